@@ -1,0 +1,7 @@
+import { defineConfig } from 'drizzle-kit';
+
+export default defineConfig({
+  dialect: 'postgresql',
+  schema: ['./src/wallet/wallets-table.ts', './src/transfer/transfers-table.ts'],
+  out: './migrations',
+});

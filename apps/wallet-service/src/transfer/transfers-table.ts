@@ -1,0 +1,15 @@
+import { modelColumns } from '@framework/drizzle-adapter';
+import { numeric, pgTable, text, uuid } from 'drizzle-orm/pg-core';
+import type { TransferState } from './transfer.js';
+
+const { state, ...columns } = modelColumns();
+
+/** The table of transfers, on the shard of their source. */
+export const transfers = pgTable('transfers', {
+  ...columns,
+  state: state.$type<TransferState>(),
+  sourceId: uuid('source_id').notNull(),
+  destId: uuid('dest_id').notNull(),
+  amount: numeric('amount', { precision: 38, scale: 18 }).notNull(),
+  currency: text('currency').notNull(),
+});

@@ -1,0 +1,27 @@
+import { type DatabaseRegistry, type Page, ShardedId } from '@framework/core';
+import { PgRepository } from '@framework/drizzle-adapter';
+import { Big } from 'big.js';
+import { eq } from 'drizzle-orm';
+import { Wallet } from './wallet.js';
+import { wallets } from './wallets-table.js';
+
+/** Wallets, on the shards that their ids name. */
+export class WalletRepository extends PgRepository<Wallet, typeof wallets> {
+  constructor(databases: DatabaseRegistry) {
+    super({ model: Wallet, table: wallets, databases });
+  }
+
+  /** One page of an owner's wallets, over all shards, oldest first. */
+  findPageByOwner(ownerId: string, page: { limit: number; after: string | undefined }): Promise<Page<Wallet>> {
+    return this.findPage({ where: eq(wallets.ownerId, ownerId), ...page });
+  }
+
+  protected toModel(row: typeof wallets.$inferSelect): Wallet {
+    return new Wallet({ ...row, id: ShardedId.of(Wallet, row.id), balance: new Big(row.balance) });
+  }
+
+  protected toRow(wallet: Wallet): typeof wallets.$inferInsert {
+    const { id, state, version, createdDate, updatedDate, ownerId, currency, balance } = wallet;
+    return { id: id.value, state, version, createdDate, updatedDate, ownerId, currency, balance: balance.toFixed() };
+  }
+}

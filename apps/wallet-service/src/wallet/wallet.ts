@@ -1,0 +1,118 @@
+import { type Id, Model, ModelEvent, type New, type ShardIdentifier, ShardedId, notNull } from '@framework/core';
+import type { Big } from 'big.js';
+import * as z from 'zod';
+import { decimal } from './decimal.js';
+import { assertAmountOf } from './money.js';
+import { InsufficientFunds, InvalidAmount, WalletClosed } from './wallet-exception.js';
+
+/** Whether money can still be moved. */
+export type WalletState = 'OPENED' | 'CLOSED';
+
+/** Money of one owner in one currency: decides, without effects. */
+export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
+  readonly ownerId: string;
+  /** An ISO 4217 code. */
+  readonly currency: string;
+  /** Exact, never negative. */
+  readonly balance: Big;
+
+  /** @throws InvalidModelException `invalid-model` when a field is missing */
+  constructor(fields: New<Wallet>) {
+    super(fields);
+    this.ownerId = notNull(fields.ownerId, 'ownerId cannot be null');
+    this.currency = notNull(fields.currency, 'currency cannot be null');
+    this.balance = notNull(fields.balance, 'balance cannot be null');
+  }
+
+  /**
+   * Opens a wallet on a shard.
+   *
+   * @throws UnknownCurrency `unknown-currency`, InvalidAmount `invalid-amount` for the first balance
+   */
+  static open(shard: ShardIdentifier, ownerId: string, currency: string, balance: Big, now: Date): Wallet {
+    const id = ShardedId.generate(Wallet, shard);
+    const wallet = new Wallet({ id, state: 'OPENED', createdDate: now, ownerId, currency, balance });
+    assertAmountOf(currency, balance);
+    if (balance.lt(0)) throw new InvalidAmount('Initial balance must not be negative');
+    return wallet.emit(new WalletCreatedEvent(id, ownerId, currency, balance));
+  }
+
+  /** @throws InvalidAmount `invalid-amount`, WalletClosed `wallet-closed` */
+  deposit(amount: Big): Wallet {
+    if (amount.lte(0)) throw new InvalidAmount('Deposit amount must be positive');
+    this.#assertOpened();
+    assertAmountOf(this.currency, amount);
+    const balance = this.balance.plus(amount);
+    assertAmountOf(this.currency, balance);
+    return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
+  }
+
+  /** @throws InvalidAmount `invalid-amount`, WalletClosed `wallet-closed`, InsufficientFunds `insufficient-funds` */
+  withdraw(amount: Big): Wallet {
+    if (amount.lte(0)) throw new InvalidAmount('Withdraw amount must be positive');
+    this.#assertOpened();
+    assertAmountOf(this.currency, amount);
+    if (amount.gt(this.balance)) throw new InsufficientFunds(this.balance.toFixed(), amount.toFixed(), this.currency);
+    const balance = this.balance.minus(amount);
+    return this.copy({ balance }, new WalletMoneyWithdrawnEvent(this.id, amount, balance));
+  }
+
+  /** @throws WalletClosed `wallet-closed` when it is closed already */
+  close(): Wallet {
+    this.#assertOpened();
+    return this.copy({ state: 'CLOSED' }, new WalletClosedEvent(this.id));
+  }
+
+  #assertOpened(): void {
+    if (this.state === 'CLOSED') throw new WalletClosed(this.id.value);
+  }
+}
+
+/** A wallet was opened. */
+export class WalletCreatedEvent extends ModelEvent<Wallet> {
+  static readonly payload = z.object({ ownerId: z.string(), currency: z.string(), balance: decimal });
+
+  constructor(
+    walletId: Id<Wallet>,
+    readonly ownerId: string,
+    readonly currency: string,
+    readonly balance: Big,
+  ) {
+    super(walletId.toString(), Wallet);
+  }
+}
+
+/** Money came into a wallet. */
+export class WalletMoneyDepositedEvent extends ModelEvent<Wallet> {
+  static readonly payload = z.object({ amount: decimal, newBalance: decimal });
+
+  constructor(
+    walletId: Id<Wallet>,
+    readonly amount: Big,
+    readonly newBalance: Big,
+  ) {
+    super(walletId.toString(), Wallet);
+  }
+}
+
+/** Money went out of a wallet. */
+export class WalletMoneyWithdrawnEvent extends ModelEvent<Wallet> {
+  static readonly payload = z.object({ amount: decimal, newBalance: decimal });
+
+  constructor(
+    walletId: Id<Wallet>,
+    readonly amount: Big,
+    readonly newBalance: Big,
+  ) {
+    super(walletId.toString(), Wallet);
+  }
+}
+
+/** A wallet was closed and does not change any more. */
+export class WalletClosedEvent extends ModelEvent<Wallet> {
+  static readonly payload = z.object({});
+
+  constructor(walletId: Id<Wallet>) {
+    super(walletId.toString(), Wallet);
+  }
+}

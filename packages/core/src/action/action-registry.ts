@@ -1,0 +1,59 @@
+import { InvariantViolation } from '../errors/invariant-violation.js';
+import { UnknownActionException } from '../errors/action-exceptions.js';
+import type { Action, ActionClass } from './action.js';
+import { declaredOptions, discoveredActions } from './framework-action.js';
+import { type ParamsEncoder, paramsEncoder } from './params-encoder.js';
+
+/** Any action, where its types do not matter. */
+export type AnyAction = Action<never, unknown>;
+
+/** An action as the executor runs it. */
+export interface RegisteredAction<Params, Result> {
+  readonly name: string;
+  readonly action: Action<Params, Result>;
+  readonly encodeParams: ParamsEncoder;
+}
+
+/** The actions that an executor can run: one instance of each class, under durable names that differ. */
+export class ActionRegistry {
+  readonly #byClass = new Map<unknown, RegisteredAction<never, unknown>>();
+
+  /**
+   * Holds actions that are passed as values; they need no `@FrameworkAction()`.
+   *
+   * @throws InvariantViolation `invariant-violation` when two have the same class or the same name
+   */
+  constructor(actions: readonly AnyAction[]) {
+    const names = new Set<string>();
+    for (const action of actions) {
+      const actionClass = action.constructor as ActionClass<never, unknown>;
+      const options = declaredOptions(actionClass);
+      const name = options.name ?? actionClass.name;
+      if (this.#byClass.has(actionClass)) throw new InvariantViolation(`${name} is registered twice: pass one instance`);
+      if (names.has(name)) throw new InvariantViolation(`Two actions are named ${name}: give one another name`);
+      names.add(name);
+      this.#byClass.set(actionClass, { name, action, encodeParams: paramsEncoder(name, options.params) });
+    }
+  }
+
+  /**
+   * Holds every action that is marked with `@FrameworkAction()` and imported.
+   *
+   * @param create makes the one instance of a class, for instance by asking a container
+   */
+  static discover(create: (action: ActionClass<never, unknown>) => AnyAction): ActionRegistry {
+    return new ActionRegistry(discoveredActions().map(create));
+  }
+
+  /**
+   * Finds the instance of a class.
+   *
+   * @throws UnknownActionException `unknown-action` when it is not registered
+   */
+  get<Params, Result>(actionClass: ActionClass<Params, Result>): RegisteredAction<Params, Result> {
+    const registered = this.#byClass.get(actionClass);
+    if (registered === undefined) throw new UnknownActionException(actionClass.name);
+    // The map's key is the class of its value, so the types are those of the class.
+    return registered as unknown as RegisteredAction<Params, Result>;
+  }
+}

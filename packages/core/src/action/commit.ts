@@ -1,0 +1,40 @@
+import { CommitOutcomeUnknownException, TransientStorageException } from '../errors/storage-exceptions.js';
+import { PartialCommitException } from '../errors/sharding-exceptions.js';
+import type { ChangeSet } from '../persistence/change-set.js';
+import type { TransactionManager } from '../persistence/transaction-manager.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+
+/**
+ * Commits an action's change sets, one transaction per shard, in the order given.
+ *
+ * All shards are looked up before the first one is written.
+ *
+ * @throws PartialCommitException `partial-commit` when a later shard fails after an earlier one committed
+ * @throws UnknownShardException `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
+ */
+export async function commit(changeSets: readonly ChangeSet[], databases: DatabaseRegistry): Promise<void> {
+  const commits = changeSets.map((changes) => ({ changes, manager: databases.transactionManager(changes.shard) }));
+  const committed: ShardIdentifier[] = [];
+  for (const { changes, manager } of commits) {
+    try {
+      await commitOne(changes, manager);
+    } catch (error) {
+      if (committed.length === 0) throw error;
+      const failed = changeSets.slice(committed.length).map(({ shard }) => shard);
+      throw new PartialCommitException(changes.action.id, { committed, failed }, { cause: error });
+    }
+    committed.push(changes.shard);
+  }
+}
+
+/** Commits on one shard; when the answer is lost, asks the log instead of guessing. */
+async function commitOne(changes: ChangeSet, manager: TransactionManager): Promise<void> {
+  try {
+    await manager.persist(changes);
+  } catch (error) {
+    if (!(error instanceof CommitOutcomeUnknownException)) throw error;
+    if (await manager.isCommitted(error)) return;
+    throw new TransientStorageException(changes.shard, 'the connection was lost before the commit', { cause: error });
+  }
+}

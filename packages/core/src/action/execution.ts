@@ -1,0 +1,20 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Plan } from './plan.js';
+
+/** One attempt of an action: found from anywhere inside its perform by the async context. */
+export interface Execution {
+  readonly actionName: string;
+  readonly plan: Plan;
+}
+
+const executions = new AsyncLocalStorage<Execution>();
+
+/** Runs the work as this execution: until it settles, and in whatever it started. */
+export function runAs<T>(execution: Execution, work: () => Promise<T>): Promise<T> {
+  return executions.run(execution, work);
+}
+
+/** The execution in which the caller runs, if any; its plan may be sealed already. */
+export function currentExecution(): Execution | undefined {
+  return executions.getStore();
+}

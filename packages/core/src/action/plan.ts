@@ -1,0 +1,155 @@
+import type { Clock } from '../clock.js';
+import { PlanSealedException, StagedTwiceException } from '../errors/action-exceptions.js';
+import type { Id } from '../id/id.js';
+import { InvariantViolation } from '../errors/invariant-violation.js';
+import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
+import { type AnyEntity, rebuild } from '../model/entity.js';
+import { Model } from '../model/model.js';
+import { type ModelClass, modelNameOf } from '../model/model-class.js';
+import type { Change, EventRecord } from '../persistence/change-set.js';
+import type { Repository } from '../persistence/repository.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { eventRecord } from './event-record.js';
+import type { ExecutionLimits } from './execution-limits.js';
+
+/** What a plan stages on one shard. */
+export interface ShardPlan {
+  readonly shard: ShardIdentifier;
+  readonly changes: Change[];
+  readonly events: EventRecord[];
+}
+
+/**
+ * Collects what one attempt of an action will write, and refuses what could not be written.
+ *
+ * Each staging method returns the model as it will be stored: its version one higher, its events taken.
+ */
+export class Plan {
+  readonly #actionName: string;
+  readonly #repositories: ReadonlyMap<unknown, Repository>;
+  readonly #limits: ExecutionLimits;
+  readonly #clock: Clock;
+  readonly #staged = new Set<string>();
+  readonly #shards = new Map<ShardIdentifier, ShardPlan>();
+  #eventCount = 0;
+  #sealed = false;
+
+  /** Opened by the executor, one for each attempt. */
+  constructor(context: {
+    readonly actionName: string;
+    readonly repositories: ReadonlyMap<unknown, Repository>;
+    readonly limits: ExecutionLimits;
+    readonly clock: Clock;
+  }) {
+    this.#actionName = context.actionName;
+    this.#repositories = context.repositories;
+    this.#limits = context.limits;
+    this.#clock = context.clock;
+  }
+
+  /** Whether perform has returned. */
+  get sealed(): boolean {
+    return this.#sealed;
+  }
+
+  /**
+   * Stages a new model.
+   *
+   * @throws PlanSealedException `plan-sealed` after perform returned
+   * @throws StagedTwiceException `staged-twice` when its id is staged already
+   * @throws UnstorableValueException `unstorable-value` when a value would not survive
+   * @throws LimitExceededException `limit-exceeded` beyond the executor's limits
+   * @throws InvariantViolation `invariant-violation` when it was stored before, or no repository stores its class
+   */
+  add<M extends AnyEntity>(model: M): M {
+    if (model.version !== 0) throw misuse(model, `was stored before (version ${model.version}): use update`);
+    return this.#stage('add', model);
+  }
+
+  /**
+   * Stages the next version of a model that was read; it is written only if the row still has the version read.
+   *
+   * @throws as {@link add}; InvariantViolation when it was never stored
+   */
+  update<M extends AnyEntity>(model: M): M {
+    if (model.version === 0) throw misuse(model, 'was never stored: use add');
+    return this.#stage('update', model);
+  }
+
+  /** Stages several new models. */
+  addAll<M extends AnyEntity>(models: readonly M[]): readonly M[] {
+    return models.map((model) => this.add(model));
+  }
+
+  /** Stages the next versions of several models. */
+  updateAll<M extends AnyEntity>(models: readonly M[]): readonly M[] {
+    return models.map((model) => this.update(model));
+  }
+
+  /** Ends staging and gives what was staged, in the fixed order of shards. */
+  seal(): readonly ShardPlan[] {
+    this.#sealed = true;
+    return [...this.#shards.values()].sort((one, other) => ShardIdentifier.compare(one.shard, other.shard));
+  }
+
+  #stage<M extends AnyEntity>(kind: Change['kind'], model: M): M {
+    if (this.#sealed) throw new PlanSealedException(this.#actionName);
+    const repository = this.#repositories.get(model.constructor);
+    if (repository === undefined) throw misuse(model, "has no repository: add it to the executor's repositories");
+    const staged = this.#nextVersion(kind, model);
+    const row = repository.encode(staged);
+    const events = model instanceof Model ? this.#eventRecords(model, staged.version) : [];
+    this.#reserve(model, events.length);
+    const { changes, events: planned } = this.#shardPlan(repository.strategy.shardOfModel(staged));
+    changes.push({ kind, repository, model: staged, expectedVersion: model.version, row });
+    planned.push(...events);
+    return staged;
+  }
+
+  #nextVersion<M extends AnyEntity>(kind: Change['kind'], model: M): M {
+    const version = model.version + 1;
+    if (!(model instanceof Model)) return rebuild(model, { version });
+    const updatedDate = kind === 'add' ? model.updatedDate : this.#clock.now();
+    return rebuild<M>(model, { version, updatedDate, events: [] });
+  }
+
+  #eventRecords(model: AnyModel, version: number): EventRecord[] {
+    return model.events.map((event, index) =>
+      eventRecord(event, model, { version, ordinal: this.#eventCount + index, limits: this.#limits }),
+    );
+  }
+
+  /** Takes the model's place in the plan, once nothing about it can be refused any more. */
+  #reserve(model: AnyEntity, eventCount: number): void {
+    const { changesMax, eventsMax } = this.#limits;
+    const key = `${nameOf(model)} ${model.id.value}`;
+    if (this.#staged.has(key)) throw new StagedTwiceException(nameOf(model), model.id.value);
+    if (this.#staged.size >= changesMax) throw tooMany('changesMax', changesMax, this.#actionName);
+    if (this.#eventCount + eventCount > eventsMax) throw tooMany('eventsMax', eventsMax, this.#actionName);
+    this.#staged.add(key);
+    this.#eventCount += eventCount;
+  }
+
+  #shardPlan(shard: ShardIdentifier): ShardPlan {
+    let shardPlan = this.#shards.get(shard);
+    if (shardPlan === undefined) {
+      shardPlan = { shard, changes: [], events: [] };
+      this.#shards.set(shard, shardPlan);
+    }
+    return shardPlan;
+  }
+}
+
+type AnyModel = Model<unknown, Id<unknown>, string>;
+
+function nameOf(model: AnyEntity): string {
+  return modelNameOf(model.constructor as ModelClass<unknown>);
+}
+
+function misuse(model: AnyEntity, reason: string): InvariantViolation {
+  return new InvariantViolation(`${nameOf(model)} ${model.id.value} ${reason}`);
+}
+
+function tooMany(limit: string, maximum: number, action: string): LimitExceededException {
+  return new LimitExceededException(limit, maximum, `${action} stages more than ${limit} (${maximum}): split it`);
+}

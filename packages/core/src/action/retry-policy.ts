@@ -1,0 +1,34 @@
+import { FrameworkException } from '../errors/framework-exception.js';
+
+/** When a failed action runs again, and how long it waits before. */
+export interface RetryPolicy {
+  /** How often the action runs at most, the first time included. Default 5. */
+  readonly attemptsMax: number;
+  /** The longest wait before the second attempt; it doubles with each one. Default 10. */
+  readonly backoffBaseMs: number;
+  /** The longest wait before any attempt. Default 1,000. */
+  readonly backoffMaxMs: number;
+  /** Tells which errors another attempt can mend. Default: stale records and transient storage errors. */
+  readonly retries: (error: unknown) => boolean;
+}
+
+export const defaultRetryPolicy: RetryPolicy = {
+  attemptsMax: 5,
+  backoffBaseMs: 10,
+  backoffMaxMs: 1_000,
+  retries: (error) => {
+    const code = FrameworkException.find(error)?.code;
+    return code === 'stale-record' || code === 'transient-storage';
+  },
+};
+
+/**
+ * How long to wait before the next attempt: exponential backoff with full jitter.
+ *
+ * @param attempt the attempt that failed, from 1
+ * @param random a number from 0 to 1
+ * @see https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+ */
+export function backoffMs(policy: RetryPolicy, attempt: number, random: number): number {
+  return random * Math.min(policy.backoffMaxMs, policy.backoffBaseMs * 2 ** (attempt - 1));
+}

@@ -1,0 +1,68 @@
+import { FrameworkException } from './framework-exception.js';
+
+/** The executed action is not in the executor's registry. */
+export class UnknownActionException extends FrameworkException {
+  constructor(action: string) {
+    super('unknown-action', `${action} is not registered: pass an instance of it in the executor's actions`);
+  }
+}
+
+/** An action was executed inside the perform of another, which would commit twice. */
+export class NestedExecutionException extends FrameworkException {
+  constructor(inner: string, outer: string) {
+    super(
+      'nested-execution',
+      `${inner} was executed inside perform of ${outer}: stage both changes on one plan, or execute ${inner} afterwards`,
+    );
+  }
+}
+
+/** The plan was asked for where no action is being performed. */
+export class PlanUnavailableException extends FrameworkException {
+  constructor(action: string) {
+    super(
+      'plan-unavailable',
+      `${action} has no plan here: this.plan() works inside perform, when an ActionExecutor runs the action`,
+    );
+  }
+}
+
+/** The plan was used after perform had returned, mostly in a promise that nobody awaited. */
+export class PlanSealedException extends FrameworkException {
+  constructor(action: string) {
+    super(
+      'plan-sealed',
+      `The plan of ${action} is sealed since perform returned: await every call that stages a change`,
+    );
+  }
+}
+
+/** One id was staged twice in one plan. */
+export class StagedTwiceException extends FrameworkException {
+  /** The model's name. */
+  readonly model: string;
+  /** The model's id. */
+  readonly id: string;
+
+  constructor(model: string, id: string) {
+    super('staged-twice', `${model} ${id} is staged already: stage its last version once, with all its events`);
+    this.model = model;
+    this.id = id;
+  }
+}
+
+/** The params of an action do not fit the schema that the action declares. */
+export class InvalidParamsException extends FrameworkException {
+  /** What is wrong, by path within the params. */
+  readonly issues: readonly { readonly path: string; readonly message: string }[];
+
+  constructor(
+    action: string,
+    issues: readonly { readonly path: string; readonly message: string }[],
+    options?: { readonly cause?: unknown },
+  ) {
+    const faults = issues.map(({ path, message }) => `${path || '(params)'}: ${message}`);
+    super('invalid-params', `The params of ${action} do not fit its schema: ${faults.join('; ')}`, options);
+    this.issues = issues;
+  }
+}

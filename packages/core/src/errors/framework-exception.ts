@@ -1,0 +1,79 @@
+/**
+ * Every error code of the framework, with whether doing the same again can help.
+ *
+ * The codes are API: they never change their meaning, and `docs/reference/errors.md` lists them all.
+ */
+export const errorCodes = {
+  'stale-record': true,
+  'transient-storage': true,
+  'shard-unavailable': true,
+  'commit-outcome-unknown': true,
+  'partial-commit': false,
+  'cross-shard': false,
+  'entity-not-found': false,
+  'not-unique': false,
+  'unknown-shard': false,
+  'shard-undetermined': false,
+  'constraint-violation': false,
+  'storage-failure': false,
+  'nested-transaction': false,
+  'transaction-over': false,
+  'unknown-action': false,
+  'nested-execution': false,
+  'plan-unavailable': false,
+  'plan-sealed': false,
+  'staged-twice': false,
+  'invalid-params': false,
+  'invalid-id': false,
+  'invalid-shard': false,
+  'invalid-cursor': false,
+  'invalid-model': false,
+  'invalid-configuration': false,
+  'unstorable-value': false,
+  'limit-exceeded': false,
+  'invariant-violation': false,
+} as const satisfies Readonly<Record<string, boolean>>;
+
+/** The closed union of the framework's error codes. */
+export type ErrorCode = keyof typeof errorCodes;
+
+const brand: symbol = Symbol.for('@framework/core/exception');
+
+/**
+ * What every error of the framework is: a code to branch on, and whether a retry can help.
+ *
+ * Recognise it with {@link FrameworkException.is}, which also sees errors of another copy of this package.
+ */
+export abstract class FrameworkException extends Error {
+  /** What went wrong, as a stable identifier. */
+  readonly code: ErrorCode;
+  /** Whether doing the same again can succeed. */
+  readonly retryable: boolean;
+
+  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
+    super(message, options);
+    this.name = new.target.name;
+    this.code = code;
+    this.retryable = errorCodes[code];
+    Object.defineProperty(this, brand, { value: true });
+  }
+
+  /** Tells whether a value is an error of the framework, by its brand. */
+  static is(value: unknown): value is FrameworkException {
+    return typeof value === 'object' && value !== null && brand in value;
+  }
+
+  /**
+   * Finds the framework's error in a chain of causes, because query builders wrap what their driver throws.
+   *
+   * @returns the outermost one among the first 8 links, or `undefined`
+   */
+  static find(error: unknown): FrameworkException | undefined {
+    let link = error;
+    for (let depth = 0; depth < 8 && link !== undefined && link !== null; depth++) {
+      if (FrameworkException.is(link)) return link;
+      link = link instanceof Error ? link.cause : undefined;
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,61 @@
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { FrameworkException } from './framework-exception.js';
+
+/** The shard of an id is not in the configuration: never answered from another shard. */
+export class UnknownShardException extends FrameworkException {
+  /** The shard that is not configured. */
+  readonly shard: ShardIdentifier;
+
+  constructor(shard: ShardIdentifier) {
+    super('unknown-shard', `${shard} is not configured: add it to framework.sharding.groups`);
+    this.shard = shard;
+  }
+}
+
+/** A plan spans several shards and the caller did not allow that; nothing was written. */
+export class CrossShardException extends FrameworkException {
+  /** The shards of the plan, in order. */
+  readonly shards: readonly ShardIdentifier[];
+
+  constructor(action: string, shards: readonly ShardIdentifier[]) {
+    super(
+      'cross-shard',
+      `${action} stages changes on ${shards.join(' and ')}, which cannot commit together. Nothing was written. ` +
+        'Keep the plan on one shard, use a saga, or pass allowCrossShard: true and handle a partial commit.',
+    );
+    this.shards = shards;
+  }
+}
+
+/** A cross-shard action committed on some shards and failed on a later one. */
+export class PartialCommitException extends FrameworkException {
+  /** The shards that hold the action's changes. */
+  readonly committed: readonly ShardIdentifier[];
+  /** The shards that do not hold them; on the first of them the commit failed, the others were not tried. */
+  readonly failed: readonly ShardIdentifier[];
+  /** The action, by which the log of each shard shows what it holds. */
+  readonly actionId: string;
+
+  constructor(
+    actionId: string,
+    shards: { readonly committed: readonly ShardIdentifier[]; readonly failed: readonly ShardIdentifier[] },
+    options: { readonly cause: unknown },
+  ) {
+    super(
+      'partial-commit',
+      `Action ${actionId} is committed on ${shards.committed.join(', ')} and not on ${shards.failed.join(', ')}: ` +
+        'repair by hand, with the action_id in the log',
+      options,
+    );
+    this.actionId = actionId;
+    this.committed = shards.committed;
+    this.failed = shards.failed;
+  }
+}
+
+/** A group or member is out of range. */
+export class InvalidShardException extends FrameworkException {
+  constructor(part: 'group' | 'member', value: number, maximum: number) {
+    super('invalid-shard', `${part} ${value} is not an integer from 0 to ${maximum}`);
+  }
+}

@@ -1,0 +1,106 @@
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { FrameworkException } from './framework-exception.js';
+
+/** A row that the action read was changed or removed meanwhile; nothing was written, fresh reads can help. */
+export class StaleRecordException extends FrameworkException {
+  /** The model's name. */
+  readonly model: string;
+  /** The model's id. */
+  readonly id: string;
+  /** The version that the row was expected to have. */
+  readonly expectedVersion: number;
+
+  constructor(model: string, id: string, expectedVersion: number) {
+    super(
+      'stale-record',
+      `${model} ${id} no longer has version ${expectedVersion}: it was changed or removed meanwhile. Run the action again.`,
+    );
+    this.model = model;
+    this.id = id;
+    this.expectedVersion = expectedVersion;
+  }
+}
+
+/** A deadlock, a serialization failure or a connection lost before the commit was sent; nothing was written. */
+export class TransientStorageException extends FrameworkException {
+  /** The shard on which it happened. */
+  readonly shard: ShardIdentifier;
+
+  constructor(shard: ShardIdentifier, reason: string, options?: { readonly cause?: unknown }) {
+    super('transient-storage', `${shard}: ${reason}. Nothing was written; try again.`, options);
+    this.shard = shard;
+  }
+}
+
+/** The shard cannot be reached, is not migrated yet, or its queue is full; nothing was written. */
+export class ShardUnavailableException extends FrameworkException {
+  /** The shard that cannot serve. */
+  readonly shard: ShardIdentifier;
+
+  constructor(shard: ShardIdentifier, reason: string, options?: { readonly cause?: unknown }) {
+    super('shard-unavailable', `${shard} is unavailable: ${reason}. Nothing was written; try again later.`, options);
+    this.shard = shard;
+  }
+}
+
+/** The connection was lost after the commit was sent, and the outcome could not be learnt in time. */
+export class CommitOutcomeUnknownException extends FrameworkException {
+  /** The shard on which the commit was sent. */
+  readonly shard: ShardIdentifier;
+  /** The action whose rows the log either holds or does not. */
+  readonly actionId: string;
+  /** What the adapter needs to find the outcome; opaque to everyone else. */
+  readonly session: unknown;
+
+  constructor(
+    shard: ShardIdentifier,
+    actionId: string,
+    options: { readonly session?: unknown; readonly cause?: unknown } = {},
+  ) {
+    super(
+      'commit-outcome-unknown',
+      `${shard}: the connection was lost after the commit of action ${actionId} was sent. ` +
+        `Look for action_id ${actionId} in the log of that shard before doing it again.`,
+      options,
+    );
+    this.shard = shard;
+    this.actionId = actionId;
+    this.session = options.session;
+  }
+}
+
+/** A unique, foreign-key, check or not-null constraint of the database refused the rows; nothing was written. */
+export class ConstraintViolationException extends FrameworkException {
+  /** The shard that refused. */
+  readonly shard: ShardIdentifier;
+  /** The constraint's name, where the database tells it. */
+  readonly constraint: string | undefined;
+  /** The table's name, where the database tells it. */
+  readonly table: string | undefined;
+
+  constructor(
+    shard: ShardIdentifier,
+    violation: { readonly constraint: string | undefined; readonly table: string | undefined },
+    options?: { readonly cause?: unknown },
+  ) {
+    super(
+      'constraint-violation',
+      `${shard}: constraint ${violation.constraint ?? '(unnamed)'} of table ${violation.table ?? '(unknown)'} refused the rows. Nothing was written.`,
+      options,
+    );
+    this.shard = shard;
+    this.constraint = violation.constraint;
+    this.table = violation.table;
+  }
+}
+
+/** The database refused a statement for a reason that trying again does not mend; nothing was written. */
+export class StorageFailureException extends FrameworkException {
+  /** The shard that refused. */
+  readonly shard: ShardIdentifier;
+
+  constructor(shard: ShardIdentifier, reason: string, options?: { readonly cause?: unknown }) {
+    super('storage-failure', `${shard}: ${reason}. Nothing was written; see the cause.`, options);
+    this.shard = shard;
+  }
+}

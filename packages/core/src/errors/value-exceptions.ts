@@ -1,0 +1,33 @@
+import { FrameworkException } from './framework-exception.js';
+
+/** A string is not an id of the wanted kind. */
+export class InvalidIdException extends FrameworkException {
+  constructor(value: string, expected: string) {
+    super('invalid-id', `'${value.slice(0, 64)}' is not ${expected}`);
+  }
+}
+
+/** The `after` of a page is not the `next` of the page before. */
+export class InvalidCursorException extends FrameworkException {
+  constructor(cursor: string) {
+    super('invalid-cursor', `'${cursor.slice(0, 64)}' is not a cursor: pass the next of the page before, unchanged`);
+  }
+}
+
+/** A model was built with a field that it must not have. */
+export class InvalidModelException extends FrameworkException {
+  constructor(message: string) {
+    super('invalid-model', message);
+  }
+}
+
+/** A value would not come back from the database as it was staged; nothing was written. */
+export class UnstorableValueException extends FrameworkException {
+  /** Where the value stands, such as `Wallet.balance` or `WalletCreatedEvent.amount`. */
+  readonly path: string;
+
+  constructor(path: string, reason: string, options?: { readonly cause?: unknown }) {
+    super('unstorable-value', `${path} cannot be stored exactly: ${reason}`, options);
+    this.path = path;
+  }
+}

@@ -1,0 +1,47 @@
+import { InvalidIdException } from '../errors/value-exceptions.js';
+import type { ModelClass } from '../model/model-class.js';
+
+declare const modelType: unique symbol;
+
+const lengthMax = 255;
+
+/**
+ * The identity of a model, typed by it: an `Id<Wallet>` is not accepted where an `Id<Order>` is wanted.
+ *
+ * Use it for ids that another system gave; {@link ShardedId} for those made here.
+ */
+export class Id<T> {
+  /** Exists in the type only: what the id identifies. */
+  declare readonly [modelType]: T;
+  /** The id as text, 1 to 255 characters. */
+  readonly value: string;
+
+  protected constructor(value: string) {
+    this.value = value;
+  }
+
+  /**
+   * Reads an id from its text.
+   *
+   * @throws InvalidIdException `invalid-id` when it is empty or longer than 255 characters
+   */
+  static of<T>(_model: ModelClass<T>, value: string): Id<T> {
+    if (value.length === 0 || value.length > lengthMax) {
+      throw new InvalidIdException(value, `an id of 1 to ${lengthMax} characters`);
+    }
+    return new Id<T>(value);
+  }
+
+  /** Tells whether both identify the same model. */
+  equals(other: Id<T>): boolean {
+    return this.value === other.value;
+  }
+
+  toString(): string {
+    return this.value;
+  }
+
+  toJSON(): string {
+    return this.value;
+  }
+}

@@ -1,0 +1,43 @@
+import { InvalidIdException } from '../errors/value-exceptions.js';
+import type { ModelClass } from '../model/model-class.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { Id } from './id.js';
+import { ShardedIdGenerator } from './sharded-id-generator.js';
+
+const layout = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+const systemGenerator = new ShardedIdGenerator();
+
+/**
+ * An id that carries the shard of its model, so that the id alone finds the database.
+ *
+ * A UUID version 7 whose bits 66–73 are the group and 74–79 the member; see {@link ShardedIdGenerator}.
+ * Accepted wherever an `Id` of the same model is.
+ */
+export class ShardedId<T> extends Id<T> {
+  /** Makes a new id on a shard; ids of one process sort in the order in which they were made. */
+  static generate<T>(
+    _model: ModelClass<T>,
+    shard: ShardIdentifier,
+    generator: ShardedIdGenerator = systemGenerator,
+  ): ShardedId<T> {
+    return new ShardedId<T>(generator.next(shard));
+  }
+
+  /**
+   * Reads an id from its text, upper case or lower case.
+   *
+   * @throws InvalidIdException `invalid-id` when it is not a UUID version 7
+   */
+  static override of<T>(_model: ModelClass<T>, value: string): ShardedId<T> {
+    const lowerCase = value.toLowerCase();
+    if (!layout.test(lowerCase)) throw new InvalidIdException(value, 'a UUID version 7');
+    return new ShardedId<T>(lowerCase);
+  }
+
+  /** The shard that the id carries, whether or not it is configured. */
+  resolveShardIdentifier(): ShardIdentifier {
+    const bits = Number.parseInt(this.value.slice(19, 23), 16);
+    return ShardIdentifier.of((bits >> 6) & 0xff, bits & 0x3f);
+  }
+}

@@ -1,0 +1,71 @@
+// In the order in which a datum flows: model, action, execution, persistence, shards, errors.
+export { Model } from './model/model.js';
+export { type AnyEntity, Entity } from './model/entity.js';
+export type { New, NewEntity, OwnFields } from './model/fields.js';
+export { type ModelClass, modelNameOf } from './model/model-class.js';
+export { notNull } from './model/not-null.js';
+export { type EventClass, ModelEvent, eventTypeOf } from './model/model-event.js';
+export { decodeEvent, encodePayload } from './model/event-codec.js';
+export { checkText, exactJson } from './model/exact-json.js';
+
+export { Id } from './id/id.js';
+export { ShardedId } from './id/sharded-id.js';
+export { type IdSource, ShardedIdGenerator } from './id/sharded-id-generator.js';
+export { shardedIdCodec } from './id/id-codec.js';
+
+export { Action, type ActionClass } from './action/action.js';
+export { type ActionOptions, FrameworkAction } from './action/framework-action.js';
+export { ActionRegistry, type AnyAction, type RegisteredAction } from './action/action-registry.js';
+export type { ParamsEncoder } from './action/params-encoder.js';
+export { ActionExecutor, type ExecutorOptions } from './action/action-executor.js';
+export type { ExecutionConfiguration } from './action/execution-configuration.js';
+export type { ExecutionLimits } from './action/execution-limits.js';
+export type { Plan, ShardPlan } from './action/plan.js';
+export type { Principal } from './action/principal.js';
+export type { RetryPolicy } from './action/retry-policy.js';
+export { type Clock, systemClock } from './clock.js';
+
+export type { Repository } from './persistence/repository.js';
+export type { ActionRecord, Change, ChangeSet, EventRecord } from './persistence/change-set.js';
+export type { TransactionManager } from './persistence/transaction-manager.js';
+export type { EventLog, LoggedEvent } from './persistence/event-log.js';
+export type { Page } from './persistence/page.js';
+export type { Database, DatabaseDriver } from './persistence/database-driver.js';
+
+export { ShardIdentifier } from './sharding/shard-identifier.js';
+export type { ShardingStrategy } from './sharding/sharding-strategy.js';
+export { EmbeddedBitsShardingStrategy } from './sharding/embedded-bits-sharding-strategy.js';
+export { type FrameworkConfig, parseFrameworkConfig } from './sharding/framework-config.js';
+export { type DatabaseConfig, type MemberConfig, type ShardingConfig, primaryConfig } from './sharding/sharding-config.js';
+export { DatabaseRegistry, type ShardStatus, openDatabases } from './sharding/database-registry.js';
+export { Secret } from './sharding/secret.js';
+
+export { type ErrorCode, FrameworkException, errorCodes } from './errors/framework-exception.js';
+export {
+  InvalidParamsException,
+  NestedExecutionException,
+  PlanSealedException,
+  PlanUnavailableException,
+  StagedTwiceException,
+  UnknownActionException,
+} from './errors/action-exceptions.js';
+export { InvalidCursorException, InvalidIdException, InvalidModelException, UnstorableValueException } from './errors/value-exceptions.js';
+export { EntityNotFoundException, NotUniqueException, ShardUndeterminedException } from './errors/repository-exceptions.js';
+export {
+  CommitOutcomeUnknownException,
+  ConstraintViolationException,
+  ShardUnavailableException,
+  StaleRecordException,
+  StorageFailureException,
+  TransientStorageException,
+} from './errors/storage-exceptions.js';
+export {
+  CrossShardException,
+  InvalidShardException,
+  PartialCommitException,
+  UnknownShardException,
+} from './errors/sharding-exceptions.js';
+export { NestedTransactionException, TransactionOverException } from './errors/transaction-exceptions.js';
+export { ConfigurationException, type ConfigurationFault } from './errors/configuration-exception.js';
+export { LimitExceededException } from './errors/limit-exceeded-exception.js';
+export { InvariantViolation } from './errors/invariant-violation.js';

@@ -1,0 +1,53 @@
+import type * as z from 'zod';
+import { InvariantViolation } from '../errors/invariant-violation.js';
+import type { ModelClass } from './model-class.js';
+
+declare const eventOf: unique symbol;
+
+/**
+ * Says that something happened to a model: a data carrier, attached to the version that it led to.
+ *
+ * A subclass declares `static readonly payload`, the schema of its own fields, by which they are written
+ * and read back. The schema must work in both directions: codecs are fine, one-way transforms are not.
+ *
+ * ```ts
+ * class WalletMoneyDepositedEvent extends ModelEvent<Wallet> {
+ *   static readonly payload = z.object({ amount: decimal, newBalance: decimal });
+ *   constructor(walletId: Id<Wallet>, readonly amount: Big, readonly newBalance: Big) {
+ *     super(walletId.toString(), Wallet);
+ *   }
+ * }
+ * ```
+ */
+export abstract class ModelEvent<M> {
+  /** Exists in the type only: whose event it is. */
+  declare readonly [eventOf]: M;
+  /** The id of the model to which it happened. */
+  readonly modelId: string;
+  /** The class of that model. */
+  readonly model: ModelClass<M>;
+
+  /** @throws InvariantViolation `invariant-violation` when the class declares no payload schema */
+  constructor(modelId: string, model: ModelClass<M>) {
+    if (!('payload' in new.target)) {
+      throw new InvariantViolation(`${new.target.name} declares no payload: add static readonly payload = z.object({ … })`);
+    }
+    this.modelId = modelId;
+    this.model = model;
+  }
+}
+
+/** The class of an event, as a value: its payload's schema and its durable name. */
+export type EventClass<E extends ModelEvent<unknown> = ModelEvent<unknown>> = (abstract new (
+  ...args: never[]
+) => E) & {
+  readonly name: string;
+  readonly payload: z.ZodObject;
+  /** The `event_type` of the log; the class name unless set. */
+  readonly eventType?: string;
+};
+
+/** The name under which the log knows an event: its static `eventType`, else its class name. */
+export function eventTypeOf(event: EventClass): string {
+  return event.eventType ?? event.name;
+}

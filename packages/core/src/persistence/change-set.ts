@@ -1,0 +1,59 @@
+import type { AnyEntity } from '../model/entity.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { Repository } from './repository.js';
+
+/**
+ * Everything that one action writes on one shard: committed together or not at all.
+ *
+ * The adapter writes the rows in a fixed order (table, id), so that two actions never deadlock each other,
+ * and every event with the action's context.
+ */
+export interface ChangeSet {
+  readonly shard: ShardIdentifier;
+  readonly action: ActionRecord;
+  /** New rows and guarded updates, each id once, in the order in which they were staged. */
+  readonly changes: readonly Change[];
+  /** In the order in which they were attached; empty means: record the action by one row without event type. */
+  readonly events: readonly EventRecord[];
+}
+
+/** What was asked, by whom: written with every event of the action. */
+export interface ActionRecord {
+  /** A UUID version 7, the same on every shard that the action writes. */
+  readonly id: string;
+  readonly name: string;
+  /** The params as JSON. */
+  readonly params: string;
+  readonly namespace: string;
+  readonly principal: string;
+  /** Trace context and the caller's headers, as JSON of texts. */
+  readonly headers: string;
+  readonly startedDate: Date;
+}
+
+/** One row to add, or to update if it still has the expected version. */
+export interface Change {
+  readonly kind: 'add' | 'update';
+  readonly repository: Repository;
+  /** The staged model, whose version is the one to be written. */
+  readonly model: AnyEntity;
+  /** The version that the row must have now; 0 for an addition. */
+  readonly expectedVersion: number;
+  /** What the repository made of the model. */
+  readonly row: unknown;
+}
+
+/** One event, ready for the log. */
+export interface EventRecord {
+  /** A UUID version 7, the same wherever the event is delivered. */
+  readonly id: string;
+  /** The event's place among those of its action, over all shards, from 0. */
+  readonly ordinal: number;
+  readonly modelId: string;
+  readonly modelName: string;
+  /** The version that the change produced; several events of one update share it. */
+  readonly modelVersion: number;
+  readonly type: string;
+  /** The event's own fields as JSON. */
+  readonly payload: string;
+}

@@ -1,0 +1,32 @@
+import type { Page } from './page.js';
+
+/** One row of the log. */
+export interface LoggedEvent {
+  readonly id: string;
+  readonly actionId: string;
+  readonly actionName: string;
+  readonly principal: string;
+  /** The event's place among those of its action. */
+  readonly ordinal: number;
+  readonly modelId: string;
+  readonly modelName: string;
+  /** The version that the change produced. */
+  readonly modelVersion: number;
+  readonly type: string;
+  /** The event's own fields, as JSON values. */
+  readonly payload: unknown;
+  readonly createdDate: Date;
+}
+
+/** Port: reads the log of one shard. */
+export interface EventLog {
+  /**
+   * The history of one model, oldest first, by version and then by ordinal.
+   *
+   * @param page how many events at most (1 to 1,000), and the `next` of the page before
+   */
+  findByModel(
+    model: { readonly name: string; readonly id: string },
+    page: { readonly limit: number; readonly after?: string | undefined },
+  ): Promise<Page<LoggedEvent>>;
+}

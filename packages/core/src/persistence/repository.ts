@@ -1,0 +1,16 @@
+import type { AnyEntity } from '../model/entity.js';
+import type { ModelClass } from '../model/model-class.js';
+import type { ShardingStrategy } from '../sharding/sharding-strategy.js';
+
+/** Port: how models of one class are stored. The executor writes through it; actions read through the adapter's class. */
+export interface Repository<M extends AnyEntity = AnyEntity> {
+  /** The class whose models it stores. */
+  readonly model: ModelClass<M>;
+  readonly strategy: ShardingStrategy<M>;
+  /**
+   * Makes the row that will be written, at the moment when the model is staged.
+   *
+   * @throws UnstorableValueException `unstorable-value` when a value would not come back as it is
+   */
+  encode(model: M): unknown;
+}

@@ -1,0 +1,137 @@
+import { ConfigurationException } from '../errors/configuration-exception.js';
+import { InvariantViolation } from '../errors/invariant-violation.js';
+import { UnknownShardException } from '../errors/sharding-exceptions.js';
+import type { Database, DatabaseDriver } from '../persistence/database-driver.js';
+import type { TransactionManager } from '../persistence/transaction-manager.js';
+import { type DatabaseConfig, type ShardingConfig, primaryConfig } from './sharding-config.js';
+import type { ShardIdentifier } from './shard-identifier.js';
+
+/** Whether one shard can serve now. */
+export interface ShardStatus {
+  readonly shard: ShardIdentifier;
+  readonly name: string;
+  readonly ready: boolean;
+  /** What is wrong, for operators; `undefined` when nothing is. */
+  readonly reason: unknown;
+}
+
+interface OpenShard {
+  readonly shard: ShardIdentifier;
+  readonly name: string;
+  readonly primary: Database;
+  readonly managers: ReadonlyMap<string, TransactionManager>;
+}
+
+/**
+ * Opens the databases of a configuration; members that name the same database share its connections.
+ *
+ * Does not wait for them: see {@link DatabaseRegistry.ready}.
+ *
+ * @throws ConfigurationException `invalid-configuration` when the driver refuses a database, or when two
+ * members name the same database with different settings
+ */
+export function openDatabases(config: ShardingConfig, driver: DatabaseDriver): DatabaseRegistry {
+  return new DatabaseRegistry(config, driver);
+}
+
+/** The databases of all shards: finds the transactions of a shard, and never answers for an unknown one. */
+export class DatabaseRegistry {
+  /** Where actions that stage nothing are recorded. */
+  readonly defaultShard: ShardIdentifier;
+  /** All configured shards, in order. */
+  readonly shards: readonly ShardIdentifier[];
+  readonly #databases: readonly Database[];
+  readonly #open = new Map<ShardIdentifier, OpenShard>();
+  #closed: Promise<void> | undefined;
+
+  /** @see openDatabases */
+  constructor(config: ShardingConfig, driver: DatabaseDriver) {
+    const opened = new Map<string, { readonly config: DatabaseConfig; readonly database: Database }>();
+    for (const { shard, name, databases } of config.members) {
+      const byConfig = [...databases].map(([key, each]) => [key, openOnce(opened, each, driver)] as const);
+      const primary = byConfig.find(([key]) => key === primaryConfig)?.[1];
+      if (primary === undefined) throw new InvariantViolation(`${shard} has no primary-config`);
+      const managers = new Map(byConfig.map(([key, each]) => [key, each.transactionManager(shard)]));
+      this.#open.set(shard, { shard, name, primary, managers });
+    }
+    this.defaultShard = config.defaultShard;
+    this.shards = config.members.map(({ shard }) => shard);
+    this.#databases = [...opened.values()].map(({ database }) => database);
+  }
+
+  /**
+   * The transactions of a shard.
+   *
+   * @param name one of the member's named configs in camelCase, such as `secondaryConfig`
+   * @throws UnknownShardException `unknown-shard` when the shard is not configured
+   * @throws ConfigurationException `invalid-configuration` when the member has no config of that name
+   */
+  transactionManager(shard: ShardIdentifier, name: string = primaryConfig): TransactionManager {
+    const manager = this.#shard(shard).managers.get(name);
+    if (manager === undefined) {
+      throw new ConfigurationException([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);
+    }
+    return manager;
+  }
+
+  /** The transaction managers of all shards, grouped by database: a question to all shards asks each group once. */
+  eachDatabase(): readonly (readonly TransactionManager[])[] {
+    const groups = Map.groupBy(this.#open.values(), ({ primary }) => primary);
+    return [...groups.values()].map((group) => group.map(({ shard }) => this.transactionManager(shard)));
+  }
+
+  /** Resolves when every shard can serve; rejects when waiting for one of them cannot help. */
+  async ready(): Promise<void> {
+    await Promise.all([...this.#open.values()].map(({ primary }) => primary.ready()));
+  }
+
+  /** Asks every shard whether it can serve now, side by side. */
+  async status(): Promise<readonly ShardStatus[]> {
+    return Promise.all(
+      [...this.#open.values()].map(async ({ shard, name, primary }) => {
+        try {
+          await primary.ping();
+          return { shard, name, ready: true, reason: undefined };
+        } catch (reason) {
+          return { shard, name, ready: false, reason };
+        }
+      }),
+    );
+  }
+
+  /** Finishes what runs, then closes every connection; a second call waits for the first. */
+  async close(): Promise<void> {
+    this.#closed ??= Promise.all(this.#databases.map((database) => database.close())).then(() => undefined);
+    return this.#closed;
+  }
+
+  #shard(shard: ShardIdentifier): OpenShard {
+    const open = this.#open.get(shard);
+    if (open === undefined) throw new UnknownShardException(shard);
+    return open;
+  }
+}
+
+/** Opens a database unless an earlier member has named the same one. */
+function openOnce(
+  opened: Map<string, { readonly config: DatabaseConfig; readonly database: Database }>,
+  config: DatabaseConfig,
+  driver: DatabaseDriver,
+): Database {
+  const key = [config.name, config.address, config.username].join(' ');
+  const known = opened.get(key);
+  if (known === undefined) {
+    const database = driver.open(config);
+    opened.set(key, { config, database });
+    return database;
+  }
+  if (settings(known.config) !== settings(config)) {
+    const message = `names the same database as ${known.config.path} with other settings; make them equal`;
+    throw new ConfigurationException([{ path: config.path, message }]);
+  }
+  return known.database;
+}
+
+function settings({ path: _path, password, ...rest }: DatabaseConfig): string {
+  return JSON.stringify({ ...rest, password: password?.reveal() });
+}

@@ -1,0 +1,35 @@
+import { Secret } from './secret.js';
+
+/** A database's address, without credentials. */
+export interface DatabaseUrl {
+  /** Such as `postgresql://db-1:5432/global?sslmode=require`. */
+  readonly address: string;
+  readonly username: string | undefined;
+  readonly password: Secret | undefined;
+}
+
+/**
+ * Reads `jdbc:postgresql://…` and `postgres://…` alike, and takes the credentials out of it.
+ *
+ * @returns `undefined` when the text is not a URL with a scheme and a database
+ */
+export function parseDatabaseUrl(text: string): DatabaseUrl | undefined {
+  const url = URL.parse(text.replace(/^jdbc:/, ''));
+  if (url === null || url.pathname.length < 2) return undefined;
+  const username = decode(url.username) ?? url.searchParams.get('user') ?? undefined;
+  const password = decode(url.password) ?? url.searchParams.get('password') ?? undefined;
+  url.username = '';
+  url.password = '';
+  url.searchParams.delete('user');
+  url.searchParams.delete('password');
+  return { address: url.href, username, password: password === undefined ? undefined : new Secret(password) };
+}
+
+function decode(part: string): string | undefined {
+  if (part === '') return undefined;
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

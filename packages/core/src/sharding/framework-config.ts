@@ -1,0 +1,132 @@
+import * as z from 'zod';
+import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
+import { camelCaseKeys, kebabCasePath } from './configuration-keys.js';
+import { parseDatabaseUrl } from './database-url.js';
+import { Secret } from './secret.js';
+import { ShardIdentifier } from './shard-identifier.js';
+import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-config.js';
+
+/** What stands below the key `framework`. */
+export interface FrameworkConfig {
+  /** Dot-separated identifiers, written with every event. */
+  readonly namespace: string;
+  readonly sharding: ShardingConfig;
+}
+
+const databaseSchema = z.strictObject({
+  jdbcUrl: z
+    .string()
+    .refine((url) => parseDatabaseUrl(url) !== undefined, {
+      message: 'is not a database URL: write jdbc:postgresql://host:5432/database',
+    }),
+  username: z.string().optional(),
+  password: z.string().optional(),
+  driverClassName: z.string().optional(),
+  maximumPoolSize: z.int().min(1).max(1_000).default(10),
+  acquisitionTimeoutMs: z.int().min(1).max(600_000).default(5_000),
+  acquisitionQueueMax: z.int().min(0).max(100_000).default(1_000),
+  statementTimeoutMs: z.int().min(1).max(3_600_000).default(10_000),
+});
+
+const memberSchema = z.strictObject({
+  member: z.int().min(0).max(63),
+  name: z.string().min(1),
+  configs: z.object({ primaryConfig: databaseSchema }).catchall(databaseSchema),
+});
+
+const groupSchema = z.strictObject({
+  group: z.int().min(0).max(255),
+  name: z.string().min(1),
+  members: z.array(memberSchema).min(1),
+});
+
+const documentSchema = z.strictObject({
+  framework: z.strictObject({
+    namespace: z
+      .string()
+      .regex(/^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$/, 'is not a list of identifiers with dots between'),
+    sharding: z.strictObject({
+      defaultShard: z.strictObject({ group: z.int().min(0).max(255), member: z.int().min(0).max(63) }),
+      groups: z.array(groupSchema).min(1),
+    }),
+  }),
+});
+
+type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
+
+/**
+ * Checks a whole configuration tree, as a YAML or JSON file gives it, and names every fault by its path.
+ *
+ * Keys are accepted in kebab-case and in camelCase; unknown ones are faults.
+ *
+ * @throws ConfigurationException `invalid-configuration` with all faults; values are never shown
+ */
+export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
+  const document = documentSchema.safeParse(camelCaseKeys(tree));
+  if (!document.success) throw new ConfigurationException(document.error.issues.flatMap(faultsOf));
+  const { namespace, sharding } = document.data.framework;
+  const faults = duplicates(sharding);
+  const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
+  const defaultShard = ShardIdentifier.of(sharding.defaultShard.group, sharding.defaultShard.member);
+  if (!members.some(({ shard }) => shard === defaultShard)) {
+    faults.push({ path: 'framework.sharding.default-shard', message: `${defaultShard} is not among the groups` });
+  }
+  if (faults.length > 0) throw new ConfigurationException(faults);
+  return { namespace, sharding: { defaultShard, members } };
+}
+
+function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({ path: kebabCasePath([...issue.path, key]), message: 'is not a known key' }));
+  }
+  const missing = issue.code === 'invalid_type' && issue.input === undefined;
+  return [{ path: kebabCasePath(issue.path) || '(root)', message: missing ? 'is missing' : issue.message }];
+}
+
+function duplicates({ groups }: ShardingDocument): ConfigurationFault[] {
+  const seen = new Set<string>();
+  const faults: ConfigurationFault[] = [];
+  const see = (key: string, path: readonly PropertyKey[]): void => {
+    if (seen.has(key)) faults.push({ path: kebabCasePath(path), message: `${key} stands here twice` });
+    seen.add(key);
+  };
+  groups.forEach(({ group, members }, groupIndex) => {
+    const groupPath = ['framework', 'sharding', 'groups', groupIndex];
+    see(`group ${group}`, [...groupPath, 'group']);
+    members.forEach(({ member }, memberIndex) => {
+      see(`member ${member} of group ${group}`, [...groupPath, 'members', memberIndex, 'member']);
+    });
+  });
+  return faults;
+}
+
+function membersOf(group: ShardingDocument['groups'][number], groupIndex: number): readonly MemberConfig[] {
+  return group.members.map(({ member, name, configs }, memberIndex) => {
+    const path = ['framework', 'sharding', 'groups', groupIndex, 'members', memberIndex, 'configs'];
+    const databases = Object.entries(configs).map(
+      ([key, database]) => [key, databaseOf(key, kebabCasePath([...path, key]), database)] as const,
+    );
+    return {
+      shard: ShardIdentifier.of(group.group, member),
+      groupName: group.name,
+      name,
+      databases: new Map(databases),
+    };
+  });
+}
+
+function databaseOf(name: string, path: string, database: z.infer<typeof databaseSchema>): DatabaseConfig {
+  const url = parseDatabaseUrl(database.jdbcUrl);
+  return {
+    path,
+    name,
+    address: url?.address ?? '',
+    username: database.username ?? url?.username,
+    password: database.password === undefined ? url?.password : new Secret(database.password),
+    driverClassName: database.driverClassName,
+    poolMax: database.maximumPoolSize,
+    acquisitionTimeoutMs: database.acquisitionTimeoutMs,
+    acquisitionQueueMax: database.acquisitionQueueMax,
+    statementTimeoutMs: database.statementTimeoutMs,
+  };
+}

@@ -1,0 +1,58 @@
+import { InvalidShardException } from '../errors/sharding-exceptions.js';
+
+const groupMax = 255;
+const memberMax = 63;
+
+/**
+ * Names one shard: a group (a region, a tenant class) and a member within it.
+ *
+ * Equal shards are the same object, so `===` compares them.
+ */
+export class ShardIdentifier {
+  static readonly #known = new Map<number, ShardIdentifier>();
+
+  /** 0 to 255. */
+  readonly group: number;
+  /** 0 to 63. */
+  readonly member: number;
+
+  private constructor(group: number, member: number) {
+    this.group = group;
+    this.member = member;
+    Object.freeze(this);
+  }
+
+  /**
+   * Gives the shard of a group and a member.
+   *
+   * @throws InvalidShardException `invalid-shard` when the group is not 0–255 or the member not 0–63
+   */
+  static of(group: number, member: number): ShardIdentifier {
+    if (!Number.isInteger(group) || group < 0 || group > groupMax) {
+      throw new InvalidShardException('group', group, groupMax);
+    }
+    if (!Number.isInteger(member) || member < 0 || member > memberMax) {
+      throw new InvalidShardException('member', member, memberMax);
+    }
+    const key = group * (memberMax + 1) + member;
+    let shard = ShardIdentifier.#known.get(key);
+    if (shard === undefined) {
+      shard = new ShardIdentifier(group, member);
+      ShardIdentifier.#known.set(key, shard);
+    }
+    return shard;
+  }
+
+  /** The fixed order of shards, in which a cross-shard action commits: by group, then by member. */
+  static compare(this: void, one: ShardIdentifier, other: ShardIdentifier): number {
+    return one.group - other.group || one.member - other.member;
+  }
+
+  toString(): string {
+    return `shard (${this.group}, ${this.member})`;
+  }
+
+  toJSON(): { readonly group: number; readonly member: number } {
+    return { group: this.group, member: this.member };
+  }
+}

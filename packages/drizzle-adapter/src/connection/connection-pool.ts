@@ -1,0 +1,111 @@
+import { type DatabaseConfig, type ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import pg from 'pg';
+import { parseIntoClientConfig } from 'pg-connection-string';
+
+/** How much later than the server the client gives a statement up, in milliseconds. */
+const clientGraceMs = 1_000;
+
+/** The server's process behind a connection, by which another connection can see whether it still works. */
+export interface ServerSession {
+  readonly pid: number;
+  readonly startedDate: Date;
+}
+
+/**
+ * The connections of one database: bounded in number, in waiting callers and in time.
+ *
+ * A connection on which something else than a plain error of the server happened is destroyed, never handed out again.
+ */
+export class ConnectionPool {
+  readonly #pool: pg.Pool;
+  readonly #queueMax: number;
+  readonly #sessions = new WeakMap<pg.ClientBase, ServerSession>();
+
+  constructor(config: DatabaseConfig, applicationName: string) {
+    this.#queueMax = config.acquisitionQueueMax;
+    this.#pool = new pg.Pool({
+      ...connectionSettings(config),
+      application_name: applicationName,
+      max: config.poolMax,
+      connectionTimeoutMillis: config.acquisitionTimeoutMs,
+      statement_timeout: config.statementTimeoutMs,
+      idle_in_transaction_session_timeout: config.statementTimeoutMs,
+      query_timeout: config.statementTimeoutMs + clientGraceMs,
+      keepAlive: true,
+      // Statements that are sent without waiting for each other share one round trip.
+      pipeline: true,
+      onConnect: async (client) => this.#learnSession(client),
+    });
+    // The pool has removed the connection already; without a listener the process would end.
+    this.#pool.on('error', () => undefined);
+  }
+
+  /**
+   * Lends a connection to the work, for as long as it runs.
+   *
+   * @throws ShardUnavailableException `shard-unavailable` when there is none in time, or the queue is full
+   */
+  async use<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    const client = await this.#acquire(shard);
+    // What breaks while a statement runs also rejects that statement: this listener only keeps the process alive.
+    const ignore = (): void => undefined;
+    client.on('error', ignore);
+    let broken = true;
+    try {
+      const result = await work(client);
+      broken = false;
+      return result;
+    } catch (error) {
+      broken = !isPlainServerError(error);
+      throw error;
+    } finally {
+      client.removeListener('error', ignore);
+      client.release(broken || client.getTransactionStatus() !== 'I');
+    }
+  }
+
+  /** The server's process behind a connection; `undefined` when something between client and server hides it. */
+  sessionOf(client: pg.ClientBase): ServerSession | undefined {
+    return this.#sessions.get(client);
+  }
+
+  /** Waits until every connection was given back, then closes all. */
+  async close(): Promise<void> {
+    await this.#pool.end();
+  }
+
+  async #acquire(shard: ShardIdentifier): Promise<pg.PoolClient> {
+    if (this.#pool.waitingCount >= this.#queueMax && this.#pool.idleCount === 0) {
+      throw new ShardUnavailableException(shard, `${this.#queueMax} callers wait for a connection already`);
+    }
+    try {
+      return await this.#pool.connect();
+    } catch (error) {
+      throw new ShardUnavailableException(shard, 'no connection could be had', { cause: error });
+    }
+  }
+
+  async #learnSession(client: pg.ClientBase): Promise<void> {
+    const { rows } = await client.query<{ pid: number; started: Date }>(
+      'select pid, backend_start as started from pg_stat_activity where pid = pg_backend_pid()',
+    );
+    const session = rows[0];
+    const announced = (client as pg.ClientBase & { readonly processID: number }).processID;
+    if (session?.pid === announced) this.#sessions.set(client, { pid: session.pid, startedDate: session.started });
+  }
+}
+
+/** Where to connect and as whom, for a connection outside of a pool. */
+export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
+  const { user: _user, password: _password, ...address } = parseIntoClientConfig(config.address);
+  return {
+    ...address,
+    ...(config.username !== undefined && { user: config.username }),
+    ...(config.password !== undefined && { password: config.password.reveal() }),
+  };
+}
+
+/** Whether the server refused a statement and the connection is as good as before. */
+export function isPlainServerError(error: unknown): error is pg.DatabaseError {
+  return error instanceof pg.DatabaseError && error.severity === 'ERROR';
+}

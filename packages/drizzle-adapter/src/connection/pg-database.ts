@@ -1,0 +1,93 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  type Database,
+  type DatabaseConfig,
+  type ShardIdentifier,
+  ShardUnavailableException,
+  primaryConfig,
+} from '@framework/core';
+import pg from 'pg';
+import { isWorthWaiting, migrateDatabase } from '../migration/migrate-database.js';
+import { ChangeSetWriter } from '../write/change-set-writer.js';
+import { ConnectionPool, connectionSettings } from './connection-pool.js';
+import { PgTransactionManager } from './pg-transaction-manager.js';
+import type { PostgresOptions } from './postgres.js';
+
+const retryDelayMs = 500;
+const pingTimeoutMs = 2_000;
+
+/** One PostgreSQL database: its connections, its migrations, and the transactions of the shards that it holds. */
+export class PgDatabase implements Database {
+  readonly pool: ConnectionPool;
+  readonly writer: ChangeSetWriter = new ChangeSetWriter();
+  readonly #config: DatabaseConfig;
+  readonly #options: PostgresOptions;
+  readonly #closing = new AbortController();
+  readonly #ready: Promise<void>;
+  #isReady = false;
+  #obstacle: unknown;
+
+  constructor(config: DatabaseConfig, options: PostgresOptions) {
+    this.#config = config;
+    this.#options = options;
+    this.pool = new ConnectionPool(config, options.applicationName ?? 'framework');
+    this.#ready = this.#becomeReady();
+    // Whoever waits for ready() is told; nobody has to.
+    this.#ready.catch(() => undefined);
+  }
+
+  /** How long one statement may run, in milliseconds. */
+  get statementTimeoutMs(): number {
+    return this.#config.statementTimeoutMs;
+  }
+
+  transactionManager(shard: ShardIdentifier): PgTransactionManager {
+    return new PgTransactionManager(shard, this);
+  }
+
+  ready(): Promise<void> {
+    return this.#ready;
+  }
+
+  /** @throws ShardUnavailableException `shard-unavailable` until the migrations of the database are applied */
+  assertReady(shard: ShardIdentifier): void {
+    if (!this.#isReady) throw new ShardUnavailableException(shard, 'its migrations are not applied yet');
+  }
+
+  async ping(): Promise<void> {
+    if (!this.#isReady) throw new Error('its migrations are not applied yet', { cause: this.#obstacle });
+    const client = new pg.Client({
+      ...connectionSettings(this.#config),
+      connectionTimeoutMillis: pingTimeoutMs,
+      query_timeout: pingTimeoutMs,
+    });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      await client.query('select 1');
+    } finally {
+      await client.end();
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#ready.catch(() => undefined);
+    await this.pool.close();
+  }
+
+  async #becomeReady(): Promise<void> {
+    const migrates = (this.#options.migrateOnOpen ?? true) && this.#config.name === primaryConfig;
+    while (migrates && !this.#closing.signal.aborted) {
+      try {
+        await migrateDatabase(this.#config, this.#options.migrationsFolder);
+        break;
+      } catch (error) {
+        this.#obstacle = error;
+        if (!isWorthWaiting(error)) throw error;
+        await delay(retryDelayMs, undefined, { signal: this.#closing.signal }).catch(() => undefined);
+      }
+    }
+    this.#isReady = !this.#closing.signal.aborted;
+  }
+}

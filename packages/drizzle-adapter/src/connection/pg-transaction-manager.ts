@@ -1,0 +1,169 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  type ChangeSet,
+  CommitOutcomeUnknownException,
+  FrameworkException,
+  InvariantViolation,
+  NestedTransactionException,
+  type ShardIdentifier,
+  type TransactionManager,
+  TransactionOverException,
+} from '@framework/core';
+import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
+import type pg from 'pg';
+import { PgEventLog } from '../read/pg-event-log.js';
+import { type ServerSession, isPlainServerError } from './connection-pool.js';
+import { drizzleOn } from './drizzle-client.js';
+import { type OpenTransaction, openTransaction, runWithin } from './open-transactions.js';
+import type { PgDatabase } from './pg-database.js';
+import { storageError } from './storage-error.js';
+
+const outcomePollMs = 50;
+
+/** The transactions of one shard on PostgreSQL. */
+export class PgTransactionManager implements TransactionManager {
+  readonly shard: ShardIdentifier;
+  readonly log: PgEventLog;
+  /** Drizzle on this shard; joins the transaction in which it is used. */
+  readonly db: NodePgDatabase;
+  /** The database that holds the shard. */
+  readonly database: PgDatabase;
+
+  constructor(shard: ShardIdentifier, database: PgDatabase) {
+    this.shard = shard;
+    this.database = database;
+    this.log = new PgEventLog(this);
+    this.db = drizzleOn((query, values) => this.query({ ...query, values }));
+  }
+
+  /**
+   * Sends one statement: within the transaction in which the caller runs, else on a connection of its own.
+   *
+   * @throws what {@link storageError} makes of it; TransactionOverException (`transaction-over`) after the end
+   */
+  async query<R extends pg.QueryResultRow>(query: pg.QueryConfig | pg.QueryArrayConfig): Promise<pg.QueryResult<R>> {
+    const open = openTransaction(this);
+    if (open?.over === true) throw new TransactionOverException(this.shard);
+    try {
+      if (open !== undefined) return await open.client.query<R>(query);
+      this.database.assertReady(this.shard);
+      return await this.database.pool.use(this.shard, (client) => client.query<R>(query));
+    } catch (error) {
+      throw storageError(this.shard, error);
+    }
+  }
+
+  async inTransaction<T>(work: () => Promise<T>): Promise<T> {
+    this.#assertOutside();
+    return this.database.pool.use(this.shard, async (client) => {
+      const transaction: OpenTransaction = { client, over: false };
+      try {
+        await this.#control(client, 'begin');
+        const result = await runWithin(this, transaction, work);
+        transaction.over = true;
+        await this.#commit(client);
+        return result;
+      } catch (error) {
+        transaction.over = true;
+        if (client.getTransactionStatus() !== 'I') await client.query('rollback').catch(() => undefined);
+        throw error;
+      }
+    });
+  }
+
+  async persist(changes: ChangeSet): Promise<void> {
+    this.#assertOutside();
+    const write = this.database.writer.prepare(changes);
+    let session: ServerSession | undefined;
+    let sent = false;
+    try {
+      await this.database.pool.use(this.shard, async (client) => {
+        session = this.database.pool.sessionOf(client);
+        sent = true;
+        await this.database.writer.send(client, write);
+      });
+    } catch (error) {
+      if (!sent || isDecided(error)) throw storageError(this.shard, error);
+      throw new CommitOutcomeUnknownException(this.shard, changes.action.id, { session, cause: error });
+    }
+  }
+
+  /**
+   * Looks for the action in the log, until the server's process that ran the commit is gone.
+   *
+   * The server ends a statement after its timeout, so waiting that long is enough. Behind a pooler that hides the
+   * server's processes, only a commit that happened can be told for certain.
+   */
+  async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
+    const session = unknown.session as ServerSession | undefined;
+    const deadline = performance.now() + this.database.statementTimeoutMs + outcomePollMs;
+    do {
+      try {
+        // Asked in this order: a process that is gone before the log is read can add nothing to it.
+        const decided = session !== undefined && !(await this.#isWorking(session));
+        if (await this.#isLogged(unknown.actionId)) return true;
+        if (decided) return false;
+      } catch (error) {
+        if (!(FrameworkException.is(error) && error.retryable)) throw error;
+      }
+      await delay(outcomePollMs);
+    } while (performance.now() < deadline);
+    throw unknown;
+  }
+
+  async #isWorking({ pid, startedDate }: ServerSession): Promise<boolean> {
+    const { rowCount } = await this.query({
+      text: 'select from pg_stat_activity where pid = $1 and backend_start = $2',
+      values: [pid, startedDate],
+    });
+    return rowCount !== 0;
+  }
+
+  async #isLogged(actionId: string): Promise<boolean> {
+    const { rowCount } = await this.query({
+      text: 'select from eventlog.events where action_id = $1 limit 1',
+      values: [actionId],
+    });
+    return rowCount !== 0;
+  }
+
+  #assertOutside(): void {
+    const open = openTransaction(this);
+    if (open?.over === true) throw new TransactionOverException(this.shard);
+    if (open !== undefined) throw new NestedTransactionException(this.shard);
+    this.database.assertReady(this.shard);
+  }
+
+  async #control(client: pg.PoolClient, statement: 'begin' | 'commit'): Promise<pg.QueryResult> {
+    try {
+      return await client.query(statement);
+    } catch (error) {
+      throw storageError(this.shard, error);
+    }
+  }
+
+  async #commit(client: pg.PoolClient): Promise<void> {
+    const { command } = await this.#control(client, 'commit');
+    if (command === 'COMMIT') return;
+    throw new Error('The transaction was rolled back: a statement in it had failed, and the work caught its error');
+  }
+}
+
+/** The manager of a shard as PostgreSQL's; throws InvariantViolation where the registry has another driver. */
+export function pgManager(manager: TransactionManager): PgTransactionManager {
+  if (manager instanceof PgTransactionManager) return manager;
+  throw new InvariantViolation(`${manager.shard} was not opened by postgres(): PgRepository cannot read it`);
+}
+
+/** Of the managers of one database: the one in whose transaction the caller runs, else the first. */
+export function joinedManager(managers: readonly TransactionManager[]): PgTransactionManager {
+  const own = managers.map(pgManager);
+  const joined = own.find((manager) => openTransaction(manager) !== undefined) ?? own[0];
+  if (joined === undefined) throw new InvariantViolation('A database holds no shard');
+  return joined;
+}
+
+/** Whether the server itself said that nothing is committed. */
+function isDecided(error: unknown): boolean {
+  return isPlainServerError(error) || FrameworkException.is(error);
+}

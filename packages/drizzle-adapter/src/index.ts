@@ -1,0 +1,7 @@
+export { type PostgresOptions, postgres } from './connection/postgres.js';
+export { type PageRequest, PgRepository } from './pg-repository.js';
+export type { ModelTable } from './model-table.js';
+export { entityColumns, modelColumns } from './model-columns.js';
+export { PgDatabase } from './connection/pg-database.js';
+export { PgTransactionManager } from './connection/pg-transaction-manager.js';
+export type { PgEventLog } from './read/pg-event-log.js';

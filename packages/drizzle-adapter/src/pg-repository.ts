@@ -1,0 +1,195 @@
+import {
+  type AnyEntity,
+  type DatabaseRegistry,
+  EmbeddedBitsShardingStrategy,
+  EntityNotFoundException,
+  Id,
+  LimitExceededException,
+  type ModelClass,
+  NotUniqueException,
+  type Page,
+  type Repository,
+  ShardIdentifier,
+  ShardUndeterminedException,
+  type ShardingStrategy,
+  modelNameOf,
+} from '@framework/core';
+import type { SQL } from 'drizzle-orm';
+import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
+import { type PgTransactionManager, joinedManager, pgManager } from './connection/pg-transaction-manager.js';
+import type { ModelTable } from './model-table.js';
+import { TableReader } from './read/table-reader.js';
+import { RowEncoder } from './write/row-encoder.js';
+import type { Row } from './write/row.js';
+
+/** How many rows `findAll` and `findAllWhere` give at most, unless told otherwise. */
+const defaultRowsMax = 10_000;
+const pageLimitMax = 1_000;
+
+/** What to read: one page of all that a condition matches, in the order of ids. */
+export interface PageRequest {
+  /** Default: all rows. */
+  readonly where?: SQL | undefined;
+  /** Items at most, 1 to 1,000. */
+  readonly limit: number;
+  /** The `next` of the page before. Default: from the start. */
+  readonly after?: string | undefined;
+}
+
+/**
+ * The base class of repositories on PostgreSQL: knows a table, reads it on the right shard, and makes its rows.
+ *
+ * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction.
+ *
+ * ```ts
+ * class WalletRepository extends PgRepository<Wallet, typeof wallets> {
+ *   constructor(databases: DatabaseRegistry) {
+ *     super({ model: Wallet, table: wallets, databases });
+ *   }
+ *   protected toModel(row: typeof wallets.$inferSelect): Wallet { … }
+ *   protected toRow(wallet: Wallet): typeof wallets.$inferInsert { … }
+ * }
+ * ```
+ */
+export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> implements Repository<M> {
+  readonly model: ModelClass<M>;
+  readonly strategy: ShardingStrategy<M>;
+  readonly #databases: DatabaseRegistry;
+  readonly #reader: TableReader<T>;
+  readonly #encoder: RowEncoder;
+
+  /** @throws InvariantViolation `invariant-violation` when the table or the registry does not fit */
+  constructor(options: {
+    readonly model: ModelClass<M>;
+    readonly table: T;
+    readonly databases: DatabaseRegistry;
+    /** Default: the shard is in the id's bits. */
+    readonly strategy?: ShardingStrategy<M>;
+  }) {
+    this.model = options.model;
+    this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
+    this.#databases = options.databases;
+    this.#reader = new TableReader(options.table);
+    this.#encoder = new RowEncoder(modelNameOf(options.model), options.table);
+    this.dbs();
+  }
+
+  /** Makes a model of a row that was read. */
+  protected abstract toModel(row: T['$inferSelect']): M;
+  /** Makes the row of a model that will be written, with a value for every column that has no default. */
+  protected abstract toRow(model: M): T['$inferInsert'];
+
+  encode(model: M): Row {
+    return this.#encoder.encode(this.toRow(model));
+  }
+
+  /**
+   * Reads the model of an id.
+   *
+   * @throws EntityNotFoundException `entity-not-found` when there is none
+   * @throws ShardUndeterminedException `shard-undetermined` when the strategy cannot tell the shard from an id
+   * @throws UnknownShardException `unknown-shard` when the id's shard is not configured
+   */
+  async getById(id: Id<M> | string): Promise<M> {
+    const model = await this.findById(id);
+    if (model === undefined) throw new EntityNotFoundException(modelNameOf(this.model), String(id));
+    return model;
+  }
+
+  /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
+  async findById(id: Id<M> | string): Promise<M | undefined> {
+    const text = String(id);
+    const row = await this.#reader.byId(this.#manager(text), text);
+    return row === undefined ? undefined : this.toModel(row);
+  }
+
+  /** Reads the models of several ids, one statement per database, in the order of the ids; missing ones are left out. */
+  async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
+    const texts = ids.map(String);
+    const byManager = Map.groupBy(texts, (id) => this.#manager(id));
+    const found = await Promise.all([...byManager].map(([manager, own]) => this.#reader.byIds(manager.db, own)));
+    const models = new Map(found.flat().map((row) => this.#modelById(row)));
+    return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
+  }
+
+  /**
+   * Reads all models of all shards, in the order of ids.
+   *
+   * @param rowsMax how many there may be; read pages where there can be more. Default 10,000
+   * @throws LimitExceededException `limit-exceeded` when there are more
+   */
+  findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
+    return this.findAllWhere(undefined, rowsMax);
+  }
+
+  /** Reads all models that match a condition, on all shards side by side; throws as {@link findAll}. */
+  async findAllWhere(condition: SQL | undefined, rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
+    const rows = await this.#rows({ where: condition, limit: rowsMax + 1 });
+    if (rows.length > rowsMax) {
+      const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them by findPage`;
+      throw new LimitExceededException('rowsMax', rowsMax, message);
+    }
+    return rows.map((row) => this.toModel(row));
+  }
+
+  /**
+   * Reads the one model that matches a condition, wherever it stands, or `undefined`.
+   *
+   * @throws NotUniqueException `not-unique` when several match
+   */
+  async findOneWhere(condition: SQL): Promise<M | undefined> {
+    const [row, another] = await this.#rows({ where: condition, limit: 2 });
+    if (another !== undefined) throw new NotUniqueException(modelNameOf(this.model));
+    return row === undefined ? undefined : this.toModel(row);
+  }
+
+  /** Reads one page in the order of ids, over all shards. */
+  async findPage({ where, limit, after }: PageRequest): Promise<Page<M>> {
+    const size = Math.min(Math.max(limit, 1), pageLimitMax);
+    const rows = await this.#rows({ where, limit: size + 1, after });
+    const items = rows.slice(0, size).map((row) => this.toModel(row));
+    return { items, next: rows.length > size ? items.at(-1)?.id.value : undefined };
+  }
+
+  /** Counts the models that match a condition, or all, on all shards. */
+  async count(condition?: SQL): Promise<number> {
+    const counts = await Promise.all(this.dbs().map((db) => this.#reader.count(db, condition)));
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+
+  /** Tells whether the id has a model; throws as {@link getById}, except that none is no error. */
+  async existsById(id: Id<M> | string): Promise<boolean> {
+    const text = String(id);
+    return (await this.#reader.byId(this.#manager(text), text)) !== undefined;
+  }
+
+  /** Drizzle on the shard of an id, or on a shard, for queries of your own. */
+  db(where: Id<M> | ShardIdentifier): NodePgDatabase {
+    return (where instanceof ShardIdentifier ? this.#managerOf(where) : this.#manager(where.value)).db;
+  }
+
+  /** Drizzle on every database that holds shards, once each, for queries of your own. */
+  dbs(): readonly NodePgDatabase[] {
+    return this.#databases.eachDatabase().map((managers) => joinedManager(managers).db);
+  }
+
+  async #rows(request: PageRequest): Promise<readonly T['$inferSelect'][]> {
+    const found = await Promise.all(this.dbs().map((db) => this.#reader.page(db, request)));
+    return this.#reader.inOrder(found.flat()).slice(0, request.limit);
+  }
+
+  #modelById(row: T['$inferSelect']): readonly [string, M] {
+    const model = this.toModel(row);
+    return [model.id.value, model];
+  }
+
+  #manager(id: string): PgTransactionManager {
+    const shard = this.strategy.shardOfId(id);
+    if (shard === undefined) throw new ShardUndeterminedException(modelNameOf(this.model), id);
+    return this.#managerOf(shard);
+  }
+
+  #managerOf(shard: ShardIdentifier): PgTransactionManager {
+    return pgManager(this.#databases.transactionManager(shard));
+  }
+}

@@ -1,0 +1,31 @@
+import { getTableColumns } from 'drizzle-orm';
+import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
+import pg from 'pg';
+
+/** Types that Drizzle's columns read from text themselves: dates, times, intervals and their arrays. */
+const textTypes = new Set<number>([1082, 1114, 1184, 1186, 1115, 1182, 1185, 1187, 1231]);
+
+/** Leaves to Drizzle's columns what they read from text themselves. */
+export const drizzleTypes: pg.CustomTypesConfig = {
+  getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
+    textTypes.has(oid) ? (value: string) => value : pg.types.getTypeParser(oid, format as 'text')) as never,
+};
+
+/** Reads rows of one table that were selected in the order of its columns. */
+export class RowDecoder {
+  readonly #columns: readonly (readonly [key: string, column: PgColumn])[];
+
+  constructor(table: PgTable) {
+    this.#columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
+  }
+
+  /** Gives the row as Drizzle's `$inferSelect` types it. */
+  decode(values: readonly unknown[]): Record<string, unknown> {
+    const row: Record<string, unknown> = {};
+    this.#columns.forEach(([key, column], index) => {
+      const value = values[index];
+      row[key] = value === null || value === undefined ? null : column.mapFromDriverValue(value);
+    });
+    return row;
+  }
+}

@@ -1,0 +1,90 @@
+import { type ChangeSet, InvariantViolation, StaleRecordException, modelNameOf } from '@framework/core';
+import pg from 'pg';
+import { type Batch, batchesOf } from './change-set-batches.js';
+import { eventValues } from './events-clause.js';
+import type { Row } from './row.js';
+import { type WriteShape, shapeKey, writeStatement } from './write-statement.js';
+
+/** How many statements are kept prepared; further shapes are parsed at each use. */
+const preparedMax = 500;
+
+const staleState = 'FW001';
+
+/** A change set, ready to be sent. */
+export type PreparedWrite = readonly { readonly query: pg.QueryArrayConfig; readonly batch: Batch }[];
+
+/** Writes change sets in one round trip: one prepared statement, or several in a pipeline with begin and commit. */
+export class ChangeSetWriter {
+  readonly #statements = new Map<string, pg.QueryConfig>();
+
+  /** Does everything that needs no connection. */
+  prepare(changeSet: ChangeSet): PreparedWrite {
+    const batches = batchesOf(changeSet);
+    const alone = batches.length === 1;
+    return batches.map((batch) => ({ batch, query: this.#query(batch, changeSet.action, alone) }));
+  }
+
+  /**
+   * Sends a change set and resolves when it is committed.
+   *
+   * @throws StaleRecordException `stale-record`; errors of `pg` as they are
+   */
+  async send(client: pg.ClientBase, write: PreparedWrite): Promise<void> {
+    const [only] = write;
+    if (only === undefined || write.length > 1) return sendPipelined(client, write);
+    try {
+      const { rows } = await client.query<[number]>(only.query);
+      const position = rows[0]?.[0] ?? 0;
+      if (position > 0) throw stale(only.batch, position);
+    } catch (error) {
+      throw staleOr(error, only.batch);
+    }
+  }
+
+  #query(batch: Batch, action: ChangeSet['action'], alone: boolean): pg.QueryArrayConfig {
+    const values: unknown[] = [];
+    const changes = batch.changes.map(({ kind, row, expectedVersion }) => {
+      const { shape, values: own } = row as Row;
+      if (kind === 'update') values.push(expectedVersion);
+      values.push(...own);
+      return { kind, shape };
+    });
+    if (batch.events.length > 0) values.push(...eventValues(action, batch.events));
+    const statement = this.#statement({ changes, eventCount: batch.events.length, alone });
+    return { ...statement, values, rowMode: 'array' };
+  }
+
+  #statement(shape: WriteShape): pg.QueryConfig {
+    const key = shapeKey(shape);
+    const known = this.#statements.get(key);
+    if (known !== undefined) return known;
+    const text = writeStatement(shape);
+    if (this.#statements.size >= preparedMax) return { text };
+    const statement = { name: `framework_write_${this.#statements.size}`, text };
+    this.#statements.set(key, statement);
+    return statement;
+  }
+}
+
+/** Sends everything before the first answer; after an error the server refuses the rest and rolls back. */
+async function sendPipelined(client: pg.ClientBase, write: PreparedWrite): Promise<void> {
+  const outcomes = await Promise.allSettled([
+    client.query('begin'),
+    ...write.map(({ query }) => client.query(query)),
+    client.query('commit'),
+  ]);
+  const failed = outcomes.findIndex(({ status }) => status === 'rejected');
+  const outcome = outcomes[failed];
+  if (outcome?.status === 'rejected') throw staleOr(outcome.reason, write[failed - 1]?.batch);
+}
+
+function staleOr(error: unknown, batch: Batch | undefined): unknown {
+  if (!(error instanceof pg.DatabaseError) || error.code !== staleState || batch === undefined) return error;
+  return stale(batch, Number(error.message));
+}
+
+function stale({ changes }: Batch, position: number): StaleRecordException {
+  const change = changes[position - 1];
+  if (change === undefined) throw new InvariantViolation(`The database named change ${position}, which was not sent`);
+  return new StaleRecordException(modelNameOf(change.repository.model), change.model.id.value, change.expectedVersion);
+}

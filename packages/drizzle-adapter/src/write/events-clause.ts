@@ -1,0 +1,56 @@
+import type { ActionRecord, EventRecord } from '@framework/core';
+
+const columns =
+  '"action_id", "namespace", "action_name", "action_params", "principal", "headers", "started_date", ' +
+  '"id", "ordinal", "model_id", "model_name", "model_version", "event_type", "payload"';
+
+const actionTypes = ['uuid', 'text', 'text', 'jsonb', 'text', 'jsonb', 'timestamptz'];
+const eventTypes = ['uuid', 'integer', 'text', 'text', 'bigint', 'text', 'jsonb'];
+
+/**
+ * The insert of an action's events into the log, whose parameters are {@link eventValues}.
+ *
+ * @param firstParameter the number of the clause's first parameter
+ * @param gate a condition under which the events are written, if any
+ */
+export function eventsClause(eventCount: number, firstParameter: number, gate: string | undefined): string {
+  const parameters = (types: readonly string[], from: number): string =>
+    types.map((type, index) => `$${from + index}::${type}`).join(', ');
+  const rows = Array.from({ length: eventCount }, (_unused, index) => {
+    const from = firstParameter + actionTypes.length + index * eventTypes.length;
+    return `(${parameters(eventTypes, from)})`;
+  });
+  const where = gate === undefined ? '' : ` where ${gate}`;
+  return (
+    `insert into eventlog.events (${columns}) ` +
+    `select ${parameters(actionTypes, firstParameter)}, event.* from (values ${rows.join(', ')}) as event${where}`
+  );
+}
+
+/** The parameters of {@link eventsClause}, in order. */
+export function eventValues(action: ActionRecord, events: readonly (EventRecord | ActionRow)[]): unknown[] {
+  const values: unknown[] = [
+    action.id,
+    action.namespace,
+    action.name,
+    action.params,
+    action.principal,
+    action.headers,
+    action.startedDate.toISOString(),
+  ];
+  for (const event of events) {
+    values.push(event.id, event.ordinal, event.modelId, event.modelName, event.modelVersion, event.type, event.payload);
+  }
+  return values;
+}
+
+/** The row that records an action which attached no event on a shard; its id is the action's. */
+export interface ActionRow {
+  readonly id: string;
+  readonly ordinal: 0;
+  readonly modelId: null;
+  readonly modelName: null;
+  readonly modelVersion: null;
+  readonly type: null;
+  readonly payload: null;
+}

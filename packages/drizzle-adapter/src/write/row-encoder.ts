@@ -1,0 +1,88 @@
+import { InvariantViolation, UnstorableValueException } from '@framework/core';
+import { getTableColumns } from 'drizzle-orm';
+import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
+import { type ColumnGuard, columnGuard } from './column-guard.js';
+import type { Row, RowShape } from './row.js';
+
+interface ColumnEncoder {
+  readonly key: string;
+  readonly name: string;
+  readonly column: PgColumn;
+  readonly guard: ColumnGuard;
+  /** Whether an absent value is left to the database: its default when added, what stands there when updated. */
+  readonly leftToDatabase: boolean;
+}
+
+let shapeCount = 0;
+
+/** Makes rows of one table: values as the driver sends them, in a fixed order of columns. */
+export class RowEncoder {
+  readonly #modelName: string;
+  readonly #table: string;
+  readonly #columns: readonly ColumnEncoder[];
+  readonly #shapes = new Map<string, RowShape>();
+
+  /** @throws InvariantViolation `invariant-violation` when the table has no column `id`, `state` or `version` */
+  constructor(modelName: string, table: PgTable) {
+    const { schema, name } = getTableConfig(table);
+    this.#modelName = modelName;
+    this.#table = schema === undefined ? quoted(name) : `${quoted(schema)}.${quoted(name)}`;
+    const columns = getTableColumns(table) as Record<string, PgColumn>;
+    for (const key of ['id', 'state', 'version']) {
+      if (columns[key] === undefined) throw new InvariantViolation(`Table ${name} has no column ${key}: add entityColumns()`);
+    }
+    this.#columns = Object.entries(columns)
+      .filter(([, column]) => column.generated === undefined)
+      .map(([key, column]) => encoderOf(key, column));
+  }
+
+  /** @throws UnstorableValueException `unstorable-value` when a value would not come back as it is */
+  encode(row: Readonly<Record<string, unknown>>): Row {
+    const values: unknown[] = [];
+    let present = '';
+    for (const encoder of this.#columns) {
+      const value = row[encoder.key] ?? encoder.column.defaultFn?.();
+      const omitted = value === undefined && row[encoder.key] === undefined && encoder.leftToDatabase;
+      present += omitted ? '0' : '1';
+      if (!omitted) values.push(this.#encodeValue(encoder, value));
+    }
+    return { shape: this.#shape(present), values };
+  }
+
+  #encodeValue({ key, column, guard }: ColumnEncoder, value: unknown): unknown {
+    if (value === null || value === undefined) {
+      if (column.notNull) throw new UnstorableValueException(`${this.#modelName}.${key}`, 'it is null and its column is not');
+      return null;
+    }
+    guard(value, `${this.#modelName}.${key}`);
+    return column.mapToDriverValue(value);
+  }
+
+  #shape(present: string): RowShape {
+    let shape = this.#shapes.get(present);
+    if (shape === undefined) {
+      shape = this.#newShape(this.#columns.filter((_column, index) => present[index] === '1'));
+      this.#shapes.set(present, shape);
+    }
+    return shape;
+  }
+
+  #newShape(columns: readonly ColumnEncoder[]): RowShape {
+    return {
+      key: `t${shapeCount++}`,
+      table: this.#table,
+      columns: columns.map(({ name }) => name),
+      idIndex: columns.findIndex(({ key }) => key === 'id'),
+      versionColumn: columns.find(({ key }) => key === 'version')?.name ?? '',
+    };
+  }
+}
+
+function encoderOf(key: string, column: PgColumn): ColumnEncoder {
+  const leftToDatabase = column.hasDefault && column.defaultFn === undefined;
+  return { key, name: quoted(column.name), column, guard: columnGuard(column), leftToDatabase };
+}
+
+function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}

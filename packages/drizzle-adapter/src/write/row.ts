@@ -1,0 +1,19 @@
+/** Which columns of a table a row gives values for; one object for all rows of the same columns. */
+export interface RowShape {
+  /** Differs between shapes, also of other tables. */
+  readonly key: string;
+  /** The table's name, quoted, with its schema. */
+  readonly table: string;
+  /** The columns' names, quoted. */
+  readonly columns: readonly string[];
+  /** The position of the id among the columns. */
+  readonly idIndex: number;
+  /** The version column's name, quoted. */
+  readonly versionColumn: string;
+}
+
+/** A row as it is sent: values in the order of its shape's columns. */
+export interface Row {
+  readonly shape: RowShape;
+  readonly values: readonly unknown[];
+}

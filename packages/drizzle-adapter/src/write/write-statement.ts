@@ -1,0 +1,72 @@
+import { eventsClause } from './events-clause.js';
+import type { RowShape } from './row.js';
+
+/** What determines the text of a statement: everything but the values. */
+export interface WriteShape {
+  /** Guarded updates first, then additions, each in the order of table and id. */
+  readonly changes: readonly { readonly kind: 'add' | 'update'; readonly shape: RowShape }[];
+  readonly eventCount: number;
+  /**
+   * Whether the statement is its whole transaction. Then it may just write nothing when its first row is stale;
+   * among others it must raise, so that the others are undone too.
+   */
+  readonly alone: boolean;
+}
+
+/** Identifies a shape, for the cache of statements. */
+export function shapeKey({ changes, eventCount, alone }: WriteShape): string {
+  let key = alone ? 'alone' : 'among';
+  for (const { kind, shape } of changes) key += ` ${kind} ${shape.key}`;
+  return `${key} ${eventCount}`;
+}
+
+/**
+ * Builds one statement that writes guarded updates, additions and events, all or nothing.
+ *
+ * Each update waits for the one before (`(select count(*) from u1) = 1`), so rows are locked in the order given, and
+ * nothing after a stale row is written. The result is one row `stale`: 0, or the number of the stale update, from 1.
+ * A row that turns out stale when others are written already raises SQLSTATE FW001 with that number as its message.
+ *
+ * Parameters, in order: per update its expected version and its values, per addition its values, then the events'.
+ */
+export function writeStatement({ changes, eventCount, alone }: WriteShape): string {
+  const clauses: string[] = [];
+  const cases: string[] = [];
+  let parameter = 1;
+  let gate: string | undefined;
+  changes.forEach(({ kind, shape }, index) => {
+    if (kind === 'update') {
+      const name = `u${index + 1}`;
+      const outcome = alone && index === 0 ? '1' : `eventlog.raise_stale(${index + 1})`;
+      clauses.push(`${name} as (${updateClause(shape, parameter, gate)})`);
+      cases.push(`when (select count(*) from ${name}) = 0 then ${outcome}`);
+      gate = `(select count(*) from ${name}) = 1`;
+      parameter += 1 + shape.columns.length;
+    } else {
+      clauses.push(`a${index + 1} as (${insertClause(shape, parameter, gate)})`);
+      parameter += shape.columns.length;
+    }
+  });
+  if (eventCount > 0) clauses.push(`e as (${eventsClause(eventCount, parameter, gate)})`);
+  const stale = cases.length === 0 ? '0' : `case ${cases.join(' ')} else 0 end`;
+  return `with ${clauses.join(', ')} select ${stale} as stale`;
+}
+
+function updateClause(shape: RowShape, parameter: number, gate: string | undefined): string {
+  const own = (index: number): string => `$${parameter + 1 + index}`;
+  const assignments = shape.columns
+    .map((column, index) => `${column} = ${own(index)}`)
+    .filter((_assignment, index) => index !== shape.idIndex);
+  const guards = [
+    `${shape.columns[shape.idIndex] ?? ''} = ${own(shape.idIndex)}`,
+    `${shape.versionColumn} = $${parameter}`,
+    ...(gate === undefined ? [] : [gate]),
+  ];
+  return `update ${shape.table} set ${assignments.join(', ')} where ${guards.join(' and ')} returning 1`;
+}
+
+function insertClause(shape: RowShape, parameter: number, gate: string | undefined): string {
+  const values = shape.columns.map((_column, index) => `$${parameter + index}`).join(', ');
+  const where = gate === undefined ? '' : ` where ${gate}`;
+  return `insert into ${shape.table} (${shape.columns.join(', ')}) select ${values}${where}`;
+}

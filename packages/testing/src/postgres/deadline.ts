@@ -1,0 +1,56 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
+const POLL_INTERVAL_MS = 10;
+
+/** Waits for conditions no longer than a fixed point in time, so that a chain of waits has one limit. */
+export class Deadline {
+  readonly timeoutMs: number;
+  readonly #endsAtMs: number;
+
+  private constructor(timeoutMs: number) {
+    this.timeoutMs = timeoutMs;
+    this.#endsAtMs = performance.now() + timeoutMs;
+  }
+
+  /** A deadline that passes `timeoutMs` milliseconds from now. */
+  static after(timeoutMs: number): Deadline {
+    return new Deadline(timeoutMs);
+  }
+
+  /** Whether no time is left. */
+  get passed(): boolean {
+    return performance.now() >= this.#endsAtMs;
+  }
+
+  /** The time left in milliseconds, never below zero. */
+  get remainingMs(): number {
+    return Math.max(0, this.#endsAtMs - performance.now());
+  }
+
+  /**
+   * The first value of `condition` that is not `undefined`, or `undefined` when the deadline passed before.
+   * The condition is asked at least once.
+   */
+  async poll<T>(condition: () => Promise<T | undefined> | T | undefined): Promise<T | undefined> {
+    for (;;) {
+      const value = await condition();
+      if (value !== undefined || this.passed) return value;
+      await pause(POLL_INTERVAL_MS);
+    }
+  }
+
+  /** Whether `event` settles before the deadline. */
+  async reaches(event: Promise<unknown>): Promise<boolean> {
+    const cancel = new AbortController();
+    const timer = pause(this.remainingMs, false, { signal: cancel.signal }).catch(() => false);
+    const settled = event.then(
+      () => true,
+      () => true,
+    );
+    try {
+      return await Promise.race([settled, timer]);
+    } finally {
+      cancel.abort();
+    }
+  }
+}

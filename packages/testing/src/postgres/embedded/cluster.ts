@@ -1,0 +1,97 @@
+import { randomBytes } from 'node:crypto';
+import { chown, mkdir, mkdtemp, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import { initialiseData } from './initialise-data.js';
+import { isAlive } from './postmaster.js';
+import type { ServerAccount } from './server-account.js';
+import type { ServerBinaries } from './server-binaries.js';
+
+const FRESH_PREFIX = 'cluster.new-';
+
+/** The name of the server's superuser. */
+export const SUPERUSER = 'postgres';
+
+/** What one embedded server keeps on disk. */
+export interface Cluster {
+  /** PostgreSQL's data directory; it belongs to the server's account. */
+  readonly dataDirectory: string;
+  /** The superuser's password; kept beside the data, readable by the owner of the folder only. */
+  readonly password: string;
+  /** The file that the server's log is appended to. */
+  readonly logFile: string;
+}
+
+/** Where the cluster's data directory is within the server's folder; it need not exist. */
+export function dataDirectoryIn(directory: string): string {
+  return join(directory, 'cluster', 'data');
+}
+
+/**
+ * The cluster in `directory`, made first when there is none.
+ *
+ * A new cluster is made in a sibling and then renamed, data and password together: whatever interrupts that, the next
+ * start finds either a whole cluster or none, and removes the remains.
+ *
+ * @throws PostgresServerError `initialisation-failed` with what initdb printed.
+ */
+export async function openCluster(options: {
+  readonly directory: string;
+  readonly account: ServerAccount | undefined;
+  readonly binaries: ServerBinaries;
+  /** Whether the new files must be safe against a power failure; off is faster. */
+  readonly durable: boolean;
+  readonly onProgress: (message: string) => void;
+}): Promise<Cluster> {
+  const { directory } = options;
+  const passwordFile = join(directory, 'cluster', 'password');
+  let password = await readIfPresent(passwordFile);
+  if (password === undefined) {
+    options.onProgress('Creating the PostgreSQL data directory');
+    await removeRemains(directory);
+    await createCluster(options);
+    password = await readFile(passwordFile, 'utf8');
+  }
+  return {
+    dataDirectory: dataDirectoryIn(directory),
+    password: password.trim(),
+    logFile: join(directory, 'server.log'),
+  };
+}
+
+async function createCluster(options: Parameters<typeof openCluster>[0]): Promise<void> {
+  const { directory, account } = options;
+  const fresh = await mkdtemp(join(directory, `${FRESH_PREFIX}${process.pid}-`));
+  try {
+    const dataDirectory = join(fresh, 'data');
+    const password = randomBytes(24).toString('hex');
+    await mkdir(dataDirectory, { mode: 0o700 });
+    if (account) await chown(dataDirectory, account.uid, account.gid);
+    await initialiseData({ ...options, dataDirectory, password, user: SUPERUSER });
+    await writeFile(join(fresh, 'password'), `${password}\n`, { mode: 0o600, flush: true });
+    await rename(fresh, join(directory, 'cluster')).catch((error: NodeJS.ErrnoException) => {
+      // Another process that started at the same time was first; its cluster is used.
+      if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
+    });
+  } finally {
+    await rm(fresh, { recursive: true, force: true });
+  }
+}
+
+async function removeRemains(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) {
+    const pid = name.startsWith(FRESH_PREFIX)
+      ? Number.parseInt(name.slice(FRESH_PREFIX.length), 10)
+      : undefined;
+    if (pid === undefined || isAlive(pid)) continue;
+    // An initdb that outlived its caller may still be writing there; a later creation removes what it leaves.
+    await rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined);
+  }
+}
+
+async function readIfPresent(file: string): Promise<string | undefined> {
+  return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
+}

@@ -1,0 +1,98 @@
+import { mkdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { resolve } from 'node:path';
+
+import { Deadline } from '../deadline.js';
+import { type Cluster, SUPERUSER, dataDirectoryIn, openCluster } from './cluster.js';
+import { createDatabaseIfAbsent } from './create-database-if-absent.js';
+import { serverAccount } from './server-account.js';
+import { packagedServer, serverBinaries } from './server-binaries.js';
+import { type StartedServer, startServer } from './start-server.js';
+
+const START_TIMEOUT_MS = 60_000;
+const BINARY_CACHES = ['/var/cache', tmpdir()] as const;
+
+/** Where and how an embedded server is started. */
+export interface EmbeddedPostgresOptions {
+  /** The folder for everything the server keeps; created when absent. One server at a time runs in it. */
+  readonly directory: string;
+  /** PostgreSQL settings such as `{ fsync: 'off' }`; the defaults are PostgreSQL's own. */
+  readonly settings?: Readonly<Record<string, string>>;
+  /** Hears one line for each step that may take long. */
+  readonly onProgress?: (message: string) => void;
+  /** How long the start may take in all, 60 s by default; recovery after a crash of a large database is in it. */
+  readonly startTimeoutMs?: number;
+}
+
+/**
+ * A PostgreSQL server that needs no installation: real binaries from an npm package, for development and tests.
+ *
+ * It listens on 127.0.0.1 only, on a free port that changes from start to start. It ends with the process that started
+ * it, also when that one is killed, and the next start finds every acknowledged commit and nothing to be removed by
+ * hand, whatever was killed before.
+ */
+export class EmbeddedPostgres {
+  readonly host = '127.0.0.1';
+  readonly user = SUPERUSER;
+  readonly port: number;
+  readonly #cluster: Cluster;
+  readonly #server: StartedServer;
+
+  private constructor(cluster: Cluster, server: StartedServer) {
+    this.port = server.port;
+    this.#cluster = cluster;
+    this.#server = server;
+    void server.process.exited.then(() => server.owner.close());
+  }
+
+  /**
+   * Starts the server of this folder, and creates it first when the folder has none.
+   *
+   * @throws PostgresServerError `directory-in-use` while another live process runs its server there,
+   * `initialisation-failed` or `start-failed` with the last lines of the log, `unsupported-platform`.
+   */
+  static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+    const directory = resolve(options.directory);
+    const { settings = {}, onProgress = () => undefined } = options;
+    const deadline = Deadline.after(options.startTimeoutMs ?? START_TIMEOUT_MS);
+    await mkdir(directory, { recursive: true });
+    const account = await serverAccount(dataDirectoryIn(directory));
+    const binaries = await serverBinaries(await packagedServer(), account, BINARY_CACHES);
+    const durable = settings['fsync'] !== 'off';
+    const cluster = await openCluster({ directory, account, binaries, durable, onProgress });
+    return new EmbeddedPostgres(
+      cluster,
+      await startServer({ cluster, account, binaries, settings, deadline }),
+    );
+  }
+
+  /** The superuser's password; generated once for the folder. */
+  get password(): string {
+    return this.#cluster.password;
+  }
+
+  /** PostgreSQL's data directory. */
+  get dataDirectory(): string {
+    return this.#cluster.dataDirectory;
+  }
+
+  /** Settles when the server has ended, by `stop` or by itself. */
+  get exited(): Promise<unknown> {
+    return this.#server.process.exited;
+  }
+
+  /** The connection URL of a database, password included. */
+  url(database: string): string {
+    return `postgres://${this.user}:${this.password}@${this.host}:${this.port}/${encodeURIComponent(database)}`;
+  }
+
+  /** Creates the database unless it exists. */
+  async ensureDatabase(name: string): Promise<void> {
+    await createDatabaseIfAbsent(this.url('postgres'), name);
+  }
+
+  /** Stops the server: sessions are ended, data is flushed; after 10 s by force, which the next start recovers from. */
+  async stop(): Promise<void> {
+    await Promise.all([this.#server.owner.close(), this.#server.process.stop()]);
+  }
+}

@@ -1,0 +1,59 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+
+import { PostgresServerError } from '../postgres-server-error.js';
+import { pathFromWithin } from './path-from-within.js';
+import type { ServerAccount } from './server-account.js';
+import type { ServerBinaries } from './server-binaries.js';
+import { serverEnvironment } from './server-environment.js';
+
+// initdb opens the password file by name, and /dev/stdin can be opened when it is a pipe, but not the socket that Node
+// connects children with.
+const WITH_PIPED_INPUT = 'cat | "$@"';
+
+/**
+ * Fills the empty data directory: UTF-8, the builtin locale C.UTF-8 whatever the machine's locale is, checksums, and
+ * scram passwords on every connection.
+ *
+ * @throws PostgresServerError `initialisation-failed` with the last lines that initdb printed.
+ */
+export async function initialiseData(options: {
+  readonly binaries: ServerBinaries;
+  readonly account: ServerAccount | undefined;
+  readonly dataDirectory: string;
+  readonly user: string;
+  readonly password: string;
+  /** Whether the files are flushed to the disk before this returns. */
+  readonly durable: boolean;
+}): Promise<void> {
+  const { binaries, account, dataDirectory } = options;
+  const initdb = spawn(
+    '/bin/sh',
+    [
+      ...['-c', WITH_PIPED_INPUT, 'sh', binaries.initdb],
+      `--pgdata=${pathFromWithin(dataDirectory, account)}`,
+      `--username=${options.user}`,
+      ...['--pwfile=/dev/stdin', '--auth=scram-sha-256'],
+      ...['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'],
+      ...['--no-instructions', ...(options.durable ? [] : ['--no-sync'])],
+    ],
+    { cwd: dataDirectory, stdio: ['pipe', 'pipe', 'pipe'], env: serverEnvironment(), ...account },
+  );
+  initdb.stdin.on('error', () => undefined); // It ended before reading; its exit code and output say why.
+  initdb.stdin.end(`${options.password}\n`);
+  const [output, errors, [code]] = await Promise.all([
+    text(initdb.stdout),
+    text(initdb.stderr),
+    once(initdb, 'close') as Promise<[number | null]>,
+  ]);
+  if (code === 0) return;
+  throw new PostgresServerError(
+    'initialisation-failed',
+    `initdb could not create ${dataDirectory} (exit code ${code}):\n${lastLines(`${output}${errors}`)}`,
+  );
+}
+
+function lastLines(text: string): string {
+  return text.trim().split('\n').slice(-15).join('\n');
+}

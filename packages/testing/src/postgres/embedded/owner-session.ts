@@ -1,0 +1,106 @@
+import { Socket } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { Client } from 'pg';
+
+import { type Cluster, SUPERUSER } from './cluster.js';
+
+const RECONNECT_INTERVAL_MS = 100;
+// Any fixed number; it is only ever compared within the databases of embedded servers.
+const OWNER_LOCK = 5_063_219_744;
+
+/** How the attempt to become a server's owner ended. */
+export type Ownership =
+  | { readonly kind: 'owned'; readonly session: OwnerSession }
+  | { readonly kind: 'taken'; readonly ownerPid: string }
+  | { readonly kind: 'unreachable'; readonly cause: unknown };
+
+type Attempt =
+  | { readonly kind: 'owned'; readonly client: Client; readonly socket: Socket }
+  | Exclude<Ownership, { readonly kind: 'owned' }>;
+
+/**
+ * Marks a running server as owned by this process, for as long as this process lives.
+ *
+ * It is a session with a lock in the server itself: when the owner ends in whatever way, the session ends and the lock
+ * is free. So a process that finds a running server learns for certain whether somebody uses it or it was orphaned.
+ * That the server accepts the cluster's password and proves to know it, as scram does, tells that it is the cluster's.
+ */
+export class OwnerSession {
+  readonly #cluster: Cluster;
+  readonly #port: number;
+  #client: Client;
+  #socket: Socket;
+  #closed = false;
+
+  private constructor(cluster: Cluster, port: number, client: Client, socket: Socket) {
+    this.#cluster = cluster;
+    this.#port = port;
+    this.#client = client;
+    this.#socket = socket;
+    this.#keep(client, socket);
+  }
+
+  /** Becomes the owner, unless another process is. Asks once and does not wait for the server. */
+  static async tryOpen(cluster: Cluster, port: number): Promise<Ownership> {
+    const attempt = await tryLock(cluster, port);
+    if (attempt.kind !== 'owned') return attempt;
+    return { kind: 'owned', session: new OwnerSession(cluster, port, attempt.client, attempt.socket) };
+  }
+
+  /** Gives the ownership up. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#socket.ref();
+    await this.#client.end().catch(() => undefined);
+  }
+
+  #keep(client: Client, socket: Socket): void {
+    this.#client = client;
+    this.#socket = socket;
+    socket.unref(); // Being the owner is no reason for a process to stay alive.
+    client.once('end', () => void this.#reopen());
+  }
+
+  // The session may be ended by an administrator, or by the server when one of its processes crashed.
+  async #reopen(): Promise<void> {
+    while (!this.#closed) {
+      await pause(RECONNECT_INTERVAL_MS, undefined, { ref: false });
+      const attempt = await tryLock(this.#cluster, this.#port);
+      if (attempt.kind === 'unreachable') continue;
+      if (attempt.kind === 'owned') this.#keep(attempt.client, attempt.socket);
+      if (this.#closed) await this.close();
+      return;
+    }
+  }
+}
+
+async function tryLock(cluster: Cluster, port: number): Promise<Attempt> {
+  const socket = new Socket();
+  const client = new Client({
+    stream: () => socket,
+    host: '127.0.0.1',
+    port,
+    user: SUPERUSER,
+    password: cluster.password,
+    database: 'postgres',
+    application_name: `embedded-postgres owner ${process.pid}`,
+    connectionTimeoutMillis: 5_000,
+  });
+  client.on('error', () => undefined); // A session that is lost also ends, which is handled where it is kept.
+  try {
+    await client.connect();
+    const { rows } = await client.query<{ readonly locked: boolean; readonly owner: string | null }>(
+      `select pg_try_advisory_lock($1) as locked,
+              (select max(substring(application_name from 'embedded-postgres owner (\\d+)')) from pg_stat_activity
+                where pid <> pg_backend_pid()) as owner`,
+      [OWNER_LOCK],
+    );
+    if (rows[0]?.locked) return { kind: 'owned', client, socket };
+    await client.end();
+    return { kind: 'taken', ownerPid: rows[0]?.owner ?? 'unknown' };
+  } catch (cause) {
+    await client.end().catch(() => undefined);
+    return { kind: 'unreachable', cause };
+  }
+}

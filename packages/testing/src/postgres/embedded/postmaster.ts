@@ -1,0 +1,71 @@
+import { execFile } from 'node:child_process';
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** What a running server, or one that was killed, says of itself in its data directory. */
+export interface Postmaster {
+  readonly pid: number;
+  /** Its TCP port; `NaN` while it has just begun to start. */
+  readonly port: number;
+  /** Whether it accepts connections; not so during crash recovery and shutdown. */
+  readonly ready: boolean;
+}
+
+/** The file in a data directory by which a server claims it. */
+export function postmasterFile(dataDirectory: string): string {
+  return join(dataDirectory, 'postmaster.pid');
+}
+
+/** Reads the claim on a data directory; `undefined` when there is none or it is just being written. */
+export async function readPostmaster(dataDirectory: string): Promise<Postmaster | undefined> {
+  const content = await readFile(postmasterFile(dataDirectory), 'utf8').catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return '';
+      throw error;
+    },
+  );
+  // Lines: pid, data directory, start time, port, socket directory, listen address, shared memory, status.
+  const lines = content.split('\n');
+  const pid = Number(lines[0]);
+  if (!Number.isInteger(pid) || pid <= 0) return undefined;
+  return { pid, port: Number(lines[3] || Number.NaN), ready: lines[7]?.trim() === 'ready' };
+}
+
+/**
+ * Whether process `pid` is a server on this data directory.
+ *
+ * A process id alone says little, as it may have gone to another process since; a server is known by its working
+ * directory, which is always its data directory.
+ */
+export async function serves(pid: number, dataDirectory: string): Promise<boolean> {
+  if (process.platform !== 'linux') return servesByLsof(pid, dataDirectory);
+  const [workingDirectory, expected] = await Promise.all([
+    stat(`/proc/${pid}/cwd`).catch(() => undefined),
+    stat(dataDirectory),
+  ]);
+  return workingDirectory?.ino === expected.ino && workingDirectory.dev === expected.dev;
+}
+
+/** Whether a process has this id, whoever it belongs to; an ended one that nobody waited for counts. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+async function servesByLsof(pid: number, dataDirectory: string): Promise<boolean> {
+  const found = await run('lsof', ['-a', '-p', String(pid), '-d', 'cwd', '-Fn']).catch(() => undefined);
+  const path = found?.stdout.split('\n').find((line) => line.startsWith('n'));
+  if (!path) return false;
+  const [workingDirectory, expected] = await Promise.all([
+    stat(path.slice(1)).catch(() => undefined),
+    stat(dataDirectory),
+  ]);
+  return workingDirectory?.ino === expected.ino && workingDirectory.dev === expected.dev;
+}

@@ -1,0 +1,116 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import type { FileHandle } from 'node:fs/promises';
+import type { Socket } from 'node:net';
+
+import { Deadline } from '../deadline.js';
+import type { Cluster } from './cluster.js';
+import { pathFromWithin } from './path-from-within.js';
+import { readPostmaster } from './postmaster.js';
+import type { ServerAccount } from './server-account.js';
+import type { ServerBinaries } from './server-binaries.js';
+import { serverEnvironment } from './server-environment.js';
+
+// The server's parent is a shell that listens on a pipe for names of signals. The pipe closes when this process ends,
+// in whatever way, also by SIGKILL; the shell then shuts the server down. It waits for the server, so the process id
+// that it signals is the server's and no other's.
+const SUPERVISOR = `
+exec 3<&0
+"$@" 3<&- </dev/null &
+server=$!
+{ while read -r signal <&3; do kill -s "$signal" "$server"; done; kill -s INT "$server"; } 2>/dev/null &
+watcher=$!
+exec 3<&- </dev/null
+wait "$server"
+code=$?
+kill "$watcher" 2>/dev/null
+exit "$code"
+`;
+
+// Smart shutdown would wait for clients; these do not: roll back and checkpoint, then no checkpoint, then by force.
+const SHUTDOWN_STEPS = [
+  { signal: 'INT', timeoutMs: 10_000 },
+  { signal: 'QUIT', timeoutMs: 5_000 },
+  { signal: 'KILL', timeoutMs: 5_000 },
+] as const;
+
+/** What a server process is started with. */
+export interface ServerProcessOptions {
+  readonly cluster: Cluster;
+  readonly account: ServerAccount | undefined;
+  readonly binaries: ServerBinaries;
+  readonly port: number;
+  readonly settings: Readonly<Record<string, string>>;
+  readonly log: FileHandle;
+}
+
+/** A running PostgreSQL server that does not outlive this process. */
+export class ServerProcess {
+  readonly #supervisor: ChildProcess;
+  readonly #options: ServerProcessOptions;
+  readonly #exited: Promise<unknown>;
+  #ended = false;
+
+  /** Starts the server; it does not keep this process alive, and has a process group of its own: Ctrl-C spares it. */
+  constructor(options: ServerProcessOptions) {
+    const { account, binaries, cluster, log } = options;
+    this.#options = options;
+    this.#supervisor = spawn(
+      '/bin/sh',
+      ['-c', SUPERVISOR, 'sh', binaries.postgres, ...serverArguments(options)],
+      {
+        cwd: cluster.dataDirectory,
+        detached: true,
+        stdio: ['pipe', log.fd, log.fd],
+        env: serverEnvironment(),
+        ...account,
+      },
+    );
+    this.#supervisor.stdin?.on('error', () => undefined); // The supervisor has ended, which is what `exited` tells.
+    this.#supervisor.unref();
+    (this.#supervisor.stdin as Socket).unref();
+    this.#exited = once(this.#supervisor, 'exit').then(
+      () => (this.#ended = true),
+      () => (this.#ended = true),
+    );
+  }
+
+  /** Settles when the server has ended, in whatever way. */
+  get exited(): Promise<unknown> {
+    return this.#exited;
+  }
+
+  /** Waits until the server accepts connections: `true`, or `false` when it ended or the deadline passed before. */
+  async becomesReady(deadline: Deadline): Promise<boolean> {
+    const { cluster, port } = this.#options;
+    const ready = await deadline.poll(async () => {
+      if (this.#ended) return false;
+      const postmaster = await readPostmaster(cluster.dataDirectory);
+      return postmaster?.ready && postmaster.port === port ? true : undefined;
+    });
+    return ready ?? false;
+  }
+
+  /** Shuts the server down: sessions are disconnected and the data is left clean; by force when that takes too long. */
+  async stop(): Promise<void> {
+    this.#supervisor.ref();
+    for (const { signal, timeoutMs } of SHUTDOWN_STEPS) {
+      if (this.#ended) return;
+      this.#supervisor.stdin?.write(`${signal}\n`);
+      if (await Deadline.after(timeoutMs).reaches(this.#exited)) return;
+    }
+  }
+}
+
+function serverArguments({ account, cluster, port, settings }: ServerProcessOptions): readonly string[] {
+  const all = {
+    ...settings,
+    port: String(port),
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+  };
+  return [
+    ...['-D', pathFromWithin(cluster.dataDirectory, account)],
+    ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+  ];
+}

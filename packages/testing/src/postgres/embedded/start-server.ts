@@ -1,0 +1,69 @@
+import type { Deadline } from '../deadline.js';
+import { PostgresServerError } from '../postgres-server-error.js';
+import type { Cluster } from './cluster.js';
+import { freePort } from './free-port.js';
+import { OwnerSession } from './owner-session.js';
+import type { ServerAccount } from './server-account.js';
+import type { ServerBinaries } from './server-binaries.js';
+import { ServerLog } from './server-log.js';
+import { ServerProcess } from './server-process.js';
+import { settleDataDirectory } from './settle-data-directory.js';
+
+// What passes by itself: the port was taken meanwhile; another start was quicker and is judged anew; processes of a
+// killed server have not ended yet.
+const PASSING_FAULTS = [
+  /could not bind .*Address already in use/,
+  /lock file "postmaster.pid" already exists/,
+  /lock file "postmaster.pid" is empty/,
+  /pre-existing shared memory block .* is still in use/,
+];
+
+/** A server that accepts connections and is owned by this process. */
+export interface StartedServer {
+  readonly port: number;
+  readonly process: ServerProcess;
+  readonly owner: OwnerSession;
+}
+
+/**
+ * Starts a server on the cluster as soon as no other one runs there, on a free port.
+ *
+ * @throws PostgresServerError `directory-in-use`, or `start-failed` with the last lines of the log.
+ */
+export async function startServer(options: {
+  readonly cluster: Cluster;
+  readonly account: ServerAccount | undefined;
+  readonly binaries: ServerBinaries;
+  readonly settings: Readonly<Record<string, string>>;
+  readonly deadline: Deadline;
+}): Promise<StartedServer> {
+  const { cluster, deadline } = options;
+  const log = await ServerLog.open(cluster.logFile);
+  try {
+    for (;;) {
+      await settleDataDirectory(cluster, deadline);
+      const port = await freePort();
+      await log.mark();
+      const process = new ServerProcess({ ...options, port, log: log.handle });
+      const ready = await process.becomesReady(deadline);
+      const ownership = ready ? await OwnerSession.tryOpen(cluster, port) : undefined;
+      if (ownership?.kind === 'owned') return { port, process, owner: ownership.session };
+      await process.stop();
+      const tail = await log.tail();
+      const passing = ready || PASSING_FAULTS.some((fault) => fault.test(tail));
+      if (!passing || deadline.passed) throw startFailed(cluster, tail, deadline);
+    }
+  } finally {
+    await log.handle.close();
+  }
+}
+
+function startFailed(cluster: Cluster, tail: string, deadline: Deadline): PostgresServerError {
+  const what = deadline.passed ? `was not ready within ${deadline.timeoutMs} ms` : 'ended while starting';
+  return new PostgresServerError(
+    'start-failed',
+    `The PostgreSQL server on ${cluster.dataDirectory} ${what}. The last lines of its log, ${cluster.logFile}:\n` +
+      `${tail || '(nothing)'}\n` +
+      'Correct what they name and start again.',
+  );
+}
