@@ -36,7 +36,12 @@ export { ShardIdentifier } from './sharding/shard-identifier.js';
 export type { ShardingStrategy } from './sharding/sharding-strategy.js';
 export { EmbeddedBitsShardingStrategy } from './sharding/embedded-bits-sharding-strategy.js';
 export { type FrameworkConfig, parseFrameworkConfig } from './sharding/framework-config.js';
-export { type DatabaseConfig, type MemberConfig, type ShardingConfig, primaryConfig } from './sharding/sharding-config.js';
+export {
+  type DatabaseConfig,
+  type MemberConfig,
+  type ShardingConfig,
+  primaryConfig,
+} from './sharding/sharding-config.js';
 export { DatabaseRegistry, type ShardStatus, openDatabases } from './sharding/database-registry.js';
 export { Secret } from './sharding/secret.js';
 
@@ -49,8 +54,17 @@ export {
   StagedTwiceException,
   UnknownActionException,
 } from './errors/action-exceptions.js';
-export { InvalidCursorException, InvalidIdException, InvalidModelException, UnstorableValueException } from './errors/value-exceptions.js';
-export { EntityNotFoundException, NotUniqueException, ShardUndeterminedException } from './errors/repository-exceptions.js';
+export {
+  InvalidCursorException,
+  InvalidIdException,
+  InvalidModelException,
+  UnstorableValueException,
+} from './errors/value-exceptions.js';
+export {
+  EntityNotFoundException,
+  NotUniqueException,
+  ShardUndeterminedException,
+} from './errors/repository-exceptions.js';
 export {
   CommitOutcomeUnknownException,
   ConstraintViolationException,

@@ -107,7 +107,9 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
   async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
     const texts = ids.map(String);
     const byManager = Map.groupBy(texts, (id) => this.#manager(id));
-    const found = await Promise.all([...byManager].map(([manager, own]) => this.#reader.byIds(manager.db, own)));
+    const found = await Promise.all(
+      [...byManager].map(([manager, own]) => this.#reader.byIds(manager.db, own)),
+    );
     const models = new Map(found.flat().map((row) => this.#modelById(row)));
     return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
   }

@@ -1,4 +1,11 @@
-import { Action, type Clock, FrameworkAction, type Id, type Principal, shardedIdCodec } from '@framework/core';
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  shardedIdCodec,
+} from '@framework/core';
 import * as z from 'zod';
 import { Wallet } from '../wallet/wallet.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';

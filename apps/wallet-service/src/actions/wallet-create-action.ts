@@ -13,7 +13,12 @@ interface Params {
   readonly initialBalance: Big;
 }
 
-const params = z.object({ country: z.string(), ownerId: z.string(), currency: z.string(), initialBalance: decimal });
+const params = z.object({
+  country: z.string(),
+  ownerId: z.string(),
+  currency: z.string(),
+  initialBalance: decimal,
+});
 
 /** Opens a wallet on the shard of its country. */
 @FrameworkAction({ params })

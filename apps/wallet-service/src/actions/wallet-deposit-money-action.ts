@@ -1,4 +1,11 @@
-import { Action, type Clock, FrameworkAction, type Id, type Principal, shardedIdCodec } from '@framework/core';
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  shardedIdCodec,
+} from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
 import { decimal } from '../wallet/decimal.js';
@@ -12,7 +19,11 @@ interface Params {
   readonly recipient?: string | undefined;
 }
 
-const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal, recipient: z.string().optional() });
+const params = z.object({
+  walletId: shardedIdCodec(Wallet),
+  amount: decimal,
+  recipient: z.string().optional(),
+});
 
 /** Puts money into a wallet. */
 @FrameworkAction({ params })

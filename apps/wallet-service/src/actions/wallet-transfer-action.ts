@@ -1,4 +1,11 @@
-import { Action, type Clock, FrameworkAction, type Id, type Principal, shardedIdCodec } from '@framework/core';
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  shardedIdCodec,
+} from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
 import { Transfer } from '../transfer/transfer.js';
@@ -13,7 +20,11 @@ interface Params {
   readonly amount: Big;
 }
 
-const params = z.object({ sourceId: shardedIdCodec(Wallet), destId: shardedIdCodec(Wallet), amount: decimal });
+const params = z.object({
+  sourceId: shardedIdCodec(Wallet),
+  destId: shardedIdCodec(Wallet),
+  amount: decimal,
+});
 
 /**
  * Moves money between two wallets in one plan.
@@ -33,8 +44,12 @@ export class WalletTransferAction extends Action<Params, Transfer> {
   protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
     if (sourceId.equals(destId)) throw new SameWallet();
     if (amount.lte(0)) throw new InvalidAmount('Transfer amount must be positive');
-    const [source, destination] = await Promise.all([this.wallets.getById(sourceId), this.wallets.getById(destId)]);
-    if (source.currency !== destination.currency) throw new CurrencyMismatch(source.currency, destination.currency);
+    const [source, destination] = await Promise.all([
+      this.wallets.getById(sourceId),
+      this.wallets.getById(destId),
+    ]);
+    if (source.currency !== destination.currency)
+      throw new CurrencyMismatch(source.currency, destination.currency);
     this.plan().updateAll([source.withdraw(amount), destination.deposit(amount)]);
     return this.plan().add(Transfer.completed(source, destination, amount, this.clock.now()));
   }

@@ -24,7 +24,8 @@ export function decimalsOf(currency: string): number {
 export function assertAmountOf(currency: string, amount: Big): void {
   const decimals = decimalsOf(currency);
   // Read off the exponent: writing 1e1000000 out would take a megabyte.
-  if (amount.e >= wholeDigitsMax) throw new InvalidAmount(`An amount has at most ${wholeDigitsMax} digits before the point`);
+  if (amount.e >= wholeDigitsMax)
+    throw new InvalidAmount(`An amount has at most ${wholeDigitsMax} digits before the point`);
   if (amount.c.length - 1 - amount.e > decimals && !amount.eq(0)) {
     throw new InvalidAmount(`An amount of ${currency} has at most ${decimals} decimals`);
   }

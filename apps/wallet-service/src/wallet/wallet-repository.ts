@@ -12,7 +12,10 @@ export class WalletRepository extends PgRepository<Wallet, typeof wallets> {
   }
 
   /** One page of an owner's wallets, over all shards, oldest first. */
-  findPageByOwner(ownerId: string, page: { limit: number; after: string | undefined }): Promise<Page<Wallet>> {
+  findPageByOwner(
+    ownerId: string,
+    page: { limit: number; after: string | undefined },
+  ): Promise<Page<Wallet>> {
     return this.findPage({ where: eq(wallets.ownerId, ownerId), ...page });
   }
 
@@ -22,6 +25,15 @@ export class WalletRepository extends PgRepository<Wallet, typeof wallets> {
 
   protected toRow(wallet: Wallet): typeof wallets.$inferInsert {
     const { id, state, version, createdDate, updatedDate, ownerId, currency, balance } = wallet;
-    return { id: id.value, state, version, createdDate, updatedDate, ownerId, currency, balance: balance.toFixed() };
+    return {
+      id: id.value,
+      state,
+      version,
+      createdDate,
+      updatedDate,
+      ownerId,
+      currency,
+      balance: balance.toFixed(),
+    };
   }
 }

@@ -1,4 +1,12 @@
-import { type Id, Model, ModelEvent, type New, type ShardIdentifier, ShardedId, notNull } from '@framework/core';
+import {
+  type Id,
+  Model,
+  ModelEvent,
+  type New,
+  type ShardIdentifier,
+  ShardedId,
+  notNull,
+} from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
 import { decimal } from './decimal.js';
@@ -52,7 +60,8 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
     if (amount.lte(0)) throw new InvalidAmount('Withdraw amount must be positive');
     this.#assertOpened();
     assertAmountOf(this.currency, amount);
-    if (amount.gt(this.balance)) throw new InsufficientFunds(this.balance.toFixed(), amount.toFixed(), this.currency);
+    if (amount.gt(this.balance))
+      throw new InsufficientFunds(this.balance.toFixed(), amount.toFixed(), this.currency);
     const balance = this.balance.minus(amount);
     return this.copy({ balance }, new WalletMoneyWithdrawnEvent(this.id, amount, balance));
   }

@@ -54,7 +54,8 @@ export class ActionExecutor {
     this.#namespace = options.namespace;
     this.#databases = options.databases;
     this.#repositories = byModel(options.repositories as readonly Repository[]);
-    this.#actions = options.actions instanceof ActionRegistry ? options.actions : new ActionRegistry(options.actions);
+    this.#actions =
+      options.actions instanceof ActionRegistry ? options.actions : new ActionRegistry(options.actions);
     this.#retry = { ...defaultRetryPolicy, ...options.retry };
     this.#limits = { ...defaultExecutionLimits, ...options.limits };
     this.#clock = options.clock ?? systemClock;
@@ -78,12 +79,19 @@ export class ActionExecutor {
   ): Promise<Result> {
     const registered = this.#actions.get(actionClass);
     const outer = currentExecution();
-    if (outer !== undefined && !outer.plan.sealed) throw new NestedExecutionException(registered.name, outer.actionName);
+    if (outer !== undefined && !outer.plan.sealed)
+      throw new NestedExecutionException(registered.name, outer.actionName);
     const record = this.#record(registered, principal, params, configuration);
     const policy = { ...this.#retry, ...configuration.retry };
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#attempt(registered, principal, params, record, configuration.allowCrossShard ?? false);
+        return await this.#attempt(
+          registered,
+          principal,
+          params,
+          record,
+          configuration.allowCrossShard ?? false,
+        );
       } catch (error) {
         if (attempt >= policy.attemptsMax || !policy.retries(error)) throw error;
         await this.#clock.sleep(backoffMs(policy, attempt, this.#random()));
@@ -106,7 +114,10 @@ export class ActionExecutor {
     });
     const { result, staged } = await performed(registered, principal, params, plan);
     if (staged.length > 1 && !allowCrossShard) {
-      throw new CrossShardException(action.name, staged.map(({ shard }) => shard));
+      throw new CrossShardException(
+        action.name,
+        staged.map(({ shard }) => shard),
+      );
     }
     await commit(this.#changeSets(staged, action), this.#databases);
     return result;
@@ -140,7 +151,8 @@ export class ActionExecutor {
 
   /** An action that stages nothing is recorded on the default shard. */
   #changeSets(staged: readonly ShardPlan[], action: ActionRecord): readonly ChangeSet[] {
-    if (staged.length === 0) return [{ shard: this.#databases.defaultShard, action, changes: [], events: [] }];
+    if (staged.length === 0)
+      return [{ shard: this.#databases.defaultShard, action, changes: [], events: [] }];
     return staged.map((shardPlan) => ({ ...shardPlan, action }));
   }
 }

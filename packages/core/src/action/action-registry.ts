@@ -1,5 +1,6 @@
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnknownActionException } from '../errors/action-exceptions.js';
+import { durableName } from '../model/durable-name.js';
 import type { Action, ActionClass } from './action.js';
 import { declaredOptions, discoveredActions } from './framework-action.js';
 import { type ParamsEncoder, paramsEncoder } from './params-encoder.js';
@@ -28,9 +29,11 @@ export class ActionRegistry {
     for (const action of actions) {
       const actionClass = action.constructor as ActionClass<never, unknown>;
       const options = declaredOptions(actionClass);
-      const name = options.name ?? actionClass.name;
-      if (this.#byClass.has(actionClass)) throw new InvariantViolation(`${name} is registered twice: pass one instance`);
-      if (names.has(name)) throw new InvariantViolation(`Two actions are named ${name}: give one another name`);
+      const name = durableName(actionClass, options.name, "the name in @FrameworkAction({ name: '…' })");
+      if (this.#byClass.has(actionClass))
+        throw new InvariantViolation(`${name} is registered twice: pass one instance`);
+      if (names.has(name))
+        throw new InvariantViolation(`Two actions are named ${name}: give one another name`);
       names.add(name);
       this.#byClass.set(actionClass, { name, action, encodeParams: paramsEncoder(name, options.params) });
     }

@@ -14,7 +14,10 @@ import type { ShardIdentifier } from '../sharding/shard-identifier.js';
  * @throws UnknownShardException `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
  */
 export async function commit(changeSets: readonly ChangeSet[], databases: DatabaseRegistry): Promise<void> {
-  const commits = changeSets.map((changes) => ({ changes, manager: databases.transactionManager(changes.shard) }));
+  const commits = changeSets.map((changes) => ({
+    changes,
+    manager: databases.transactionManager(changes.shard),
+  }));
   const committed: ShardIdentifier[] = [];
   for (const { changes, manager } of commits) {
     try {
@@ -35,6 +38,8 @@ async function commitOne(changes: ChangeSet, manager: TransactionManager): Promi
   } catch (error) {
     if (!(error instanceof CommitOutcomeUnknownException)) throw error;
     if (await manager.isCommitted(error)) return;
-    throw new TransientStorageException(changes.shard, 'the connection was lost before the commit', { cause: error });
+    throw new TransientStorageException(changes.shard, 'the connection was lost before the commit', {
+      cause: error,
+    });
   }
 }

@@ -21,7 +21,9 @@ export function paramsEncoder(action: string, schema: z.ZodType | undefined): Pa
 
 function plain(params: unknown): unknown {
   if (params === undefined) return null;
-  const json = JSON.stringify(params, (_key, value: unknown) => (typeof value === 'bigint' ? value.toString() : value));
+  const json = JSON.stringify(params, (_key, value: unknown) =>
+    typeof value === 'bigint' ? value.toString() : value,
+  );
   return JSON.parse(json) as unknown;
 }
 

@@ -95,7 +95,8 @@ export class Plan {
   #stage<M extends AnyEntity>(kind: Change['kind'], model: M): M {
     if (this.#sealed) throw new PlanSealedException(this.#actionName);
     const repository = this.#repositories.get(model.constructor);
-    if (repository === undefined) throw misuse(model, "has no repository: add it to the executor's repositories");
+    if (repository === undefined)
+      throw misuse(model, "has no repository: add it to the executor's repositories");
     const staged = this.#nextVersion(kind, model);
     const row = repository.encode(staged);
     const events = model instanceof Model ? this.#eventRecords(model, staged.version) : [];
@@ -151,5 +152,9 @@ function misuse(model: AnyEntity, reason: string): InvariantViolation {
 }
 
 function tooMany(limit: string, maximum: number, action: string): LimitExceededException {
-  return new LimitExceededException(limit, maximum, `${action} stages more than ${limit} (${maximum}): split it`);
+  return new LimitExceededException(
+    limit,
+    maximum,
+    `${action} stages more than ${limit} (${maximum}): split it`,
+  );
 }

@@ -45,7 +45,10 @@ export class StagedTwiceException extends FrameworkException {
   readonly id: string;
 
   constructor(model: string, id: string) {
-    super('staged-twice', `${model} ${id} is staged already: stage its last version once, with all its events`);
+    super(
+      'staged-twice',
+      `${model} ${id} is staged already: stage its last version once, with all its events`,
+    );
     this.model = model;
     this.id = id;
   }

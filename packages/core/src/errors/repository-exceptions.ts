@@ -20,7 +20,10 @@ export class NotUniqueException extends FrameworkException {
   readonly model: string;
 
   constructor(model: string) {
-    super('not-unique', `findOneWhere matched more than one ${model}: make the condition unique or use findAllWhere`);
+    super(
+      'not-unique',
+      `findOneWhere matched more than one ${model}: make the condition unique or use findAllWhere`,
+    );
     this.model = model;
   }
 }

@@ -38,7 +38,11 @@ export class ShardUnavailableException extends FrameworkException {
   readonly shard: ShardIdentifier;
 
   constructor(shard: ShardIdentifier, reason: string, options?: { readonly cause?: unknown }) {
-    super('shard-unavailable', `${shard} is unavailable: ${reason}. Nothing was written; try again later.`, options);
+    super(
+      'shard-unavailable',
+      `${shard} is unavailable: ${reason}. Nothing was written; try again later.`,
+      options,
+    );
     this.shard = shard;
   }
 }

@@ -10,7 +10,10 @@ export class InvalidIdException extends FrameworkException {
 /** The `after` of a page is not the `next` of the page before. */
 export class InvalidCursorException extends FrameworkException {
   constructor(cursor: string) {
-    super('invalid-cursor', `'${cursor.slice(0, 64)}' is not a cursor: pass the next of the page before, unchanged`);
+    super(
+      'invalid-cursor',
+      `'${cursor.slice(0, 64)}' is not a cursor: pass the next of the page before, unchanged`,
+    );
   }
 }
 

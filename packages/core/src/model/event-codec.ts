@@ -39,5 +39,7 @@ function encodeFields(eventClass: EventClass, event: ModelEvent<unknown>, name: 
 function misfit(name: string, error: z.ZodError): UnstorableValueException {
   const issue = error.issues[0];
   const path = [name, ...(issue?.path ?? [])].join('.');
-  return new UnstorableValueException(path, issue?.message ?? 'it does not fit the payload schema', { cause: error });
+  return new UnstorableValueException(path, issue?.message ?? 'it does not fit the payload schema', {
+    cause: error,
+  });
 }

@@ -15,7 +15,8 @@ export function exactJson(value: unknown, path: string): string {
 }
 
 function check(value: unknown, path: string, depth: number): void {
-  if (depth > depthMax) throw new UnstorableValueException(path, `it is nested deeper than ${depthMax} levels`);
+  if (depth > depthMax)
+    throw new UnstorableValueException(path, `it is nested deeper than ${depthMax} levels`);
   switch (typeof value) {
     case 'string':
       return checkText(value, path);
@@ -33,8 +34,10 @@ function check(value: unknown, path: string, depth: number): void {
 
 /** Refuses text that PostgreSQL cannot hold. */
 export function checkText(value: string, path: string): void {
-  if (value.includes('\u0000')) throw new UnstorableValueException(path, 'the database cannot hold \\u0000 in text');
-  if (!value.isWellFormed()) throw new UnstorableValueException(path, 'the text has half of a surrogate pair');
+  if (value.includes('\u0000'))
+    throw new UnstorableValueException(path, 'the database cannot hold \\u0000 in text');
+  if (!value.isWellFormed())
+    throw new UnstorableValueException(path, 'the text has half of a surrogate pair');
 }
 
 function checkObject(value: object | null, path: string, depth: number): void {

@@ -5,15 +5,16 @@ type FrameworkField = 'id' | 'state' | 'version' | 'createdDate' | 'updatedDate'
 
 /** The public fields that a model's class adds to the framework's; methods do not count. */
 export type OwnFields<T> = {
-  readonly [K in keyof T as K extends FrameworkField
-    ? never
-    : T[K] extends (...args: never[]) => unknown
-      ? never
-      : K]: T[K];
+  readonly [
+    K in keyof T as K extends FrameworkField ? never : T[K] extends (...args: never[]) => unknown ? never : K
+  ]: T[K];
 };
 
 /** What the constructor of an entity takes: id, state and its own fields; the version when it was stored. */
-export type NewEntity<T extends { readonly id: Id<unknown>; readonly state: string }> = Pick<T, 'id' | 'state'> &
+export type NewEntity<T extends { readonly id: Id<unknown>; readonly state: string }> = Pick<
+  T,
+  'id' | 'state'
+> &
   OwnFields<T> & { readonly version?: number };
 
 /** What the constructor of a model takes: as for an entity, with its dates and attached events. */

@@ -1,3 +1,5 @@
+import { durableName } from './durable-name.js';
+
 /** The class of a model or entity, as a value: for ids, events and repositories. */
 export type ModelClass<T> = (abstract new (...args: never[]) => T) & {
   readonly name: string;
@@ -7,5 +9,5 @@ export type ModelClass<T> = (abstract new (...args: never[]) => T) & {
 
 /** The name under which the log knows a model: its static `modelName`, else its class name. */
 export function modelNameOf(model: ModelClass<unknown>): string {
-  return model.modelName ?? model.name;
+  return durableName(model, model.modelName, 'static readonly modelName');
 }

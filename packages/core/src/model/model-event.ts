@@ -1,5 +1,6 @@
 import type * as z from 'zod';
 import { InvariantViolation } from '../errors/invariant-violation.js';
+import { durableName } from './durable-name.js';
 import type { ModelClass } from './model-class.js';
 
 declare const eventOf: unique symbol;
@@ -30,7 +31,9 @@ export abstract class ModelEvent<M> {
   /** @throws InvariantViolation `invariant-violation` when the class declares no payload schema */
   constructor(modelId: string, model: ModelClass<M>) {
     if (!('payload' in new.target)) {
-      throw new InvariantViolation(`${new.target.name} declares no payload: add static readonly payload = z.object({ … })`);
+      throw new InvariantViolation(
+        `${new.target.name} declares no payload: add static readonly payload = z.object({ … })`,
+      );
     }
     this.modelId = modelId;
     this.model = model;
@@ -49,5 +52,5 @@ export type EventClass<E extends ModelEvent<unknown> = ModelEvent<unknown>> = (a
 
 /** The name under which the log knows an event: its static `eventType`, else its class name. */
 export function eventTypeOf(event: EventClass): string {
-  return event.eventType ?? event.name;
+  return durableName(event, event.eventType, 'static readonly eventType');
 }

@@ -29,7 +29,10 @@ function rewrite(tree: unknown, path: readonly PropertyKey[], faults: Configurat
     const name = camelCase(key);
     const here = [...path, name];
     if (Object.hasOwn(rewritten, name)) {
-      faults.push({ path: kebabCasePath(here), message: 'stands here twice, in kebab-case and in camelCase; keep one' });
+      faults.push({
+        path: kebabCasePath(here),
+        message: 'stands here twice, in kebab-case and in camelCase; keep one',
+      });
     }
     rewritten[name] = rewrite(value, here, faults);
   }

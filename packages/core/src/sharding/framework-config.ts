@@ -14,11 +14,9 @@ export interface FrameworkConfig {
 }
 
 const databaseSchema = z.strictObject({
-  jdbcUrl: z
-    .string()
-    .refine((url) => parseDatabaseUrl(url) !== undefined, {
-      message: 'is not a database URL: write jdbc:postgresql://host:5432/database',
-    }),
+  jdbcUrl: z.string().refine((url) => parseDatabaseUrl(url) !== undefined, {
+    message: 'is not a database URL: write jdbc:postgresql://host:5432/database',
+  }),
   username: z.string().optional(),
   password: z.string().optional(),
   driverClassName: z.string().optional(),
@@ -44,7 +42,10 @@ const documentSchema = z.strictObject({
   framework: z.strictObject({
     namespace: z
       .string()
-      .regex(/^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$/, 'is not a list of identifiers with dots between'),
+      .regex(
+        /^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$/,
+        'is not a list of identifiers with dots between',
+      ),
     sharding: z.strictObject({
       defaultShard: z.strictObject({ group: z.int().min(0).max(255), member: z.int().min(0).max(63) }),
       groups: z.array(groupSchema).min(1),
@@ -69,7 +70,10 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
   const defaultShard = ShardIdentifier.of(sharding.defaultShard.group, sharding.defaultShard.member);
   if (!members.some(({ shard }) => shard === defaultShard)) {
-    faults.push({ path: 'framework.sharding.default-shard', message: `${defaultShard} is not among the groups` });
+    faults.push({
+      path: 'framework.sharding.default-shard',
+      message: `${defaultShard} is not among the groups`,
+    });
   }
   if (faults.length > 0) throw new ConfigurationException(faults);
   return { namespace, sharding: { defaultShard, members } };
@@ -77,7 +81,10 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
 
 function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => ({ path: kebabCasePath([...issue.path, key]), message: 'is not a known key' }));
+    return issue.keys.map((key) => ({
+      path: kebabCasePath([...issue.path, key]),
+      message: 'is not a known key',
+    }));
   }
   const missing = issue.code === 'invalid_type' && issue.input === undefined;
   return [{ path: kebabCasePath(issue.path) || '(root)', message: missing ? 'is missing' : issue.message }];

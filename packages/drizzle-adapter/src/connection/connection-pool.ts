@@ -91,7 +91,8 @@ export class ConnectionPool {
     );
     const session = rows[0];
     const announced = (client as pg.ClientBase & { readonly processID: number }).processID;
-    if (session?.pid === announced) this.#sessions.set(client, { pid: session.pid, startedDate: session.started });
+    if (session?.pid === announced)
+      this.#sessions.set(client, { pid: session.pid, startedDate: session.started });
   }
 }
 

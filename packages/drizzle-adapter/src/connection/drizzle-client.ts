@@ -10,7 +10,9 @@ class ShardPool {
   constructor(readonly query: Send) {}
 
   connect(): never {
-    throw new InvariantViolation("Use the transaction manager's inTransaction(…) instead of Drizzle's transaction(…)");
+    throw new InvariantViolation(
+      "Use the transaction manager's inTransaction(…) instead of Drizzle's transaction(…)",
+    );
   }
 }
 

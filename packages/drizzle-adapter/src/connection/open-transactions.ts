@@ -16,6 +16,10 @@ export function openTransaction(manager: object): OpenTransaction | undefined {
 }
 
 /** Runs the work within a manager's transaction, beside those of other managers. */
-export function runWithin<T>(manager: object, transaction: OpenTransaction, work: () => Promise<T>): Promise<T> {
+export function runWithin<T>(
+  manager: object,
+  transaction: OpenTransaction,
+  work: () => Promise<T>,
+): Promise<T> {
   return transactions.run(new Map(transactions.getStore()).set(manager, transaction), work);
 }

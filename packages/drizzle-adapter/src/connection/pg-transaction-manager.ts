@@ -41,7 +41,9 @@ export class PgTransactionManager implements TransactionManager {
    *
    * @throws what {@link storageError} makes of it; TransactionOverException (`transaction-over`) after the end
    */
-  async query<R extends pg.QueryResultRow>(query: pg.QueryConfig | pg.QueryArrayConfig): Promise<pg.QueryResult<R>> {
+  async query<R extends pg.QueryResultRow>(
+    query: pg.QueryConfig | pg.QueryArrayConfig,
+  ): Promise<pg.QueryResult<R>> {
     const open = openTransaction(this);
     if (open?.over === true) throw new TransactionOverException(this.shard);
     try {
@@ -145,7 +147,9 @@ export class PgTransactionManager implements TransactionManager {
   async #commit(client: pg.PoolClient): Promise<void> {
     const { command } = await this.#control(client, 'commit');
     if (command === 'COMMIT') return;
-    throw new Error('The transaction was rolled back: a statement in it had failed, and the work caught its error');
+    throw new Error(
+      'The transaction was rolled back: a statement in it had failed, and the work caught its error',
+    );
   }
 }
 

@@ -20,7 +20,10 @@ const migrationLock = 7_265_814_402;
  * @param migrationsFolder as `drizzle-kit generate` writes it
  * @throws errors of `pg` and of Drizzle's migrator as they are; see {@link isWorthWaiting}
  */
-export async function migrateDatabase(config: DatabaseConfig, migrationsFolder: string | undefined): Promise<void> {
+export async function migrateDatabase(
+  config: DatabaseConfig,
+  migrationsFolder: string | undefined,
+): Promise<void> {
   const client = new pg.Client({
     ...connectionSettings(config),
     connectionTimeoutMillis: connectionTimeoutMs,
@@ -64,5 +67,7 @@ function sqlStateOf(error: unknown): string | undefined {
 function isConnectionError(error: unknown): boolean {
   const failure = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   if (!(failure instanceof Error)) return false;
-  return 'syscall' in failure || failure instanceof AggregateError || /connection|timeout/i.test(failure.message);
+  return (
+    'syscall' in failure || failure instanceof AggregateError || /connection|timeout/i.test(failure.message)
+  );
 }

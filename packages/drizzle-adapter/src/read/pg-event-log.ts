@@ -49,7 +49,8 @@ export class PgEventLog implements EventLog {
     });
     const items = rows.slice(0, size).map(loggedEvent);
     const last = items.at(-1);
-    const next = rows.length > size && last !== undefined ? `${last.modelVersion}.${last.ordinal}` : undefined;
+    const next =
+      rows.length > size && last !== undefined ? `${last.modelVersion}.${last.ordinal}` : undefined;
     return { items, next };
   }
 }

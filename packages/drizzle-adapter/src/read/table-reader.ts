@@ -55,7 +55,11 @@ export class TableReader<T extends ModelTable> {
   /** Reads the first rows that match, in the order of ids. */
   page(
     db: NodePgDatabase,
-    { where, limit, after }: { readonly where?: SQL | undefined; readonly limit: number; readonly after?: string | undefined },
+    {
+      where,
+      limit,
+      after,
+    }: { readonly where?: SQL | undefined; readonly limit: number; readonly after?: string | undefined },
   ): Promise<T['$inferSelect'][]> {
     const beyond = after === undefined ? undefined : gt(this.#idOrder, after);
     return this.#select(db, and(where, beyond), limit);
@@ -80,7 +84,11 @@ export class TableReader<T extends ModelTable> {
       .map(({ row }) => row);
   }
 
-  async #select(db: NodePgDatabase, condition: SQL | undefined, limit?: number): Promise<T['$inferSelect'][]> {
+  async #select(
+    db: NodePgDatabase,
+    condition: SQL | undefined,
+    limit?: number,
+  ): Promise<T['$inferSelect'][]> {
     const query = db
       .select()
       .from(this.#table as ModelTable)

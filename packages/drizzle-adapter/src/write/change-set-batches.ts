@@ -21,7 +21,10 @@ export interface Batch {
 export function batchesOf({ action, changes, events }: ChangeSet): readonly Batch[] {
   const rows = changes.length > 1 ? changes.toSorted(byTableAndId) : changes;
   const logged: Batch['events'] = events.length > 0 ? events : [actionRow(action.id)];
-  const count = Math.max(Math.ceil(rows.length / changesPerStatement), Math.ceil(logged.length / eventsPerStatement));
+  const count = Math.max(
+    Math.ceil(rows.length / changesPerStatement),
+    Math.ceil(logged.length / eventsPerStatement),
+  );
   return Array.from({ length: count }, (_unused, index) => ({
     changes: sliceOf(rows, index, changesPerStatement).toSorted(updatesFirst),
     events: sliceOf(logged, index, eventsPerStatement),

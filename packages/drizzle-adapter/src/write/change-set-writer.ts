@@ -85,6 +85,11 @@ function staleOr(error: unknown, batch: Batch | undefined): unknown {
 
 function stale({ changes }: Batch, position: number): StaleRecordException {
   const change = changes[position - 1];
-  if (change === undefined) throw new InvariantViolation(`The database named change ${position}, which was not sent`);
-  return new StaleRecordException(modelNameOf(change.repository.model), change.model.id.value, change.expectedVersion);
+  if (change === undefined)
+    throw new InvariantViolation(`The database named change ${position}, which was not sent`);
+  return new StaleRecordException(
+    modelNameOf(change.repository.model),
+    change.model.id.value,
+    change.expectedVersion,
+  );
 }

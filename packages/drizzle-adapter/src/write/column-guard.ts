@@ -44,11 +44,17 @@ function numericGuard(precision: number | undefined, scale = 0): ColumnGuard {
   return (value, path) => {
     const [, whole, fraction = ''] = /^-?0*(\d*?)(?:\.(\d*?)0*)?$/.exec(String(value)) ?? [];
     if (whole === undefined || value === '') {
-      throw new UnstorableValueException(path, `'${String(value).slice(0, 40)}' is not a plain decimal; write it with toFixed()`);
+      throw new UnstorableValueException(
+        path,
+        `'${String(value).slice(0, 40)}' is not a plain decimal; write it with toFixed()`,
+      );
     }
     if (precision === undefined) return;
     if (whole.length > precision - scale || fraction.length > scale) {
-      throw new UnstorableValueException(path, `numeric(${precision}, ${scale}) would round or refuse ${String(value).slice(0, 80)}`);
+      throw new UnstorableValueException(
+        path,
+        `numeric(${precision}, ${scale}) would round or refuse ${String(value).slice(0, 80)}`,
+      );
     }
   };
 }
@@ -59,7 +65,8 @@ function instantGuard(precision: number | undefined): ColumnGuard {
       throw new UnstorableValueException(path, 'it is not a valid Date');
     }
     const year = value.getUTCFullYear();
-    if (year < 1 || year > 9999) throw new UnstorableValueException(path, `the year ${year} is not from 1 to 9999`);
+    if (year < 1 || year > 9999)
+      throw new UnstorableValueException(path, `the year ${year} is not from 1 to 9999`);
     if (precision !== undefined && value.getTime() % 10 ** Math.max(0, 3 - precision) !== 0) {
       throw new UnstorableValueException(path, `timestamp(${precision}) would round ${value.toISOString()}`);
     }
@@ -68,11 +75,13 @@ function instantGuard(precision: number | undefined): ColumnGuard {
 
 const bigintGuard: ColumnGuard = (value, path) => {
   if (typeof value !== 'bigint') throw new UnstorableValueException(path, 'it is not a bigint');
-  if (BigInt.asIntN(64, value) !== value) throw new UnstorableValueException(path, `${value} has more than 64 bits`);
+  if (BigInt.asIntN(64, value) !== value)
+    throw new UnstorableValueException(path, `${value} has more than 64 bits`);
 };
 
 const realGuard: ColumnGuard = (value, path) => {
-  if (Math.fround(Number(value)) !== value) throw new UnstorableValueException(path, `real would round ${String(value)}`);
+  if (Math.fround(Number(value)) !== value)
+    throw new UnstorableValueException(path, `real would round ${String(value)}`);
 };
 
 function numberGuard(type: string): ColumnGuard {
@@ -89,7 +98,10 @@ function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuar
     if (typeof value !== 'string' || lengthMax === undefined) return;
     const length = [...value].length;
     if (length < lengthMin || length > lengthMax) {
-      throw new UnstorableValueException(path, `its ${length} characters do not fit the column's ${lengthMax}`);
+      throw new UnstorableValueException(
+        path,
+        `its ${length} characters do not fit the column's ${lengthMax}`,
+      );
     }
   };
 }

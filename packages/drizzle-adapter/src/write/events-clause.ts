@@ -39,7 +39,15 @@ export function eventValues(action: ActionRecord, events: readonly (EventRecord 
     action.startedDate.toISOString(),
   ];
   for (const event of events) {
-    values.push(event.id, event.ordinal, event.modelId, event.modelName, event.modelVersion, event.type, event.payload);
+    values.push(
+      event.id,
+      event.ordinal,
+      event.modelId,
+      event.modelName,
+      event.modelVersion,
+      event.type,
+      event.payload,
+    );
   }
   return values;
 }

@@ -29,7 +29,8 @@ export class RowEncoder {
     this.#table = schema === undefined ? quoted(name) : `${quoted(schema)}.${quoted(name)}`;
     const columns = getTableColumns(table) as Record<string, PgColumn>;
     for (const key of ['id', 'state', 'version']) {
-      if (columns[key] === undefined) throw new InvariantViolation(`Table ${name} has no column ${key}: add entityColumns()`);
+      if (columns[key] === undefined)
+        throw new InvariantViolation(`Table ${name} has no column ${key}: add entityColumns()`);
     }
     this.#columns = Object.entries(columns)
       .filter(([, column]) => column.generated === undefined)
@@ -51,7 +52,8 @@ export class RowEncoder {
 
   #encodeValue({ key, column, guard }: ColumnEncoder, value: unknown): unknown {
     if (value === null || value === undefined) {
-      if (column.notNull) throw new UnstorableValueException(`${this.#modelName}.${key}`, 'it is null and its column is not');
+      if (column.notNull)
+        throw new UnstorableValueException(`${this.#modelName}.${key}`, 'it is null and its column is not');
       return null;
     }
     guard(value, `${this.#modelName}.${key}`);
