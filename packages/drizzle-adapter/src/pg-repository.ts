@@ -3,7 +3,7 @@ import {
   type DatabaseRegistry,
   EmbeddedBitsShardingStrategy,
   EntityNotFoundException,
-  Id,
+  type Id,
   LimitExceededException,
   type ModelClass,
   NotUniqueException,

@@ -1,4 +1,4 @@
-import { Action, type Clock, FrameworkAction, type Principal } from '@framework/core';
+import { Action, FrameworkAction, type Principal } from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
 import { decimal } from '../wallet/decimal.js';
@@ -23,10 +23,6 @@ const params = z.object({
 /** Opens a wallet on the shard of its country. */
 @FrameworkAction({ params })
 export class WalletCreateAction extends Action<Params, Wallet> {
-  constructor(clock: Clock) {
-    super(clock);
-  }
-
   protected async perform(_principal: Principal, { country, ...wallet }: Params): Promise<Wallet> {
     const { ownerId, currency, initialBalance } = wallet;
     return this.plan().add(

@@ -53,7 +53,7 @@ export class ActionExecutor {
   constructor(options: ExecutorOptions) {
     this.#namespace = options.namespace;
     this.#databases = options.databases;
-    this.#repositories = byModel(options.repositories as readonly Repository[]);
+    this.#repositories = byModel(options.repositories);
     this.#actions =
       options.actions instanceof ActionRegistry ? options.actions : new ActionRegistry(options.actions);
     this.#retry = { ...defaultRetryPolicy, ...options.retry };

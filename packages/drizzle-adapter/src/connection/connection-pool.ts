@@ -34,10 +34,9 @@ export class ConnectionPool {
       keepAlive: true,
       // Statements that are sent without waiting for each other share one round trip.
       pipeline: true,
-      onConnect: async (client) => this.#learnSession(client),
+      onConnect: (client) => this.#learnSession(client),
     });
-    // The pool has removed the connection already; without a listener the process would end.
-    this.#pool.on('error', () => undefined);
+    this.#pool.on('error', ignoreError);
   }
 
   /**
@@ -47,9 +46,7 @@ export class ConnectionPool {
    */
   async use<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#acquire(shard);
-    // What breaks while a statement runs also rejects that statement: this listener only keeps the process alive.
-    const ignore = (): void => undefined;
-    client.on('error', ignore);
+    client.on('error', ignoreError);
     let broken = true;
     try {
       const result = await work(client);
@@ -59,7 +56,7 @@ export class ConnectionPool {
       broken = !isPlainServerError(error);
       throw error;
     } finally {
-      client.removeListener('error', ignore);
+      client.removeListener('error', ignoreError);
       client.release(broken || client.getTransactionStatus() !== 'I');
     }
   }
@@ -110,3 +107,9 @@ export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
 export function isPlainServerError(error: unknown): error is pg.DatabaseError {
   return error instanceof pg.DatabaseError && error.severity === 'ERROR';
 }
+
+/**
+ * Listens to broken connections, which would end the process otherwise: the pool removes those that are idle, and a
+ * statement that runs is rejected by itself.
+ */
+function ignoreError(): void {}

@@ -78,16 +78,20 @@ export class PgDatabase implements Database {
 
   async #becomeReady(): Promise<void> {
     const migrates = (this.#options.migrateOnOpen ?? true) && this.#config.name === primaryConfig;
-    while (migrates && !this.#closing.signal.aborted) {
+    if (migrates) await this.#migrate();
+    this.#isReady = !this.#closing.signal.aborted;
+  }
+
+  /** Tries again for as long as the database cannot be reached, or until it is closed. */
+  async #migrate(): Promise<void> {
+    while (!this.#closing.signal.aborted) {
       try {
-        await migrateDatabase(this.#config, this.#options.migrationsFolder);
-        break;
+        return await migrateDatabase(this.#config, this.#options.migrationsFolder);
       } catch (error) {
         this.#obstacle = error;
         if (!isWorthWaiting(error)) throw error;
         await delay(retryDelayMs, undefined, { signal: this.#closing.signal }).catch(() => undefined);
       }
     }
-    this.#isReady = !this.#closing.signal.aborted;
   }
 }

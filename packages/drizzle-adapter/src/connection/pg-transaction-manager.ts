@@ -156,7 +156,9 @@ export class PgTransactionManager implements TransactionManager {
 /** The manager of a shard as PostgreSQL's; throws InvariantViolation where the registry has another driver. */
 export function pgManager(manager: TransactionManager): PgTransactionManager {
   if (manager instanceof PgTransactionManager) return manager;
-  throw new InvariantViolation(`${manager.shard} was not opened by postgres(): PgRepository cannot read it`);
+  throw new InvariantViolation(
+    `${manager.shard.toString()} was not opened by postgres(): PgRepository cannot read it`,
+  );
 }
 
 /** Of the managers of one database: the one in whose transaction the caller runs, else the first. */

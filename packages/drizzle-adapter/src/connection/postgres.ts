@@ -17,7 +17,7 @@ export interface PostgresOptions {
   readonly applicationName?: string;
 }
 
-const schemes = ['postgresql:', 'postgres:'];
+const schemes = new Set(['postgresql:', 'postgres:']);
 
 /**
  * The driver for PostgreSQL 14 and newer, by `pg`.
@@ -27,7 +27,7 @@ const schemes = ['postgresql:', 'postgres:'];
 export function postgres(options: PostgresOptions = {}): DatabaseDriver {
   return {
     open: (config) => {
-      if (!schemes.includes(new URL(config.address).protocol)) {
+      if (!schemes.has(new URL(config.address).protocol)) {
         const message = 'is not a PostgreSQL URL: write jdbc:postgresql://host:5432/database';
         throw new ConfigurationException([{ path: `${config.path}.jdbc-url`, message }]);
       }

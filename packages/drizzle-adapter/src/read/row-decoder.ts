@@ -7,8 +7,7 @@ const textTypes = new Set<number>([1082, 1114, 1184, 1186, 1115, 1182, 1185, 118
 
 /** Leaves to Drizzle's columns what they read from text themselves. */
 export const drizzleTypes: pg.CustomTypesConfig = {
-  getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
-    textTypes.has(oid) ? (value: string) => value : pg.types.getTypeParser(oid, format as 'text')) as never,
+  getTypeParser: (type, format) => (textTypes.has(type) ? asText : pg.types.getTypeParser(type, format)),
 };
 
 /** Reads rows of one table that were selected in the order of its columns. */
@@ -28,4 +27,8 @@ export class RowDecoder {
     });
     return row;
   }
+}
+
+function asText(value: string): string {
+  return value;
 }

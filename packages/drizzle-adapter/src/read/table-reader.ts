@@ -28,7 +28,7 @@ export class TableReader<T extends ModelTable> {
     this.#idOrder = is(table.id, PgUUID) ? sql`${table.id}` : sql`${table.id} collate "C"`;
     const byId = new QueryBuilder()
       .select()
-      .from(table as ModelTable)
+      .from<ModelTable>(table)
       .where(and(sql`${table.id} = ${sql.placeholder('id')}`, this.#present))
       .toSQL();
     this.#idConstants = byId.params.slice(1);
@@ -68,10 +68,7 @@ export class TableReader<T extends ModelTable> {
   /** Counts the rows that match. */
   async count(db: NodePgDatabase, condition: SQL | undefined): Promise<number> {
     const rows = await unwrapped(
-      db
-        .select({ count: count() })
-        .from(this.#table as ModelTable)
-        .where(and(condition, this.#present)),
+      db.select({ count: count() }).from<ModelTable>(this.#table).where(and(condition, this.#present)),
     );
     return rows[0]?.count ?? 0;
   }
@@ -91,7 +88,7 @@ export class TableReader<T extends ModelTable> {
   ): Promise<T['$inferSelect'][]> {
     const query = db
       .select()
-      .from(this.#table as ModelTable)
+      .from<ModelTable>(this.#table)
       .where(and(condition, this.#present))
       .orderBy(asc(this.#idOrder))
       .$dynamic();

@@ -19,7 +19,7 @@ export type ColumnGuard = (value: unknown, path: string) => void;
 
 /** The guard of a column, made once per table. */
 export function columnGuard(column: PgColumn): ColumnGuard {
-  if (is(column, PgArray)) return arrayGuard(columnGuard(column.baseColumn as PgColumn));
+  if (is(column, PgArray)) return arrayGuard(columnGuard(column.baseColumn));
   if (is(column, PgNumeric)) return numericGuard(column.precision, column.scale);
   if (is(column, PgTimestamp)) return instantGuard(column.precision);
   if (is(column, PgJson) || is(column, PgJsonb)) return (value, path) => void exactJson(value, path);
@@ -96,7 +96,7 @@ function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuar
   return (value, path) => {
     plainGuard(value, path);
     if (typeof value !== 'string' || lengthMax === undefined) return;
-    const length = [...value].length;
+    const length = Array.from(value).length;
     if (length < lengthMin || length > lengthMax) {
       throw new UnstorableValueException(
         path,

@@ -14,8 +14,6 @@ const eventTypes = ['uuid', 'integer', 'text', 'text', 'bigint', 'text', 'jsonb'
  * @param gate a condition under which the events are written, if any
  */
 export function eventsClause(eventCount: number, firstParameter: number, gate: string | undefined): string {
-  const parameters = (types: readonly string[], from: number): string =>
-    types.map((type, index) => `$${from + index}::${type}`).join(', ');
   const rows = Array.from({ length: eventCount }, (_unused, index) => {
     const from = firstParameter + actionTypes.length + index * eventTypes.length;
     return `(${parameters(eventTypes, from)})`;
@@ -25,6 +23,10 @@ export function eventsClause(eventCount: number, firstParameter: number, gate: s
     `insert into eventlog.events (${columns}) ` +
     `select ${parameters(actionTypes, firstParameter)}, event.* from (values ${rows.join(', ')}) as event${where}`
   );
+}
+
+function parameters(types: readonly string[], from: number): string {
+  return types.map((type, index) => `$${from + index}::${type}`).join(', ');
 }
 
 /** The parameters of {@link eventsClause}, in order. */
