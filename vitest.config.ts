@@ -23,6 +23,8 @@ export default defineConfig({
   test: {
     include: ['{src,test}/**/*.test.ts'],
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
+    // Most tests wait for a database or for other processes.
+    maxWorkers: '100%',
     testTimeout: 20_000,
     hookTimeout: 60_000,
     projects,

@@ -1,7 +1,7 @@
 import { transform } from 'esbuild';
 
-const TYPESCRIPT = /\.[cm]?tsx?$/;
-const DECORATOR = /^\s*@[A-Za-z_$]/m;
+const typescript = /\.[cm]?tsx?$/;
+const decorator = /^\s*@[A-Za-z_$]/m;
 
 /** A vite plugin that compiles standard decorators, which vitest's own compiler leaves as they are. */
 export function standardDecorators() {
@@ -10,7 +10,7 @@ export function standardDecorators() {
     enforce: 'pre',
     async transform(code, id) {
       const [file] = id.split('?');
-      if (!TYPESCRIPT.test(file) || !DECORATOR.test(code)) return undefined;
+      if (!typescript.test(file) || !decorator.test(code)) return undefined;
       const result = await transform(code, {
         loader: 'ts',
         target: 'es2022',

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-const POLL_INTERVAL_MS = 10;
+const pollIntervalMs = 10;
 
 /** Waits for conditions no longer than a fixed point in time, so that a chain of waits has one limit. */
 export class Deadline {
@@ -35,7 +35,7 @@ export class Deadline {
     for (;;) {
       const value = await condition();
       if (value !== undefined || this.passed) return value;
-      await pause(POLL_INTERVAL_MS);
+      await pause(pollIntervalMs);
     }
   }
 

@@ -2,7 +2,7 @@ import { request } from 'node:http';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-const PING_TIMEOUT_MS = 1_000;
+const pingTimeoutMs = 1_000;
 
 /** Whether a Docker daemon answers where `DOCKER_HOST` says, or at the usual sockets; asks each for up to 1 s. */
 export async function dockerAnswers(): Promise<boolean> {
@@ -23,7 +23,7 @@ async function answersPing(endpoint: string): Promise<boolean> {
     ? { socketPath: endpoint.slice('unix://'.length) }
     : { host: new URL(endpoint).hostname, port: new URL(endpoint).port };
   return new Promise((resolve) => {
-    const ping = request({ ...target, path: '/_ping', timeout: PING_TIMEOUT_MS }, (response) => {
+    const ping = request({ ...target, path: '/_ping', timeout: pingTimeoutMs }, (response) => {
       response.resume();
       resolve(response.statusCode === 200);
     });

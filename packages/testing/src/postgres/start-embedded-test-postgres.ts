@@ -6,9 +6,9 @@ import { EmbeddedPostgres } from './embedded/embedded-postgres.js';
 import { isAlive } from './embedded/postmaster.js';
 import { TestPostgres } from './test-postgres.js';
 
-const PREFIX = 'test-postgres-';
+const prefix = 'test-postgres-';
 // A database that is thrown away needs no safety against power failures.
-const SETTINGS = {
+const settings = {
   fsync: 'off',
   synchronous_commit: 'off',
   full_page_writes: 'off',
@@ -18,8 +18,8 @@ const SETTINGS = {
 /** An embedded server in a temporary folder; folders that killed test runs left behind are removed on the way. */
 export async function startEmbeddedTestPostgres(): Promise<TestPostgres> {
   await removeRemains();
-  const directory = await mkdtemp(join(tmpdir(), `${PREFIX}${process.pid}-`));
-  const server = await EmbeddedPostgres.start({ directory, settings: SETTINGS });
+  const directory = await mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`));
+  const server = await EmbeddedPostgres.start({ directory, settings: settings });
   return new TestPostgres(server.url('postgres'), async () => {
     await server.stop();
     await rm(directory, { recursive: true, force: true });
@@ -28,7 +28,7 @@ export async function startEmbeddedTestPostgres(): Promise<TestPostgres> {
 
 async function removeRemains(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
-    const pid = name.startsWith(PREFIX) ? Number.parseInt(name.slice(PREFIX.length), 10) : Number.NaN;
+    const pid = name.startsWith(prefix) ? Number.parseInt(name.slice(prefix.length), 10) : Number.NaN;
     if (Number.isNaN(pid) || isAlive(pid)) continue;
     // Another user's, or in use by a server that is just ending: not worth a failure.
     await rm(join(tmpdir(), name), { recursive: true, force: true }).catch(() => undefined);

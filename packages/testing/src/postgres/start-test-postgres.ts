@@ -5,8 +5,8 @@ import { PostgresServerError } from './postgres-server-error.js';
 import { startEmbeddedTestPostgres } from './start-embedded-test-postgres.js';
 import { TestPostgres } from './test-postgres.js';
 
-const CONNECT_TIMEOUT_MS = 10_000;
-const IMAGE = 'postgres:18-alpine';
+const connectTimeoutMs = 10_000;
+const image = 'postgres:18-alpine';
 
 /**
  * A PostgreSQL server for tests: the one that `TEST_DATABASE_URL` names, else a container where a Docker daemon
@@ -24,14 +24,14 @@ export async function startTestPostgres(): Promise<TestPostgres> {
       return await startContainer();
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      process.stderr.write(`Docker answers but cannot run ${IMAGE}, using embedded PostgreSQL: ${reason}\n`);
+      process.stderr.write(`Docker answers but cannot run ${image}, using embedded PostgreSQL: ${reason}\n`);
     }
   }
   return startEmbeddedTestPostgres();
 }
 
 async function existing(url: string): Promise<TestPostgres> {
-  const client = new Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: connectTimeoutMs });
   try {
     await client.connect();
     await client.end();
@@ -50,7 +50,7 @@ async function existing(url: string): Promise<TestPostgres> {
 async function startContainer(): Promise<TestPostgres> {
   // Loaded only here because loading it takes longer than many a test.
   const { PostgreSqlContainer } = await import('@testcontainers/postgresql');
-  const container = await new PostgreSqlContainer(IMAGE)
+  const container = await new PostgreSqlContainer(image)
     .withCommand(['postgres', '-c', 'fsync=off', '-c', 'max_connections=300'])
     .start();
   return new TestPostgres(container.getConnectionUri(), async () => {

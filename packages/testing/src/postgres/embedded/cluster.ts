@@ -7,10 +7,10 @@ import { isAlive } from './postmaster.js';
 import type { ServerAccount } from './server-account.js';
 import type { ServerBinaries } from './server-binaries.js';
 
-const FRESH_PREFIX = 'cluster.new-';
+const freshPrefix = 'cluster.new-';
 
 /** The name of the server's superuser. */
-export const SUPERUSER = 'postgres';
+export const superuser = 'postgres';
 
 /** What one embedded server keeps on disk. */
 export interface Cluster {
@@ -61,13 +61,13 @@ export async function openCluster(options: {
 
 async function createCluster(options: Parameters<typeof openCluster>[0]): Promise<void> {
   const { directory, account } = options;
-  const fresh = await mkdtemp(join(directory, `${FRESH_PREFIX}${process.pid}-`));
+  const fresh = await mkdtemp(join(directory, `${freshPrefix}${process.pid}-`));
   try {
     const dataDirectory = join(fresh, 'data');
     const password = randomBytes(24).toString('hex');
     await mkdir(dataDirectory, { mode: 0o700 });
     if (account) await chown(dataDirectory, account.uid, account.gid);
-    await initialiseData({ ...options, dataDirectory, password, user: SUPERUSER });
+    await initialiseData({ ...options, dataDirectory, password, user: superuser });
     await writeFile(join(fresh, 'password'), `${password}\n`, { mode: 0o600, flush: true });
     await rename(fresh, join(directory, 'cluster')).catch((error: NodeJS.ErrnoException) => {
       // Another process that started at the same time was first; its cluster is used.
@@ -80,8 +80,8 @@ async function createCluster(options: Parameters<typeof openCluster>[0]): Promis
 
 async function removeRemains(directory: string): Promise<void> {
   for (const name of await readdir(directory)) {
-    const pid = name.startsWith(FRESH_PREFIX)
-      ? Number.parseInt(name.slice(FRESH_PREFIX.length), 10)
+    const pid = name.startsWith(freshPrefix)
+      ? Number.parseInt(name.slice(freshPrefix.length), 10)
       : undefined;
     if (pid === undefined || isAlive(pid)) continue;
     // An initdb that outlived its caller may still be writing there; a later creation removes what it leaves.

@@ -1,7 +1,7 @@
 import { Client, escapeIdentifier } from 'pg';
 
-const DUPLICATE_DATABASE = '42P04';
-const UNIQUE_VIOLATION = '23505'; // What two simultaneous creations may end in.
+const duplicateDatabase = '42P04';
+const uniqueViolation = '23505'; // What two simultaneous creations may end in.
 
 /** Creates the database on the server of `url` unless it exists. */
 export async function createDatabaseIfAbsent(url: string, name: string): Promise<void> {
@@ -12,7 +12,7 @@ export async function createDatabaseIfAbsent(url: string, name: string): Promise
     if (rowCount === 0) await client.query(`create database ${escapeIdentifier(name)}`);
   } catch (error) {
     const { code } = error as { readonly code?: string };
-    if (code !== DUPLICATE_DATABASE && code !== UNIQUE_VIOLATION) throw error;
+    if (code !== duplicateDatabase && code !== uniqueViolation) throw error;
   } finally {
     await client.end();
   }

@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
 
 import { Deadline } from '../deadline.js';
-import { type Cluster, SUPERUSER, dataDirectoryIn, openCluster } from './cluster.js';
+import { type Cluster, superuser, dataDirectoryIn, openCluster } from './cluster.js';
 import { createDatabaseIfAbsent } from './create-database-if-absent.js';
 import { serverAccount } from './server-account.js';
 import { packagedServer, serverBinaries } from './server-binaries.js';
 import { type StartedServer, startServer } from './start-server.js';
 
-const START_TIMEOUT_MS = 60_000;
-const BINARY_CACHES = ['/var/cache', tmpdir()] as const;
+const startTimeoutMs = 60_000;
+const binaryCaches = ['/var/cache', tmpdir()] as const;
 
 /** Where and how an embedded server is started. */
 export interface EmbeddedPostgresOptions {
@@ -33,7 +33,7 @@ export interface EmbeddedPostgresOptions {
  */
 export class EmbeddedPostgres {
   readonly host = '127.0.0.1';
-  readonly user = SUPERUSER;
+  readonly user = superuser;
   readonly port: number;
   readonly #cluster: Cluster;
   readonly #server: StartedServer;
@@ -54,10 +54,10 @@ export class EmbeddedPostgres {
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const directory = resolve(options.directory);
     const { settings = {}, onProgress = () => undefined } = options;
-    const deadline = Deadline.after(options.startTimeoutMs ?? START_TIMEOUT_MS);
+    const deadline = Deadline.after(options.startTimeoutMs ?? startTimeoutMs);
     await mkdir(directory, { recursive: true });
     const account = await serverAccount(dataDirectoryIn(directory));
-    const binaries = await serverBinaries(await packagedServer(), account, BINARY_CACHES);
+    const binaries = await serverBinaries(await packagedServer(), account, binaryCaches);
     const durable = settings['fsync'] !== 'off';
     const cluster = await openCluster({ directory, account, binaries, durable, onProgress });
     return new EmbeddedPostgres(

@@ -10,7 +10,7 @@ import { serverEnvironment } from './server-environment.js';
 
 // initdb opens the password file by name, and /dev/stdin can be opened when it is a pipe, but not the socket that Node
 // connects children with.
-const WITH_PIPED_INPUT = 'cat | "$@"';
+const withPipedInput = 'cat | "$@"';
 
 /**
  * Fills the empty data directory: UTF-8, the builtin locale C.UTF-8 whatever the machine's locale is, checksums, and
@@ -28,18 +28,24 @@ export async function initialiseData(options: {
   readonly durable: boolean;
 }): Promise<void> {
   const { binaries, account, dataDirectory } = options;
-  const initdb = spawn(
-    '/bin/sh',
-    [
-      ...['-c', WITH_PIPED_INPUT, 'sh', binaries.initdb],
-      `--pgdata=${pathFromWithin(dataDirectory, account)}`,
-      `--username=${options.user}`,
-      ...['--pwfile=/dev/stdin', '--auth=scram-sha-256'],
-      ...['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'],
-      ...['--no-instructions', ...(options.durable ? [] : ['--no-sync'])],
-    ],
-    { cwd: dataDirectory, stdio: ['pipe', 'pipe', 'pipe'], env: serverEnvironment(), ...account },
-  );
+  const flags = [
+    `--pgdata=${pathFromWithin(dataDirectory, account)}`,
+    `--username=${options.user}`,
+    '--pwfile=/dev/stdin',
+    '--auth=scram-sha-256',
+    '--encoding=UTF8',
+    '--locale=C',
+    '--locale-provider=builtin',
+    '--builtin-locale=C.UTF-8',
+    '--no-instructions',
+    ...(options.durable ? [] : ['--no-sync']),
+  ];
+  const initdb = spawn('/bin/sh', ['-c', withPipedInput, 'sh', binaries.initdb, ...flags], {
+    cwd: dataDirectory,
+    stdio: ['pipe', 'pipe', 'pipe'],
+    env: serverEnvironment(),
+    ...account,
+  });
   initdb.stdin.on('error', () => undefined); // It ended before reading; its exit code and output say why.
   initdb.stdin.end(`${options.password}\n`);
   const [output, errors, [code]] = await Promise.all([
@@ -54,6 +60,6 @@ export async function initialiseData(options: {
   );
 }
 
-function lastLines(text: string): string {
-  return text.trim().split('\n').slice(-15).join('\n');
+function lastLines(output: string): string {
+  return output.trim().split('\n').slice(-15).join('\n');
 }

@@ -3,11 +3,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { Client } from 'pg';
 
-import { type Cluster, SUPERUSER } from './cluster.js';
+import { type Cluster, superuser } from './cluster.js';
 
-const RECONNECT_INTERVAL_MS = 100;
+const reconnectIntervalMs = 100;
 // Any fixed number; it is only ever compared within the databases of embedded servers.
-const OWNER_LOCK = 5_063_219_744;
+const ownerLock = 5_063_219_744;
 
 /** How the attempt to become a server's owner ended. */
 export type Ownership =
@@ -65,7 +65,7 @@ export class OwnerSession {
   // The session may be ended by an administrator, or by the server when one of its processes crashed.
   async #reopen(): Promise<void> {
     while (!this.#closed) {
-      await pause(RECONNECT_INTERVAL_MS, undefined, { ref: false });
+      await pause(reconnectIntervalMs, undefined, { ref: false });
       const attempt = await tryLock(this.#cluster, this.#port);
       if (attempt.kind === 'unreachable') continue;
       if (attempt.kind === 'owned') this.#keep(attempt.client, attempt.socket);
@@ -81,7 +81,7 @@ async function tryLock(cluster: Cluster, port: number): Promise<Attempt> {
     stream: () => socket,
     host: '127.0.0.1',
     port,
-    user: SUPERUSER,
+    user: superuser,
     password: cluster.password,
     database: 'postgres',
     application_name: `embedded-postgres owner ${process.pid}`,
@@ -94,7 +94,7 @@ async function tryLock(cluster: Cluster, port: number): Promise<Attempt> {
       `select pg_try_advisory_lock($1) as locked,
               (select max(substring(application_name from 'embedded-postgres owner (\\d+)')) from pg_stat_activity
                 where pid <> pg_backend_pid()) as owner`,
-      [OWNER_LOCK],
+      [ownerLock],
     );
     if (rows[0]?.locked) return { kind: 'owned', client, socket };
     await client.end();

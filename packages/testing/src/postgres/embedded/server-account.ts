@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { PostgresServerError } from '../postgres-server-error.js';
 
 const run = promisify(execFile);
-const CANDIDATES = ['postgres', 'nobody'] as const;
+const candidates = ['postgres', 'nobody'] as const;
 
 /** The user and group that the server's processes run as. */
 export interface ServerAccount {
@@ -25,7 +25,7 @@ export async function serverAccount(dataDirectory: string): Promise<ServerAccoun
   if (process.getuid?.() !== 0) return undefined;
   const owner = await stat(dataDirectory).catch(() => undefined);
   if (owner && owner.uid !== 0) return { uid: owner.uid, gid: owner.gid };
-  for (const name of CANDIDATES) {
+  for (const name of candidates) {
     const account = await findAccount(name);
     if (account) return account;
   }

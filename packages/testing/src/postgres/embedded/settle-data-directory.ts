@@ -8,8 +8,10 @@ import { OwnerSession } from './owner-session.js';
 import { isAlive, postmasterFile, readPostmaster, serves } from './postmaster.js';
 
 // The server notices the end of an owner within milliseconds; only then is its lock free.
-const OWNER_GRACE_MS = 1_000;
-const ORPHAN_SHUTDOWN_MS = 10_000;
+const takenGraceMs = 1_000;
+// A start takes the lock within milliseconds after its server became ready.
+const freeGraceMs = 300;
+const orphanShutdownMs = 10_000;
 
 /**
  * Waits until no server runs on the cluster's data directory, so that one can be started.
@@ -23,7 +25,8 @@ const ORPHAN_SHUTDOWN_MS = 10_000;
  */
 export async function settleDataDirectory(cluster: Cluster, deadline: Deadline): Promise<void> {
   const { dataDirectory } = cluster;
-  let grace: Deadline | undefined;
+  let taken: Deadline | undefined;
+  let free: Deadline | undefined;
   const settled = await deadline.poll(async () => {
     const postmaster = await readPostmaster(dataDirectory);
     if (!postmaster) return true;
@@ -31,15 +34,16 @@ export async function settleDataDirectory(cluster: Cluster, deadline: Deadline):
       if (isAlive(postmaster.pid)) await rm(postmasterFile(dataDirectory), { force: true });
       return true;
     }
-    if (!postmaster.ready) return undefined;
+    if (!postmaster.ready || (free && !free.passed)) return undefined;
     const ownership = await OwnerSession.tryOpen(cluster, postmaster.port);
     if (ownership.kind === 'owned') {
-      await shutDownOrphan(postmaster.pid, dataDirectory);
+      if (free) await shutDownOrphan(postmaster.pid, dataDirectory);
       await ownership.session.close();
+      free = Deadline.after(freeGraceMs);
     }
     if (ownership.kind === 'taken') {
-      grace ??= Deadline.after(OWNER_GRACE_MS);
-      if (grace.passed) throw inUse(cluster, ownership.ownerPid);
+      taken ??= Deadline.after(takenGraceMs);
+      if (taken.passed) throw inUse(cluster, ownership.ownerPid);
     }
     return undefined;
   });
@@ -55,7 +59,7 @@ export async function settleDataDirectory(cluster: Cluster, deadline: Deadline):
 async function shutDownOrphan(pid: number, dataDirectory: string): Promise<void> {
   for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
     if (await serves(pid, dataDirectory)) process.kill(pid, signal);
-    const ended = await Deadline.after(ORPHAN_SHUTDOWN_MS).poll(async () =>
+    const ended = await Deadline.after(orphanShutdownMs).poll(async () =>
       (await serves(pid, dataDirectory)) ? undefined : true,
     );
     if (ended) return;

@@ -1,4 +1,4 @@
-import type { Deadline } from '../deadline.js';
+import { Deadline } from '../deadline.js';
 import { PostgresServerError } from '../postgres-server-error.js';
 import type { Cluster } from './cluster.js';
 import { freePort } from './free-port.js';
@@ -9,9 +9,10 @@ import { ServerLog } from './server-log.js';
 import { ServerProcess } from './server-process.js';
 import { settleDataDirectory } from './settle-data-directory.js';
 
+const ownershipTimeoutMs = 1_000;
 // What passes by itself: the port was taken meanwhile; another start was quicker and is judged anew; processes of a
 // killed server have not ended yet.
-const PASSING_FAULTS = [
+const passingFaults = [
   /could not bind .*Address already in use/,
   /lock file "postmaster.pid" already exists/,
   /lock file "postmaster.pid" is empty/,
@@ -46,16 +47,24 @@ export async function startServer(options: {
       await log.mark();
       const process = new ServerProcess({ ...options, port, log: log.handle });
       const ready = await process.becomesReady(deadline);
-      const ownership = ready ? await OwnerSession.tryOpen(cluster, port) : undefined;
-      if (ownership?.kind === 'owned') return { port, process, owner: ownership.session };
+      const owner = ready ? await becomeOwner(cluster, port) : undefined;
+      if (owner) return { port, process, owner };
       await process.stop();
       const tail = await log.tail();
-      const passing = ready || PASSING_FAULTS.some((fault) => fault.test(tail));
+      const passing = ready || passingFaults.some((fault) => fault.test(tail));
       if (!passing || deadline.passed) throw startFailed(cluster, tail, deadline);
     }
   } finally {
     await log.handle.close();
   }
+}
+
+// Another start that looks whether this server is an orphan may hold the lock for a moment.
+async function becomeOwner(cluster: Cluster, port: number): Promise<OwnerSession | undefined> {
+  return Deadline.after(ownershipTimeoutMs).poll(async () => {
+    const ownership = await OwnerSession.tryOpen(cluster, port);
+    return ownership.kind === 'owned' ? ownership.session : undefined;
+  });
 }
 
 function startFailed(cluster: Cluster, tail: string, deadline: Deadline): PostgresServerError {

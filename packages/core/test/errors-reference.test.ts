@@ -1,0 +1,11 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { errorCodes } from '../src/errors/framework-exception.js';
+
+const reference = readFileSync(new URL('../../../docs/reference/errors.md', import.meta.url), 'utf8');
+
+test('the reference lists every error code with its retryability, and no other', () => {
+  const rows = [...reference.matchAll(/^\| `([a-z-]+)` +\| `\w+` +\| (yes|no) +\|/gm)];
+  const documented = Object.fromEntries(rows.map(([, code, retryable]) => [code, retryable === 'yes']));
+  expect(documented).toEqual(errorCodes);
+});

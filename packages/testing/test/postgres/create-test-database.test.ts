@@ -1,0 +1,47 @@
+import { Client } from 'pg';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+
+import { createTestDatabase, startTestPostgres } from '../../src/postgres/index.js';
+import { query } from './fixtures/server-folder.js';
+
+describe('createTestDatabase', () => {
+  it('hands out databases that share nothing', async () => {
+    const [one, other] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+    await query(one.url, 'create table own (id int)');
+    expect(await query(other.url, "select to_regclass('own')::text as found")).toEqual([{ found: null }]);
+    await Promise.all([one.drop(), other.drop()]);
+  });
+
+  it('tells the parts of the URL', async () => {
+    const created = await createTestDatabase();
+    const { database, host, password, port, url, user } = created;
+    const client = new Client({ host, port, user, password, database });
+    await client.connect();
+    expect((await client.query('select current_database() as name')).rows).toEqual([{ name: database }]);
+    await client.end();
+    expect(new URL(url).pathname).toBe(`/${database}`);
+    await created.drop();
+  });
+
+  it('drops a database that still has sessions, and does so twice without a fault', async () => {
+    const database = await createTestDatabase();
+    const session = new Client({ connectionString: database.url });
+    const lost = new Promise<Error>((resolve) => session.on('error', resolve));
+    await session.connect();
+    await database.drop();
+    await database.drop();
+    expect(await lost).toMatchObject({ code: '57P01' });
+    await expect(query(database.url, 'select 1')).rejects.toMatchObject({ code: '3D000' });
+  });
+});
+
+describe('startTestPostgres', () => {
+  afterEach(() => void vi.unstubAllEnvs());
+
+  it('refuses a TEST_DATABASE_URL that does not answer, without telling its password', async () => {
+    vi.stubEnv('TEST_DATABASE_URL', 'postgres://somebody:secret@127.0.0.1:1/postgres');
+    const refusal = await startTestPostgres().catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ code: 'server-unreachable' });
+    expect(String(refusal)).not.toContain('secret');
+  });
+});

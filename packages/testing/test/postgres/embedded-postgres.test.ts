@@ -1,0 +1,96 @@
+import { stat } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { connect } from 'node:net';
+import { once } from 'node:events';
+import { join } from 'node:path';
+
+import { describe, expect, it } from 'vitest';
+
+import { query, serverFolder, startServer } from './fixtures/server-folder.js';
+
+const unsafeButFast = { fsync: 'off' };
+
+describe('EmbeddedPostgres', () => {
+  it('keeps its data from one start to the next, which takes less than two seconds', async () => {
+    const directory = await serverFolder();
+    const first = await startServer(directory);
+    await query(first.url('postgres'), 'create table kept as select 42 as answer');
+    await first.stop();
+
+    const startedAt = performance.now();
+    const second = await startServer(directory);
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    expect(await query(second.url('postgres'), 'select answer from kept')).toEqual([{ answer: 42 }]);
+    expect(second.password).toBe(first.password);
+  });
+
+  it('stores UTF-8 under a locale that is the same on every machine, and flushes commits', async () => {
+    const server = await startServer(await serverFolder());
+    const rows = await query(
+      server.url('postgres'),
+      `select pg_encoding_to_char(encoding) as encoding, datlocale as locale, current_setting('fsync') as fsync
+         from pg_database where datname = 'postgres'`,
+    );
+    expect(rows).toEqual([{ encoding: 'UTF8', locale: 'C.UTF-8', fsync: 'on' }]);
+  });
+
+  it('refuses a wrong password and keeps the right one readable by its owner only', async () => {
+    const directory = await serverFolder();
+    const server = await startServer(directory, { settings: unsafeButFast });
+    const wrong = server.url('postgres').replace(server.password, 'wrong');
+    await expect(query(wrong, 'select 1')).rejects.toMatchObject({ code: '28P01' });
+    expect((await stat(join(directory, 'cluster/password'))).mode & 0o777).toBe(0o600);
+  });
+
+  it('listens on the loopback address only', async (context) => {
+    const other = Object.values(networkInterfaces())
+      .flatMap((addresses) => addresses ?? [])
+      .find((address) => address.family === 'IPv4' && !address.internal);
+    context.skip(!other, 'the machine has no other address');
+    const server = await startServer(await serverFolder(), { settings: unsafeButFast });
+    const socket = connect(server.port, other?.address);
+    await expect(once(socket, 'connect')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  });
+
+  it('creates a database once, also when asked several times at once', async () => {
+    const server = await startServer(await serverFolder(), { settings: unsafeButFast });
+    await Promise.all([1, 2, 3].map(() => server.ensureDatabase('wallet "1"')));
+    expect(await query(server.url('wallet "1"'), 'select current_database() as name')).toEqual([
+      { name: 'wallet "1"' },
+    ]);
+  });
+
+  it('refuses a second start while the first server is in use, and leaves that one alone', async () => {
+    const directory = await serverFolder();
+    const first = await startServer(directory, { settings: unsafeButFast });
+    await expect(startServer(directory)).rejects.toMatchObject({
+      code: 'directory-in-use',
+      message: expect.stringContaining(`process ${process.pid}`),
+    });
+    expect(await query(first.url('postgres'), 'select 1 as one')).toEqual([{ one: 1 }]);
+  });
+
+  it('lets one of two simultaneous first starts win and refuses the other', async () => {
+    const directory = await serverFolder();
+    const starts = await Promise.allSettled([startServer(directory), startServer(directory)]);
+    const lost = starts.filter((start) => start.status === 'rejected');
+    expect(lost.map((start) => start.reason.code)).toEqual(['directory-in-use']);
+  });
+
+  it('tells the last lines of the log when the server does not start', async () => {
+    const start = startServer(await serverFolder(), { settings: { work_mem: 'plenty' } });
+    await expect(start).rejects.toMatchObject({
+      code: 'start-failed',
+      message: expect.stringMatching(/invalid value for parameter "work_mem"/),
+    });
+  });
+
+  it('says what it is doing while it creates the data directory', async () => {
+    const heard: string[] = [];
+    const directory = await serverFolder();
+    const options = { settings: unsafeButFast, onProgress: (message: string) => heard.push(message) };
+    await (await startServer(directory, options)).stop();
+    await startServer(directory, options);
+    expect(heard).toEqual(['Creating the PostgreSQL data directory']);
+  });
+});

@@ -1,0 +1,100 @@
+import { strictEqual } from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { run } from './run.mjs';
+import { startService } from './start-service.mjs';
+import { Tally } from './tally.mjs';
+import { root } from './workspace.mjs';
+
+// Tries the first command as a newcomer would: `npm start` in a fresh clone, and again after it ended in several ways.
+const firstReadyMs = 15 * 60_000;
+const againReadyMs = 5_000;
+const endMs = 20_000;
+
+const temporary = realpathSync(mkdtempSync(join(tmpdir(), 'check-start-')));
+const checkout = join(temporary, 'clone');
+const tally = new Tally();
+let service;
+let wallet;
+
+await check('a fresh clone is made', async () => {
+  const { code, output } = await run('git', ['clone', '--quiet', '--no-local', root, checkout]);
+  strictEqual(code, 0, output);
+});
+await check('npm start becomes ready', () => start(firstReadyMs));
+await check('a wallet is created with its initial balance', async () => {
+  const request = { country: 'MX', ownerId: randomUUID(), currency: 'MXN', initialBalance: '100.00' };
+  const { status, body } = await service.request('POST', '/wallets', request);
+  strictEqual(status, 201, JSON.stringify(body));
+  wallet = body.id;
+  strictEqual(Number(body.balance), 100);
+});
+await check('a deposit is added to the balance', async () => {
+  const { status, body } = await service.request('POST', `/wallets/${wallet}/deposit`, { amount: '25.50' });
+  strictEqual(status, 200, JSON.stringify(body));
+  strictEqual(Number(body.balance), 125.5);
+});
+await check('the balance is read back', readBalance);
+await check('SIGTERM ends it with nothing left running', endService);
+await check('the second npm start is ready within 5 s', () => start(againReadyMs));
+await check('the balance is still there', readBalance);
+await check('npm start is ready within 5 s after everything was killed', async () => {
+  await service.killAll(endMs);
+  return start(againReadyMs);
+});
+await check('the balance is still there after that', readBalance);
+await check('SIGTERM ends it once more', endService);
+
+if (tally.failed > 0 && service)
+  console.log(`What the last npm start printed:\n${service.output().trimEnd()}`);
+await service?.killAll(endMs);
+rmSync(temporary, { recursive: true, force: true });
+tally.close();
+
+async function start(timeoutMs) {
+  service = startService(checkout, await freePort());
+  const readyMs = await service.ready(timeoutMs);
+  return `${(readyMs / 1_000).toFixed(1)} s`;
+}
+
+async function readBalance() {
+  const { status, body } = await service.request('GET', `/wallets/${wallet}`);
+  strictEqual(status, 200, JSON.stringify(body));
+  strictEqual(Number(body.balance), 125.5);
+}
+
+async function endService() {
+  const startedAtMs = performance.now();
+  strictEqual(await service.terminate(endMs), 0);
+  return `${((performance.now() - startedAtMs) / 1_000).toFixed(1)} s`;
+}
+
+// Each check builds on those before it: after a failure the rest is skipped.
+async function check(title, perform) {
+  if (tally.failed > 0) {
+    tally.add({ skipped: 1 });
+    return;
+  }
+  try {
+    const figure = await perform();
+    tally.add({ passed: 1 });
+    console.log(`✓ ${title}${figure ? ` (${figure})` : ''}`);
+  } catch (error) {
+    tally.add({ failed: 1 });
+    console.log(`✗ ${title}: ${error.message}`);
+  }
+}
+
+async function freePort() {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}

@@ -1,0 +1,61 @@
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { pnpm } from './pnpm.mjs';
+import { run } from './run.mjs';
+import { stampIn } from './stamp.mjs';
+import { members, root, tool } from './workspace.mjs';
+
+const nodeMajorMin = 20;
+const unfinished = join(root, 'node_modules/.install-unfinished');
+
+const stamp = stampIn('node_modules/.install-stamp', [
+  'package.json',
+  'pnpm-lock.yaml',
+  'pnpm-workspace.yaml',
+  ...members.map((member) => `${member}/package.json`),
+]);
+
+/** Installs the dependencies unless those that the lockfile names are there. Tells whether they are there now. */
+export async function installIfNeeded() {
+  if (Number.parseInt(process.versions.node, 10) < nodeMajorMin) {
+    console.error(`Node ${process.version} is too old: install Node ${nodeMajorMin} or newer and try again.`);
+    return false;
+  }
+  if (stamp.matches()) return true;
+  console.log('Installing dependencies (the first time takes a minute or two) …');
+  // An installation that was killed in the middle may look complete to the package manager.
+  if (existsSync(unfinished)) removeInstalled();
+  let result = await install();
+  if (result.code === 0 && !(await works())) {
+    removeInstalled();
+    result = await install();
+  }
+  if (result.code !== 0) {
+    console.error(result.output);
+    console.error(`Installing failed (see above). Check that npm's registry can be reached, then try again.`);
+    return false;
+  }
+  rmSync(unfinished, { force: true });
+  stamp.set();
+  return true;
+}
+
+function install() {
+  stamp.clear();
+  mkdirSync(join(root, 'node_modules'), { recursive: true });
+  writeFileSync(unfinished, '');
+  // In CI mode the package manager asks nothing.
+  return pnpm(['install', '--frozen-lockfile'], { CI: 'true' });
+}
+
+async function works() {
+  const results = await Promise.all(['node', 'turbo'].map((name) => run(tool(name), ['--version'])));
+  return results.every(({ code }) => code === 0);
+}
+
+function removeInstalled() {
+  for (const folder of ['.', ...members]) {
+    rmSync(join(root, folder, 'node_modules'), { recursive: true, force: true });
+  }
+}

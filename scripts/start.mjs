@@ -1,0 +1,44 @@
+import { spawn } from 'node:child_process';
+import { constants } from 'node:os';
+
+import { serviceFile, buildIfNeeded } from './build.mjs';
+import { installIfNeeded } from './install.mjs';
+import { root, tool } from './workspace.mjs';
+
+const parentCheckIntervalMs = 200;
+
+// What `npm start` runs: installs and builds when needed, then becomes the wallet service.
+if ((await installIfNeeded()) && (await buildIfNeeded())) {
+  const service = spawn(tool('node'), ['--enable-source-maps', serviceFile], { cwd: root, stdio: 'inherit' });
+  passOn('SIGTERM', service);
+  passOn('SIGINT', service);
+  endWithParent(service);
+  service.on('error', (error) => {
+    console.error(`The service cannot be started: ${error.message}`);
+    process.exitCode = 1;
+  });
+  service.on('exit', (code, signal) => (process.exitCode = code ?? 128 + constants.signals[signal]));
+} else {
+  process.exitCode = 1;
+}
+
+function passOn(signal, service) {
+  let passed = false;
+  process.on(signal, () => {
+    // A terminal has sent Ctrl-C to the service already; and npm repeats what it was sent.
+    if (passed || (signal === 'SIGINT' && process.stdin.isTTY)) return;
+    passed = true;
+    service.kill(signal);
+  });
+}
+
+// A killed npm sends nothing; the service would go on without anybody to stop it, and keep its port.
+function endWithParent(service) {
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(timer);
+    service.kill('SIGTERM');
+  }, parentCheckIntervalMs);
+  timer.unref();
+}
