@@ -22,12 +22,12 @@ export class TransferRepository extends PgRepository<Transfer, typeof transfers>
   }
 
   protected toRow(transfer: Transfer): typeof transfers.$inferInsert {
-    const { id, state, version, createdDate, updatedDate, sourceId, destId, amount, currency } = transfer;
     return {
-      ...{ id: id.value, state, version, createdDate, updatedDate, currency },
-      sourceId: sourceId.value,
-      destId: destId.value,
-      amount: amount.toFixed(),
+      ...transfer,
+      id: transfer.id.value,
+      sourceId: transfer.sourceId.value,
+      destId: transfer.destId.value,
+      amount: transfer.amount.toFixed(),
     };
   }
 }

@@ -24,16 +24,6 @@ export class WalletRepository extends PgRepository<Wallet, typeof wallets> {
   }
 
   protected toRow(wallet: Wallet): typeof wallets.$inferInsert {
-    const { id, state, version, createdDate, updatedDate, ownerId, currency, balance } = wallet;
-    return {
-      id: id.value,
-      state,
-      version,
-      createdDate,
-      updatedDate,
-      ownerId,
-      currency,
-      balance: balance.toFixed(),
-    };
+    return { ...wallet, id: wallet.id.value, balance: wallet.balance.toFixed() };
   }
 }
