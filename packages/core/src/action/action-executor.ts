@@ -5,7 +5,7 @@ import { NestedExecutionException } from '../errors/action-exceptions.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
 import { CrossShardException } from '../errors/sharding-exceptions.js';
-import { exactJson } from '../model/exact-json.js';
+import { checkText, exactJson } from '../model/exact-json.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { ActionRecord, ChangeSet } from '../persistence/change-set.js';
 import type { Repository } from '../persistence/repository.js';
@@ -19,6 +19,7 @@ import { type ExecutionLimits, defaultExecutionLimits } from './execution-limits
 import { Plan, type ShardPlan } from './plan.js';
 import type { Principal } from './principal.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './retry-policy.js';
+import { withDefaults } from './with-defaults.js';
 
 /** What an executor needs. */
 export interface ExecutorOptions {
@@ -26,7 +27,7 @@ export interface ExecutorOptions {
   readonly namespace: string;
   readonly databases: DatabaseRegistry;
   /** One for each class of models that actions stage. */
-  readonly repositories: readonly Repository<never>[];
+  readonly repositories: readonly Repository[];
   readonly actions: readonly AnyAction[] | ActionRegistry;
   /** What to change in the default policy: 5 attempts, backoff from 10 ms to 1 s with full jitter. */
   readonly retry?: Partial<RetryPolicy>;
@@ -56,8 +57,8 @@ export class ActionExecutor {
     this.#repositories = byModel(options.repositories);
     this.#actions =
       options.actions instanceof ActionRegistry ? options.actions : new ActionRegistry(options.actions);
-    this.#retry = { ...defaultRetryPolicy, ...options.retry };
-    this.#limits = { ...defaultExecutionLimits, ...options.limits };
+    this.#retry = withDefaults(defaultRetryPolicy, options.retry);
+    this.#limits = withDefaults(defaultExecutionLimits, options.limits);
     this.#clock = options.clock ?? systemClock;
     this.#random = options.random ?? Math.random;
   }
@@ -82,7 +83,7 @@ export class ActionExecutor {
     if (outer !== undefined && !outer.plan.sealed)
       throw new NestedExecutionException(registered.name, outer.actionName);
     const record = this.#record(registered, principal, params, configuration);
-    const policy = { ...this.#retry, ...configuration.retry };
+    const policy = withDefaults(this.#retry, configuration.retry);
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#attempt(
@@ -131,21 +132,22 @@ export class ActionExecutor {
   ): ActionRecord {
     const carrier: Record<string, string> = { ...headers };
     propagation.inject(traceContext.active(), carrier);
+    checkText(principal.name, `principal of ${name}`);
     return {
       id: uuidv7(),
       name,
-      params: this.#bounded(name, encodeParams(params)),
+      params: this.#bounded(`params of ${name}`, encodeParams(params)),
       namespace: this.#namespace,
       principal: principal.name,
-      headers: exactJson(carrier, `${name} headers`),
+      headers: this.#bounded(`headers of ${name}`, exactJson(carrier, `${name} headers`)),
       startedDate: this.#clock.now(),
     };
   }
 
-  #bounded(name: string, params: string): string {
+  #bounded(what: string, json: string): string {
     const { payloadCharactersMax } = this.#limits;
-    if (params.length <= payloadCharactersMax) return params;
-    const message = `The params of ${name} have ${params.length} characters: keep them below ${payloadCharactersMax}`;
+    if (json.length <= payloadCharactersMax) return json;
+    const message = `The ${what} have ${json.length} characters: keep them below ${payloadCharactersMax}`;
     throw new LimitExceededException('payloadCharactersMax', payloadCharactersMax, message);
   }
 

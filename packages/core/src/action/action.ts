@@ -4,6 +4,8 @@ import { currentExecution } from './execution.js';
 import type { Plan } from './plan.js';
 import type { Principal } from './principal.js';
 
+declare const paramsOf: unique symbol;
+
 /**
  * One business operation: reads models, decides, and stages new versions on its plan; writes nothing itself.
  *
@@ -22,6 +24,9 @@ import type { Principal } from './principal.js';
  * ```
  */
 export abstract class Action<Params, Result> {
+  /** Exists in the type only: a schema that leaves out one of the params is not accepted for them. */
+  declare readonly [paramsOf]: (params: Params) => void;
+
   constructor(protected readonly clock: Clock) {}
 
   /** What the action does. Await everything: the plan is sealed when it returns. */

@@ -1,4 +1,8 @@
-import { CommitOutcomeUnknownException, TransientStorageException } from '../errors/storage-exceptions.js';
+import {
+  type CommitOutcomeUnknownException,
+  TransientStorageException,
+} from '../errors/storage-exceptions.js';
+import { FrameworkException } from '../errors/framework-exception.js';
 import { PartialCommitException } from '../errors/sharding-exceptions.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
@@ -24,8 +28,12 @@ export async function commit(changeSets: readonly ChangeSet[], databases: Databa
       await commitOne(changes, manager);
     } catch (error) {
       if (committed.length === 0) throw error;
-      const failed = changeSets.slice(committed.length).map(({ shard }) => shard);
-      throw new PartialCommitException(changes.action.id, { committed, failed }, { cause: error });
+      const unknown = isOutcomeUnknown(error) ? changes.shard : undefined;
+      const failed = changeSets
+        .slice(committed.length)
+        .map(({ shard }) => shard)
+        .filter((shard) => shard !== unknown);
+      throw new PartialCommitException(changes.action.id, { committed, failed, unknown }, { cause: error });
     }
     committed.push(changes.shard);
   }
@@ -36,10 +44,15 @@ async function commitOne(changes: ChangeSet, manager: TransactionManager): Promi
   try {
     await manager.persist(changes);
   } catch (error) {
-    if (!(error instanceof CommitOutcomeUnknownException)) throw error;
+    if (!isOutcomeUnknown(error)) throw error;
     if (await manager.isCommitted(error)) return;
     throw new TransientStorageException(changes.shard, 'the connection was lost before the commit', {
       cause: error,
     });
   }
+}
+
+/** By code, because an adapter may bring its own copy of this package. */
+function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownException {
+  return FrameworkException.is(error) && error.code === 'commit-outcome-unknown';
 }

@@ -4,7 +4,7 @@ export interface ExecutionLimits {
   readonly changesMax: number;
   /** How many events one plan may hold. Default 10,000. */
   readonly eventsMax: number;
-  /** How long one event's payload, or the action's params, may be as JSON, in characters. Default 262,144. */
+  /** How long one event's payload, the action's params, or its headers may be as JSON, in characters. Default 262,144. */
   readonly payloadCharactersMax: number;
 }
 

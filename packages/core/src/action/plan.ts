@@ -99,9 +99,10 @@ export class Plan {
       throw misuse(model, "has no repository: add it to the executor's repositories");
     const staged = this.#nextVersion(kind, model);
     const row = repository.encode(staged);
+    const shard = repository.strategy.shardOfModel(staged);
     const events = model instanceof Model ? this.#eventRecords(model, staged.version) : [];
     this.#reserve(model, events.length);
-    const { changes, events: planned } = this.#shardPlan(repository.strategy.shardOfModel(staged));
+    const { changes, events: planned } = this.#shardPlan(shard);
     changes.push({ kind, repository, model: staged, expectedVersion: model.version, row });
     planned.push(...events);
     return staged;

@@ -33,23 +33,30 @@ export class PartialCommitException extends FrameworkException {
   readonly committed: readonly ShardIdentifier[];
   /** The shards that do not hold them; on the first of them the commit failed, the others were not tried. */
   readonly failed: readonly ShardIdentifier[];
+  /** The shard whose outcome could not be learnt: it may hold them. */
+  readonly unknown: ShardIdentifier | undefined;
   /** The action, by which the log of each shard shows what it holds. */
   readonly actionId: string;
 
   constructor(
     actionId: string,
-    shards: { readonly committed: readonly ShardIdentifier[]; readonly failed: readonly ShardIdentifier[] },
+    shards: {
+      readonly committed: readonly ShardIdentifier[];
+      readonly failed: readonly ShardIdentifier[];
+      readonly unknown: ShardIdentifier | undefined;
+    },
     options: { readonly cause: unknown },
   ) {
     super(
       'partial-commit',
-      `Action ${actionId} is committed on ${shards.committed.join(', ')} and not on ${shards.failed.join(', ')}: ` +
+      `Action ${actionId} is committed on ${shards.committed.join(', ')}, ${missingFrom(shards)}: ` +
         'repair by hand, with the action_id in the log',
       options,
     );
     this.actionId = actionId;
     this.committed = shards.committed;
     this.failed = shards.failed;
+    this.unknown = shards.unknown;
   }
 }
 
@@ -58,4 +65,13 @@ export class InvalidShardException extends FrameworkException {
   constructor(part: 'group' | 'member', value: number, maximum: number) {
     super('invalid-shard', `${part} ${value} is not an integer from 0 to ${maximum}`);
   }
+}
+
+function missingFrom(shards: {
+  readonly failed: readonly ShardIdentifier[];
+  readonly unknown: ShardIdentifier | undefined;
+}): string {
+  const failed = shards.failed.length > 0 ? [`not on ${shards.failed.join(', ')}`] : [];
+  const unknown = shards.unknown === undefined ? [] : [`perhaps on ${shards.unknown.toString()}`];
+  return [...failed, ...unknown].join(' and ');
 }

@@ -6,19 +6,12 @@ import { ShardedId } from './sharded-id.js';
 /**
  * The schema of a model's sharded id, written as text: for params of actions and payloads of events.
  *
- * Accepts any `Id` of the model when it writes, and gives a `ShardedId` when it reads.
+ * Accepts any `Id` of the model that is a UUID version 7 when it writes, and gives a `ShardedId` when it reads.
  */
 export function shardedIdCodec<T>(model: ModelClass<T>): z.ZodType<Id<T>, string> {
   const id = z.custom<Id<T>>((value) => value instanceof Id, 'Invalid input: expected an id');
-  return z.codec(z.string(), id, {
-    decode: (value, context) => {
-      try {
-        return ShardedId.of(model, value);
-      } catch {
-        context.issues.push({ code: 'invalid_format', format: 'uuid', input: value });
-        return z.NEVER;
-      }
-    },
+  return z.codec(z.uuidv7(), id, {
+    decode: (value) => ShardedId.of(model, value),
     encode: (value) => value.value,
   });
 }

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { encodeBySchema } from './encode-by-schema.js';
 import { exactJson } from './exact-json.js';
 import type { ModelClass } from './model-class.js';
 import { type EventClass, type ModelEvent, eventTypeOf } from './model-event.js';
@@ -31,7 +32,8 @@ export function decodeEvent<E extends ModelEvent<unknown>>(
 }
 
 function encodeFields(eventClass: EventClass, event: ModelEvent<unknown>, name: string): unknown {
-  const fields = z.safeEncode(eventClass.payload, event as never);
+  const { modelId: _modelId, model: _model, ...ownFields } = event;
+  const fields = encodeBySchema(eventClass.payload, ownFields, name);
   if (!fields.success) throw misfit(name, fields.error);
   return fields.data;
 }

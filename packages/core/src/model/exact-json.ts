@@ -43,14 +43,17 @@ export function checkText(value: string, path: string): void {
 function checkObject(value: object | null, path: string, depth: number): void {
   if (value === null) return;
   if (Array.isArray(value)) {
-    value.forEach((item, index) => {
-      check(item, `${path}[${index}]`, depth + 1);
-    });
+    // By index, because forEach passes over holes, which JSON turns into null.
+    for (let index = 0; index < value.length; index++) check(value[index], `${path}[${index}]`, depth + 1);
     return;
   }
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) {
-    throw new UnstorableValueException(path, `JSON has no ${value.constructor.name}; write it by a codec`);
+    const { constructor } = value as { readonly constructor?: { readonly name: string } };
+    throw new UnstorableValueException(
+      path,
+      `JSON has no ${constructor?.name ?? 'such object'}; write it by a codec`,
+    );
   }
   for (const [key, field] of Object.entries(value)) {
     checkText(key, path);

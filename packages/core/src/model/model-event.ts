@@ -3,8 +3,6 @@ import { InvariantViolation } from '../errors/invariant-violation.js';
 import { durableName } from './durable-name.js';
 import type { ModelClass } from './model-class.js';
 
-declare const eventOf: unique symbol;
-
 /**
  * Says that something happened to a model: a data carrier, attached to the version that it led to.
  *
@@ -21,8 +19,6 @@ declare const eventOf: unique symbol;
  * ```
  */
 export abstract class ModelEvent<M> {
-  /** Exists in the type only: whose event it is. */
-  declare readonly [eventOf]: M;
   /** The id of the model to which it happened. */
   readonly modelId: string;
   /** The class of that model. */

@@ -24,19 +24,19 @@ export function kebabCasePath(path: readonly PropertyKey[]): string {
 function rewrite(tree: unknown, path: readonly PropertyKey[], faults: ConfigurationFault[]): unknown {
   if (Array.isArray(tree)) return tree.map((item, index) => rewrite(item, [...path, index], faults));
   if (typeof tree !== 'object' || tree === null) return tree;
-  const rewritten: Record<string, unknown> = {};
+  const rewritten = new Map<string, unknown>();
   for (const [key, value] of Object.entries(tree)) {
     const name = camelCase(key);
     const here = [...path, name];
-    if (Object.hasOwn(rewritten, name)) {
+    if (rewritten.has(name)) {
       faults.push({
         path: kebabCasePath(here),
         message: 'stands here twice, in kebab-case and in camelCase; keep one',
       });
     }
-    rewritten[name] = rewrite(value, here, faults);
+    rewritten.set(name, rewrite(value, here, faults));
   }
-  return rewritten;
+  return Object.fromEntries(rewritten);
 }
 
 function camelCase(key: string): string {

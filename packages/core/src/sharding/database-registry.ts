@@ -1,9 +1,14 @@
-import { ConfigurationException } from '../errors/configuration-exception.js';
+import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnknownShardException } from '../errors/sharding-exceptions.js';
 import type { Database, DatabaseDriver } from '../persistence/database-driver.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
-import { type DatabaseConfig, type ShardingConfig, primaryConfig } from './sharding-config.js';
+import {
+  type DatabaseConfig,
+  type MemberConfig,
+  type ShardingConfig,
+  primaryConfig,
+} from './sharding-config.js';
 import type { ShardIdentifier } from './shard-identifier.js';
 
 /** Whether one shard can serve now. */
@@ -46,17 +51,17 @@ export class DatabaseRegistry {
 
   /** @see openDatabases */
   constructor(config: ShardingConfig, driver: DatabaseDriver) {
-    const opened = new Map<string, { readonly config: DatabaseConfig; readonly database: Database }>();
-    for (const { shard, name, databases } of config.members) {
-      const byConfig = [...databases].map(([key, each]) => [key, openOnce(opened, each, driver)] as const);
-      const primary = byConfig.find(([key]) => key === primaryConfig)?.[1];
-      if (primary === undefined) throw new InvariantViolation(`${shard} has no primary-config`);
-      const managers = new Map(byConfig.map(([key, each]) => [key, each.transactionManager(shard)]));
-      this.#open.set(shard, { shard, name, primary, managers });
+    assertEqualSettings(config);
+    const opened = new Map<string, Database>();
+    try {
+      for (const member of config.members) this.#open.set(member.shard, openShard(member, opened, driver));
+    } catch (error) {
+      for (const database of opened.values()) database.close().catch(() => undefined);
+      throw error;
     }
     this.defaultShard = config.defaultShard;
     this.shards = config.members.map(({ shard }) => shard);
-    this.#databases = [...opened.values()].map(({ database }) => database);
+    this.#databases = [...opened.values()];
   }
 
   /**
@@ -112,26 +117,45 @@ export class DatabaseRegistry {
   }
 }
 
-/** Opens a database unless an earlier member has named the same one. */
-function openOnce(
-  opened: Map<string, { readonly config: DatabaseConfig; readonly database: Database }>,
-  config: DatabaseConfig,
+function openShard(
+  { shard, name, databases }: MemberConfig,
+  opened: Map<string, Database>,
   driver: DatabaseDriver,
-): Database {
-  const key = [config.name, config.address, config.username].join(' ');
-  const known = opened.get(key);
-  if (known === undefined) {
-    const database = driver.open(config);
-    opened.set(key, { config, database });
-    return database;
-  }
-  if (settings(known.config) !== settings(config)) {
-    const message = `names the same database as ${known.config.path} with other settings; make them equal`;
-    throw new ConfigurationException([{ path: config.path, message }]);
-  }
-  return known.database;
+): OpenShard {
+  const byConfig = [...databases].map(([key, each]) => [key, openOnce(opened, each, driver)] as const);
+  const primary = byConfig.find(([key]) => key === primaryConfig)?.[1];
+  if (primary === undefined) throw new InvariantViolation(`${shard} has no primary-config`);
+  const managers = new Map(byConfig.map(([key, database]) => [key, database.transactionManager(shard)]));
+  return { shard, name, primary, managers };
 }
 
-function settings({ path: _path, password, ...rest }: DatabaseConfig): string {
+/** Opens a database unless an earlier member has named the same one. */
+function openOnce(opened: Map<string, Database>, config: DatabaseConfig, driver: DatabaseDriver): Database {
+  const identity = identityOf(config);
+  const database = opened.get(identity) ?? driver.open(config);
+  opened.set(identity, database);
+  return database;
+}
+
+function assertEqualSettings(config: ShardingConfig): void {
+  const known = new Map<string, DatabaseConfig>();
+  const faults: ConfigurationFault[] = [];
+  for (const each of config.members.flatMap(({ databases }) => [...databases.values()])) {
+    const first = known.get(identityOf(each)) ?? each;
+    known.set(identityOf(each), first);
+    if (settingsOf(first) !== settingsOf(each)) {
+      const message = `names the same database as ${first.path} with other settings; make them equal`;
+      faults.push({ path: each.path, message });
+    }
+  }
+  if (faults.length > 0) throw new ConfigurationException(faults);
+}
+
+/** What makes two configurations name the same connections. */
+function identityOf({ name, address, username }: DatabaseConfig): string {
+  return JSON.stringify([name, address, username]);
+}
+
+function settingsOf({ path: _path, password, ...rest }: DatabaseConfig): string {
   return JSON.stringify({ ...rest, password: password?.reveal() });
 }

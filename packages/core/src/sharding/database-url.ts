@@ -11,11 +11,12 @@ export interface DatabaseUrl {
 /**
  * Reads `jdbc:postgresql://…` and `postgres://…` alike, and takes the credentials out of it.
  *
- * @returns `undefined` when the text is not a URL with a scheme and a database
+ * @returns `undefined` when the text is not a URL with a scheme, `//` and a database. Credentials that are not
+ * escaped would end up in the path and be shown, so a path is one name without `@`.
  */
 export function parseDatabaseUrl(text: string): DatabaseUrl | undefined {
   const url = URL.parse(text.replace(/^jdbc:/, ''));
-  if (url === null || url.pathname.length < 2) return undefined;
+  if (url === null || !/^\/[^/@]+$/.test(url.pathname)) return undefined;
   const username = decode(url.username) ?? url.searchParams.get('user') ?? undefined;
   const password = decode(url.password) ?? url.searchParams.get('password') ?? undefined;
   url.username = '';

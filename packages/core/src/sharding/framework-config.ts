@@ -63,7 +63,7 @@ type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
  * @throws ConfigurationException `invalid-configuration` with all faults; values are never shown
  */
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
-  const document = documentSchema.safeParse(camelCaseKeys(tree));
+  const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
   if (!document.success) throw new ConfigurationException(document.error.issues.flatMap(faultsOf));
   const { namespace, sharding } = document.data.framework;
   const faults = duplicates(sharding);

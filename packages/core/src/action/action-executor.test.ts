@@ -1,0 +1,161 @@
+import { describe, expect, test } from 'vitest';
+import { FakeRepository } from '../../test/fake-repository.js';
+import { Address } from '../../test/order.js';
+import { TestAction, executorOf, global, mexico, openWallet, principal } from '../../test/test-executor.js';
+import { VirtualClock } from '../../test/virtual-clock.js';
+import { Wallet } from '../../test/wallet.js';
+import { ShardedId } from '../id/sharded-id.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { Action } from './action.js';
+import { ActionRegistry } from './action-registry.js';
+
+const clock = new VirtualClock('2026-01-01T00:00:00Z');
+
+describe('execute', () => {
+  test('commits what perform staged and gives its result', async () => {
+    const wallet = openWallet(mexico);
+    const { execute, driver } = executorOf(async (plan) => plan().add(wallet));
+    expect(await execute()).toMatchObject({ id: wallet.id, version: 1 });
+    expect(driver.committed).toMatchObject([
+      { shard: mexico, changes: [{ kind: 'add' }], events: [{ type: 'WalletOpenedEvent' }] },
+    ]);
+  });
+
+  test('writes nothing when perform throws, and throws the same', async () => {
+    const failure = new Error('the rules refuse it');
+    const running = executorOf(async (plan) => {
+      plan().add(openWallet());
+      throw failure;
+    });
+    await expect(running.execute()).rejects.toBe(failure);
+    expect(running.driver.committed).toEqual([]);
+    expect(running.clock.sleeps).toEqual([]);
+  });
+
+  test('takes a perform that throws at once like one that rejects', async () => {
+    const failure = new Error('not even a promise');
+    const { execute } = executorOf(() => {
+      throw failure;
+    });
+    await expect(execute()).rejects.toBe(failure);
+  });
+
+  test('records an action that stages nothing on the default shard', async () => {
+    const { execute, driver } = executorOf(async () => 'nothing to do');
+    expect(await execute({ a: 1 })).toBe('nothing to do');
+    expect(driver.committed).toMatchObject([
+      { shard: global, changes: [], events: [], action: { name: 'TestAction', params: '{"a":1}' } },
+    ]);
+  });
+
+  test('commits models without events with an empty list of events', async () => {
+    const id = ShardedId.generate(Address, mexico);
+    const { execute, driver } = executorOf(async (plan) =>
+      plan().add(new Address({ id, state: 'KNOWN', city: 'Riga' })),
+    );
+    await execute();
+    expect(driver.committed).toMatchObject([{ shard: mexico, changes: [{ kind: 'add' }], events: [] }]);
+  });
+
+  test('refuses an action that is not registered', async () => {
+    class OtherAction extends Action<null, null> {
+      protected async perform(): Promise<null> {
+        return null;
+      }
+    }
+    const { executor } = executorOf(async () => null);
+    await expect(executor.execute(principal, OtherAction, null)).rejects.toMatchObject({
+      code: 'unknown-action',
+    });
+  });
+
+  test('runs the actions of a registry', async () => {
+    const { executor } = executorOf(async () => null, {
+      actions: new ActionRegistry([new TestAction(clock, async (_plan, params) => params)]),
+    });
+    expect(await executor.execute(principal, TestAction, 'given')).toBe('given');
+  });
+
+  test('keeps the plans of 100 executions of one instance apart', async () => {
+    const { execute, driver } = executorOf(async (plan, params) => {
+      const count = params as number;
+      for (let step = 0; step < 3; step++) {
+        await Promise.resolve();
+        plan().add(openWallet(global, BigInt(count)));
+      }
+      return plan();
+    });
+    const plans = await Promise.all(Array.from({ length: 100 }, (_item, index) => execute(index)));
+    expect(new Set(plans).size).toBe(100);
+    expect(driver.committed).toHaveLength(100);
+    for (const { action, changes } of driver.committed) {
+      expect(changes.map(({ model }) => (model as Wallet).balance)).toEqual(
+        Array(3).fill(BigInt(action.params)),
+      );
+    }
+  });
+
+  test('performs with the principal and the params that it was given, not with copies', async () => {
+    const params = { walletId: openWallet().id };
+    const seen: unknown[] = [];
+    class SeeingAction extends Action<unknown, void> {
+      protected async perform(...given: readonly unknown[]): Promise<void> {
+        seen.push(...given);
+      }
+    }
+    const { executor } = executorOf(async () => null, { actions: [new SeeingAction(clock)] });
+    await executor.execute(principal, SeeingAction, params);
+    expect(seen[0]).toBe(principal);
+    expect(seen[1]).toBe(params);
+  });
+});
+
+describe('several shards', () => {
+  test('are refused before anything is written', async () => {
+    const { execute, driver } = executorOf(async (plan) =>
+      plan().addAll([openWallet(mexico), openWallet(global)]),
+    );
+    await expect(execute()).rejects.toMatchObject({ code: 'cross-shard', shards: [global, mexico] });
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('commit in their order under one action id when the caller allows it', async () => {
+    const { execute, driver } = executorOf(async (plan) =>
+      plan().addAll([openWallet(mexico), openWallet(global)]),
+    );
+    await execute(null, { allowCrossShard: true });
+    expect(driver.committed.map(({ shard }) => shard)).toEqual([global, mexico]);
+    expect(new Set(driver.committed.map(({ action }) => action.id)).size).toBe(1);
+    for (const { changes, events } of driver.committed) {
+      expect(events.map(({ modelId }) => modelId)).toEqual(changes.map(({ model }) => model.id.value));
+    }
+  });
+
+  test('are not written at all when one of them is not configured', async () => {
+    const unknown = ShardIdentifier.of(9, 9);
+    const { execute, driver } = executorOf(async (plan) =>
+      plan().addAll([openWallet(global), openWallet(unknown)]),
+    );
+    await expect(execute(null, { allowCrossShard: true })).rejects.toMatchObject({
+      code: 'unknown-shard',
+      shard: unknown,
+    });
+    expect(driver.committed).toEqual([]);
+  });
+});
+
+test('refuses two repositories of one model', () => {
+  const repositories = [new FakeRepository(Wallet), new FakeRepository(Wallet)];
+  expect(() => executorOf(async () => null, { repositories })).toThrow(
+    expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining('Wallet') }),
+  );
+});
+
+test('a limit that is given as undefined keeps its default', async () => {
+  const limits = { payloadCharactersMax: undefined } as unknown as { readonly payloadCharactersMax: number };
+  const { execute } = executorOf(async () => null, { limits });
+  await expect(execute('x'.repeat(262_144))).rejects.toMatchObject({
+    code: 'limit-exceeded',
+    maximum: 262_144,
+  });
+});

@@ -1,0 +1,147 @@
+import { context, propagation } from '@opentelemetry/api';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import * as z from 'zod';
+import { AsyncContextManager } from '../../test/async-context-manager.js';
+import { executorOf, openWallet, principal } from '../../test/test-executor.js';
+import { VirtualClock } from '../../test/virtual-clock.js';
+import type { ActionRecord } from '../persistence/change-set.js';
+import { Action } from './action.js';
+import { FrameworkAction } from './framework-action.js';
+
+const sized = z.codec(z.string(), z.bigint(), {
+  decode: (text) => BigInt(text),
+  encode: (amount) => amount.toString(),
+});
+
+class DepositAction extends Action<{ readonly amount: bigint; readonly note?: string | undefined }, number> {
+  static performed = 0;
+
+  protected async perform(): Promise<number> {
+    return ++DepositAction.performed;
+  }
+}
+
+FrameworkAction({
+  name: 'wallet.deposit.v1',
+  params: z.object({ amount: sized, note: z.string().optional() }),
+})(DepositAction);
+
+function depositing(): ReturnType<typeof executorOf> {
+  return executorOf(async () => null, {
+    actions: [new DepositAction(new VirtualClock('2026-01-01T00:00:00Z'))],
+  });
+}
+
+describe('the record of an action', () => {
+  test('says what was asked, by whom, when, in which namespace', async () => {
+    const { execute, driver } = executorOf(async (plan) => plan().add(openWallet()));
+    await execute({ amount: 5n, text: 'a' });
+    const record: ActionRecord = {
+      id: expect.stringMatching(/^[0-9a-f]{8}-[0-9a-f]{4}-7/) as string,
+      name: 'TestAction',
+      params: '{"amount":"5","text":"a"}',
+      namespace: 'com.example.wallet',
+      principal: 'alice',
+      headers: '{}',
+      startedDate: new Date('2026-03-03T03:03:03Z'),
+    };
+    expect(driver.committed[0]?.action).toEqual(record);
+  });
+
+  test('has another id for each execution', async () => {
+    const { execute, driver } = executorOf(async () => null);
+    await execute();
+    await execute();
+    expect(driver.committed[0]?.action.id).not.toBe(driver.committed[1]?.action.id);
+  });
+
+  test('has the declared name, and the params as the declared schema writes them', async () => {
+    const { executor, driver } = depositing();
+    await executor.execute(principal, DepositAction, { amount: 12n });
+    expect(driver.committed[0]?.action).toMatchObject({
+      name: 'wallet.deposit.v1',
+      params: '{"amount":"12"}',
+    });
+  });
+
+  test('has the headers of the caller', async () => {
+    const { execute, driver } = executorOf(async () => null);
+    await execute(null, { headers: { 'correlation-id': 'c-1' } });
+    expect(driver.committed[0]?.action.headers).toBe('{"correlation-id":"c-1"}');
+  });
+});
+
+describe('before perform is called', () => {
+  test('params that do not fit the schema are refused with their paths', async () => {
+    const { executor, driver } = depositing();
+    const performedBefore = DepositAction.performed;
+    const params = { amount: 1 as unknown as bigint, note: 2 as unknown as string };
+    await expect(executor.execute(principal, DepositAction, params)).rejects.toMatchObject({
+      code: 'invalid-params',
+      issues: [
+        { path: 'amount', message: expect.any(String) },
+        { path: 'note', message: expect.any(String) },
+      ],
+    });
+    expect(DepositAction.performed).toBe(performedBefore);
+    expect(driver.committed).toEqual([]);
+  });
+
+  test.each([
+    ['params', { note: 'a\u0000' }, { code: 'unstorable-value', path: 'TestAction params.note' }],
+    ['params that are too long', 'x'.repeat(20), { code: 'limit-exceeded', limit: 'payloadCharactersMax' }],
+  ])('%s that the log cannot hold are refused', async (_what, params, refusal) => {
+    const { execute } = executorOf(neverPerformed, { limits: { payloadCharactersMax: 20 } });
+    await expect(execute(params)).rejects.toMatchObject(refusal);
+  });
+
+  test('headers that the log cannot hold are refused', async () => {
+    const { execute } = executorOf(neverPerformed);
+    await expect(execute(null, { headers: { a: '\ud83d' } })).rejects.toMatchObject({
+      code: 'unstorable-value',
+    });
+  });
+
+  test('a principal whose name the log cannot hold is refused', async () => {
+    const { executor } = depositing();
+    const refused = executor.execute({ name: 'al\u0000ice' }, DepositAction, { amount: 1n });
+    await expect(refused).rejects.toMatchObject({ code: 'unstorable-value' });
+  });
+});
+
+async function neverPerformed(): Promise<never> {
+  throw new Error('it was performed');
+}
+
+describe('with a propagator', () => {
+  const key = Symbol('trace');
+
+  beforeAll(() => {
+    context.setGlobalContextManager(new AsyncContextManager());
+    propagation.setGlobalPropagator({
+      inject: (active, carrier, setter) => {
+        const trace = active.getValue(key);
+        if (typeof trace === 'string') setter.set(carrier, 'traceparent', trace);
+      },
+      extract: (active) => active,
+      fields: () => ['traceparent'],
+    });
+  });
+
+  afterAll(() => {
+    context.disable();
+    propagation.disable();
+  });
+
+  test('the trace context of the caller is written beside the headers', async () => {
+    const { execute, driver } = executorOf(async () => null);
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+    await context.with(context.active().setValue(key, traceparent), () =>
+      execute(null, { headers: { 'correlation-id': 'c-1', traceparent: 'forged' } }),
+    );
+    expect(JSON.parse(driver.committed[0]?.action.headers ?? '')).toEqual({
+      'correlation-id': 'c-1',
+      traceparent,
+    });
+  });
+});

@@ -1,0 +1,144 @@
+import { describe, expect, test } from 'vitest';
+import { executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
+import { Wallet } from '../../test/wallet.js';
+import { CrossShardException, UnknownShardException } from '../errors/sharding-exceptions.js';
+import {
+  CommitOutcomeUnknownException,
+  ConstraintViolationException,
+  ShardUnavailableException,
+  StaleRecordException,
+  TransientStorageException,
+} from '../errors/storage-exceptions.js';
+import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './retry-policy.js';
+
+const stale = new StaleRecordException('Wallet', 'wallet-1', 3);
+const transient = new TransientStorageException(global, 'deadlock');
+
+describe('the default policy', () => {
+  test.each([
+    [true, stale],
+    [true, transient],
+    [true, new Error('Failed query', { cause: stale })],
+    [true, new Error('outer', { cause: new Error('inner', { cause: transient }) })],
+    [false, new ShardUnavailableException(global, 'its queue is full')],
+    [false, new CommitOutcomeUnknownException(global, 'action-1', { cause: transient })],
+    [false, new ConstraintViolationException(global, { constraint: 'a', table: 'b' }, { cause: transient })],
+    [false, new CrossShardException('TestAction', [global, mexico])],
+    [false, new UnknownShardException(mexico)],
+    [false, new Error('anything else')],
+    [false, 'no error at all'],
+    [false, undefined],
+  ])('says %s for %s', (retries, error) => {
+    expect(defaultRetryPolicy.retries(error)).toBe(retries);
+  });
+});
+
+describe('backoffMs', () => {
+  test.each([
+    [1, 1, 10],
+    [2, 1, 20],
+    [3, 1, 40],
+    [7, 1, 640],
+    [8, 1, 1_000],
+    [5_000, 1, 1_000],
+    [1, 0.5, 5],
+    [4, 0.25, 20],
+    [8, 0.5, 500],
+    [3, 0, 0],
+  ])('waits after attempt %d with random %d for %d ms', (attempt, random, expected) => {
+    expect(backoffMs(defaultRetryPolicy, attempt, random)).toBe(expected);
+  });
+});
+
+/** A wallet as a repository reads it. */
+function storedWallet(id: Wallet['id'], version: number, balance: bigint): Wallet {
+  const createdDate = new Date('2026-01-01T00:00:00Z');
+  return new Wallet({ id, state: 'OPENED', createdDate, ownerId: 'owner-1', balance, version });
+}
+
+describe('an execution whose rows are stale', () => {
+  test('runs again with fresh reads and a fresh plan, under the same action id', async () => {
+    const { id } = openWallet();
+    const { execute, driver, manager, wallets } = executorOf(async (plan) => {
+      const wallet = await wallets.getById(id);
+      return plan().update(wallet.deposit(1n));
+    });
+    wallets.store(storedWallet(id, 1, 100n));
+    const { persistFailures } = manager(global);
+    persistFailures.push(stale);
+    const refreshing = manager(global).persist.bind(manager(global));
+    manager(global).persist = async (changes) => {
+      wallets.store(storedWallet(id, 2, 500n));
+      await refreshing(changes);
+    };
+    expect(await execute()).toMatchObject({ version: 3, balance: 501n });
+    expect(wallets.reads).toBe(2);
+    expect(driver.committed).toMatchObject([{ changes: [{ expectedVersion: 2 }], events: [{ ordinal: 0 }] }]);
+  });
+
+  test('gives up after the fifth attempt, having slept with full jitter in between', async () => {
+    const randoms = [1, 0.5, 0.25, 0];
+    let performed = 0;
+    const { execute, manager, clock } = executorOf(async () => ++performed, {
+      random: () => randoms.shift() ?? Number.NaN,
+    });
+    manager(global).persistFailures.push(...Array.from({ length: 6 }, () => stale));
+    await expect(execute()).rejects.toBe(stale);
+    expect(performed).toBe(5);
+    expect(clock.sleeps).toEqual([10, 10, 10, 0]);
+  });
+
+  test('keeps its action id and its start over all attempts', async () => {
+    const { execute, driver, manager } = executorOf(async () => null);
+    const seen: unknown[] = [];
+    const persist = manager(global).persist.bind(manager(global));
+    manager(global).persist = async (changes) => {
+      seen.push(changes.action);
+      await persist(changes);
+    };
+    manager(global).persistFailures.push(stale, transient);
+    await execute();
+    expect(seen).toHaveLength(3);
+    expect(new Set(seen)).toEqual(new Set([driver.committed[0]?.action]));
+  });
+});
+
+/** How often an action runs that fails like this each time, and how long it sleeps in between. */
+async function runs(policy: Partial<RetryPolicy>, failure: unknown): Promise<readonly [number, number[]]> {
+  let performed = 0;
+  const { execute, manager, clock } = executorOf(async () => ++performed, {
+    retry: { attemptsMax: 3, backoffBaseMs: 100 },
+  });
+  manager(global).persistFailures.push(...Array.from({ length: 10 }, () => failure));
+  await expect(execute(null, { retry: policy })).rejects.toBe(failure);
+  return [performed, clock.sleeps];
+}
+
+describe('the policy of one execution', () => {
+  test("changes the executor's", async () => {
+    expect(await runs({}, stale)).toEqual([3, [100, 200]]);
+    expect(await runs({ attemptsMax: 1 }, stale)).toEqual([1, []]);
+    expect(await runs({ attemptsMax: 4, backoffMaxMs: 150 }, stale)).toEqual([4, [100, 150, 150]]);
+  });
+
+  test('decides which errors another attempt can mend', async () => {
+    expect(await runs({}, new Error('refused'))).toEqual([1, []]);
+    expect(await runs({ retries: () => true }, new Error('refused'))).toEqual([3, [100, 200]]);
+    expect(await runs({ retries: () => false }, stale)).toEqual([1, []]);
+  });
+
+  test("keeps the executor's where it says undefined, so that no bound is lost", async () => {
+    const policy = { attemptsMax: undefined } as unknown as Partial<RetryPolicy>;
+    expect(await runs(policy, stale)).toEqual([3, [100, 200]]);
+  });
+
+  test('retries an error of perform that wraps a transient one', async () => {
+    let performed = 0;
+    const { execute, clock } = executorOf(async () => {
+      if (++performed < 3) throw new Error('Failed query: select …', { cause: transient });
+      return 'read at last';
+    });
+    expect(await execute()).toBe('read at last');
+    expect(clock.sleeps).toEqual([10, 20]);
+  });
+});

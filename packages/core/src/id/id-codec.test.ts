@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest';
+import * as z from 'zod';
+import { Wallet } from '../../test/wallet.js';
+import { Id } from './id.js';
+import { shardedIdCodec } from './id-codec.js';
+import { ShardedId } from './sharded-id.js';
+
+const text = '018f3c00-0000-7abc-8040-000000000000';
+const schema = z.object({ walletId: shardedIdCodec(Wallet) });
+
+test('reads text as a sharded id', () => {
+  const { walletId } = z.decode(schema, { walletId: text.toUpperCase() });
+  expect(walletId).toBeInstanceOf(ShardedId);
+  expect(walletId.value).toBe(text);
+});
+
+test('writes a sharded id, and any id of that form, as text', () => {
+  expect(z.encode(schema, { walletId: ShardedId.of(Wallet, text) })).toEqual({ walletId: text });
+  expect(z.encode(schema, { walletId: Id.of(Wallet, text) })).toEqual({ walletId: text });
+});
+
+test.each(['wallet-1', '018f3c00-0000-4abc-8040-000000000000', ''])(
+  'names the path of %j, which is no sharded id, instead of throwing',
+  (walletId) => {
+    const { success, error } = z.safeDecode(schema, { walletId });
+    expect(success).toBe(false);
+    expect(error?.issues).toMatchObject([{ code: 'invalid_format', path: ['walletId'] }]);
+  },
+);
+
+test('does not write an id that it could not read', () => {
+  const walletId = Id.of(Wallet, 'wallet-1');
+  expect(z.safeEncode(schema, { walletId }).error?.issues).toMatchObject([{ path: ['walletId'] }]);
+});
+
+test('does not write what is no id', () => {
+  const walletId = text as unknown as Id<Wallet>;
+  expect(z.safeEncode(schema, { walletId }).error?.issues).toMatchObject([{ path: ['walletId'] }]);
+});

@@ -1,0 +1,26 @@
+import { expect, test } from 'vitest';
+import { Wallet } from '../../test/wallet.js';
+import { Id } from './id.js';
+
+test.each(['1', 'customer/42', 'x'.repeat(255)])('keeps the text of an id as it is', (text) => {
+  expect(Id.of(Wallet, text).value).toBe(text);
+});
+
+test.each(['', 'x'.repeat(256)])('refuses an id that is empty or longer than 255 characters', (text) => {
+  expect(() => Id.of(Wallet, text)).toThrow(expect.objectContaining({ code: 'invalid-id' }));
+});
+
+test('shows no more than 64 characters of a refused id', () => {
+  expect(() => Id.of(Wallet, 'x'.repeat(256))).toThrow(new RegExp(`^'x{64}' is`));
+});
+
+test('equals another id of the same text', () => {
+  expect(Id.of(Wallet, 'a').equals(Id.of(Wallet, 'a'))).toBe(true);
+  expect(Id.of(Wallet, 'a').equals(Id.of(Wallet, 'b'))).toBe(false);
+});
+
+test('is its text in strings and in JSON', () => {
+  const id = Id.of(Wallet, 'wallet-1');
+  expect(`${id}`).toBe('wallet-1');
+  expect(JSON.stringify({ id })).toBe('{"id":"wallet-1"}');
+});

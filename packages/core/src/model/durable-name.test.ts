@@ -1,0 +1,40 @@
+import { describe, expect, test } from 'vitest';
+import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
+import { durableName } from './durable-name.js';
+import { modelNameOf } from './model-class.js';
+import { eventTypeOf } from './model-event.js';
+
+test('is the class name', () => {
+  expect(durableName(Wallet, undefined, 'a name')).toBe('Wallet');
+  expect(modelNameOf(Wallet)).toBe('Wallet');
+  expect(eventTypeOf(WalletDepositedEvent)).toBe('WalletDepositedEvent');
+});
+
+test('is what the class declares instead', () => {
+  class Account extends Wallet {
+    static readonly modelName = 'Wallet';
+  }
+  class Deposited extends WalletDepositedEvent {
+    static readonly eventType = 'wallet.deposited.v1';
+  }
+  expect(modelNameOf(Account)).toBe('Wallet');
+  expect(eventTypeOf(Deposited)).toBe('wallet.deposited.v1');
+});
+
+describe('a class that a bundler has renamed', () => {
+  test.each(['', 'a', 'A', '_Wallet', '$', 'wallet2', 'class_1'])('is refused as %j', (name) => {
+    expect(() => durableName({ name }, undefined, 'static readonly modelName')).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }),
+    );
+  });
+
+  test('is told what to declare', () => {
+    expect(() => durableName({ name: 'e' }, undefined, 'static readonly modelName')).toThrow(
+      /static readonly modelName/,
+    );
+  });
+
+  test('is accepted when it declares its name', () => {
+    expect(durableName({ name: 'e' }, 'Wallet', 'static readonly modelName')).toBe('Wallet');
+  });
+});

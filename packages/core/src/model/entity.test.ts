@@ -1,0 +1,15 @@
+import { expect, test } from 'vitest';
+import { Address } from '../../test/order.js';
+import { ShardedId } from '../id/sharded-id.js';
+
+const id = ShardedId.of(Address, '018f3c00-0000-7abc-8000-000000000000');
+
+test('an entity starts at version 0', () => {
+  expect(new Address({ id, state: 'KNOWN', city: 'Riga' })).toMatchObject({ id, version: 0, city: 'Riga' });
+});
+
+test('a copy of an entity has the changed fields and the version of the one before, which stays as it is', () => {
+  const address = new Address({ id, state: 'KNOWN', city: 'Riga', version: 4 });
+  expect(address.move('Oslo').leave()).toEqual(new Address({ id, state: 'LEFT', city: 'Oslo', version: 4 }));
+  expect(address).toEqual(new Address({ id, state: 'KNOWN', city: 'Riga', version: 4 }));
+});

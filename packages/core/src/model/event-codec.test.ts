@@ -1,0 +1,116 @@
+import { describe, expect, test } from 'vitest';
+import * as z from 'zod';
+import { Order, OrderShippedEvent } from '../../test/order.js';
+import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
+import { ShardedId } from '../id/sharded-id.js';
+import { decodeEvent, encodePayload } from './event-codec.js';
+import { ModelEvent } from './model-event.js';
+
+const id = ShardedId.of(Wallet, '018f3c00-0000-7abc-8000-000000000000');
+
+/** An event of one field, whose schema a test chooses. */
+function eventWith(schema: z.ZodType, note: unknown): ModelEvent<Order> {
+  class OrderNotedEvent extends ModelEvent<Order> {
+    static readonly payload = z.object({ note: schema });
+    readonly note = note;
+  }
+  return new OrderNotedEvent('order-1', Order);
+}
+
+describe('encodePayload', () => {
+  test('writes exactly the own fields of the event, by its schema', () => {
+    expect(encodePayload(new WalletDepositedEvent(id, 5n, 105n))).toBe('{"amount":"5","newBalance":"105"}');
+    expect(encodePayload(new OrderShippedEvent(ShardedId.of(Order, id.value)))).toBe('{}');
+  });
+
+  test('writes the own fields only, also by a schema that keeps or refuses unknown ones', () => {
+    class StrictEvent extends ModelEvent<Order> {
+      static readonly payload = z.strictObject({ note: z.string() });
+      readonly note: string = 'a';
+    }
+    class LooseEvent extends ModelEvent<Order> {
+      static readonly payload = z.looseObject({});
+      readonly note: string = 'b';
+    }
+    expect(encodePayload(new StrictEvent('order-1', Order))).toBe('{"note":"a"}');
+    expect(encodePayload(new LooseEvent('order-1', Order))).toBe('{"note":"b"}');
+  });
+
+  test('leaves out optional fields that are not set', () => {
+    expect(encodePayload(eventWith(z.string().optional(), undefined))).toBe('{}');
+  });
+
+  test.each([
+    ['a field of another type', z.string(), 5],
+    ['a missing field', z.string(), undefined],
+    ['a bigint without a codec', z.bigint(), 5n],
+    ['a date without a codec', z.date(), new Date(0)],
+    ['a number that JSON does not have', z.unknown(), Number.NaN],
+    ['text that the database cannot hold', z.string(), 'a\u0000b'],
+  ])('refuses %s and names its path', (_what, schema, note) => {
+    expect(() => encodePayload(eventWith(schema, note))).toThrow(
+      expect.objectContaining({ code: 'unstorable-value', path: 'OrderNotedEvent.note' }),
+    );
+  });
+
+  test.each([
+    ['has a one-way transform', z.string().transform((text) => text.length), 3],
+    ['has a preprocess', z.preprocess(String, z.string()), 'a'],
+    ['is asynchronous', z.string().refine(async () => true), 'a'],
+  ])('refuses a schema that %s, and says what to use', (_what, schema, note) => {
+    expect(() => encodePayload(eventWith(schema, note))).toThrow(
+      expect.objectContaining({
+        code: 'unstorable-value',
+        path: 'OrderNotedEvent',
+        message: expect.stringMatching(/z\.codec|synchronous/),
+        cause: expect.any(Error),
+      }),
+    );
+  });
+
+  test('lets the error of a codec through', () => {
+    const broken = new Error('the codec is broken');
+    const schema = z.codec(z.string(), z.string(), {
+      decode: (text) => text,
+      encode: () => {
+        throw broken;
+      },
+    });
+    expect(() => encodePayload(eventWith(schema, 'a'))).toThrow(broken);
+  });
+});
+
+describe('decodeEvent', () => {
+  test('gives an event of the class, equal to the one that was written', () => {
+    const event = new WalletDepositedEvent(id, 5n, 105n);
+    const payload: unknown = JSON.parse(encodePayload(event));
+    const decoded = decodeEvent(WalletDepositedEvent, { model: Wallet, modelId: id.value, payload });
+    expect(decoded).toBeInstanceOf(WalletDepositedEvent);
+    expect(decoded).toEqual(event);
+    expect(decoded.amount).toBe(5n);
+  });
+
+  test('does not call the constructor', () => {
+    let calls = 0;
+    class CountedEvent extends ModelEvent<Order> {
+      static readonly payload = z.object({});
+      constructor() {
+        super('order-1', Order);
+        calls++;
+      }
+    }
+    decodeEvent(CountedEvent, { model: Order, modelId: 'order-1', payload: {} });
+    expect(calls).toBe(0);
+  });
+
+  test.each([
+    ['WalletDepositedEvent.newBalance', { amount: '5' }],
+    ['WalletDepositedEvent.amount', { amount: 5, newBalance: '105' }],
+    ['WalletDepositedEvent', null],
+    ['WalletDepositedEvent', 'text'],
+  ])('refuses a payload that does not fit at %s', (path, payload) => {
+    expect(() => decodeEvent(WalletDepositedEvent, { model: Wallet, modelId: id.value, payload })).toThrow(
+      expect.objectContaining({ code: 'unstorable-value', path }),
+    );
+  });
+});

@@ -1,0 +1,89 @@
+import { describe, expect, test } from 'vitest';
+import { Order, OrderShippedEvent } from '../../test/order.js';
+import { Wallet, WalletDepositedEvent, WalletOpenedEvent } from '../../test/wallet.js';
+import { ShardedId } from '../id/sharded-id.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
+
+const now = new Date('2026-01-02T03:04:05.006Z');
+const later = new Date('2026-02-03T04:05:06.007Z');
+const id = ShardedId.of(Wallet, '018f3c00-0000-7abc-8000-000000000000');
+const fields = { id, state: 'OPENED', createdDate: now, ownerId: 'owner-1', balance: 100n } as const;
+
+describe('a model', () => {
+  test('starts at version 0, updated when it was created, without events', () => {
+    const wallet = new Wallet(fields);
+    expect(wallet.version).toBe(0);
+    expect(wallet.updatedDate).toBe(now);
+    expect(wallet.events).toEqual([]);
+  });
+
+  test('keeps the version, the dates and the events that it is given', () => {
+    const events = [new WalletOpenedEvent(id, 'owner-1', 100n)];
+    const wallet = new Wallet({ ...fields, version: 7, updatedDate: later, events });
+    expect(wallet).toMatchObject({ version: 7, createdDate: now, updatedDate: later, events });
+  });
+
+  test('attaches events that it emits, in order', () => {
+    const wallet = Wallet.open(ShardIdentifier.of(0, 0), 100n, now);
+    expect(wallet.events).toEqual([new WalletOpenedEvent(wallet.id, 'owner-1', 100n)]);
+    expect(wallet.version).toBe(0);
+  });
+});
+
+describe('a copy', () => {
+  const wallet = new Wallet({ ...fields, version: 3, updatedDate: later });
+
+  test('has the changed fields, and all the others as they were', () => {
+    const next = wallet.deposit(50n);
+    expect(next).toBeInstanceOf(Wallet);
+    expect(next).toMatchObject({ ...fields, balance: 150n, version: 3, updatedDate: later });
+  });
+
+  test('leaves the model that was copied untouched', () => {
+    const next = wallet.deposit(50n);
+    expect(next).not.toBe(wallet);
+    expect(wallet.balance).toBe(100n);
+    expect(wallet.events).toEqual([]);
+    next.deposit(1n);
+    expect(next.events).toHaveLength(1);
+  });
+
+  test('attaches its events behind those of the copies before, in order', () => {
+    const first = new WalletDepositedEvent(id, 8n, 8n);
+    const second = new WalletDepositedEvent(id, 9n, 9n);
+    const next = wallet.deposit(50n).close(first, second);
+    expect(next.events).toEqual([new WalletDepositedEvent(id, 50n, 150n), first, second]);
+  });
+
+  test('changes the state', () => {
+    expect(wallet.close().state).toBe('CLOSED');
+  });
+
+  test('checks the changed fields as the constructor does', () => {
+    class Careless extends Wallet {
+      forgetOwner(): Wallet {
+        return this.copy({ ownerId: null as unknown as string });
+      }
+    }
+    expect(() => new Careless(fields).forgetOwner()).toThrow(
+      expect.objectContaining({ code: 'invalid-model', message: 'ownerId cannot be null' }),
+    );
+  });
+
+  test('is of the class that was copied', () => {
+    class SpecialWallet extends Wallet {}
+    expect(new SpecialWallet(fields).deposit(1n)).toBeInstanceOf(SpecialWallet);
+  });
+});
+
+test('an emitting model leaves the one before untouched', () => {
+  const order = new Order({
+    id: ShardedId.generate(Order, ShardIdentifier.of(0, 0)),
+    state: 'PLACED',
+    createdDate: now,
+    lines: 2,
+  });
+  const shipped = order.ship();
+  expect(shipped).toMatchObject({ lines: 2, events: [new OrderShippedEvent(order.id)] });
+  expect(order.events).toEqual([]);
+});

@@ -1,0 +1,159 @@
+import { describe, expect, test } from 'vitest';
+import { FakeDriver } from '../../test/fake-databases.js';
+import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
+import { ConfigurationException } from '../errors/configuration-exception.js';
+import { type DatabaseRegistry, openDatabases } from './database-registry.js';
+import { Secret } from './secret.js';
+import { ShardIdentifier } from './shard-identifier.js';
+import type { MemberConfig } from './sharding-config.js';
+
+const first = ShardIdentifier.of(0, 0);
+const second = ShardIdentifier.of(0, 1);
+const third = ShardIdentifier.of(1, 0);
+
+function open(members: readonly MemberConfig[], driver: FakeDriver = new FakeDriver()): DatabaseRegistry {
+  return openDatabases({ defaultShard: first, members }, driver);
+}
+
+describe('opening', () => {
+  test('opens each database once, and gives every shard transactions of its own', () => {
+    const driver = new FakeDriver();
+    const shared = databaseConfig();
+    const registry = open(
+      [memberConfig(first, [shared]), memberConfig(second, [shared]), memberConfig(third)],
+      driver,
+    );
+    expect(driver.opened.map(({ config }) => config.address)).toEqual([
+      'postgresql://db/global',
+      'postgresql://db/1-0',
+    ]);
+    expect(registry.transactionManager(first).shard).toBe(first);
+    expect(registry.transactionManager(second).shard).toBe(second);
+    const groups = registry.eachDatabase().map((managers) => managers.map(({ shard }) => shard));
+    expect(groups).toEqual([[first, second], [third]]);
+  });
+
+  test.each([
+    ['another user', { username: 'admin' }],
+    ['another address', { address: 'postgresql://db/other' }],
+    ['another name of the configuration', { name: 'secondaryConfig' }],
+  ])('opens a database of its own for %s', (_what, settings) => {
+    const driver = new FakeDriver();
+    const members = [
+      memberConfig(first, [databaseConfig()]),
+      memberConfig(second, [databaseConfig({ address: 'postgresql://db/2' }), databaseConfig(settings)]),
+    ];
+    open(
+      members.map((member) => withPrimary(member)),
+      driver,
+    );
+    expect(driver.opened.map(({ config }) => config)).toContainEqual(databaseConfig(settings));
+  });
+
+  test.each([
+    ['password', { password: new Secret('another') }],
+    ['pool size', { poolMax: 11 }],
+    ['statement timeout', { statementTimeoutMs: 1 }],
+  ])('refuses members that name one database with another %s, before any is opened', (_what, settings) => {
+    const driver = new FakeDriver();
+    const disagreeing = databaseConfig({ ...settings, path: 'the second path' });
+    const members = [
+      memberConfig(third),
+      memberConfig(first, [databaseConfig()]),
+      memberConfig(second, [disagreeing]),
+    ];
+    expect(() => open(members, driver)).toThrow(
+      expect.objectContaining({
+        code: 'invalid-configuration',
+        faults: [{ path: 'the second path', message: expect.stringContaining(databaseConfig().path) }],
+      }),
+    );
+    expect(driver.opened).toEqual([]);
+  });
+
+  test('closes what it has opened when the driver refuses a later database', () => {
+    const driver = new FakeDriver();
+    const refusal = new ConfigurationException([{ path: 'jdbc-url', message: 'is not for this driver' }]);
+    driver.refusals.set('postgresql://db/1-0', refusal);
+    expect(() => open([memberConfig(first), memberConfig(third)], driver)).toThrow(refusal);
+    expect(driver.opened.map(({ closings }) => closings)).toEqual([1]);
+  });
+
+  test('refuses a member without a primary config', () => {
+    const members = [memberConfig(first, [databaseConfig({ name: 'lockConfig' })])];
+    expect(() => open(members)).toThrow(expect.objectContaining({ code: 'invariant-violation' }));
+  });
+});
+
+/** The member with a primary config, if it has none by now. */
+function withPrimary(member: MemberConfig): MemberConfig {
+  const databases = new Map([['primaryConfig', databaseConfig()], ...member.databases]);
+  return { ...member, databases };
+}
+
+describe('transactionManager', () => {
+  const secondary = databaseConfig({ name: 'secondaryConfig', address: 'postgresql://replica/global' });
+  const registry = open([memberConfig(first, [databaseConfig(), secondary]), memberConfig(third)]);
+
+  test('gives the same transactions at each call, and others by another name', () => {
+    expect(registry.transactionManager(first)).toBe(registry.transactionManager(first));
+    expect(registry.transactionManager(first, 'primaryConfig')).toBe(registry.transactionManager(first));
+    expect(registry.transactionManager(first, 'secondaryConfig')).not.toBe(
+      registry.transactionManager(first),
+    );
+  });
+
+  test('refuses a shard that is not configured', () => {
+    expect(() => registry.transactionManager(second)).toThrow(
+      expect.objectContaining({ code: 'unknown-shard', shard: second }),
+    );
+  });
+
+  test('refuses a name that the member does not have', () => {
+    expect(() => registry.transactionManager(third, 'secondaryConfig')).toThrow(
+      expect.objectContaining({ code: 'invalid-configuration' }),
+    );
+  });
+
+  test('knows its shards and the default one', () => {
+    expect(registry.shards).toEqual([first, third]);
+    expect(registry.defaultShard).toBe(first);
+  });
+});
+
+describe('the state of the databases', () => {
+  test('is ready when every database is', async () => {
+    await expect(open([memberConfig(first), memberConfig(third)]).ready()).resolves.toBeUndefined();
+  });
+
+  test('is not ready when waiting for one of them cannot help', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(third)], driver);
+    const failure = new Error('a migration is broken');
+    driver.opened[1]!.readyFailure = failure;
+    await expect(registry.ready()).rejects.toBe(failure);
+  });
+
+  test('says for each shard whether it serves, and what is wrong', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(third)], driver);
+    const reason = new Error('connection refused');
+    driver.opened[1]!.pingFailure = reason;
+    expect(await registry.status()).toEqual([
+      { shard: first, name: 'member-0-0', ready: true, reason: undefined },
+      { shard: third, name: 'member-1-0', ready: false, reason },
+    ]);
+  });
+});
+
+test('close closes every database once, however often it is called', async () => {
+  const driver = new FakeDriver();
+  const shared = databaseConfig();
+  const registry = open(
+    [memberConfig(first, [shared]), memberConfig(second, [shared]), memberConfig(third)],
+    driver,
+  );
+  await Promise.all([registry.close(), registry.close()]);
+  await registry.close();
+  expect(driver.opened.map(({ closings }) => closings)).toEqual([1, 1]);
+});

@@ -1,0 +1,249 @@
+import { describe, expect, test } from 'vitest';
+import { Wallet } from '../../test/wallet.js';
+import { ShardedId } from '../id/sharded-id.js';
+import { ConfigurationException } from '../errors/configuration-exception.js';
+import { EmbeddedBitsShardingStrategy } from './embedded-bits-sharding-strategy.js';
+import { parseFrameworkConfig } from './framework-config.js';
+import { ShardIdentifier } from './shard-identifier.js';
+
+const jdbcUrl = 'jdbc:postgresql://127.0.0.1:5432/global';
+const primary = { 'jdbc-url': jdbcUrl, username: 'wallet', password: 's3cret-1' };
+const member = { member: 0, name: 'global-1', configs: { 'primary-config': primary } };
+const group = { group: 0, name: 'global', members: [member] };
+
+/** A whole configuration with these shards and this default. */
+function treeOf(groups: unknown, defaultShard: unknown = { group: 0, member: 0 }): unknown {
+  return {
+    framework: { namespace: 'com.example.wallet', sharding: { 'default-shard': defaultShard, groups } },
+  };
+}
+
+/** A configuration of one shard with this database. */
+function treeWith(database: object): unknown {
+  return treeOf([{ ...group, members: [{ ...member, configs: { 'primary-config': database } }] }]);
+}
+
+/** The username, the password and the address that a configuration with this database has. */
+function addressAndCredentials(database: object): readonly unknown[] {
+  const [first] = parseFrameworkConfig(treeWith(database)).sharding.members;
+  const config = first?.databases.get('primaryConfig');
+  return [config?.username, config?.password?.reveal(), config?.address];
+}
+
+/** The faults of a tree by their paths, each with its message. */
+function faultsOf(tree: unknown): Readonly<Record<string, string>> {
+  try {
+    parseFrameworkConfig(tree);
+    return {};
+  } catch (error) {
+    if (!(error instanceof ConfigurationException)) throw error;
+    return Object.fromEntries(error.faults.map(({ path, message }) => [path, message]));
+  }
+}
+
+const atMember = 'framework.sharding.groups[0].members[0]';
+const atPrimary = `${atMember}.configs.primary-config`;
+
+describe('a configuration', () => {
+  test('is read with its defaults', () => {
+    const { namespace, sharding } = parseFrameworkConfig(treeOf([group]));
+    expect(namespace).toBe('com.example.wallet');
+    expect(sharding.defaultShard).toBe(ShardIdentifier.of(0, 0));
+    expect(sharding.members).toEqual([
+      {
+        shard: ShardIdentifier.of(0, 0),
+        groupName: 'global',
+        name: 'global-1',
+        databases: new Map([['primaryConfig', expect.anything()]]),
+      },
+    ]);
+    expect(sharding.members[0]?.databases.get('primaryConfig')).toMatchObject({
+      path: atPrimary,
+      name: 'primaryConfig',
+      address: 'postgresql://127.0.0.1:5432/global',
+      username: 'wallet',
+      driverClassName: undefined,
+      poolMax: 10,
+      acquisitionTimeoutMs: 5_000,
+      acquisitionQueueMax: 1_000,
+      statementTimeoutMs: 10_000,
+    });
+    expect(sharding.members[0]?.databases.get('primaryConfig')?.password?.reveal()).toBe('s3cret-1');
+  });
+
+  test('is read in camelCase as in kebab-case', () => {
+    const camelCase = {
+      framework: {
+        namespace: 'com.example.wallet',
+        sharding: {
+          defaultShard: { group: 0, member: 0 },
+          groups: [
+            {
+              ...group,
+              members: [
+                {
+                  ...member,
+                  configs: { primaryConfig: { jdbcUrl, username: 'wallet', password: 's3cret-1' } },
+                },
+              ],
+            },
+          ],
+        },
+      },
+    };
+    expect(parseFrameworkConfig(camelCase)).toEqual(parseFrameworkConfig(treeOf([group])));
+  });
+
+  test('keeps further named databases of a member, by their names in camelCase', () => {
+    const configs = {
+      ...member.configs,
+      'secondary-config': { ...primary, 'maximum-pool-size': 3 },
+      'lock-config': primary,
+    };
+    const { sharding } = parseFrameworkConfig(treeOf([{ ...group, members: [{ ...member, configs }] }]));
+    const databases = sharding.members[0]?.databases;
+    expect([...(databases?.keys() ?? [])].sort()).toEqual(['lockConfig', 'primaryConfig', 'secondaryConfig']);
+    expect(databases?.get('secondaryConfig')).toMatchObject({
+      poolMax: 3,
+      path: `${atMember}.configs.secondary-config`,
+    });
+  });
+
+  test('takes the credentials of the URL where it names none beside it', () => {
+    const url = 'postgres://ann:in-url@db-1/global';
+    expect(addressAndCredentials({ 'jdbc-url': url })).toEqual(['ann', 'in-url', 'postgres://db-1/global']);
+    expect(addressAndCredentials({ 'jdbc-url': url, username: 'bob', password: 'beside' })).toEqual([
+      'bob',
+      'beside',
+      'postgres://db-1/global',
+    ]);
+  });
+});
+
+describe('a faulty configuration', () => {
+  test.each([undefined, null, 'text', [], 5])('is refused when it is %j', (tree) => {
+    expect(Object.keys(faultsOf(tree))).toHaveLength(1);
+  });
+
+  test('names all of its faults at once', () => {
+    const faults = faultsOf({
+      framework: {
+        namespace: 'not a name',
+        sharding: {
+          'default-shard': { group: 0 },
+          groups: [
+            {
+              group: 256,
+              name: '',
+              members: [
+                {
+                  member: 64,
+                  name: 'a',
+                  configs: { 'primary-config': { 'jdbc-url': 'nowhere', 'maximum-pool-size': 0 } },
+                },
+              ],
+            },
+            { group: '1', name: 'mexico', members: [] },
+          ],
+        },
+      },
+    });
+    expect(Object.keys(faults).sort()).toEqual(
+      [
+        'framework.namespace',
+        'framework.sharding.default-shard.member',
+        'framework.sharding.groups[0].group',
+        'framework.sharding.groups[0].name',
+        `${atMember}.member`,
+        `${atPrimary}.jdbc-url`,
+        `${atPrimary}.maximum-pool-size`,
+        'framework.sharding.groups[1].group',
+        'framework.sharding.groups[1].members',
+      ].sort(),
+    );
+  });
+
+  test('tells what is missing from what is of the wrong type', () => {
+    const faults = faultsOf(
+      treeOf([{ ...group, members: [{ name: 7, member: 1.5, configs: { 'primary-config': {} } }] }]),
+    );
+    expect(faults[`${atPrimary}.jdbc-url`]).toBe('is missing');
+    expect(faults[`${atMember}.name`]).not.toBe('is missing');
+    expect(faults[`${atMember}.member`]).not.toBe('is missing');
+  });
+
+  test.each([
+    ['an unknown key', { ...primary, 'pool-size': 3 }, 'pool-size'],
+    [
+      'a prototype in disguise',
+      JSON.parse(`{"jdbc-url":"${jdbcUrl}","__proto__":{"username":"eve"}}`) as object,
+      '__proto__',
+    ],
+    ['a missing URL', { username: 'wallet' }, 'jdbc-url'],
+    ['a bad URL', { 'jdbc-url': 'postgresql://db-1' }, 'jdbc-url'],
+    ['a URL that is no text', { 'jdbc-url': 5 }, 'jdbc-url'],
+    ['a pool of no connections', { ...primary, 'maximum-pool-size': 0 }, 'maximum-pool-size'],
+    ['a pool beyond 1,000', { ...primary, 'maximum-pool-size': 1_001 }, 'maximum-pool-size'],
+    ['half a connection', { ...primary, 'maximum-pool-size': 1.5 }, 'maximum-pool-size'],
+    ['a pool size in text', { ...primary, 'maximum-pool-size': '20' }, 'maximum-pool-size'],
+    ['no wait', { ...primary, 'acquisition-timeout-ms': 0 }, 'acquisition-timeout-ms'],
+    ['a wait beyond 10 minutes', { ...primary, 'acquisition-timeout-ms': 600_001 }, 'acquisition-timeout-ms'],
+    ['a queue below nothing', { ...primary, 'acquisition-queue-max': -1 }, 'acquisition-queue-max'],
+    ['a statement beyond an hour', { ...primary, 'statement-timeout-ms': 3_600_001 }, 'statement-timeout-ms'],
+  ])('is refused with %s', (_what, database, key) => {
+    expect(Object.keys(faultsOf(treeWith(database)))).toEqual([`${atPrimary}.${key}`]);
+  });
+
+  test('says in its message what is wrong where', () => {
+    expect(() => parseFrameworkConfig(treeWith({}))).toThrow(`${atPrimary}.jdbc-url: is missing`);
+  });
+
+  test('may not lack the primary config', () => {
+    const faults = faultsOf(
+      treeOf([{ ...group, members: [{ ...member, configs: { 'lock-config': primary } }] }]),
+    );
+    expect(faults).toEqual({ [atPrimary]: 'is missing' });
+  });
+
+  test('may not say one thing in kebab-case and in camelCase', () => {
+    expect(Object.keys(faultsOf(treeWith({ ...primary, jdbcUrl })))).toEqual([`${atPrimary}.jdbc-url`]);
+  });
+
+  test('may not name a group or a member twice', () => {
+    const faults = faultsOf(treeOf([{ ...group, members: [member, member] }, group]));
+    expect(Object.keys(faults).sort()).toEqual([
+      'framework.sharding.groups[0].members[1].member',
+      'framework.sharding.groups[1].group',
+      'framework.sharding.groups[1].members[0].member',
+    ]);
+  });
+
+  test('may not have a default shard that is not among the groups', () => {
+    const faults = faultsOf(treeOf([group], { group: 1, member: 0 }));
+    expect(Object.keys(faults)).toEqual(['framework.sharding.default-shard']);
+  });
+
+  test.each(['', '.', 'com.', '.com', 'com..wallet', 'com.1wallet', 'com wallet'])(
+    'may not have the namespace %j',
+    (namespace) => {
+      const tree = treeOf([group]) as { readonly framework: object };
+      const faults = faultsOf({ framework: { ...tree.framework, namespace } });
+      expect(Object.keys(faults)).toEqual(['framework.namespace']);
+    },
+  );
+});
+
+describe('EmbeddedBitsShardingStrategy', () => {
+  const strategy = new EmbeddedBitsShardingStrategy();
+
+  test('finds the shard of an id and of a model in the bits of the id', () => {
+    const shard = ShardIdentifier.of(200, 33);
+    const wallet = Wallet.open(shard, 1n, new Date(0));
+    expect(strategy.shardOfModel(wallet)).toBe(shard);
+    expect(strategy.shardOfId(ShardedId.generate(Wallet, shard).value)).toBe(shard);
+  });
+
+  test('refuses an id that carries no shard', () => {
+    expect(() => strategy.shardOfId('wallet-1')).toThrow(expect.objectContaining({ code: 'invalid-id' }));
+  });
+});

@@ -1,0 +1,307 @@
+// Checked by the type checker only: what must compile, and behind each @ts-expect-error what must not.
+import * as z from 'zod';
+import {
+  Action,
+  type ActionClass,
+  ActionExecutor,
+  type ActionRegistry,
+  type Clock,
+  type DatabaseRegistry,
+  type ErrorCode,
+  type EventClass,
+  type ExecutionConfiguration,
+  FrameworkAction,
+  type FrameworkException,
+  Id,
+  type ModelEvent,
+  type New,
+  type NewEntity,
+  type OwnFields,
+  type Plan,
+  type Principal,
+  type Repository,
+  type ShardIdentifier,
+  ShardedId,
+  decodeEvent,
+  type notNull,
+  shardedIdCodec,
+} from '../src/index.js';
+import { FakeRepository } from './fake-repository.js';
+import { Address, Order, OrderShippedEvent } from './order.js';
+import { Wallet, WalletDepositedEvent } from './wallet.js';
+
+type IsAny<T> = 0 extends 1 & T ? true : false;
+type Same<A, B> = IsAny<A> extends true ? false : [A, B] extends [B, A] ? true : false;
+
+/** Compiles only for `true`. */
+declare function holds<Claim extends true>(claim?: Claim): Claim;
+
+declare const clock: Clock;
+declare const databases: DatabaseRegistry;
+declare const principal: Principal;
+declare const plan: Plan;
+declare const shard: ShardIdentifier;
+declare const wallet: Wallet;
+declare const order: Order;
+declare const address: Address;
+declare const walletId: ShardedId<Wallet>;
+declare const orderId: ShardedId<Order>;
+const now = new Date();
+
+interface Params {
+  readonly walletId: Id<Wallet>;
+  readonly amount: bigint;
+  readonly recipient?: string;
+}
+
+class DepositAction extends Action<Params, Wallet> {
+  constructor(
+    given: Clock,
+    private readonly wallets: FakeRepository<Wallet>,
+  ) {
+    super(given);
+  }
+
+  protected async perform(_principal: Principal, params: Params): Promise<Wallet> {
+    const found = await this.wallets.getById(params.walletId);
+    const updated = this.plan().update(found.deposit(params.amount));
+    holds<Same<typeof updated, Wallet>>();
+    return updated;
+  }
+}
+
+class PingAction extends Action<void, { readonly pong: true }> {
+  protected async perform(): Promise<{ readonly pong: true }> {
+    return { pong: true };
+  }
+}
+
+export async function execution(wallets: FakeRepository<Wallet>): Promise<void> {
+  const executor = new ActionExecutor({
+    namespace: 'com.example',
+    databases,
+    repositories: [wallets, new FakeRepository(Order), new FakeRepository(Address)],
+    actions: [new DepositAction(clock, wallets), new PingAction(clock)],
+  });
+
+  const deposited = await executor.execute(principal, DepositAction, { walletId, amount: 5n });
+  holds<Same<typeof deposited, Wallet>>();
+  const ping = await executor.execute(principal, PingAction, undefined, { allowCrossShard: true });
+  holds<Same<typeof ping, { readonly pong: true }>>();
+
+  // @ts-expect-error a number is no exact amount
+  await executor.execute(principal, DepositAction, { walletId, amount: 25.5 });
+  // @ts-expect-error the id of another model
+  await executor.execute(principal, DepositAction, { walletId: orderId, amount: 5n });
+  // @ts-expect-error an id as text
+  await executor.execute(principal, DepositAction, { walletId: walletId.value, amount: 5n });
+  // @ts-expect-error a missing param
+  await executor.execute(principal, DepositAction, { walletId });
+  // @ts-expect-error an unknown param
+  await executor.execute(principal, DepositAction, { walletId, amount: 5n, currency: 'EUR' });
+  // @ts-expect-error no params at all
+  await executor.execute(principal, DepositAction);
+  // @ts-expect-error an unknown setting
+  await executor.execute(principal, DepositAction, { walletId, amount: 5n }, { crossShard: true });
+  // @ts-expect-error a class that is no action
+  await executor.execute(principal, Wallet, { walletId, amount: 5n });
+  // @ts-expect-error an instance instead of the class
+  await executor.execute(principal, new PingAction(clock), undefined);
+}
+
+export function models(): void {
+  const fields = {
+    id: walletId,
+    state: 'OPENED',
+    createdDate: now,
+    ownerId: 'owner-1',
+    balance: 1n,
+  } as const;
+  const stored = { version: 3, updatedDate: now, events: [] };
+  holds<Same<OwnFields<Wallet>, { readonly ownerId: string; readonly balance: bigint }>>();
+  void new Wallet(fields);
+  void new Wallet({ ...fields, ...stored });
+  const addressFields = { id: ShardedId.generate(Address, shard), state: 'KNOWN', city: 'Riga' } as const;
+  void new Address({ ...addressFields, version: 2 });
+
+  const { balance: _balance, ...withoutBalance } = fields;
+  // @ts-expect-error a missing own field
+  void new Wallet(withoutBalance);
+  const { createdDate: _createdDate, ...withoutDate } = fields;
+  // @ts-expect-error a missing date
+  void new Wallet(withoutDate);
+  // @ts-expect-error a state that a wallet does not have
+  void new Wallet({ ...fields, state: 'PLACED' });
+  // @ts-expect-error the id of another model
+  void new Wallet({ ...fields, id: orderId });
+  // @ts-expect-error an id that carries no shard
+  void new Wallet({ ...fields, id: Id.of(Wallet, 'wallet-1') });
+  // @ts-expect-error an unknown field
+  void new Wallet({ ...fields, nothing: 1 });
+  // @ts-expect-error a number is no exact amount
+  void new Wallet({ ...fields, balance: 1.5 });
+  // @ts-expect-error an event of another model
+  void new Wallet({ ...fields, events: [new OrderShippedEvent(orderId)] });
+  // @ts-expect-error an entity has no dates
+  void new Address({ ...addressFields, createdDate: now });
+
+  // @ts-expect-error models are immutable
+  wallet.balance = 2n;
+  // @ts-expect-error the list of events, too
+  wallet.events.push(new WalletDepositedEvent(walletId, 1n, 1n));
+  // @ts-expect-error only a model makes its next version
+  wallet.copy({ balance: 2n });
+
+  holds<
+    Same<keyof New<Wallet>, keyof OwnFields<Wallet> | keyof typeof stored | 'id' | 'state' | 'createdDate'>
+  >();
+  holds<Same<keyof NewEntity<Address>, 'id' | 'state' | 'version' | 'city'>>();
+}
+
+export class CopyingWallet extends Wallet {
+  allowed(): readonly Wallet[] {
+    const event = new WalletDepositedEvent(this.id, 1n, 1n);
+    const copied = this.copy({ balance: 2n, ownerId: 'owner-2', state: 'CLOSED' }, event, event);
+    holds<Same<typeof copied, Wallet>>();
+    return [copied, this.copy({}), this.emit(event)];
+  }
+
+  refused(): void {
+    // @ts-expect-error an unknown field
+    this.copy({ nothing: 1 });
+    // @ts-expect-error a field of another type
+    this.copy({ balance: 1.5 });
+    // @ts-expect-error an event of another model
+    this.copy({}, new OrderShippedEvent(orderId));
+    // @ts-expect-error an event of another model
+    this.emit(new OrderShippedEvent(orderId));
+    // @ts-expect-error a state that a wallet does not have
+    this.copy({ state: 'PLACED' });
+    // @ts-expect-error versions are counted by the plan
+    this.copy({ version: 7 });
+    // @ts-expect-error the identity does not change
+    this.copy({ id: walletId });
+    // @ts-expect-error events are attached, not replaced
+    this.copy({ events: [] });
+    // @ts-expect-error methods are no fields
+    this.copy({ deposit: (): Wallet => wallet });
+  }
+}
+
+export function ids(): void {
+  const id: Id<Wallet> = walletId;
+  const any: Id<unknown> = walletId;
+  holds<Same<ReturnType<typeof walletId.resolveShardIdentifier>, ShardIdentifier>>();
+  const generated = ShardedId.generate(Wallet, shard);
+  holds<Same<typeof generated, ShardedId<Wallet>>>();
+  void new WalletDepositedEvent(generated, 1n, 1n);
+  void new WalletDepositedEvent(id, 1n, 1n);
+  walletId.equals(id);
+
+  // @ts-expect-error the id of an order is not the id of a wallet
+  const ofWallet: Id<Wallet> = orderId;
+  // @ts-expect-error nor the other way round
+  const ofOrder: Id<Order> = walletId;
+  // @ts-expect-error an id does not carry a shard by itself
+  const sharded: ShardedId<Wallet> = id;
+  // @ts-expect-error ids of two models are never equal
+  walletId.equals(orderId);
+  // @ts-expect-error an event belongs to its model
+  void new WalletDepositedEvent(orderId, 1n, 1n);
+  // @ts-expect-error a text is not an id
+  void new WalletDepositedEvent('wallet-1', 1n, 1n);
+  // @ts-expect-error ids are made by of and generate
+  void new ShardedId<Wallet>('wallet-1');
+  // @ts-expect-error a shard is made by of
+  const unchecked: ShardIdentifier = { group: 0, member: 0 };
+
+  const read = shardedIdCodec(Wallet).parse(id.value);
+  holds<Same<typeof read, Id<Wallet>>>();
+  void [any, ofWallet, ofOrder, sharded, unchecked];
+}
+
+export function plans(): void {
+  const added = plan.add(wallet);
+  const updated = plan.update(wallet);
+  const all = plan.addAll([order, order]);
+  const addresses = plan.updateAll([address]);
+  holds<Same<typeof added, Wallet>>();
+  holds<Same<typeof updated, Wallet>>();
+  holds<Same<typeof all, readonly Order[]>>();
+  holds<Same<typeof addresses, readonly Address[]>>();
+
+  // @ts-expect-error an id is no model
+  plan.update(walletId);
+  // @ts-expect-error a model that is not awaited yet
+  plan.update(Promise.resolve(wallet));
+}
+
+export function events(): void {
+  const event = decodeEvent(WalletDepositedEvent, {
+    model: Wallet,
+    modelId: 'wallet-1',
+    payload: null,
+  });
+  holds<Same<typeof event, WalletDepositedEvent>>();
+  const known: EventClass<WalletDepositedEvent> = WalletDepositedEvent;
+  const ofWallet: ModelEvent<Wallet> = event;
+
+  // @ts-expect-error an event of another model
+  const ofOrder: ModelEvent<Order> = event;
+  // @ts-expect-error the class of a model is no class of events
+  const unknown: EventClass = Wallet;
+  void [known, ofWallet, ofOrder, unknown];
+}
+
+export function declarations(): void {
+  const walletIdSchema = shardedIdCodec(Wallet);
+  const bigint = z.codec(z.string(), z.bigint(), { decode: BigInt, encode: String });
+  const params = z.object({
+    walletId: walletIdSchema,
+    amount: bigint,
+    recipient: z.string().exactOptional(),
+  });
+  FrameworkAction({ params })(DepositAction);
+  FrameworkAction({ name: 'wallet.deposit.v1' })(DepositAction);
+  FrameworkAction()(PingAction);
+
+  // @ts-expect-error a schema of other params
+  FrameworkAction({ params: z.object({ walletId: walletIdSchema, amount: z.number() }) })(DepositAction);
+  // @ts-expect-error a schema without one of the params, which would be missing in the log
+  FrameworkAction({ params: z.object({ walletId: walletIdSchema }) })(DepositAction);
+  // @ts-expect-error the id of another model
+  FrameworkAction({ params: params.extend({ walletId: shardedIdCodec(Order) }) })(DepositAction);
+  // @ts-expect-error a class that is no action
+  FrameworkAction()(Wallet);
+}
+
+export function repositories(wallets: FakeRepository<Wallet>): void {
+  const ofWallets: Repository<Wallet> = wallets;
+  const any: readonly Repository[] = [ofWallets, new FakeRepository(Address)];
+  // @ts-expect-error a repository of other models
+  const ofOrders: Repository<Order> = wallets;
+  // @ts-expect-error an action is no repository
+  const none: Repository = new PingAction(clock);
+  void [any, ofOrders, none];
+}
+
+export function nothingIsAny(executor: ActionExecutor, error: FrameworkException): void {
+  type ExecuteParams = Parameters<typeof executor.execute<Params, Wallet>>;
+  holds<Same<IsAny<ExecuteParams[1]>, false>>();
+  holds<Same<ExecuteParams[1], ActionClass<Params, Wallet>>>();
+  holds<Same<IsAny<ExecuteParams[2]>, false>>();
+  holds<Same<ExecuteParams[3], ExecutionConfiguration | undefined>>();
+  holds<Same<IsAny<Awaited<ReturnType<typeof executor.execute<Params, Wallet>>>>, false>>();
+  holds<Same<IsAny<ReturnType<typeof plan.update<Wallet>>>, false>>();
+  holds<Same<IsAny<ReturnType<typeof plan.addAll<Wallet>>[number]>, false>>();
+  holds<Same<IsAny<New<Wallet>['balance']>, false>>();
+  holds<Same<IsAny<OwnFields<Wallet>['ownerId']>, false>>();
+  holds<Same<IsAny<Repository['model']>, false>>();
+  holds<Same<ReturnType<Repository['encode']>, unknown>>();
+  holds<Same<ReturnType<typeof notNull<string | null>>, string>>();
+  holds<Same<ReturnType<typeof ActionRegistry.discover>, ActionRegistry>>();
+  holds<Same<typeof error.code, ErrorCode>>();
+  holds<Same<typeof error.cause, unknown>>();
+  // @ts-expect-error the codes are a closed union
+  holds<Same<typeof error.code, string>>();
+}

@@ -1,0 +1,70 @@
+import {
+  Action,
+  ActionExecutor,
+  type Clock,
+  type DatabaseRegistry,
+  type ExecutionConfiguration,
+  type ExecutorOptions,
+  type Plan,
+  type Principal,
+  ShardIdentifier,
+} from '../src/index.js';
+import { type FakeDriver, type FakeTransactionManager, openFakeDatabases } from './fake-databases.js';
+import { FakeRepository } from './fake-repository.js';
+import { Address } from './order.js';
+import { VirtualClock } from './virtual-clock.js';
+import { Wallet } from './wallet.js';
+
+export const global: ShardIdentifier = ShardIdentifier.of(0, 0);
+export const mexico: ShardIdentifier = ShardIdentifier.of(1, 0);
+export const principal: Principal = { name: 'alice' };
+
+type Work = (plan: () => Plan, params: unknown) => Promise<unknown>;
+
+/** An action whose perform a test writes in one line. */
+export class TestAction extends Action<unknown, unknown> {
+  readonly #work: Work;
+
+  constructor(clock: Clock, work: Work) {
+    super(clock);
+    this.#work = work;
+  }
+
+  protected perform(_principal: Principal, params: unknown): Promise<unknown> {
+    return this.#work(() => this.plan(), params);
+  }
+}
+
+/** An executor with fake databases for two shards and with one action, and everything that a test looks at. */
+export interface TestExecutor {
+  readonly executor: ActionExecutor;
+  readonly execute: (params?: unknown, configuration?: ExecutionConfiguration) => Promise<unknown>;
+  readonly databases: DatabaseRegistry;
+  readonly driver: FakeDriver;
+  readonly manager: (shard: ShardIdentifier) => FakeTransactionManager;
+  readonly clock: VirtualClock;
+  readonly wallets: FakeRepository<Wallet>;
+}
+
+export function executorOf(work: Work, options: Partial<ExecutorOptions> = {}): TestExecutor {
+  const clock = new VirtualClock('2026-03-03T03:03:03Z');
+  const wallets = new FakeRepository(Wallet);
+  const { databases, driver, manager } = openFakeDatabases(global, mexico);
+  const executor = new ActionExecutor({
+    namespace: 'com.example.wallet',
+    databases,
+    repositories: [wallets, new FakeRepository(Address)],
+    actions: [new TestAction(clock, work)],
+    clock,
+    random: () => 1,
+    ...options,
+  });
+  const execute = (params?: unknown, configuration?: ExecutionConfiguration): Promise<unknown> =>
+    executor.execute(principal, TestAction, params, configuration);
+  return { executor, execute, databases, driver, manager, clock, wallets };
+}
+
+/** A new wallet of 100 on a shard. */
+export function openWallet(shard: ShardIdentifier = global, balance = 100n): Wallet {
+  return Wallet.open(shard, balance, new Date('2026-01-01T00:00:00Z'));
+}
