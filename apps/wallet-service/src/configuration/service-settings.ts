@@ -1,0 +1,55 @@
+import { ConfigurationException } from '@framework/core';
+import * as z from 'zod';
+
+const integer = (minimum: number, maximum: number) =>
+  z
+    .string()
+    .refine((text) => /^\d{1,7}$/.test(text) && Number(text) >= minimum && Number(text) <= maximum, {
+      error: `must be a whole number from ${minimum} to ${maximum}`,
+    })
+    .transform(Number);
+
+const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
+
+const environmentSchema = z.object({
+  WALLET_CONFIG: z.string().optional(),
+  HOST: z.string().default('127.0.0.1'),
+  PORT: integer(0, 65_535).default(8080),
+  LOG_LEVEL: z.enum(logLevels, { error: `must be one of ${logLevels.join(', ')}` }).optional(),
+  SHUTDOWN_TIMEOUT_MS: integer(1, 600_000).default(10_000),
+});
+
+/** What the environment says about the process itself. */
+export interface ServiceSettings {
+  /** The file that names the databases; without it they are embedded. */
+  readonly configFile: string | undefined;
+  readonly host: string;
+  /** 0 is any free port. */
+  readonly port: number;
+  readonly logLevel: (typeof logLevels)[number];
+  /** How long stopping may take before it is cut short. */
+  readonly shutdownTimeoutMs: number;
+}
+
+/**
+ * Reads the settings of the process; an empty variable is as good as none.
+ *
+ * @throws ConfigurationException `invalid-configuration` with every variable that is wrong
+ */
+export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSettings {
+  const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
+  const { data, error } = environmentSchema.safeParse(set);
+  if (error !== undefined) {
+    throw new ConfigurationException(
+      error.issues.map(({ path, message }) => ({ path: path.join('.'), message })),
+    );
+  }
+  return {
+    configFile: data.WALLET_CONFIG,
+    host: data.HOST,
+    port: data.PORT,
+    // Who starts it to have a look reads the terminal; with databases of one's own it is operated.
+    logLevel: data.LOG_LEVEL ?? (data.WALLET_CONFIG === undefined ? 'warn' : 'info'),
+    shutdownTimeoutMs: data.SHUTDOWN_TIMEOUT_MS,
+  };
+}

@@ -1,0 +1,56 @@
+import type { ExecutionConfiguration, Principal } from '@framework/core';
+import type { z } from '@hono/zod-openapi';
+import type { WalletApp } from '../wallet-app-env.js';
+import { documentOperation } from './document-operation.js';
+import type { AnswerStatus, Operation } from './operation.js';
+import { type OperationInput, operationInput } from './operation-input.js';
+
+type NoFields = z.ZodObject<Readonly<Record<string, z.ZodNever>>>;
+
+/** What a handler gets to know of a request. */
+interface Call<
+  Path extends z.ZodObject,
+  Query extends z.ZodObject,
+  Body extends z.ZodObject,
+> extends OperationInput<Path, Query, Body> {
+  readonly principal: Principal;
+  /** Passes the request's id on to the events that an action leads to. */
+  readonly execution: ExecutionConfiguration;
+}
+
+/** What a handler answers. */
+interface Reply<Answer extends z.ZodType> {
+  /** Default 200. */
+  readonly status?: AnswerStatus;
+  /** Where that which was made can be read. */
+  readonly location?: string;
+  readonly body: z.input<Answer>;
+}
+
+/** Adds an operation to the HTTP entry and to its OpenAPI document. */
+export function serve<
+  Answer extends z.ZodType,
+  Path extends z.ZodObject = NoFields,
+  Query extends z.ZodObject = NoFields,
+  Body extends z.ZodObject = NoFields,
+>(
+  app: WalletApp,
+  operation: Operation<Path, Query, Body, Answer>,
+  handler: (call: Call<Path, Query, Body>) => Reply<Answer> | Promise<Reply<Answer>>,
+): void {
+  documentOperation(app, operation);
+  app.on(operation.method.toUpperCase(), routingPath(operation.path), async (context) => {
+    const { principal, requestId } = context.var;
+    const execution = { headers: { 'request-id': requestId } };
+    const input = await operationInput(operation, context.req);
+    const { status = 200, location, body } = await handler({ ...input, principal, execution });
+    context.header('content-type', 'application/json');
+    if (location !== undefined) context.header('location', location);
+    return context.body(JSON.stringify(body), status);
+  });
+}
+
+/** `/wallets/{id}` as the router writes it: `/wallets/:id`. */
+function routingPath(path: string): string {
+  return path.replace(/\{(\w+)\}/g, ':$1');
+}

@@ -1,0 +1,74 @@
+import type { WalletErrorCode } from '../../wallet/wallet-exception.js';
+
+/** How one kind of problem is answered. */
+export interface ProblemKind {
+  readonly status: 400 | 404 | 405 | 409 | 413 | 415 | 422 | 500 | 503 | 504;
+  /** Says what kind it is, the same for every occurrence. */
+  readonly title: string;
+  /** The public `code`, where it is not the name of the kind. */
+  readonly code?: string;
+  /** Said instead of the error's own message, which is for operators. */
+  readonly detail?: string;
+  /** Seconds after which trying again may help. */
+  readonly retryAfterSeconds?: number;
+}
+
+/** The HTTP entry's own problems, beside the refusals of the wallet's rules. */
+type EntryProblem =
+  | 'bad-request'
+  | 'body-too-large'
+  | 'unsupported-media-type'
+  | 'not-found'
+  | 'method-not-allowed'
+  | 'wallet-not-found'
+  | 'transfer-not-found'
+  | 'stale-record'
+  | 'cross-shard'
+  | 'shard-unavailable'
+  | 'outcome-unknown'
+  | 'internal';
+
+/** The names of all kinds of problems. */
+export type ProblemCode = WalletErrorCode | EntryProblem;
+
+/** Every problem that this service answers, with its status: the one place where errors meet HTTP. */
+export const problemKinds: Readonly<Record<ProblemCode, ProblemKind>> = {
+  'bad-request': { status: 400, title: 'The request is malformed' },
+  'body-too-large': { status: 413, code: 'bad-request', title: 'The body is too large' },
+  'unsupported-media-type': { status: 415, code: 'bad-request', title: 'The body is not application/json' },
+  'not-found': { status: 404, title: 'There is nothing at this address' },
+  'method-not-allowed': { status: 405, title: 'The address does not know this method' },
+
+  'invalid-amount': { status: 422, title: 'The amount is not acceptable' },
+  'unknown-currency': { status: 422, title: 'The currency is unknown' },
+  'currency-mismatch': { status: 422, title: 'The wallets hold different currencies' },
+  'same-wallet': { status: 422, title: 'Source and destination are the same' },
+  'insufficient-funds': { status: 422, title: 'The balance does not cover the amount' },
+  'wallet-closed': { status: 409, title: 'The wallet is closed' },
+  'wallet-not-found': { status: 404, title: 'The wallet does not exist' },
+  'transfer-not-found': { status: 404, title: 'The transfer does not exist' },
+
+  'stale-record': {
+    status: 409,
+    title: 'Others were faster',
+    detail: 'Others kept changing the wallet at the same time. Nothing was written; try again.',
+  },
+  'cross-shard': {
+    status: 422,
+    title: 'The wallets stand on different shards',
+    detail: 'Transfers between shards are not possible yet. Nothing was written.',
+  },
+  'shard-unavailable': {
+    status: 503,
+    title: 'The shard is unavailable',
+    detail: 'The shard cannot be reached or has too much to do. Nothing was written; try again.',
+    retryAfterSeconds: 1,
+  },
+  'outcome-unknown': {
+    status: 504,
+    title: 'The outcome is unknown',
+    detail:
+      'The connection was lost while the change was being committed. Read the wallet before trying again.',
+  },
+  internal: { status: 500, title: 'Internal error', detail: 'The request could not be served.' },
+};

@@ -1,0 +1,72 @@
+import { EntityNotFoundException, type ErrorCode, FrameworkException } from '@framework/core';
+import { WalletException } from '../../wallet/wallet-exception.js';
+import { RequestFault, type ShapeFault } from '../request/request-fault.js';
+import { type ProblemCode, type ProblemKind, problemKinds } from './problem-kinds.js';
+
+/** A problem as it is answered. */
+export interface Problem extends ProblemKind {
+  readonly name: ProblemCode;
+  readonly code: string;
+  readonly detail: string;
+  readonly faults: readonly ShapeFault[];
+}
+
+/** What each error of the framework is to the client; those that a client cannot cause are internal. */
+const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
+  'stale-record': 'stale-record',
+  'transient-storage': 'shard-unavailable',
+  'shard-unavailable': 'shard-unavailable',
+  'commit-outcome-unknown': 'outcome-unknown',
+  'cross-shard': 'cross-shard',
+  'entity-not-found': 'wallet-not-found',
+  'invalid-cursor': 'bad-request',
+  // Ids of requests are checked before; what remains is a placement on a shard that nobody configured.
+  'unknown-shard': 'internal',
+  'invalid-id': 'internal',
+  'partial-commit': 'internal',
+  'not-unique': 'internal',
+  'shard-undetermined': 'internal',
+  'constraint-violation': 'internal',
+  'storage-failure': 'internal',
+  'nested-transaction': 'internal',
+  'transaction-over': 'internal',
+  'unknown-action': 'internal',
+  'nested-execution': 'internal',
+  'plan-unavailable': 'internal',
+  'plan-sealed': 'internal',
+  'staged-twice': 'internal',
+  'invalid-params': 'internal',
+  'invalid-shard': 'internal',
+  'invalid-model': 'internal',
+  'invalid-configuration': 'internal',
+  'unstorable-value': 'internal',
+  'limit-exceeded': 'internal',
+  'invariant-violation': 'internal',
+};
+
+/** Says what an error is to the client. */
+export function problemOf(error: unknown): Problem {
+  const name = nameOf(error);
+  const kind = problemKinds[name];
+  return {
+    ...kind,
+    name,
+    code: kind.code ?? name,
+    detail: kind.detail ?? (error instanceof Error ? error.message : kind.title),
+    faults: faultsOf(error),
+  };
+}
+
+function faultsOf(error: unknown): readonly ShapeFault[] {
+  if (error instanceof RequestFault) return error.faults;
+  const known = FrameworkException.find(error);
+  return known?.code === 'invalid-cursor' ? [{ pointer: 'query/cursor', message: known.message }] : [];
+}
+
+function nameOf(error: unknown): ProblemCode {
+  if (error instanceof RequestFault || error instanceof WalletException) return error.code;
+  const known = FrameworkException.find(error);
+  if (known === undefined) return 'internal';
+  if (known instanceof EntityNotFoundException && known.model === 'Transfer') return 'transfer-not-found';
+  return problemOfCode[known.code];
+}

@@ -1,0 +1,32 @@
+import type { ProblemCode } from '../problem/problem-kinds.js';
+
+/** One fault in the shape of a request. */
+export interface ShapeFault {
+  /** Where: `#/amount` in the body (a JSON pointer), `path/id` or `query/limit` elsewhere. */
+  readonly pointer: string;
+  readonly message: string;
+}
+
+/** The codes of faults that the HTTP entry finds by itself, before any action runs. */
+type RequestFaultCode = Extract<
+  ProblemCode,
+  'bad-request' | 'body-too-large' | 'unsupported-media-type' | 'not-found' | 'method-not-allowed'
+>;
+
+/** A request that is refused for its form; no action has run. */
+export class RequestFault extends Error {
+  readonly code: RequestFaultCode;
+  /** What is wrong where; empty when the request as a whole is. */
+  readonly faults: readonly ShapeFault[];
+
+  constructor(
+    code: RequestFaultCode,
+    message: string,
+    options: { readonly faults?: readonly ShapeFault[]; readonly cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.name = 'RequestFault';
+    this.code = code;
+    this.faults = options.faults ?? [];
+  }
+}

@@ -1,0 +1,36 @@
+import type { LoggedEvent } from '@framework/core';
+import { z } from '@hono/zod-openapi';
+
+/** The schema of one event of a wallet as it is answered. */
+export const eventSchema = z
+  .object({
+    id: z.uuid().openapi({ description: 'The same wherever the event is delivered.' }),
+    type: z.string().openapi({ example: 'WalletMoneyDepositedEvent' }),
+    version: z.int().openapi({ description: 'The version of the wallet that the event led to.', example: 2 }),
+    actionId: z
+      .uuid()
+      .openapi({ description: 'Shared by all events of one action, such as both sides of a transfer.' }),
+    actionName: z.string().openapi({ example: 'WalletDepositMoneyAction' }),
+    principal: z.string().openapi({ description: 'Who asked for it.', example: 'wallet-service' }),
+    payload: z.unknown().openapi({
+      type: 'object',
+      description: 'The fields of the event, decimals as strings.',
+      example: { amount: '25.50', newBalance: '125.50' },
+    }),
+    createdDate: z.iso.datetime(),
+  })
+  .openapi('WalletEvent');
+
+/** Shows an event to clients. */
+export function eventResource(event: LoggedEvent): z.input<typeof eventSchema> {
+  return {
+    id: event.id,
+    type: event.type,
+    version: event.modelVersion,
+    actionId: event.actionId,
+    actionName: event.actionName,
+    principal: event.principal,
+    payload: event.payload,
+    createdDate: event.createdDate.toISOString(),
+  };
+}

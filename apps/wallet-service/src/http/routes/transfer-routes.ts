@@ -1,0 +1,75 @@
+import { z } from '@hono/zod-openapi';
+import { WalletTransferAction } from '../../actions/wallet-transfer-action.js';
+import { Transfer } from '../../transfer/transfer.js';
+import { Wallet } from '../../wallet/wallet.js';
+import { serve } from '../operation/serve.js';
+import { decimalField } from '../request/decimal-field.js';
+import { existingId } from '../request/existing-id.js';
+import { uuidField } from '../request/uuid-field.js';
+import { transferResource, transferSchema } from '../resource/transfer-resource.js';
+import type { WalletApp } from '../wallet-app-env.js';
+import type { WalletService } from '../wallet-service.js';
+
+const newTransfer = z
+  .strictObject({ sourceId: uuidField, destId: uuidField, amount: decimalField })
+  .openapi('NewTransfer');
+
+/** Serves the making and reading of transfers. */
+export function transferRoutes(app: WalletApp, { databases, executor, transfers }: WalletService): void {
+  serve(
+    app,
+    {
+      method: 'post',
+      path: '/transfers',
+      tag: 'Transfers',
+      summary: 'Move money from one wallet to another',
+      description:
+        'Both wallets must hold the same currency and, for now, stand on the same shard: both sides commit together. ' +
+        'A transfer between shards is refused with `cross-shard`, and nothing is written.',
+      body: newTransfer,
+      answers: { 202: 'The transfer; `Location` names it' },
+      answer: transferSchema,
+      problems: [
+        ...([
+          'invalid-amount',
+          'same-wallet',
+          'currency-mismatch',
+          'insufficient-funds',
+          'cross-shard',
+        ] as const),
+        ...([
+          'wallet-not-found',
+          'wallet-closed',
+          'stale-record',
+          'shard-unavailable',
+          'outcome-unknown',
+        ] as const),
+      ],
+    },
+    async ({ body, principal, execution }) => {
+      const sourceId = existingId(Wallet, body.sourceId, databases);
+      const destId = existingId(Wallet, body.destId, databases);
+      const params = { sourceId, destId, amount: body.amount };
+      const transfer = await executor.execute(principal, WalletTransferAction, params, execution);
+      return { status: 202, location: `/transfers/${transfer.id.value}`, body: transferResource(transfer) };
+    },
+  );
+
+  serve(
+    app,
+    {
+      method: 'get',
+      path: '/transfers/{id}',
+      tag: 'Transfers',
+      summary: 'Read a transfer',
+      pathFields: z.object({ id: uuidField }),
+      answers: { 200: 'The transfer' },
+      answer: transferSchema,
+      problems: ['transfer-not-found', 'shard-unavailable'],
+    },
+    async ({ path }) => {
+      const transfer = await transfers.getById(existingId(Transfer, path.id, databases));
+      return { body: transferResource(transfer) };
+    },
+  );
+}

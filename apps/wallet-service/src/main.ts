@@ -1,0 +1,63 @@
+import { fileURLToPath } from 'node:url';
+import type { FrameworkConfig } from '@framework/core';
+import { type Logger, destination, pino } from 'pino';
+import { startEmbeddedDatabases } from './configuration/embedded-databases.js';
+import { readConfigFile } from './configuration/read-config-file.js';
+import { type ServiceSettings, readServiceSettings } from './configuration/service-settings.js';
+import { errorStack } from './error-stack.js';
+import { readyText } from './process/ready-text.js';
+import { Shutdown } from './process/shutdown.js';
+import { startFault } from './process/start-fault.js';
+import { untilReady } from './process/until-ready.js';
+import { startService } from './start-service.js';
+
+/** In the repository's folder, wherever the process was started; this file stands as deep in `src` as in `dist`. */
+const embeddedFolder = fileURLToPath(new URL('../../../.data/postgres', import.meta.url));
+
+await main();
+
+async function main(): Promise<void> {
+  const settings = settingsOrExit();
+  // Standard output is for people, the log for machines.
+  const logger = pino({ name: 'wallet-service', level: settings.logLevel }, destination(2));
+  const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
+  try {
+    await serve(settings, logger, shutdown);
+  } catch (error) {
+    if (shutdown.begun) return;
+    const fault = startFault(error, settings);
+    if (fault === undefined) logger.fatal({ stack: errorStack(error) }, 'the service cannot start');
+    else process.stderr.write(`${fault}\n`);
+    await shutdown.exit(1);
+  }
+}
+
+function settingsOrExit(): ServiceSettings {
+  try {
+    return readServiceSettings(process.env);
+  } catch (error) {
+    process.stderr.write(`${startFault(error, undefined) ?? String(error)}\n`);
+    return process.exit(1);
+  }
+}
+
+async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdown): Promise<void> {
+  const config = await configOf(settings, shutdown);
+  const running = await startService({ ...settings, config, logger });
+  shutdown.add(running.stop);
+  await untilReady(running.service.databases, (line) => {
+    say(`Listening on ${running.url}. ${line}`);
+  });
+  if (!shutdown.begun) say(readyText(running.url, config));
+}
+
+async function configOf({ configFile }: ServiceSettings, shutdown: Shutdown): Promise<FrameworkConfig> {
+  if (configFile !== undefined) return readConfigFile(configFile);
+  const embedded = await startEmbeddedDatabases(embeddedFolder, say);
+  shutdown.add(embedded.stop);
+  return embedded.config;
+}
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+}

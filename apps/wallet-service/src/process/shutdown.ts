@@ -1,0 +1,49 @@
+const signals = ['SIGTERM', 'SIGINT'] as const;
+
+/** Ends the process in order: closes what was opened, last first, within a deadline. */
+export class Shutdown {
+  readonly #timeoutMs: number;
+  readonly #say: (line: string) => void;
+  readonly #steps: (() => Promise<void>)[] = [];
+  #begun = false;
+
+  /** Begins with the first SIGTERM or SIGINT; the second one ends the process at once. */
+  constructor(options: { readonly timeoutMs: number; readonly say: (line: string) => void }) {
+    this.#timeoutMs = options.timeoutMs;
+    this.#say = options.say;
+    for (const signal of signals) {
+      process.on(signal, () => {
+        if (this.#begun) process.exit(1);
+        void this.exit(0);
+      });
+    }
+  }
+
+  /** Whether the process is ending. */
+  get begun(): boolean {
+    return this.#begun;
+  }
+
+  /** Remembers what is to be closed. */
+  add(step: () => Promise<void>): void {
+    this.#steps.unshift(step);
+  }
+
+  /** Closes everything and exits: with the code, or with 1 when a step failed or the deadline passed. */
+  async exit(code: 0 | 1): Promise<void> {
+    if (this.#begun) return;
+    this.#begun = true;
+    setTimeout(() => {
+      this.#say(`Stopping took longer than ${this.#timeoutMs} ms and was cut short`);
+      process.exit(1);
+    }, this.#timeoutMs);
+    let failed = false;
+    for (const step of this.#steps) {
+      await step().catch((error: unknown) => {
+        failed = true;
+        this.#say(`Stopping: ${String(error)}`);
+      });
+    }
+    process.exit(failed ? 1 : code);
+  }
+}

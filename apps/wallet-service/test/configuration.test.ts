@@ -1,0 +1,152 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ConfigurationException, type FrameworkConfig } from '@framework/core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfigFile } from '../src/configuration/read-config-file.js';
+import { readServiceSettings } from '../src/configuration/service-settings.js';
+
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'wallet-config-'));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+/** The configuration of http.md with one shard. */
+const yaml = `
+framework:
+  namespace: com.example.wallet
+  sharding:
+    default-shard: { group: 0, member: 0 }
+    groups:
+      - group: 0
+        name: global
+        members:
+          - member: 0
+            name: global-1
+            configs:
+              primary-config:
+                jdbc-url: jdbc:postgresql://127.0.0.1:5432/global
+                username: wallet
+                password: hunter2
+                driver-class-name: org.postgresql.Driver
+                maximum-pool-size: 20
+`;
+
+describe('a configuration file', () => {
+  it('is read as YAML in kebab-case', async () => {
+    const { namespace, sharding } = await read(yaml);
+    expect(namespace).toBe('com.example.wallet');
+    expect(sharding.members).toHaveLength(1);
+    const database = sharding.members[0]?.databases.get('primaryConfig');
+    expect(database).toMatchObject({
+      address: 'postgresql://127.0.0.1:5432/global',
+      username: 'wallet',
+      poolMax: 20,
+    });
+    expect(database?.password?.reveal()).toBe('hunter2');
+  });
+
+  it('is read as JSON in camelCase', async () => {
+    const primaryConfig = { jdbcUrl: 'postgres://127.0.0.1/global' };
+    const members = [{ member: 0, name: 'global-1', configs: { primaryConfig } }];
+    const sharding = {
+      defaultShard: { group: 0, member: 0 },
+      groups: [{ group: 0, name: 'global', members }],
+    };
+    const config = await read(JSON.stringify({ framework: { namespace: 'a.b', sharding } }, undefined, '\t'));
+    expect(config.sharding.members[0]?.name).toBe('global-1');
+  });
+
+  it.each([
+    [
+      'a key twice',
+      yaml.replace('name: global-1', 'name: global-1\n            name: x'),
+      /line 12, column 13: Map keys/,
+    ],
+    ['a quote that does not end', yaml.replace('hunter2', '"hunter2'), /line 19, column 1: Missing closing/],
+    ['an indentation that does not fit', yaml.replace('  sharding', ' sharding'), /line \d+, column \d+: /],
+    ['a reserved character', yaml.replace('hunter2', '@hunter2'), /line 16, column 27: /],
+    ['text after a value', yaml.replace('hunter2', '"x" hunter2'), /line 16, column \d+: /],
+    ['a tag', yaml.replace('hunter2', '!hunter2 x'), /line 16, column 27: /],
+    ['a backslash', yaml.replace('hunter2', '"\\hunter2"'), /line 16, column \d+: /],
+    ['an alias', yaml.replace('hunter2', '*hunter2'), /alias/],
+  ])('is refused with line and column, and without its text: %s', async (_name, text, message) => {
+    const error = await refusalOf(text);
+    expect(error.message).toMatch(message);
+    expect(error.message).toContain('wallet.yaml');
+    expect(error.message).not.toContain('hunter2');
+  });
+
+  it('is refused with the path of every fault', async () => {
+    const text = yaml.replace(
+      'maximum-pool-size: 20',
+      'maximum-pool-size: many\n                pasword: hunter2',
+    );
+    const { faults, message } = await refusalOf(text.replace('name: global-1', 'nam: global-1'));
+    const member = 'framework.sharding.groups[0].members[0]';
+    expect(faults.map(({ path }) => path).toSorted()).toEqual([
+      `${member}.configs.primary-config.maximum-pool-size`,
+      `${member}.configs.primary-config.pasword`,
+      `${member}.nam`,
+      `${member}.name`,
+    ]);
+    expect(message).not.toContain('hunter2');
+    expect(faults.filter((fault) => fault.message === 'is missing').map(({ path }) => path)).toEqual([
+      `${member}.name`,
+    ]);
+  });
+
+  it('is refused when it is not there', async () => {
+    const file = join(folder, 'missing.yaml');
+    await expect(readConfigFile(file)).rejects.toMatchObject({ code: 'invalid-configuration' });
+    await expect(readConfigFile(file)).rejects.toThrow(`WALLET_CONFIG: ${file} cannot be read (ENOENT)`);
+  });
+});
+
+describe('the environment', () => {
+  it('may be empty', () => {
+    expect(readServiceSettings({ PORT: '', WALLET_CONFIG: '' })).toEqual({
+      configFile: undefined,
+      host: '127.0.0.1',
+      port: 8080,
+      logLevel: 'warn',
+      shutdownTimeoutMs: 10_000,
+    });
+  });
+
+  it('sets everything', () => {
+    const environment = { WALLET_CONFIG: 'a.yaml', HOST: '::1', PORT: '0', SHUTDOWN_TIMEOUT_MS: '500' };
+    expect(readServiceSettings(environment)).toEqual({
+      configFile: 'a.yaml',
+      host: '::1',
+      port: 0,
+      logLevel: 'info',
+      shutdownTimeoutMs: 500,
+    });
+  });
+
+  it.each(['65536', '-1', '80a', ' 80', '0x50', '1e3', '8080.5'])('is refused with PORT=%s', (PORT) => {
+    expect(() => readServiceSettings({ PORT })).toThrow('PORT: must be a whole number from 0 to 65535');
+  });
+
+  it('is refused with all its faults', () => {
+    const faulty = { PORT: 'x', LOG_LEVEL: 'loud', SHUTDOWN_TIMEOUT_MS: '0' };
+    expect(() => readServiceSettings(faulty)).toThrow(/PORT[^]*LOG_LEVEL[^]*SHUTDOWN_TIMEOUT_MS/);
+  });
+});
+
+/** Reads a configuration as a file. */
+async function read(text: string): Promise<FrameworkConfig> {
+  const file = join(folder, 'wallet.yaml');
+  await writeFile(file, text);
+  return readConfigFile(file);
+}
+
+/** Why a configuration is refused. */
+async function refusalOf(text: string): Promise<ConfigurationException> {
+  const error: unknown = await read(text).catch((refusal: unknown) => refusal);
+  if (error instanceof ConfigurationException) return error;
+  throw new Error('The configuration was accepted', { cause: error });
+}

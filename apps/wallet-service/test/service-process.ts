@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { vi } from 'vitest';
+
+const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+const loader = new URL('run-typescript.mjs', import.meta.url).href;
+
+/** The service as a process of its own, started from its sources. */
+export class ServiceProcess {
+  readonly #child: ChildProcess;
+  readonly #exit: Promise<unknown[]>;
+  #stdout = '';
+  #stderr = '';
+
+  /** Starts it with an environment; PORT is a free one unless set. */
+  constructor(environment: Readonly<Record<string, string>>) {
+    const { PATH = '' } = process.env;
+    this.#child = spawn(process.execPath, ['--conditions=@framework/source', '--import', loader, main], {
+      env: { PATH, PORT: '0', ...environment },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#exit = once(this.#child, 'exit');
+    this.#child.stdout?.on('data', (chunk: Buffer) => (this.#stdout += chunk.toString()));
+    this.#child.stderr?.on('data', (chunk: Buffer) => (this.#stderr += chunk.toString()));
+  }
+
+  /** What it has printed for people so far. */
+  get stdout(): string {
+    return this.#stdout;
+  }
+
+  /** What it has logged so far. */
+  get stderr(): string {
+    return this.#stderr;
+  }
+
+  /** Waits for a text on standard output, and gives the address that stands there. */
+  async printed(text: string): Promise<string> {
+    await vi.waitFor(() => assert.ok(this.#stdout.includes(text), this.#stdout + this.#stderr), {
+      timeout: 15_000,
+    });
+    return /http:\/\/127\.0\.0\.1:\d+/.exec(this.#stdout)?.[0] ?? '';
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  /** Waits for its end and gives its exit code; `null` after a signal that it did not handle. */
+  async exitCode(): Promise<unknown> {
+    const [code] = await this.#exit;
+    return code;
+  }
+}

@@ -1,0 +1,87 @@
+import { type RetryPolicy, parseFrameworkConfig } from '@framework/core';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { pino } from 'pino';
+import { type RunningService, startService } from '../src/start-service.js';
+import { WalletClient } from './wallet-client.js';
+
+/** Keys of a `primary-config`, in kebab-case. */
+type DatabaseSettings = Readonly<Record<string, string | number>>;
+
+/** What differs from two healthy shards with the default settings. */
+export interface TestServiceOptions {
+  /** Settings of the shard (0, 0), such as `maximum-pool-size`. */
+  readonly global?: DatabaseSettings;
+  /** Where the shard (1, 0) is reached, when not at its database itself. */
+  readonly mexicoPort?: number;
+  /** Settings of the shard (1, 0). */
+  readonly mexico?: DatabaseSettings;
+  /** A port for a third shard, (2, 0). */
+  readonly thirdPort?: number;
+  readonly retry?: Partial<RetryPolicy>;
+}
+
+/** The wallet service on a free port, with a database of its own for each shard. */
+export interface TestService extends RunningService {
+  readonly client: WalletClient;
+  readonly global: TestDatabase;
+  readonly mexico: TestDatabase;
+  /** The lines that the service has logged so far. */
+  readonly log: readonly string[];
+}
+
+/** Starts the real service for a test file; stop it with {@link stopTestService}. */
+export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
+  const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+  return startTestServiceOn({ global, mexico }, options);
+}
+
+/** Starts it on databases that the caller has made, such as ones behind a proxy. */
+export async function startTestServiceOn(
+  databases: { readonly global: TestDatabase; readonly mexico: TestDatabase },
+  options: TestServiceOptions = {},
+): Promise<TestService> {
+  const log: string[] = [];
+  const logger = pino({ level: 'info' }, { write: (line) => log.push(line) });
+  const config = parseFrameworkConfig(configTree(databases, options));
+  const { retry } = options;
+  const running = await startService({ config, host: '127.0.0.1', port: 0, logger, ...(retry && { retry }) });
+  const client = new WalletClient(running.url);
+  if (options.thirdPort === undefined) await running.service.databases.ready();
+  return { ...running, ...databases, client, log };
+}
+
+/** Stops the service and drops its databases. */
+export async function stopTestService({ stop, global, mexico }: TestService): Promise<void> {
+  await stop();
+  await Promise.all([global.drop(), mexico.drop()]);
+}
+
+/** The configuration of the two shards as a file would hold it. */
+export function configTree(
+  { global, mexico }: { readonly global: TestDatabase; readonly mexico: TestDatabase },
+  options: TestServiceOptions = {},
+): unknown {
+  const groups = [
+    group(0, 'global', global, global.port, options.global),
+    group(1, 'mexico', mexico, options.mexicoPort ?? mexico.port, options.mexico),
+  ];
+  if (options.thirdPort !== undefined) groups.push(group(2, 'third', global, options.thirdPort, {}));
+  const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
+  return { framework: { namespace: 'com.example.wallet', sharding } };
+}
+
+function group(
+  number: number,
+  name: string,
+  database: TestDatabase,
+  port: number,
+  settings: DatabaseSettings = {},
+): unknown {
+  const primaryConfig = {
+    'jdbc-url': `jdbc:postgresql://${database.host}:${port}/${database.database}`,
+    username: database.user,
+    password: database.password,
+    ...settings,
+  };
+  return { group: number, name, members: [{ member: 0, name: `${name}-1`, configs: { primaryConfig } }] };
+}

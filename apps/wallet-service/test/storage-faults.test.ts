@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict';
+import { ShardIdentifier, ShardedId } from '@framework/core';
+import { FaultProxy } from '@framework/testing';
+import { createTestDatabase } from '@framework/testing/postgres';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { Wallet } from '../src/wallet/wallet.js';
+import { lockedCount, rowsOf, withSession } from './database-session.js';
+import {
+  type TestService,
+  startTestService,
+  startTestServiceOn,
+  stopTestService,
+} from './start-test-service.js';
+import { problem } from './wallet-client.js';
+
+/** A port on which nothing listens: it is reserved, and no client can guess it. */
+const closedPort = 1;
+
+const unavailable = {
+  ...problem(503, 'shard-unavailable'),
+  headers: { 'content-type': 'application/problem+json', 'retry-after': '1' },
+  body: {
+    code: 'shard-unavailable',
+    // Nothing of the inside: no address, no reason.
+    detail: 'The shard cannot be reached or has too much to do. Nothing was written; try again.',
+  },
+};
+
+describe('a shard whose database never answered', () => {
+  let service: TestService;
+
+  beforeAll(async () => {
+    service = await startTestService({ thirdPort: closedPort });
+    await vi.waitFor(
+      async () => {
+        const states = (await service.service.databases.status()).map(({ ready }) => ready);
+        assert.deepEqual(states, [true, true, false]);
+      },
+      { timeout: 10_000 },
+    );
+  });
+  afterAll(() => stopTestService(service));
+
+  it('is unavailable, while the others serve', async () => {
+    const { value: id } = ShardedId.generate(Wallet, ShardIdentifier.of(2, 0));
+    expect(await service.client.get(`/wallets/${id}`)).toMatchObject(unavailable);
+    expect(await service.client.post(`/wallets/${id}/deposit`, { amount: '1' })).toMatchObject(unavailable);
+    const wallet = await service.client.openWallet({ country: 'MX' });
+    expect((await service.client.post(`/wallets/${wallet.id}/deposit`, { amount: '1' })).status).toBe(200);
+  });
+
+  it('makes a list over all shards unavailable rather than incomplete', async () => {
+    const { ownerId } = await service.client.openWallet();
+    expect(await service.client.get(`/wallets?ownerId=${ownerId}`)).toMatchObject(unavailable);
+  });
+
+  it('is named by the readiness check, without the reason', async () => {
+    const { status, body } = await service.client.get('/health/ready');
+    expect(status).toBe(503);
+    expect(body).toEqual({
+      status: 'unavailable',
+      shards: [
+        { group: 0, member: 0, name: 'global-1', status: 'ready' },
+        { group: 1, member: 0, name: 'mexico-1', status: 'ready' },
+        { group: 2, member: 0, name: 'third-1', status: 'unavailable' },
+      ],
+    });
+    expect((await service.client.get('/health/live')).status).toBe(200);
+  });
+});
+
+describe('a shard behind a network that fails', () => {
+  let service: TestService;
+  let proxy: FaultProxy;
+
+  beforeAll(async () => {
+    const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+    proxy = await FaultProxy.to(mexico);
+    service = await startTestServiceOn(
+      { global, mexico },
+      { mexicoPort: proxy.port, mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 1_000 } },
+    );
+  });
+  afterAll(async () => {
+    await stopTestService(service);
+    await proxy.close();
+  });
+
+  it('is unavailable while it refuses, and serves again afterwards', async () => {
+    const { id } = await service.client.openWallet({ country: 'MX' });
+    await proxy.refuse();
+    expect(await service.client.get(`/wallets/${id}`)).toMatchObject(unavailable);
+    expect(await service.client.post(`/wallets/${id}/deposit`, { amount: '1' })).toMatchObject(unavailable);
+    expect((await service.client.get('/health/ready')).body).toMatchObject({
+      shards: [{ status: 'ready' }, { name: 'mexico-1', status: 'unavailable' }],
+    });
+    await service.client.openWallet({ country: 'DE' });
+
+    await proxy.accept();
+    expect((await service.client.post(`/wallets/${id}/deposit`, { amount: '1' })).body).toMatchObject({
+      version: 2,
+    });
+    expect((await service.client.get('/health/ready')).status).toBe(200);
+  });
+
+  it('answers truthfully when only the answer to a commit was lost', async () => {
+    const { id } = await service.client.openWallet({ country: 'MX' });
+    let cuts = 0;
+    proxy.judge = ({ direction, bytes }) => {
+      const isWrite = direction === 'to-server' && cuts === 0 && bytes.includes('WalletMoneyDepositedEvent');
+      if (isWrite) cuts++;
+      return isWrite ? 'forward-and-cut' : 'forward';
+    };
+    const { status, body } = await service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
+    expect(cuts).toBe(1);
+    expect({ status, body }).toMatchObject({ status: 200, body: { balance: '101', version: 2 } });
+    expect(await service.client.wallet(id)).toMatchObject({ balance: '101', version: 2 });
+  });
+
+  it('says that the outcome is unknown when it cannot be learnt in time', async () => {
+    const { id } = await service.client.openWallet({ country: 'MX' });
+    let isCut = false;
+    proxy.judge = ({ direction, bytes }) => {
+      if (isCut) return 'cut';
+      isCut = direction === 'to-server' && bytes.includes('WalletMoneyDepositedEvent');
+      return isCut ? 'forward-and-cut' : 'forward';
+    };
+    expect(await service.client.post(`/wallets/${id}/deposit`, { amount: '1' })).toMatchObject(
+      problem(504, 'outcome-unknown'),
+    );
+    expect(isCut).toBe(true);
+    proxy.judge = () => 'forward';
+    await expect
+      .poll(() => rowsOf(service.mexico, 'select version from wallets where id = $1', [id]))
+      .toEqual([{ version: '2' }]);
+    expect(await service.client.wallet(id)).toMatchObject({ balance: '101', version: 2 });
+  });
+});
+
+describe('a shard with too much to do', () => {
+  let service: TestService;
+
+  beforeAll(async () => {
+    service = await startTestService({ global: { 'maximum-pool-size': 1, 'acquisition-queue-max': 1 } });
+  });
+  afterAll(() => stopTestService(service));
+
+  it('is unavailable once its queue is full, and finishes what waits', async () => {
+    const { id } = await service.client.openWallet();
+    await withSession(service.global, async (session) => {
+      await session.query('begin');
+      await session.query('select from wallets where id = $1 for update', [id]);
+      const running = service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
+      await expect.poll(() => lockedCount(service.global)).toBe(1);
+      const others = await Promise.race([1, 2].map(async () => service.client.get(`/wallets/${id}`)));
+      expect(others).toMatchObject(unavailable);
+      expect((await service.client.openWallet({ country: 'MX' })).version).toBe(1);
+      await session.query('commit');
+      expect((await running).status).toBe(200);
+    });
+    await expect.poll(async () => (await service.client.get(`/wallets/${id}`)).status).toBe(200);
+  });
+});
+
+describe('a fault of the inside', () => {
+  let service: TestService;
+
+  beforeAll(async () => {
+    service = await startTestService();
+  });
+  afterAll(() => stopTestService(service));
+
+  it('leaves neither state nor event, and is answered without its reason', async () => {
+    const { id } = await service.client.openWallet();
+    await rowsOf(
+      service.global,
+      `alter table eventlog.events add constraint broken check (event_type <> 'WalletMoneyWithdrawnEvent')`,
+    );
+    const answer = await service.client.post(`/wallets/${id}/withdraw`, { amount: '12.34' });
+    expect(answer).toMatchObject(problem(500, 'internal'));
+    expect(JSON.stringify(answer.body)).not.toMatch(/constraint|broken|Exception|events/);
+    expect(await service.client.wallet(id)).toMatchObject({ balance: '100', version: 1 });
+
+    const requestId = answer.headers['x-request-id'];
+    const line = service.log.find((each) => each.includes('internal error')) ?? '{}';
+    expect(JSON.parse(line)).toMatchObject({
+      requestId,
+      method: 'POST',
+      stack: expect.stringContaining('broken'),
+    });
+    expect(service.log.join('')).not.toMatch(/12\.34/);
+  });
+});

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import type { z } from '@hono/zod-openapi';
+import { expect } from 'vitest';
+import type { walletSchema } from '../src/http/resource/wallet-resource.js';
+
+/** A wallet as the service answers it. */
+export type WalletBody = z.infer<typeof walletSchema>;
+
+/** What came back. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/** An owner that the tests use where any will do. */
+export const anOwner = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
+
+/** Speaks HTTP with the service, as its clients do. */
+export class WalletClient {
+  readonly url: string;
+
+  constructor(url: string) {
+    this.url = url;
+  }
+
+  /** Sends a request as it is. */
+  async send(path: string, init: RequestInit = {}): Promise<Answer> {
+    const response = await fetch(`${this.url}${path}`, init);
+    const text = await response.text();
+    const isJson = text !== '' && /json/.test(response.headers.get('content-type') ?? '');
+    const body = (isJson ? JSON.parse(text) : {}) as Answer['body'];
+    return { status: response.status, headers: Object.fromEntries(response.headers), body };
+  }
+
+  get(path: string): Promise<Answer> {
+    return this.send(path);
+  }
+
+  /** Sends a JSON body: a value, or a text exactly as it is. */
+  post(path: string, body: object | string): Promise<Answer> {
+    const text = typeof body === 'string' ? body : JSON.stringify(body);
+    return this.send(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: text });
+  }
+
+  /** Opens a wallet in EUR on the shard (0, 0), unless told otherwise. */
+  async openWallet(fields: Readonly<Record<string, unknown>> = {}): Promise<WalletBody> {
+    const wallet = { country: 'DE', ownerId: anOwner, currency: 'EUR', initialBalance: '100', ...fields };
+    const { status, body } = await this.post('/wallets', wallet);
+    assert.equal(status, 201);
+    return body as WalletBody;
+  }
+
+  /** Reads a wallet that is there. */
+  async wallet(id: string): Promise<WalletBody> {
+    const { status, body } = await this.get(`/wallets/${id}`);
+    assert.equal(status, 200);
+    return body as WalletBody;
+  }
+}
+
+/** What a problem of RFC 9457 looks like as an answer. */
+export function problem(status: number, code: string): object {
+  return {
+    status,
+    headers: {
+      'content-type': 'application/problem+json',
+      'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
+    },
+    body: {
+      type: expect.stringMatching(/^urn:problem-type:wallet-service:[a-z-]+$/),
+      title: expect.any(String),
+      status,
+      detail: expect.any(String),
+      code,
+      instance: expect.stringMatching(/^urn:uuid:[0-9a-f-]{36}$/),
+    },
+  };
+}
