@@ -58,6 +58,7 @@ export {
   InvalidCursorException,
   InvalidIdException,
   InvalidModelException,
+  InvalidShardException,
   UnstorableValueException,
 } from './errors/value-exceptions.js';
 export {
@@ -75,7 +76,6 @@ export {
 } from './errors/storage-exceptions.js';
 export {
   CrossShardException,
-  InvalidShardException,
   PartialCommitException,
   UnknownShardException,
 } from './errors/sharding-exceptions.js';

@@ -47,7 +47,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkException>> = {
     cause,
   }),
   'invalid-id': new values.InvalidIdException('x', 'a UUID version 7'),
-  'invalid-shard': new sharding.InvalidShardException('group', 256, 255),
+  'invalid-shard': new values.InvalidShardException('group', 256, 255),
   'invalid-cursor': new values.InvalidCursorException('x'),
   'invalid-model': new values.InvalidModelException('ownerId cannot be null'),
   'invalid-configuration': new ConfigurationException([{ path: 'a', message: 'b' }], { cause }),

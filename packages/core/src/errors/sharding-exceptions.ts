@@ -60,13 +60,6 @@ export class PartialCommitException extends FrameworkException {
   }
 }
 
-/** A group or member is out of range. */
-export class InvalidShardException extends FrameworkException {
-  constructor(part: 'group' | 'member', value: number, maximum: number) {
-    super('invalid-shard', `${part} ${value} is not an integer from 0 to ${maximum}`);
-  }
-}
-
 function missingFrom(shards: {
   readonly failed: readonly ShardIdentifier[];
   readonly unknown: ShardIdentifier | undefined;

@@ -7,6 +7,13 @@ export class InvalidIdException extends FrameworkException {
   }
 }
 
+/** A group or member is out of range. */
+export class InvalidShardException extends FrameworkException {
+  constructor(part: 'group' | 'member', value: number, maximum: number) {
+    super('invalid-shard', `${part} ${value} is not an integer from 0 to ${maximum}`);
+  }
+}
+
 /** The `after` of a page is not the `next` of the page before. */
 export class InvalidCursorException extends FrameworkException {
   constructor(cursor: string) {

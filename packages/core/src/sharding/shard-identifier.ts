@@ -1,4 +1,4 @@
-import { InvalidShardException } from '../errors/sharding-exceptions.js';
+import { InvalidShardException } from '../errors/value-exceptions.js';
 
 const groupMax = 255;
 const memberMax = 63;
