@@ -15,8 +15,10 @@ export interface TestServiceOptions {
   readonly mexicoPort?: number;
   /** Settings of the shard (1, 0). */
   readonly mexico?: DatabaseSettings;
-  /** A port for a third shard, (2, 0). */
+  /** A port for a third shard, (2, 0), where nothing of its own answers. */
   readonly thirdPort?: number;
+  /** A database for a third shard, (2, 0). */
+  readonly third?: TestDatabase;
   readonly retry?: Partial<RetryPolicy>;
 }
 
@@ -66,6 +68,7 @@ export function configTree(
     group(1, 'mexico', mexico, options.mexicoPort ?? mexico.port, options.mexico),
   ];
   if (options.thirdPort !== undefined) groups.push(group(2, 'third', global, options.thirdPort, {}));
+  if (options.third !== undefined) groups.push(group(2, 'third', options.third, options.third.port));
   const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
   return { framework: { namespace: 'com.example.wallet', sharding } };
 }

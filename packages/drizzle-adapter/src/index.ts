@@ -1,4 +1,6 @@
-export { type PostgresOptions, postgres } from './connection/postgres.js';
+export { postgres } from './connection/postgres.js';
+export type { PostgresOptions } from './connection/postgres-options.js';
+export { migrateShards } from './migration/migrate-shards.js';
 export { type PageRequest, PgRepository } from './pg-repository.js';
 export type { ModelTable } from './model-table.js';
 export { entityColumns, modelColumns } from './model-columns.js';

@@ -71,7 +71,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
     this.#databases = options.databases;
     this.#reader = new TableReader(options.table);
     this.#encoder = new RowEncoder(modelNameOf(options.model), options.table);
-    this.dbs();
+    this.#eachDatabase();
   }
 
   /** Makes a model of a row that was read. */
@@ -80,7 +80,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
   protected abstract toRow(model: M): T['$inferInsert'];
 
   encode(model: M): Row {
-    return this.#encoder.encode(this.toRow(model));
+    return this.#encoder.encode(this.toRow(model), model.version === 1 ? 'add' : 'update');
   }
 
   /**
@@ -105,11 +105,9 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
 
   /** Reads the models of several ids, one statement per database, in the order of the ids; missing ones are left out. */
   async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
-    const texts = ids.map(String);
+    const texts = ids.map((id) => this.#reader.idText(String(id)));
     const byManager = Map.groupBy(texts, (id) => this.#manager(id));
-    const found = await Promise.all(
-      [...byManager].map(([manager, own]) => this.#reader.byIds(manager.db, own)),
-    );
+    const found = await Promise.all([...byManager].map(([manager, own]) => this.#reader.byIds(manager, own)));
     const models = new Map(found.flat().map((row) => this.#modelById(row)));
     return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
   }
@@ -145,7 +143,11 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
     return row === undefined ? undefined : this.toModel(row);
   }
 
-  /** Reads one page in the order of ids, over all shards. */
+  /**
+   * Reads one page in the order of ids, over all shards.
+   *
+   * @throws InvalidCursorException `invalid-cursor` when `after` cannot be the `next` of a page
+   */
   async findPage({ where, limit, after }: PageRequest): Promise<Page<M>> {
     const size = Math.min(Math.max(limit, 1), pageLimitMax);
     const rows = await this.#rows({ where, limit: size + 1, after });
@@ -155,7 +157,9 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
 
   /** Counts the models that match a condition, or all, on all shards. */
   async count(condition?: SQL): Promise<number> {
-    const counts = await Promise.all(this.dbs().map((db) => this.#reader.count(db, condition)));
+    const counts = await Promise.all(
+      this.#eachDatabase().map((manager) => this.#reader.count(manager, condition)),
+    );
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
@@ -172,12 +176,18 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
 
   /** Drizzle on every database that holds shards, once each, for queries of your own. */
   dbs(): readonly NodePgDatabase[] {
-    return this.#databases.eachDatabase().map((managers) => joinedManager(managers).db);
+    return this.#eachDatabase().map(({ db }) => db);
   }
 
   async #rows(request: PageRequest): Promise<readonly T['$inferSelect'][]> {
-    const found = await Promise.all(this.dbs().map((db) => this.#reader.page(db, request)));
+    const found = await Promise.all(
+      this.#eachDatabase().map((manager) => this.#reader.page(manager, request)),
+    );
     return this.#reader.inOrder(found.flat()).slice(0, request.limit);
+  }
+
+  #eachDatabase(): readonly PgTransactionManager[] {
+    return this.#databases.eachDatabase().map(joinedManager);
   }
 
   #modelById(row: T['$inferSelect']): readonly [string, M] {

@@ -51,20 +51,23 @@ export class ShardUnavailableException extends FrameworkException {
 export class CommitOutcomeUnknownException extends FrameworkException {
   /** The shard on which the commit was sent. */
   readonly shard: ShardIdentifier;
-  /** The action whose rows the log either holds or does not. */
-  readonly actionId: string;
+  /** The action whose rows the log either holds or does not; `undefined` for a transaction of a script. */
+  readonly actionId: string | undefined;
   /** What the adapter needs to find the outcome; opaque to everyone else. */
   readonly session: unknown;
 
   constructor(
     shard: ShardIdentifier,
-    actionId: string,
+    actionId: string | undefined,
     options: { readonly session?: unknown; readonly cause?: unknown } = {},
   ) {
+    const check =
+      actionId === undefined
+        ? 'Look at what it would have changed before doing it again.'
+        : `Look for action_id ${actionId} in the log of that shard before doing it again.`;
     super(
       'commit-outcome-unknown',
-      `${shard}: the connection was lost after the commit of action ${actionId} was sent. ` +
-        `Look for action_id ${actionId} in the log of that shard before doing it again.`,
+      `${shard}: the connection was lost after the commit was sent. ${check}`,
       options,
     );
     this.shard = shard;

@@ -15,6 +15,8 @@ export interface TransactionManager {
    * Commits when the work resolves, rolls back when it rejects.
    *
    * @throws NestedTransactionException `nested-transaction` inside another one on the same shard
+   * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when the connection is lost during the commit
+   * @throws whatever the work throws, after which nothing is written
    */
   inTransaction<T>(work: () => Promise<T>): Promise<T>;
 

@@ -1,9 +1,17 @@
-import { type DatabaseConfig, type ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import {
+  type DatabaseConfig,
+  type ShardIdentifier,
+  ShardUnavailableException,
+  StaleRecordException,
+} from '@framework/core';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
 
 /** How much later than the server the client gives a statement up, in milliseconds. */
 const clientGraceMs = 1_000;
+
+/** SQLSTATE of a statement that took too long, or was cancelled. */
+const queryCanceled = '57014';
 
 /** The server's process behind a connection, by which another connection can see whether it still works. */
 export interface ServerSession {
@@ -14,14 +22,17 @@ export interface ServerSession {
 /**
  * The connections of one database: bounded in number, in waiting callers and in time.
  *
- * A connection on which something else than a plain error of the server happened is destroyed, never handed out again.
+ * A connection on which a deadline passed, or something else than a plain error of the server happened, is destroyed
+ * and never handed out again.
  */
 export class ConnectionPool {
   readonly #pool: pg.Pool;
+  readonly #poolMax: number;
   readonly #queueMax: number;
   readonly #sessions = new WeakMap<pg.ClientBase, ServerSession>();
 
   constructor(config: DatabaseConfig, applicationName: string) {
+    this.#poolMax = config.poolMax;
     this.#queueMax = config.acquisitionQueueMax;
     this.#pool = new pg.Pool({
       ...connectionSettings(config),
@@ -34,7 +45,7 @@ export class ConnectionPool {
       keepAlive: true,
       // Statements that are sent without waiting for each other share one round trip.
       pipeline: true,
-      onConnect: (client) => this.#learnSession(client),
+      onConnect: (client) => this.#prepareSession(client),
     });
     this.#pool.on('error', ignoreError);
   }
@@ -53,7 +64,7 @@ export class ConnectionPool {
       broken = false;
       return result;
     } catch (error) {
-      broken = !isPlainServerError(error);
+      broken = !isSoundAfter(error);
       throw error;
     } finally {
       client.removeListener('error', ignoreError);
@@ -72,7 +83,9 @@ export class ConnectionPool {
   }
 
   async #acquire(shard: ShardIdentifier): Promise<pg.PoolClient> {
-    if (this.#pool.waitingCount >= this.#queueMax && this.#pool.idleCount === 0) {
+    const { idleCount, totalCount, waitingCount } = this.#pool;
+    const freeCount = idleCount + this.#poolMax - totalCount;
+    if (waitingCount - freeCount >= this.#queueMax) {
       throw new ShardUnavailableException(shard, `${this.#queueMax} callers wait for a connection already`);
     }
     try {
@@ -82,9 +95,11 @@ export class ConnectionPool {
     }
   }
 
-  async #learnSession(client: pg.ClientBase): Promise<void> {
+  /** Learns which process of the server it is, and has instants written in the way in which Drizzle reads them. */
+  async #prepareSession(client: pg.ClientBase): Promise<void> {
     const { rows } = await client.query<{ pid: number; started: Date }>(
-      'select pid, backend_start as started from pg_stat_activity where pid = pg_backend_pid()',
+      `select pid, backend_start as started, set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false)
+       from pg_stat_activity where pid = pg_backend_pid()`,
     );
     const session = rows[0];
     const announced = (client as pg.ClientBase & { readonly processID: number }).processID;
@@ -101,6 +116,12 @@ export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
     ...(config.username !== undefined && { user: config.username }),
     ...(config.password !== undefined && { password: config.password.reveal() }),
   };
+}
+
+/** Whether a connection is as good as before; not after a deadline, whatever the server says about it. */
+function isSoundAfter(error: unknown): boolean {
+  if (error instanceof StaleRecordException) return true;
+  return isPlainServerError(error) && error.code !== queryCanceled;
 }
 
 /** Whether the server refused a statement and the connection is as good as before. */

@@ -7,11 +7,12 @@ import {
   primaryConfig,
 } from '@framework/core';
 import pg from 'pg';
-import { isWorthWaiting, migrateDatabase } from '../migration/migrate-database.js';
+import { isWorthWaiting } from '../migration/is-worth-waiting.js';
+import { migrateDatabase } from '../migration/migrate-database.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
 import { ConnectionPool, connectionSettings } from './connection-pool.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
-import type { PostgresOptions } from './postgres.js';
+import type { PostgresOptions } from './postgres-options.js';
 
 const retryDelayMs = 500;
 const pingTimeoutMs = 2_000;
@@ -79,14 +80,16 @@ export class PgDatabase implements Database {
   async #becomeReady(): Promise<void> {
     const migrates = (this.#options.migrateOnOpen ?? true) && this.#config.name === primaryConfig;
     if (migrates) await this.#migrate();
-    this.#isReady = !this.#closing.signal.aborted;
+    if (this.#closing.signal.aborted)
+      throw new Error('The database was closed before it could serve', { cause: this.#obstacle });
+    this.#isReady = true;
   }
 
   /** Tries again for as long as the database cannot be reached, or until it is closed. */
   async #migrate(): Promise<void> {
     while (!this.#closing.signal.aborted) {
       try {
-        return await migrateDatabase(this.#config, this.#options.migrationsFolder);
+        return await migrateDatabase(this.#config, this.#options.migrationsFolder, this.#closing.signal);
       } catch (error) {
         this.#obstacle = error;
         if (!isWorthWaiting(error)) throw error;

@@ -6,6 +6,7 @@ import {
   InvariantViolation,
   NestedTransactionException,
   type ShardIdentifier,
+  StorageFailureException,
   type TransactionManager,
   TransactionOverException,
 } from '@framework/core';
@@ -19,6 +20,14 @@ import type { PgDatabase } from './pg-database.js';
 import { storageError } from './storage-error.js';
 
 const outcomePollMs = 50;
+
+/** By what the outcome of a commit is found. */
+interface SentCommit {
+  /** The process that ran it; `undefined` when something between client and server hides it. */
+  readonly server: ServerSession | undefined;
+  /** One of its rows in the log; the action's id would also find those on another shard of the database. */
+  readonly eventId: string | undefined;
+}
 
 /** The transactions of one shard on PostgreSQL. */
 export class PgTransactionManager implements TransactionManager {
@@ -60,7 +69,7 @@ export class PgTransactionManager implements TransactionManager {
     return this.database.pool.use(this.shard, async (client) => {
       const transaction: OpenTransaction = { client, over: false };
       try {
-        await this.#control(client, 'begin');
+        await this.#begin(client);
         const result = await runWithin(this, transaction, work);
         transaction.over = true;
         await this.#commit(client);
@@ -76,16 +85,17 @@ export class PgTransactionManager implements TransactionManager {
   async persist(changes: ChangeSet): Promise<void> {
     this.#assertOutside();
     const write = this.database.writer.prepare(changes);
-    let session: ServerSession | undefined;
+    let server: ServerSession | undefined;
     let sent = false;
     try {
       await this.database.pool.use(this.shard, async (client) => {
-        session = this.database.pool.sessionOf(client);
+        server = this.database.pool.sessionOf(client);
         sent = true;
         await this.database.writer.send(client, write);
       });
     } catch (error) {
       if (!sent || isDecided(error)) throw storageError(this.shard, error);
+      const session: SentCommit = { server, eventId: write[0]?.batch.events[0]?.id };
       throw new CommitOutcomeUnknownException(this.shard, changes.action.id, { session, cause: error });
     }
   }
@@ -97,13 +107,13 @@ export class PgTransactionManager implements TransactionManager {
    * server's processes, only a commit that happened can be told for certain.
    */
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
-    const session = unknown.session as ServerSession | undefined;
+    const { server, eventId } = unknown.session as SentCommit;
     const deadline = performance.now() + this.database.statementTimeoutMs + outcomePollMs;
     do {
       try {
         // Asked in this order: a process that is gone before the log is read can add nothing to it.
-        const decided = session !== undefined && !(await this.#isWorking(session));
-        if (await this.#isLogged(unknown.actionId)) return true;
+        const decided = server !== undefined && !(await this.#isWorking(server));
+        if (await this.#isLogged(eventId, unknown.actionId)) return true;
         if (decided) return false;
       } catch (error) {
         if (!(FrameworkException.is(error) && error.retryable)) throw error;
@@ -121,10 +131,10 @@ export class PgTransactionManager implements TransactionManager {
     return rowCount !== 0;
   }
 
-  async #isLogged(actionId: string): Promise<boolean> {
+  async #isLogged(eventId: string | undefined, actionId: string | undefined): Promise<boolean> {
     const { rowCount } = await this.query({
-      text: 'select from eventlog.events where action_id = $1 limit 1',
-      values: [actionId],
+      text: 'select from eventlog.events where action_id = $1 and id = $2',
+      values: [actionId, eventId],
     });
     return rowCount !== 0;
   }
@@ -136,20 +146,22 @@ export class PgTransactionManager implements TransactionManager {
     this.database.assertReady(this.shard);
   }
 
-  async #control(client: pg.PoolClient, statement: 'begin' | 'commit'): Promise<pg.QueryResult> {
+  async #begin(client: pg.PoolClient): Promise<void> {
     try {
-      return await client.query(statement);
+      await client.query('begin');
     } catch (error) {
       throw storageError(this.shard, error);
     }
   }
 
   async #commit(client: pg.PoolClient): Promise<void> {
-    const { command } = await this.#control(client, 'commit');
+    const { command } = await client.query('commit').catch((error: unknown) => {
+      if (isDecided(error)) throw storageError(this.shard, error);
+      throw new CommitOutcomeUnknownException(this.shard, undefined, { cause: error });
+    });
     if (command === 'COMMIT') return;
-    throw new Error(
-      'The transaction was rolled back: a statement in it had failed, and the work caught its error',
-    );
+    const reason = 'the transaction was rolled back, because the work caught the error of a statement in it';
+    throw new StorageFailureException(this.shard, reason);
   }
 }
 

@@ -1,21 +1,6 @@
 import { ConfigurationException, type DatabaseDriver } from '@framework/core';
 import { PgDatabase } from './pg-database.js';
-
-/** How the driver behaves beyond what each database's configuration says. */
-export interface PostgresOptions {
-  /**
-   * The folder of the application's own migrations, as `drizzle-kit generate` writes it. They are applied to every
-   * shard after the framework's. Default: none.
-   */
-  readonly migrationsFolder?: string;
-  /**
-   * Whether opening a database applies the migrations. Default true; with false, run {@link PgDatabase.migrate}
-   * from a job of its own before.
-   */
-  readonly migrateOnOpen?: boolean;
-  /** Shown by PostgreSQL in `pg_stat_activity`. Default `framework`. */
-  readonly applicationName?: string;
-}
+import type { PostgresOptions } from './postgres-options.js';
 
 const schemes = new Set(['postgresql:', 'postgres:']);
 

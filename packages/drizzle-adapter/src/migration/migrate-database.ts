@@ -18,25 +18,33 @@ const migrationLock = 7_265_814_402;
  * Any number of processes may call it at once: one works, the others wait and find nothing left to do.
  *
  * @param migrationsFolder as `drizzle-kit generate` writes it
- * @throws errors of `pg` and of Drizzle's migrator as they are; see {@link isWorthWaiting}
+ * @param signal gives the attempt up, whatever it waits for; what is not committed then is not applied
+ * @throws errors of `pg` and of Drizzle's migrator as they are; see `isWorthWaiting`
  */
 export async function migrateDatabase(
   config: DatabaseConfig,
   migrationsFolder: string | undefined,
+  signal?: AbortSignal,
 ): Promise<void> {
   const client = new pg.Client({
     ...connectionSettings(config),
     connectionTimeoutMillis: connectionTimeoutMs,
     application_name: 'framework migrations',
     lock_timeout: lockTimeoutMs,
+    keepAlive: true,
   });
   // The statement that was running is rejected too; without a listener the process would end.
   client.on('error', () => undefined);
+  const giveUp = (): void => {
+    streamOf(client).destroy();
+  };
+  signal?.addEventListener('abort', giveUp);
   try {
     await client.connect();
     await client.query('select pg_advisory_lock($1)', [migrationLock]);
     await applyMigrations(client, migrationsFolder);
   } finally {
+    signal?.removeEventListener('abort', giveUp);
     // Ends the session, and with it the lock.
     await client.end();
   }
@@ -53,21 +61,8 @@ async function applyMigrations(client: pg.Client, migrationsFolder: string | und
   if (migrationsFolder !== undefined) await migrate(db, { migrationsFolder });
 }
 
-/** Whether a failed migration may succeed later by itself: the database was not reached, or is starting up. */
-export function isWorthWaiting(error: unknown): boolean {
-  const state = sqlStateOf(error);
-  return state === undefined ? isConnectionError(error) : /^(08|57P|53|55P03)/.test(state);
-}
-
-function sqlStateOf(error: unknown): string | undefined {
-  if (error instanceof pg.DatabaseError) return error.code;
-  return error instanceof Error && error.cause !== undefined ? sqlStateOf(error.cause) : undefined;
-}
-
-function isConnectionError(error: unknown): boolean {
-  const failure = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  if (!(failure instanceof Error)) return false;
-  return (
-    'syscall' in failure || failure instanceof AggregateError || /connection|timeout/i.test(failure.message)
-  );
+/** The socket, which `pg` offers to its own pool only: `end()` would wait for a network that is silent. */
+function streamOf(client: pg.Client): { destroy(): void } {
+  return (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection
+    .stream;
 }

@@ -2,8 +2,13 @@ import { getTableColumns } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 
-/** Types that Drizzle's columns read from text themselves: dates, times, intervals and their arrays. */
-const textTypes = new Set<number>([1082, 1114, 1184, 1186, 1115, 1182, 1185, 1187, 1231]);
+/**
+ * Types that Drizzle's columns read from text themselves: dates, times, intervals, JSON and their arrays. JSON read by
+ * the driver would be read a second time, and a text in it such as `"12"` would become a number.
+ */
+const textTypes = new Set<number>([
+  1082, 1114, 1184, 1186, 1115, 1182, 1185, 1187, 1231, 114, 199, 3802, 3807,
+]);
 
 /** Leaves to Drizzle's columns what they read from text themselves. */
 export const drizzleTypes: pg.CustomTypesConfig = {

@@ -1,6 +1,5 @@
-import { FrameworkException } from '@framework/core';
+import { InvalidCursorException } from '@framework/core';
 import { type SQL, and, asc, count, gt, is, ne, sql } from 'drizzle-orm';
-import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import { PgEnumColumn, PgUUID, QueryBuilder } from 'drizzle-orm/pg-core';
 import type pg from 'pg';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
@@ -8,6 +7,7 @@ import type { ModelTable } from '../model-table.js';
 import { RowDecoder, drizzleTypes } from './row-decoder.js';
 
 const deletedState = 'DELETED';
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 let readerCount = 0;
 
@@ -18,6 +18,7 @@ export class TableReader<T extends ModelTable> {
   readonly #present: SQL | undefined;
   readonly #byId: Omit<pg.QueryArrayConfig, 'values'>;
   readonly #idConstants: readonly unknown[];
+  readonly #idIsUuid: boolean;
   readonly #idOrder: SQL;
 
   constructor(table: T) {
@@ -25,7 +26,8 @@ export class TableReader<T extends ModelTable> {
     this.#decoder = new RowDecoder(table);
     this.#present = presentCondition(table);
     // PostgreSQL compares UUIDs by their bytes; texts must not depend on the database's locale.
-    this.#idOrder = is(table.id, PgUUID) ? sql`${table.id}` : sql`${table.id} collate "C"`;
+    this.#idIsUuid = is(table.id, PgUUID);
+    this.#idOrder = this.#idIsUuid ? sql`${table.id}` : sql`${table.id} collate "C"`;
     const byId = new QueryBuilder()
       .select()
       .from<ModelTable>(table)
@@ -47,30 +49,42 @@ export class TableReader<T extends ModelTable> {
     return values === undefined ? undefined : this.#decoder.decode(values);
   }
 
-  /** Reads the rows of several ids, in no order. */
-  byIds(db: NodePgDatabase, ids: readonly string[]): Promise<T['$inferSelect'][]> {
-    return this.#select(db, sql`${this.#table.id} = any(${sql.param([...ids])})`);
+  /** An id as the database writes it: UUIDs in lower case. */
+  idText(id: string): string {
+    return this.#idIsUuid ? id.toLowerCase() : id;
   }
 
-  /** Reads the first rows that match, in the order of ids. */
-  page(
-    db: NodePgDatabase,
+  /** Reads the rows of several ids, in the order of ids. */
+  byIds(manager: PgTransactionManager, ids: readonly string[]): Promise<T['$inferSelect'][]> {
+    return this.#select(manager, sql`${this.#table.id} = any(${sql.param([...ids])})`);
+  }
+
+  /**
+   * Reads the first rows that match, in the order of ids.
+   *
+   * @throws InvalidCursorException `invalid-cursor` when `after` is not an id of the table
+   */
+  async page(
+    manager: PgTransactionManager,
     {
       where,
       limit,
       after,
     }: { readonly where?: SQL | undefined; readonly limit: number; readonly after?: string | undefined },
   ): Promise<T['$inferSelect'][]> {
+    if (after !== undefined && this.#idIsUuid && !uuid.test(after)) throw new InvalidCursorException(after);
     const beyond = after === undefined ? undefined : gt(this.#idOrder, after);
-    return this.#select(db, and(where, beyond), limit);
+    return this.#select(manager, and(where, beyond), limit);
   }
 
   /** Counts the rows that match. */
-  async count(db: NodePgDatabase, condition: SQL | undefined): Promise<number> {
-    const rows = await unwrapped(
-      db.select({ count: count() }).from<ModelTable>(this.#table).where(and(condition, this.#present)),
-    );
-    return rows[0]?.count ?? 0;
+  async count(manager: PgTransactionManager, condition: SQL | undefined): Promise<number> {
+    const query = new QueryBuilder()
+      .select({ count: count() })
+      .from<ModelTable>(this.#table)
+      .where(and(condition, this.#present));
+    const [row] = await rowsOf(manager, query);
+    return Number(row?.[0] ?? 0);
   }
 
   /** Merges rows of several databases in the order in which each one gives them. */
@@ -82,17 +96,18 @@ export class TableReader<T extends ModelTable> {
   }
 
   async #select(
-    db: NodePgDatabase,
+    manager: PgTransactionManager,
     condition: SQL | undefined,
     limit?: number,
   ): Promise<T['$inferSelect'][]> {
-    const query = db
+    const query = new QueryBuilder()
       .select()
       .from<ModelTable>(this.#table)
       .where(and(condition, this.#present))
       .orderBy(asc(this.#idOrder))
       .$dynamic();
-    return (await unwrapped(limit === undefined ? query : query.limit(limit))) as T['$inferSelect'][];
+    const rows = await rowsOf(manager, limit === undefined ? query : query.limit(limit));
+    return rows.map((values) => this.#decoder.decode(values));
   }
 }
 
@@ -102,11 +117,12 @@ function presentCondition({ state }: ModelTable): SQL | undefined {
   return canBeDeleted ? ne(state, deletedState) : undefined;
 }
 
-/** Drizzle wraps what its client throws, with the statement and its values in the message. */
-async function unwrapped<R>(query: PromiseLike<R>): Promise<R> {
-  try {
-    return await query;
-  } catch (error) {
-    throw FrameworkException.find(error) ?? error;
-  }
+/** Sends a query past Drizzle's session, which would wrap errors and read JSON twice. */
+async function rowsOf(
+  manager: PgTransactionManager,
+  query: { toSQL(): { readonly sql: string; readonly params: unknown[] } },
+): Promise<readonly unknown[][]> {
+  const { sql: text, params: values } = query.toSQL();
+  const { rows } = await manager.query<unknown[]>({ text, values, rowMode: 'array', types: drizzleTypes });
+  return rows;
 }

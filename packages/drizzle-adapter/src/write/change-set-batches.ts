@@ -1,4 +1,10 @@
-import type { Change, ChangeSet, EventRecord } from '@framework/core';
+import {
+  type Change,
+  type ChangeSet,
+  type EventRecord,
+  ShardedId,
+  type ShardIdentifier,
+} from '@framework/core';
 import type { ActionRow } from './events-clause.js';
 import type { Row } from './row.js';
 
@@ -18,9 +24,9 @@ export interface Batch {
  *
  * Over all batches rows are locked in the fixed order (table, id), so two change sets never deadlock each other.
  */
-export function batchesOf({ action, changes, events }: ChangeSet): readonly Batch[] {
+export function batchesOf({ shard, changes, events }: ChangeSet): readonly Batch[] {
   const rows = changes.length > 1 ? changes.toSorted(byTableAndId) : changes;
-  const logged: Batch['events'] = events.length > 0 ? events : [actionRow(action.id)];
+  const logged: Batch['events'] = events.length > 0 ? events : [actionRow(shard)];
   const count = Math.max(
     Math.ceil(rows.length / changesPerStatement),
     Math.ceil(logged.length / eventsPerStatement),
@@ -47,6 +53,8 @@ function updatesFirst(one: Change, other: Change): number {
   return Number(one.kind === 'add') - Number(other.kind === 'add');
 }
 
-function actionRow(id: string): ActionRow {
+/** One action may record itself on several shards of a database: each row has an id of its own. */
+function actionRow(shard: ShardIdentifier): ActionRow {
+  const id = ShardedId.generate(Object, shard).value;
   return { id, ordinal: 0, modelId: null, modelName: null, modelVersion: null, type: null, payload: null };
 }

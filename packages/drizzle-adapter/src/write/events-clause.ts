@@ -54,7 +54,7 @@ export function eventValues(action: ActionRecord, events: readonly (EventRecord 
   return values;
 }
 
-/** The row that records an action which attached no event on a shard; its id is the action's. */
+/** The row that records an action which attached no event on a shard; its id is its own, as an event's is. */
 export interface ActionRow {
   readonly id: string;
   readonly ordinal: 0;

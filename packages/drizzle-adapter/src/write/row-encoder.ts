@@ -9,8 +9,6 @@ interface ColumnEncoder {
   readonly name: string;
   readonly column: PgColumn;
   readonly guard: ColumnGuard;
-  /** Whether an absent value is left to the database: its default when added, what stands there when updated. */
-  readonly leftToDatabase: boolean;
 }
 
 let shapeCount = 0;
@@ -37,13 +35,19 @@ export class RowEncoder {
       .map(([key, column]) => encoderOf(key, column));
   }
 
-  /** @throws UnstorableValueException `unstorable-value` when a value would not come back as it is */
-  encode(row: Readonly<Record<string, unknown>>): Row {
+  /**
+   * Makes a row to be added or updated. An absent value of a column with a default is that default when the row is
+   * added, and what stands there already when it is updated.
+   *
+   * @throws UnstorableValueException `unstorable-value` when a value would not come back as it is
+   */
+  encode(row: Readonly<Record<string, unknown>>, kind: 'add' | 'update'): Row {
     const values: unknown[] = [];
     let present = '';
     for (const encoder of this.#columns) {
-      const value = row[encoder.key] ?? encoder.column.defaultFn?.();
-      const omitted = value === undefined && row[encoder.key] === undefined && encoder.leftToDatabase;
+      const given = row[encoder.key];
+      const value = given === undefined && kind === 'add' ? encoder.column.defaultFn?.() : given;
+      const omitted = value === undefined && encoder.column.hasDefault;
       present += omitted ? '0' : '1';
       if (!omitted) values.push(this.#encodeValue(encoder, value));
     }
@@ -81,8 +85,7 @@ export class RowEncoder {
 }
 
 function encoderOf(key: string, column: PgColumn): ColumnEncoder {
-  const leftToDatabase = column.hasDefault && column.defaultFn === undefined;
-  return { key, name: quoted(column.name), column, guard: columnGuard(column), leftToDatabase };
+  return { key, name: quoted(column.name), column, guard: columnGuard(column) };
 }
 
 function quoted(name: string): string {

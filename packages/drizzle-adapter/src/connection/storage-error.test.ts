@@ -1,0 +1,46 @@
+import { type ErrorCode, ShardIdentifier, StaleRecordException } from '@framework/core';
+import pg from 'pg';
+import { describe, expect, it } from 'vitest';
+import { storageError } from './storage-error.js';
+
+const shard = ShardIdentifier.of(0, 0);
+
+describe('storageError', () => {
+  it.each<[state: string, code: ErrorCode, retryable: boolean]>([
+    ['40001', 'transient-storage', true],
+    ['40P01', 'transient-storage', true],
+    ['55P03', 'transient-storage', true],
+    ['57014', 'shard-unavailable', true],
+    ['57P01', 'shard-unavailable', true],
+    ['57P03', 'shard-unavailable', true],
+    ['53300', 'shard-unavailable', true],
+    ['25P03', 'shard-unavailable', true],
+    ['23505', 'constraint-violation', false],
+    ['23514', 'constraint-violation', false],
+    ['22P02', 'storage-failure', false],
+    ['42P01', 'storage-failure', false],
+  ])('makes of SQLSTATE %s the code %s', (state, code, retryable) => {
+    const cause = refusal(state);
+    expect(storageError(shard, cause)).toMatchObject({ code, retryable, shard, cause });
+  });
+
+  it('names the constraint and the table that refused', () => {
+    const cause = Object.assign(refusal('23505'), { constraint: 'accounts_pkey', table: 'accounts' });
+    expect(storageError(shard, cause)).toMatchObject({ constraint: 'accounts_pkey', table: 'accounts' });
+  });
+
+  it('takes what is not from the server for a lost connection', () => {
+    const cause = new Error('Connection terminated unexpectedly');
+    expect(storageError(shard, cause)).toMatchObject({ code: 'transient-storage', cause });
+  });
+
+  it('passes on errors of the framework, also inside of others', () => {
+    const known = new StaleRecordException('Account', 'a', 1);
+    expect(storageError(shard, known)).toBe(known);
+    expect(storageError(shard, new Error('Failed query', { cause: known }))).toBe(known);
+  });
+});
+
+function refusal(state: string): pg.DatabaseError {
+  return Object.assign(new pg.DatabaseError('refused', 7, 'error'), { code: state, severity: 'ERROR' });
+}

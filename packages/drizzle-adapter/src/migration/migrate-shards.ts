@@ -1,0 +1,15 @@
+import { type ShardingConfig, primaryConfig } from '@framework/core';
+import { migrateDatabase } from './migrate-database.js';
+
+/**
+ * Migrates the databases of all shards one after the other, for a job of its own; see `migrateOnOpen`.
+ *
+ * @param migrationsFolder the application's migrations, as `drizzle-kit generate` writes them
+ * @throws errors of `pg` and of Drizzle's migrator as they are; the databases before the failing one are migrated
+ */
+export async function migrateShards(sharding: ShardingConfig, migrationsFolder?: string): Promise<void> {
+  const configs = sharding.members.map(({ databases }) => databases.get(primaryConfig));
+  for (const config of configs) {
+    if (config !== undefined) await migrateDatabase(config, migrationsFolder);
+  }
+}

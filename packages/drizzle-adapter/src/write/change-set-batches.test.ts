@@ -1,0 +1,62 @@
+import { type ChangeSet, type EventRecord, ShardIdentifier } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import { batchesOf } from './change-set-batches.js';
+
+const shard = ShardIdentifier.of(3, 4);
+
+describe('batchesOf', () => {
+  it('writes a small change set by one statement, updates first', () => {
+    const [batch, ...others] = batchesOf(changeSet(['add b1', 'update b2', 'add a9', 'update a1'], 2));
+    expect(others).toEqual([]);
+    expect(batch?.changes.map(described)).toEqual(['update a1', 'update b2', 'add a9', 'add b1']);
+    expect(batch?.events).toHaveLength(2);
+  });
+
+  it('puts the rows in the order of table and id over all statements', () => {
+    const staged = Array.from({ length: 100 }, (_unused, index) => `update t${(index * 37) % 100}`);
+    const batches = batchesOf(changeSet(staged, 1));
+    expect(batches.length).toBeGreaterThan(1);
+    const written = batches.flatMap(({ changes }) => changes.map(described));
+    expect(written).toEqual(staged.toSorted());
+  });
+
+  it('writes every change and every event once, however many there are of either', () => {
+    for (const [changeCount, eventCount] of [
+      [200, 300],
+      [1, 300],
+      [200, 1],
+      [33, 65],
+    ] as const) {
+      const staged = Array.from({ length: changeCount }, (_unused, index) => `update t${index}`);
+      const batches = batchesOf(changeSet(staged, eventCount));
+      expect(batches.flatMap(({ changes }) => changes)).toHaveLength(changeCount);
+      const ordinals = batches.flatMap(({ events }) => events.map(({ ordinal }) => ordinal));
+      expect(ordinals).toEqual(Array.from({ length: eventCount }, (_unused, index) => index));
+    }
+  });
+
+  it('records an action without events by one row of its own id', () => {
+    const [one] = batchesOf(changeSet(['add a1'], 0));
+    const [other] = batchesOf(changeSet(['add a1'], 0));
+    expect(one?.events).toMatchObject([{ ordinal: 0, type: null, modelId: null, payload: null }]);
+    expect(one?.events[0]?.id).not.toBe(other?.events[0]?.id);
+  });
+});
+
+/** Changes written as kind, one letter for the table, and the id. */
+function changeSet(changes: readonly string[], eventCount: number): ChangeSet {
+  return {
+    shard,
+    action: { id: 'action' },
+    changes: changes.map((change) => {
+      const [kind, place = ''] = change.split(' ');
+      return { kind, row: { shape: { table: place[0] } }, model: { id: { value: place.slice(1) } } };
+    }),
+    events: Array.from({ length: eventCount }, (_unused, ordinal): Partial<EventRecord> => ({ ordinal })),
+  } as unknown as ChangeSet;
+}
+
+function described({ kind, row, model }: ChangeSet['changes'][number]): string {
+  const { table } = (row as { readonly shape: { readonly table: string } }).shape;
+  return `${kind} ${table}${model.id.value}`;
+}

@@ -1,0 +1,90 @@
+import { type SuiteContext, home, once } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { sql } from 'drizzle-orm';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { backendPid } from './fixtures/backend-pid.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { PgFixture } from './fixtures/pg-fixture.js';
+import { query } from './fixtures/query.js';
+import { refusal } from './fixtures/refusal.js';
+
+const patience = { timeout: 5_000, interval: 5 };
+/** With one connection at most, whoever comes next gets the same one, or a new one. */
+const single = { 'maximum-pool-size': 1 };
+
+describe('connections on which something went wrong', () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+  afterAll(() => database.drop());
+
+  const open = async (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> => {
+    const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
+    await registry.ready();
+    return suiteOn(registry);
+  };
+
+  it('are not used again after a statement that took too long', async () => {
+    const suite = await open({ ...single, 'statement-timeout-ms': 50 });
+    const before = await backendPid(suite);
+    expect(await refusal(sleep(suite))).toMatchObject({ code: 'shard-unavailable', shard: home });
+    expect(await backendPid(suite)).not.toBe(before);
+  });
+
+  it('are not used again after a statement of a transaction took too long', async () => {
+    const suite = await open({ ...single, 'statement-timeout-ms': 50 });
+    const before = await backendPid(suite);
+    const work = suite.fixture.databases.transactionManager(home).inTransaction(() => sleep(suite));
+    expect(await refusal(work)).toMatchObject({ code: 'shard-unavailable' });
+    expect(await backendPid(suite)).not.toBe(before);
+  });
+
+  it('are replaced when the server ends them while they are idle', async () => {
+    const suite = await open(single);
+    const before = await backendPid(suite);
+    await terminate(database, before);
+    const after = await vi.waitFor(() => backendPid(suite), patience);
+    expect(after).not.toBe(before);
+  });
+
+  it('are replaced when the server ends them while a statement runs', async () => {
+    const suite = await open(single);
+    const before = await backendPid(suite);
+    const asleep = refusal(sleep(suite));
+    await vi.waitUntil(() => isAsleep(database, before), patience);
+    await terminate(database, before);
+    expect(await asleep).toMatchObject({ code: 'shard-unavailable', retryable: true });
+    expect(await backendPid(suite)).not.toBe(before);
+  });
+
+  it('are kept after a refused write, stale or in conflict with a constraint', async () => {
+    const suite = await open(single);
+    const before = await backendPid(suite);
+    const account = await suite.openAccount(home);
+    await suite.credit(account, '1');
+    const stale = suite.stage((plan) => plan.update(account.credit('1')), once);
+    await expect(stale).rejects.toMatchObject({ code: 'stale-record' });
+    expect(await refusal(conflict(suite))).toMatchObject({ code: 'constraint-violation' });
+    expect(await backendPid(suite)).toBe(before);
+  });
+});
+
+async function sleep({ fixture }: SuiteContext): Promise<void> {
+  await new PgFixture(fixture.databases).accounts.db(home).execute(sql`select pg_sleep(30)`);
+}
+
+/** Breaks a constraint, in a statement of its own. */
+async function conflict({ fixture }: SuiteContext): Promise<void> {
+  await new PgFixture(fixture.databases).accounts.db(home).execute(sql`insert into tags values (null)`);
+}
+
+async function isAsleep({ url }: TestDatabase, pid: number): Promise<boolean> {
+  const text = `select from pg_stat_activity where pid = $1 and wait_event = 'PgSleep'`;
+  return (await query(url, text, [pid])).length === 1;
+}
+
+/** Ends a server's process and waits until it is gone. */
+async function terminate({ url }: TestDatabase, pid: number): Promise<void> {
+  await query(url, 'select pg_terminate_backend($1, 5000)', [pid]);
+}

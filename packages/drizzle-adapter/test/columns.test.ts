@@ -1,0 +1,131 @@
+import { type DatabaseRegistry, type NewEntity, systemClock } from '@framework/core';
+import { Account, home } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Gadget, PgGadgetRepository, gadgetStatements } from './fixtures/gadget.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { persist } from './fixtures/persist.js';
+import { query } from './fixtures/query.js';
+
+describe('the columns of a table', () => {
+  let database: TestDatabase;
+  let registry: DatabaseRegistry;
+  let gadgets: PgGadgetRepository;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    await query(database.url, gadgetStatements);
+  });
+  afterAll(() => database.drop());
+  beforeEach(async () => {
+    registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+    await registry.ready();
+    gadgets = new PgGadgetRepository(registry);
+  });
+
+  const store = async (gadget: Gadget): Promise<Gadget> => {
+    await persist(registry, gadgets, gadget.with({ version: gadget.version + 1 }));
+    return gadgets.getById(gadget.id);
+  };
+
+  it('may stand in a schema of its own, with an enum for the state that has no DELETED', async () => {
+    const gadget = await store(Gadget.of());
+    expect(gadget).toMatchObject({ state: 'NEW', version: 1, name: 'wheel', price: 12.5 });
+    const used = await store(gadget.with({ state: 'USED' }));
+    expect(used).toMatchObject({ state: 'USED', version: 2 });
+    expect(await gadgets.findAllByIds([used.id])).toEqual([used]);
+    expect((await gadgets.findPage({ limit: 1_000 })).items).toContainEqual(used);
+    expect(await gadgets.count()).toBeGreaterThan(0);
+  });
+
+  it('take the default of the database when the row leaves them out, and keep it', async () => {
+    const gadget = await store(Gadget.of());
+    expect(gadget.origin).toBe('here');
+    expect(gadget.serial).toBeGreaterThan(0);
+    const moved = await store(gadget.with({ origin: 'there' }));
+    const touched = await store(moved.with({ origin: undefined, amount: 4 }));
+    expect(touched).toMatchObject({ origin: 'there', amount: 4, serial: gadget.serial });
+  });
+
+  it('take the default of the table when the row leaves them out, and keep it', async () => {
+    const gadget = await store(Gadget.of());
+    expect(gadget.token).toMatch(/^[0-9a-f-]{36}$/);
+    const touched = await store(gadget.with({ token: undefined, amount: 4 }));
+    expect(touched).toMatchObject({ token: gadget.token, amount: 4 });
+  });
+
+  it('keep null where they have a default', async () => {
+    const gadget = await store(Gadget.of({ token: null }));
+    expect(gadget.token).toBeNull();
+    const other = await store(Gadget.of());
+    expect(await store(other.with({ token: null }))).toMatchObject({ token: null });
+  });
+
+  it.each<[string, Partial<NewEntity<Gadget>>]>([
+    ['a text of full length', { name: '12345' }],
+    ['a text of full length beyond the basic plane', { name: '🚲🚲🚲🚲🚲' }],
+    ['a number with all its digits', { price: 9999.99 }],
+    ['a negative number', { price: -0.01 }],
+    ['a single', { weight: 0.1 }],
+    ['a single of many digits', { weight: 1.0000001 }],
+    ['a tiny single', { weight: -1e-45 }],
+    ['a huge single', { weight: 3.4028235e38 }],
+    ['a date of seconds', { soldSecond: new Date('2026-01-01T00:00:01Z') }],
+    ['an early date', { madeDate: new Date('0100-01-01T00:00:00.001Z') }],
+    ['a list of texts', { labels: ['', 'a,b', '"quoted"', '{braces}', 'back\\slash', 'null', 'ünï 🚲'] }],
+    ['a list of JSON', { parts: [{ a: [1] }, 12, '12', 'text', true] }],
+  ])('keep %s', async (_what, fields) => {
+    expect(await store(Gadget.of(fields))).toMatchObject(fields);
+  });
+
+  it.each<[string, Partial<NewEntity<Gadget>>, string]>([
+    ['a text that is too long', { name: '123456' }, 'Gadget.name'],
+    ['a text that would be padded', { code: 'a' }, 'Gadget.code'],
+    ['a number that would be rounded', { price: 1.234 }, 'Gadget.price'],
+    ['a number that is too large', { price: 10_000 }, 'Gadget.price'],
+    ['a double where a single stands', { weight: 0.1 + 0.2 }, 'Gadget.weight'],
+    ['a number that no single holds', { weight: 1e39 }, 'Gadget.weight'],
+    ['a fraction where an integer stands', { amount: 1.5 }, 'Gadget.amount'],
+    [
+      'milliseconds where seconds stand',
+      { soldSecond: new Date('2026-01-01T00:00:00.001Z') },
+      'Gadget.soldSecond',
+    ],
+    ['a year that reads back as another', { madeDate: new Date('0099-01-01T00:00:00Z') }, 'Gadget.madeDate'],
+    ['a text in a list that no text can be', { labels: ['fine', '\u0000'] }, 'Gadget.labels[1]'],
+    ['JSON in a list that no JSON can be', { parts: [Number.NaN] }, 'Gadget.parts[0]'],
+    ['null where it must not stand', { name: null as unknown as string }, 'Gadget.name'],
+  ])('refuse %s', (_what, fields, path) => {
+    expect(() => gadgets.encode(Gadget.of({ ...fields, version: 1 }))).toThrow(
+      expect.objectContaining({ code: 'unstorable-value', path }) as Error,
+    );
+  });
+});
+
+describe('a database that writes dates in another way', () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    await query(
+      database.url,
+      `alter database ${database.database} set timezone = 'America/New_York';
+       alter database ${database.database} set datestyle = 'German'`,
+    );
+  });
+  afterAll(() => database.drop());
+
+  it.each(['1850-06-01T12:34:56.789Z', '2026-03-08T06:59:59.999Z', '2026-07-01T00:00:00Z'])(
+    'gives back the instant %s',
+    async (instant) => {
+      const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+      await registry.ready();
+      const suite = suiteOn(registry);
+      const dueDate = new Date(instant);
+      const [account] = await suite.store(Account.open(home, systemClock.now(), { dueDate }));
+      expect(await suite.accounts.getById(account.id)).toEqual(account);
+      expect(await suite.accounts.findAllByIds([account.id])).toEqual([account]);
+      const { log } = registry.transactionManager(home);
+      const { items } = await log.findByModel({ name: 'Account', id: account.id.value }, { limit: 1 });
+      expect(Math.abs(items[0]!.createdDate.getTime() - systemClock.now().getTime())).toBeLessThan(60_000);
+    },
+  );
+});

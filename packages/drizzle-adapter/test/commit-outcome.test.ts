@@ -1,0 +1,164 @@
+import type { Passage, Verdict } from '@framework/testing';
+import { type SuiteContext, Tag, decimal, home, neighbour } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
+
+/** In every message that sends a write of one statement. */
+const write = 'framework_write';
+/** In the message that ends a write of several statements. */
+const lastOfSeveral = 'commit\0';
+const hasty = { 'statement-timeout-ms': 300, 'acquisition-timeout-ms': 300 };
+
+describe('a connection that breaks around a commit', () => {
+  let database: TestDatabase;
+  let proxy: ProxiedDatabase['proxy'];
+  let suite: SuiteContext;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+  afterAll(() => database.drop());
+
+  const open = async (settings: Readonly<Record<string, unknown>> = {}): Promise<void> => {
+    const through = await proxied(database);
+    proxy = through.proxy;
+    const registry = openRegistry([
+      { group: 0, member: 0, url: through.url, settings },
+      { group: 0, member: 1, url: through.url, settings },
+    ]);
+    await registry.ready();
+    suite = suiteOn(registry);
+    await suite.fixture.clear();
+  };
+
+  it('after the write arrived: finds the action in the log, and succeeds', async () => {
+    await open();
+    const account = await suite.openAccount(home);
+    const wasCut = cutOnce(proxy, write, 'forward-and-cut');
+    expect(await suite.credit(account, '5')).toMatchObject({ version: 2, balance: decimal('5') });
+    expect(wasCut()).toBe(true);
+    expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2, balance: decimal('5') });
+    expect(await suite.storedEvents()).toHaveLength(2);
+  });
+
+  it('before the write arrived: runs the action again, with one effect', async () => {
+    await open();
+    const account = await suite.openAccount(home);
+    const wasCut = cutOnce(proxy, write, 'cut');
+    expect(await suite.credit(account, '5')).toMatchObject({ version: 2, balance: decimal('5') });
+    expect(wasCut()).toBe(true);
+    expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2, balance: decimal('5') });
+    expect(await suite.storedEvents()).toHaveLength(2);
+  });
+
+  it.each([
+    ['before', 'cut'],
+    ['after', 'forward-and-cut'],
+  ] as const)(
+    '%s the end of a write of several statements arrived: has one effect',
+    async (_when, verdict) => {
+      await open();
+      const tags = Array.from({ length: 100 }, (_unused, index) => Tag.of(home, `tag ${index}`));
+      const wasCut = cutOnce(proxy, lastOfSeveral, verdict);
+      await suite.stage((plan) => plan.addAll(tags));
+      expect(wasCut()).toBe(true);
+      expect(await suite.fixture.tags.count()).toBe(100);
+      expect(await suite.storedEvents()).toHaveLength(1);
+    },
+  );
+
+  it('at every commit: has one effect for each success', async () => {
+    await open();
+    const account = await suite.openAccount(home);
+    let turn = 0;
+    const verdicts: readonly Verdict[] = ['cut', 'forward-and-cut', 'forward'];
+    proxy.judge = ({ direction, bytes }) =>
+      direction === 'to-server' && bytes.includes(write) ? verdicts[turn++ % 3]! : 'forward';
+    for (let count = 0; count < 6; count++) await suite.credit(account, '1');
+    expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 7, balance: decimal('6') });
+    expect(await suite.storedEvents()).toHaveLength(7);
+  });
+
+  it('for the second shard of one database: does not take the first one’s commit for its own', async () => {
+    await open();
+    const [one, other] = [await suite.openAccount(home), await suite.openAccount(neighbour)];
+    let writes = 0;
+    proxy.judge = (passage) => (isWrite(passage, write) && ++writes === 2 ? 'cut' : 'forward');
+    const partial = suite.stage((plan) => plan.updateAll([one.credit('1'), other.credit('1')]), {
+      allowCrossShard: true,
+    });
+    await expect(partial).rejects.toMatchObject({
+      code: 'partial-commit',
+      committed: [home],
+      failed: [neighbour],
+    });
+    expect(await suite.accounts.getById(other.id)).toEqual(other);
+  });
+
+  it('for an action that stages nothing: records it once', async () => {
+    await open();
+    const wasCut = cutOnce(proxy, write, 'cut');
+    await suite.stage(() => undefined);
+    expect(wasCut()).toBe(true);
+    expect(await suite.storedEvents()).toHaveLength(1);
+  });
+
+  it('for good: says within a deadline that the outcome is unknown', async () => {
+    await open(hasty);
+    const account = await suite.openAccount(home);
+    proxy.judge = (passage) => {
+      if (!isWrite(passage, write)) return 'forward';
+      void proxy.refuse();
+      return 'cut';
+    };
+    const startedMs = performance.now();
+    await expect(suite.credit(account, '5')).rejects.toMatchObject({
+      code: 'commit-outcome-unknown',
+      shard: home,
+      retryable: true,
+    });
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    const [row] = await query(database.url, 'select version::int from accounts where id = $1', [
+      account.id.value,
+    ]);
+    expect(row).toEqual({ version: 1 });
+  });
+
+  it('of a script: says that the outcome is unknown', async () => {
+    await open();
+    const manager = suite.fixture.databases.transactionManager(home);
+    const wasCut = cutOnce(proxy, 'commit\0', 'forward-and-cut');
+    await expect(manager.inTransaction(async () => 'done')).rejects.toMatchObject({
+      code: 'commit-outcome-unknown',
+      shard: home,
+      actionId: undefined,
+    });
+    expect(wasCut()).toBe(true);
+  });
+
+  it('while a read runs: runs the action again', async () => {
+    await open();
+    const account = await suite.openAccount(home);
+    const wasCut = cutOnce(proxy, 'framework_read', 'forward-and-cut');
+    expect(await suite.credit(account, '5')).toMatchObject({ version: 2 });
+    expect(wasCut()).toBe(true);
+    expect(await suite.storedEvents()).toHaveLength(2);
+  });
+});
+
+function isWrite({ direction, bytes }: Passage, marker: string): boolean {
+  return direction === 'to-server' && bytes.includes(marker);
+}
+
+/** Gives the verdict on the first passage to the server that holds the marker; tells whether there was one. */
+function cutOnce(proxy: ProxiedDatabase['proxy'], marker: string, verdict: Verdict): () => boolean {
+  let cut = false;
+  proxy.judge = (passage) => {
+    if (cut || !isWrite(passage, marker)) return 'forward';
+    cut = true;
+    return verdict;
+  };
+  return () => cut;
+}

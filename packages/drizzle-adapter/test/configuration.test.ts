@@ -1,0 +1,111 @@
+import { openDatabases } from '@framework/core';
+import { home } from '@framework/testing/conformance';
+import { sql } from 'drizzle-orm';
+import { describe, expect, it } from 'vitest';
+import { PgTransactionManager, postgres } from '../src/index.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+import { shardingConfig } from './fixtures/sharding-config.js';
+
+describe('the configuration of a database', () => {
+  it.each([
+    ['pool sizes', { 'maximum-pool-size': 5 }],
+    ['timeouts', { 'statement-timeout-ms': 5 }],
+    ['passwords', { password: 'another' }],
+  ])('is refused when two members name one database with different %s', async (_what, settings) => {
+    const { url } = await emptyDatabase();
+    const config = shardingConfig([
+      { group: 0, member: 0, url },
+      { group: 0, member: 1, url, settings },
+    ]);
+    expect(() => openDatabases(config, { open: () => closedDatabase })).toThrow(
+      expect.objectContaining({
+        code: 'invalid-configuration',
+        faults: [
+          expect.objectContaining({
+            path: 'framework.sharding.groups[0].members[1].configs.primary-config',
+          }),
+        ],
+      }) as Error,
+    );
+  });
+
+  it.each([
+    ['another database', 'mysql://db/x', {}, 'jdbc-url'],
+    ['another driver', 'postgresql://db/x', { 'driver-class-name': 'com.mysql.Driver' }, 'driver-class-name'],
+  ])('is refused when it names %s', (_what, url, settings, key) => {
+    const config = shardingConfig([{ group: 0, member: 0, url, settings }]);
+    expect(() => openDatabases(config, postgres())).toThrow(
+      expect.objectContaining({
+        code: 'invalid-configuration',
+        faults: [
+          expect.objectContaining({
+            path: `framework.sharding.groups[0].members[0].configs.primary-config.${key}`,
+          }),
+        ],
+      }) as Error,
+    );
+  });
+
+  it('takes JDBC URLs and the name of the PostgreSQL driver', async () => {
+    const { url } = await emptyDatabase();
+    const settings = { 'driver-class-name': 'org.postgresql.Driver' };
+    const registry = openRegistry([{ group: 0, member: 0, url: `jdbc:${url}`, settings }]);
+    await registry.ready();
+    expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+  });
+
+  it('gives a further named config transactions of its own', async () => {
+    const [primary, secondary] = await Promise.all([emptyDatabase(), emptyDatabase()]);
+    const configs = {
+      'secondary-config': { 'jdbc-url': secondary.url },
+      'lock-config': { 'jdbc-url': primary.url },
+    };
+    const registry = openRegistry([{ group: 0, member: 0, url: primary.url, configs }]);
+    await registry.ready();
+    const names = await Promise.all(
+      [undefined, 'secondaryConfig', 'lockConfig'].map(async (name) => {
+        const manager = registry.transactionManager(home, name);
+        if (!(manager instanceof PgTransactionManager)) throw new Error('not opened by postgres()');
+        expect(manager.shard).toBe(home);
+        const { rows } = await manager.inTransaction(() =>
+          manager.db.execute<{ name: string }>(sql`select current_database() as name`),
+        );
+        return rows[0]?.name;
+      }),
+    );
+    expect(names).toEqual([primary.database, secondary.database, primary.database]);
+    expect(() => registry.transactionManager(home, 'archiveConfig')).toThrow(
+      expect.objectContaining({ code: 'invalid-configuration' }) as Error,
+    );
+  });
+
+  it('does not migrate the database of a further named config', async () => {
+    const [primary, secondary] = await Promise.all([emptyDatabase(), emptyDatabase()]);
+    const configs = { 'secondary-config': { 'jdbc-url': secondary.url } };
+    await openRegistry([{ group: 0, member: 0, url: primary.url, configs }]).ready();
+    const found = await query(secondary.url, `select to_regclass('eventlog.events')::text as found`);
+    expect(found).toEqual([{ found: null }]);
+  });
+
+  it('lets transactions of two configs of one shard run within each other', async () => {
+    const { url } = await emptyDatabase();
+    const registry = openRegistry([
+      { group: 0, member: 0, url, configs: { 'lock-config': { 'jdbc-url': url } } },
+    ]);
+    await registry.ready();
+    const inner = registry.transactionManager(home, 'lockConfig');
+    const result = registry
+      .transactionManager(home)
+      .inTransaction(() => inner.inTransaction(async () => 'both'));
+    expect(await result).toBe('both');
+  });
+});
+
+const closedDatabase = {
+  transactionManager: () => undefined as never,
+  ready: () => Promise.resolve(),
+  ping: () => Promise.resolve(),
+  close: () => Promise.resolve(),
+};

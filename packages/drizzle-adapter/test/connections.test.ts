@@ -1,0 +1,115 @@
+import { type SuiteContext, home } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { backendPid, backendPidOf } from './fixtures/backend-pid.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { PgFixture } from './fixtures/pg-fixture.js';
+import { query } from './fixtures/query.js';
+import { refusal } from './fixtures/refusal.js';
+
+const patience = { timeout: 5_000, interval: 5 };
+
+describe('the connections of a database', () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+  afterAll(() => database.drop());
+
+  const open = async (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> => {
+    const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
+    await registry.ready();
+    return suiteOn(registry);
+  };
+
+  it('are bounded in number, however many statements run at once', async () => {
+    const suite = await open({ 'maximum-pool-size': 3 });
+    const pids = await Promise.all(Array.from({ length: 30 }, () => backendPid(suite)));
+    expect(new Set(pids).size).toBeLessThanOrEqual(3);
+  });
+
+  it('refuse who waits for one too long', async () => {
+    const suite = await open({ 'maximum-pool-size': 1, 'acquisition-timeout-ms': 50 });
+    const transactions = suite.fixture.databases.transactionManager(home);
+    const account = await suite.openAccount(home);
+    const release = Promise.withResolvers<void>();
+    const holder = transactions.inTransaction(() => release.promise);
+    await expect(suite.accounts.getById(account.id)).rejects.toMatchObject({ code: 'shard-unavailable' });
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
+    release.resolve();
+    await holder;
+    expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
+  });
+
+  it('refuse who finds the queue full', async () => {
+    const suite = await open({ 'maximum-pool-size': 1, 'acquisition-queue-max': 2 });
+    const release = Promise.withResolvers<void>();
+    const held = Promise.withResolvers<void>();
+    const holder = suite.fixture.databases.transactionManager(home).inTransaction(async () => {
+      held.resolve();
+      await release.promise;
+    });
+    await held.promise;
+    const waiting = [backendPid(suite), backendPid(suite)];
+    expect(await refusal(backendPid(suite))).toMatchObject({ code: 'shard-unavailable' });
+    release.resolve();
+    await holder;
+    expect(await Promise.all(waiting)).toHaveLength(2);
+  });
+
+  it('need no queue while they are not all in use', async () => {
+    const suite = await open({ 'maximum-pool-size': 2, 'acquisition-queue-max': 0 });
+    expect(await Promise.all([backendPid(suite), backendPid(suite)])).toHaveLength(2);
+    const outcomes = await Promise.all([1, 2, 3].map(() => refusal(backendPid(suite))));
+    expect(outcomes.filter((outcome) => outcome !== undefined)).toMatchObject([
+      { code: 'shard-unavailable' },
+    ]);
+  });
+
+  it('close when what runs has finished, and refuse what comes later', async () => {
+    const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+    await registry.ready();
+    const suite = suiteOn(registry);
+    const account = await suite.openAccount(home);
+    const release = Promise.withResolvers<void>();
+    const held = Promise.withResolvers<void>();
+    const holder = registry.transactionManager(home).inTransaction(async () => {
+      held.resolve();
+      await release.promise;
+      await suite.fixture.overwriteNote(account, 'finished');
+    });
+    await held.promise;
+    onTestFinished(() => release.resolve());
+    const closed = registry.close();
+    const refused = { code: 'shard-unavailable' };
+    await vi.waitFor(
+      () => expect(suite.accounts.getById(account.id)).rejects.toMatchObject(refused),
+      patience,
+    );
+    release.resolve();
+    await Promise.all([holder, closed]);
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
+    const [row] = await query(database.url, 'select note from accounts where id = $1', [account.id.value]);
+    expect(row).toEqual({ note: 'finished' });
+  });
+
+  it('are shared by the members that name one database', async () => {
+    const settings = { 'maximum-pool-size': 1 };
+    const registry = openRegistry([
+      { group: 0, member: 0, url: database.url, settings },
+      { group: 0, member: 1, url: database.url, settings },
+    ]);
+    await registry.ready();
+    const { accounts } = new PgFixture(registry);
+    const pids = await Promise.all(registry.shards.map((shard) => backendPidOf(accounts.db(shard))));
+    expect(new Set(pids).size).toBe(1);
+  });
+
+  it('refuse transactions that the framework would not see', async () => {
+    const suite = await open({});
+    const { accounts } = new PgFixture(suite.fixture.databases);
+    await expect(accounts.db(home).transaction(async () => 'never')).rejects.toMatchObject({
+      code: 'invariant-violation',
+    });
+  });
+});

@@ -1,0 +1,111 @@
+import { systemClock } from '@framework/core';
+import { Account, SuiteContext, abroad, home, once } from '@framework/testing/conformance';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { PgFixture } from './fixtures/pg-fixture.js';
+
+const accountCount = 6;
+const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
+
+/** One staged change of the account in that place: added if it is not there yet, else updated. */
+interface Step {
+  readonly place: number;
+  readonly amounts: readonly number[];
+  /** Stages the version before the last one, if there is any. */
+  readonly stale: boolean;
+}
+
+/** What the database must hold: one account, and every version that it had. */
+interface Expected {
+  readonly versions: Account[];
+  readonly events: (readonly [version: number, type: string, balance: string])[];
+}
+
+const step: fc.Arbitrary<Step> = fc.record({
+  place: fc.nat(accountCount - 1),
+  amounts: fc.array(fc.integer({ min: -9, max: 9 }), { maxLength: 3 }),
+  stale: fc.boolean().chain((maybe) => (maybe ? fc.nat(3).map((dice) => dice === 0) : fc.constant(false))),
+});
+const plans = fc.array(fc.uniqueArray(step, { selector: ({ place }) => place, maxLength: accountCount }), {
+  maxLength: 12,
+});
+
+describe(`random plans over two shards (seed ${seed})`, () => {
+  const suite = new SuiteContext();
+  beforeAll(async () => suite.open(await PgFixture.open()));
+  afterAll(() => suite.fixture.close());
+
+  it('leave the rows and events that a model of them predicts', async () => {
+    await fc.assert(
+      fc.asyncProperty(plans, async (sequence) => {
+        await suite.fixture.clear();
+        const expected = Array.from({ length: accountCount }, (): Expected => ({ versions: [], events: [] }));
+        for (const plan of sequence) await apply(suite, plan, expected);
+        const stored = expected.flatMap(({ versions }) => versions.slice(-1));
+        expect(byId(await suite.accounts.findAll())).toEqual(byId(stored));
+        for (const { versions, events } of expected) {
+          expect(await eventsOf(suite, versions[0])).toEqual(events);
+        }
+      }),
+      { seed, numRuns: 40 },
+    );
+  });
+});
+
+/** Executes the plan, and predicts what it leaves: nothing of a shard on which a row is stale. */
+async function apply(
+  suite: SuiteContext,
+  steps: readonly Step[],
+  expected: readonly Expected[],
+): Promise<void> {
+  const changes = steps.map((each) => changeOf(each, expected[each.place]!));
+  let staged: readonly Account[] = [];
+  const outcome: unknown = await suite
+    .stage(
+      (plan) => {
+        staged = changes.map(({ next }) => (next.version === 0 ? plan.add(next) : plan.update(next)));
+      },
+      { allowCrossShard: true, ...once },
+    )
+    .catch((error: unknown) => error);
+  const failed = [home, abroad].filter((shard) =>
+    changes.some((change) => change.stale && change.shard === shard),
+  );
+  const first = [home, abroad].find((shard) => changes.some((change) => change.shard === shard));
+  const code = failed.length === 0 ? undefined : failed.includes(first!) ? 'stale-record' : 'partial-commit';
+  expect((outcome as { readonly code?: string } | undefined)?.code).toBe(code);
+  changes.forEach(({ shard, target, next }, index) => {
+    // Shards commit in their order: nothing follows the first that fails.
+    if (failed.includes(shard) || failed.includes(home)) return;
+    target.versions.push(staged[index]!);
+    target.events.push(...next.events.map((event) => described(event, staged[index]!.version)));
+  });
+}
+
+function changeOf({ place, amounts, stale }: Step, target: Expected) {
+  const shard = place % 2 === 0 ? home : abroad;
+  const isStale = stale && target.versions.length > 1;
+  const from = target.versions.at(isStale ? -2 : -1) ?? Account.open(shard, systemClock.now());
+  const next = amounts.reduce((account, amount) => account.credit(String(amount)), from);
+  return { shard, target, stale: isStale, next };
+}
+
+function described(event: object, version: number): readonly [number, string, string] {
+  const { newBalance, balance } = event as { readonly newBalance?: string; readonly balance?: string };
+  return [version, event.constructor.name, newBalance ?? balance ?? ''];
+}
+
+async function eventsOf(suite: SuiteContext, account: Account | undefined): Promise<readonly unknown[]> {
+  if (account === undefined) return [];
+  const events = await suite.storedEvents(account.id.resolveShardIdentifier());
+  return events
+    .filter(({ modelId }) => modelId === account.id.value)
+    .map(({ modelVersion, eventType, payload }) => {
+      const { newBalance, balance } = payload as { readonly newBalance?: string; readonly balance?: string };
+      return [modelVersion, eventType, newBalance ?? balance];
+    });
+}
+
+function byId(accounts: readonly Account[]): readonly Account[] {
+  return accounts.toSorted((one, other) => (one.id.value < other.id.value ? -1 : 1));
+}

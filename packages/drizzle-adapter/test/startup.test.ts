@@ -1,0 +1,100 @@
+import { ShardIdentifier, ShardedId } from '@framework/core';
+import { Account, abroad, home } from '@framework/testing/conformance';
+import { describe, expect, it, vi } from 'vitest';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { proxied } from './fixtures/proxied.js';
+
+const patience = { timeout: 10_000, interval: 20 };
+
+describe('a database that is down at the start', () => {
+  it('delays its own shard only, and serves as soon as it is there', async () => {
+    const [down, up] = [await proxied(await emptyDatabase()), await emptyDatabase()];
+    await down.proxy.refuse();
+    const registry = openRegistry([
+      { group: 0, member: 0, url: down.url },
+      { group: 1, member: 0, url: up.url },
+    ]);
+    const suite = suiteOn(registry);
+    const ready = registry.ready();
+    await vi.waitFor(() => suite.openAccount(abroad), patience);
+
+    expect(await isPending(ready)).toBe(true);
+    expect((await registry.status()).map((status) => status.ready)).toEqual([false, true]);
+    const refusal = { code: 'shard-unavailable', shard: home, retryable: true };
+    await expect(suite.openAccount(home)).rejects.toMatchObject(refusal);
+    await expect(suite.accounts.getById(ShardedId.generate(Account, home))).rejects.toMatchObject(refusal);
+    await expect(suite.accounts.findAll()).rejects.toMatchObject(refusal);
+    const inTransaction = registry.transactionManager(home).inTransaction(async () => 'never');
+    await expect(inTransaction).rejects.toMatchObject(refusal);
+
+    await down.proxy.accept();
+    await ready;
+    await suite.openAccount(home);
+    expect(await suite.accounts.count()).toBe(2);
+    expect((await registry.status()).map((status) => status.ready)).toEqual([true, true]);
+  });
+
+  it('says what is wrong while it is waited for', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    await proxy.refuse();
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    await vi.waitFor(async () => {
+      const [status] = await registry.status();
+      expect(status?.reason).toMatchObject({ cause: { code: 'ECONNREFUSED' } });
+    }, patience);
+  });
+
+  it('becomes ready when its connection breaks in the middle of the migrations', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    let cuts = 0;
+    proxy.judge = ({ bytes }) => (bytes.includes('create_partitions') && cuts++ === 0 ? 'cut' : 'forward');
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    await registry.ready();
+    expect(cuts).toBeGreaterThan(1);
+    expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+  });
+
+  it('does not keep the registry from closing, which rejects who waits for it', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    await proxy.refuse();
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    const ready = registry.ready();
+    await registry.close();
+    await expect(ready).rejects.toBeInstanceOf(Error);
+    await expect(suiteOn(registry).accounts.findAll()).rejects.toMatchObject({ code: 'shard-unavailable' });
+  });
+
+  it('does not keep the registry from closing while the network is silent', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    let silent = false;
+    proxy.judge = ({ bytes }) => {
+      silent ||= bytes.includes('pg_advisory_lock');
+      if (silent) proxy.silence();
+      return 'forward';
+    };
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    const ready = registry.ready();
+    await vi.waitFor(() => expect(silent).toBe(true), patience);
+    await registry.close();
+    await expect(ready).rejects.toBeInstanceOf(Error);
+  });
+});
+
+describe('a database that will never be there', () => {
+  it('rejects ready()', async () => {
+    const { url } = await emptyDatabase();
+    const registry = openRegistry([{ group: 0, member: 0, url: `${url}_not` }]);
+    await expect(registry.ready()).rejects.toMatchObject({ code: '3D000' });
+    const refused = suiteOn(registry).openAccount(ShardIdentifier.of(0, 0));
+    await expect(refused).rejects.toMatchObject({ code: 'shard-unavailable' });
+  });
+});
+
+async function isPending(promise: Promise<unknown>): Promise<boolean> {
+  const settled = promise.then(
+    () => false,
+    () => false,
+  );
+  return Promise.race([settled, new Promise<boolean>((resolve) => setImmediate(resolve, true))]);
+}

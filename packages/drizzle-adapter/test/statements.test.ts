@@ -1,0 +1,113 @@
+import { systemClock } from '@framework/core';
+import type { FaultProxy } from '@framework/testing';
+import { Account, type SuiteContext, Tag, home, once } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { sql } from 'drizzle-orm';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { PgFixture } from './fixtures/pg-fixture.js';
+import { proxied } from './fixtures/proxied.js';
+
+describe('the statements of a commit', () => {
+  let database: TestDatabase;
+  let proxy: FaultProxy;
+  let suite: SuiteContext;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+  afterAll(() => database.drop());
+  beforeEach(async () => {
+    const through = await proxied(database);
+    proxy = through.proxy;
+    const settings = { 'maximum-pool-size': 1 };
+    const registry = openRegistry([{ group: 0, member: 0, url: through.url, settings }]);
+    await registry.ready();
+    suite = suiteOn(registry);
+  });
+
+  it('take one round trip, also when they are prepared', async () => {
+    const account = await suite.openAccount(home);
+    expect(await roundTrips(proxy, () => suite.stage((plan) => plan.update(account.credit('1'))))).toBe(1);
+    const opening = (): Promise<unknown> => suite.openAccount(home);
+    expect(await roundTrips(proxy, opening)).toBe(1);
+    expect(await roundTrips(proxy, opening)).toBe(1);
+  });
+
+  it('take one round trip for several models with several events', async () => {
+    const accounts = await suite.store(...accountsOf(5));
+    const trips = await roundTrips(proxy, () =>
+      suite.stage((plan) => {
+        plan.updateAll(accounts.map((account) => account.credit('1').annotate('seen')));
+        plan.add(Tag.of(home, 'beside'));
+      }),
+    );
+    expect(trips).toBe(1);
+  });
+
+  it('take one round trip when they are stale', async () => {
+    const [first, second] = await suite.store(...accountsOf(2));
+    await suite.credit(second!, '1');
+    const stale = (): Promise<unknown> =>
+      suite
+        .stage((plan) => plan.updateAll([first!.credit('1'), second!.credit('1')]), once)
+        .catch((error: unknown) => error);
+    expect(await roundTrips(proxy, stale)).toBe(1);
+  });
+
+  it('take two round trips for an action that reads one model by its id', async () => {
+    const account = await suite.openAccount(home);
+    expect(await roundTrips(proxy, () => suite.credit(account, '1'))).toBe(2);
+  });
+
+  it('are prepared once for each shape, whatever the values', async () => {
+    const accounts = await suite.store(...accountsOf(3));
+    for (const account of accounts) await suite.credit(account, '1');
+    const before = await prepared(suite);
+    for (const account of accounts) await suite.credit(account, '2');
+    await suite.store(...accountsOf(3));
+    expect(await prepared(suite)).toEqual(before);
+    expect(before.filter((name) => name.startsWith('framework_write'))).toHaveLength(2);
+    expect(before.filter((name) => name.startsWith('framework_read'))).toHaveLength(1);
+    await suite.store(...accountsOf(4));
+    expect(await prepared(suite)).toHaveLength(before.length + 1);
+  });
+
+  it('have no text that depends on what they write', async () => {
+    const hostile = `'; drop table accounts; --`;
+    const [account] = await suite.store(
+      Account.open(home, systemClock.now(), {
+        owner: hostile,
+        note: hostile,
+        settings: { [hostile]: hostile },
+      }),
+    );
+    expect(await suite.accounts.findByOwner(hostile)).toEqual([account]);
+  });
+});
+
+function accountsOf(count: number): readonly Account[] {
+  return Array.from({ length: count }, () => Account.open(home, systemClock.now()));
+}
+
+/** How often the client speaks after the server has spoken, while the work runs. */
+async function roundTrips(proxy: FaultProxy, work: () => Promise<unknown>): Promise<number> {
+  let count = 0;
+  let speaker: 'to-server' | 'to-client' = 'to-client';
+  proxy.judge = ({ direction }) => {
+    if (direction === 'to-server' && speaker === 'to-client') count++;
+    speaker = direction;
+    return 'forward';
+  };
+  await work();
+  proxy.judge = () => 'forward';
+  return count;
+}
+
+/** The names of the statements that are prepared on the only connection. */
+async function prepared({ fixture }: SuiteContext): Promise<readonly string[]> {
+  const db = new PgFixture(fixture.databases).accounts.db(home);
+  const { rows } = await db.execute<{ name: string }>(
+    sql`select name from pg_prepared_statements where name like 'framework%' order by name`,
+  );
+  return rows.map(({ name }) => name);
+}

@@ -1,0 +1,13 @@
+import { Action, type Plan, type Principal } from '@framework/core';
+
+interface Params {
+  /** Does what the test wants done within perform. */
+  readonly stage: (plan: Plan) => unknown;
+}
+
+/** Stages what a test stages, for plans that no action of a domain would make. */
+export class StageAction extends Action<Params, void> {
+  protected async perform(_principal: Principal, { stage }: Params): Promise<void> {
+    await stage(this.plan());
+  }
+}

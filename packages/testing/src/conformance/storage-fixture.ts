@@ -1,0 +1,58 @@
+import type { DatabaseRegistry, ShardIdentifier } from '@framework/core';
+import type { Account } from './domain/account.js';
+import type { Tag } from './domain/tag.js';
+import type { ModelReader } from './model-reader.js';
+
+/**
+ * What an adapter gives the suite: its registry, its repositories of the suite's models, and three means of looking
+ * behind them.
+ *
+ * The shards (0, 0) and (1, 0) stand in different databases, and (0, 1) in the database of (0, 0); (0, 0) is the
+ * default. Every database has tables for {@link Account} and {@link Tag}; a balance has 20 digits before and 18 after
+ * the point.
+ */
+export interface StorageFixture {
+  readonly databases: DatabaseRegistry;
+  readonly accounts: AccountReader;
+  readonly tags: ModelReader<Tag>;
+  /** Every row of the log in the shard's database, in the order in which they were written. */
+  storedEvents(shard: ShardIdentifier): Promise<readonly StoredEvent[]>;
+  /** Sets the note of an account's row behind the framework's back, within the transaction in which it is called. */
+  overwriteNote(account: Account, note: string): Promise<void>;
+  /** Empties every table and every log. */
+  clear(): Promise<void>;
+  /** Closes the registry and removes what the fixture made. */
+  close(): Promise<void>;
+}
+
+/** The repository of accounts, with reads by a condition as users write them. */
+export interface AccountReader extends ModelReader<Account> {
+  /** On all shards, in the order of ids. */
+  findByOwner(owner: string): Promise<readonly Account[]>;
+  /** The one account of the owner, `undefined` when there is none; refused with `not-unique` when several are. */
+  findOneByOwner(owner: string): Promise<Account | undefined>;
+  countByOwner(owner: string): Promise<number>;
+  findPageByOwner(
+    owner: string,
+    page: { readonly limit: number; readonly after?: string | undefined },
+  ): ReturnType<ModelReader<Account>['findPage']>;
+}
+
+/** One row of the log, column by column; JSON columns as values. */
+export interface StoredEvent {
+  readonly id: string;
+  readonly actionId: string;
+  readonly ordinal: number;
+  readonly namespace: string;
+  readonly actionName: string;
+  readonly actionParams: unknown;
+  readonly principal: string;
+  readonly modelId: string | null;
+  readonly modelName: string | null;
+  readonly modelVersion: number | null;
+  readonly eventType: string | null;
+  readonly payload: unknown;
+  readonly headers: unknown;
+  readonly startedDate: Date;
+  readonly createdDate: Date;
+}

@@ -1,0 +1,120 @@
+import {
+  ActionExecutor,
+  type AnyEntity,
+  type ExecutionConfiguration,
+  type Plan,
+  ShardIdentifier,
+  systemClock,
+} from '@framework/core';
+import { CreditAccountAction } from './actions/credit-account-action.js';
+import { FindOwnerAction } from './actions/find-owner-action.js';
+import { StageAction } from './actions/stage-action.js';
+import { TransferAction } from './actions/transfer-action.js';
+import { Account, type AccountFields } from './domain/account.js';
+import type { AccountReader, StorageFixture, StoredEvent } from './storage-fixture.js';
+
+/** The default shard. */
+export const home = ShardIdentifier.of(0, 0);
+/** A shard in the same database as {@link home}. */
+export const neighbour = ShardIdentifier.of(0, 1);
+/** A shard in another database. */
+export const abroad = ShardIdentifier.of(1, 0);
+/** A shard that is not configured. */
+export const unknown = ShardIdentifier.of(9, 9);
+
+/** Who executes the suite's actions. */
+export const principal = { name: 'auditor' };
+/** The namespace of the suite's executor. */
+export const namespace = 'conformance.suite';
+
+/**
+ * What the tests of the suite share: the fixture, and an executor of the suite's actions on it.
+ *
+ * Further tests of one adapter may open one of their own, for the same models on other databases.
+ */
+export class SuiteContext {
+  #fixture: StorageFixture | undefined;
+  #executor: ActionExecutor | undefined;
+
+  /** The adapter's fixture, while the suite runs. */
+  get fixture(): StorageFixture {
+    if (this.#fixture === undefined) throw new Error('The fixture is open only while tests run');
+    return this.#fixture;
+  }
+
+  get accounts(): AccountReader {
+    return this.fixture.accounts;
+  }
+
+  get executor(): ActionExecutor {
+    if (this.#executor === undefined) throw new Error('The executor is there only while tests run');
+    return this.#executor;
+  }
+
+  /** Takes the fixture, and makes the executor on it; to be called before anything else. */
+  open(fixture: StorageFixture): void {
+    const { accounts, tags, databases } = fixture;
+    this.#fixture = fixture;
+    this.#executor = new ActionExecutor({
+      namespace,
+      databases,
+      repositories: [accounts, tags],
+      actions: [
+        new CreditAccountAction(systemClock, accounts),
+        new FindOwnerAction(systemClock, accounts),
+        new StageAction(systemClock),
+        new TransferAction(systemClock, accounts),
+      ],
+    });
+  }
+
+  /** Executes one action that does what is given within perform. */
+  async stage(work: (plan: Plan) => unknown, configuration?: ExecutionConfiguration): Promise<void> {
+    await this.executor.execute(principal, StageAction, { stage: work }, configuration);
+  }
+
+  /** Stores new models by one action and gives them as stored. */
+  async store<Models extends readonly AnyEntity[]>(...models: Models): Promise<Models> {
+    let stored: readonly AnyEntity[] = [];
+    await this.stage((plan) => (stored = plan.addAll(models)), { allowCrossShard: true });
+    return stored as Models;
+  }
+
+  /** Stores a new account, with its event, and gives it as stored. */
+  async openAccount(shard: ShardIdentifier = home, fields: Partial<AccountFields> = {}): Promise<Account> {
+    const [account] = await this.store(Account.open(shard, systemClock.now(), fields));
+    return account;
+  }
+
+  /** Adds to an account by an action that reads it. */
+  async credit(account: Account, amount: string, configuration?: ExecutionConfiguration): Promise<Account> {
+    const params = { accountId: account.id, amount };
+    return this.executor.execute(principal, CreditAccountAction, params, configuration);
+  }
+
+  /** All that can be read: models of all shards, and the log of the default shard's database. */
+  async contents(): Promise<unknown> {
+    const { accounts, tags } = this.fixture;
+    const [foundAccounts, foundTags, events] = await Promise.all([
+      accounts.findAll(),
+      tags.findAll(),
+      this.storedEvents(),
+    ]);
+    return { accounts: foundAccounts, tags: foundTags, events };
+  }
+
+  /** Every row of the log in the shard's database. */
+  storedEvents(shard: ShardIdentifier = home): Promise<readonly StoredEvent[]> {
+    return this.fixture.storedEvents(shard);
+  }
+}
+
+/** The configuration of an execution that must not try again. */
+export const once: ExecutionConfiguration = { retry: { attemptsMax: 1 } };
+
+/** The item in that place, 0 for the first; fails the test when the list is shorter. */
+export function at<T>(list: readonly T[], index: number): T {
+  const item = list[index];
+  if (item === undefined) throw new Error(`There are only ${list.length} items`);
+  return item;
+}

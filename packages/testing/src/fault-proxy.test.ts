@@ -1,0 +1,95 @@
+import { once } from 'node:events';
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { FaultProxy } from './fault-proxy.js';
+
+describe('FaultProxy', () => {
+  let received: string[];
+  let target: ReturnType<typeof createServer>;
+  let proxy: FaultProxy;
+
+  beforeEach(async () => {
+    received = [];
+    target = createServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.on('data', (bytes) => {
+        received.push(bytes.toString());
+        socket.write(`echo ${bytes.toString()}`);
+      });
+    });
+    target.listen(0, '127.0.0.1');
+    await once(target, 'listening');
+    proxy = await FaultProxy.to({ host: '127.0.0.1', port: (target.address() as AddressInfo).port });
+  });
+
+  afterEach(async () => {
+    await proxy.close();
+    target.close();
+  });
+
+  it('forwards both ways', async () => {
+    expect(await answer(open(proxy), 'hello')).toBe('echo hello');
+    expect(proxy.connectionCount).toBe(1);
+  });
+
+  it('cuts before the server sees the bytes', async () => {
+    proxy.judge = ({ bytes }) => (bytes.includes('bad') ? 'cut' : 'forward');
+    const client = open(proxy);
+    expect(await answer(client, 'good')).toBe('echo good');
+    expect(await answer(client, 'bad')).toBe('ended');
+    expect(received).toEqual(['good']);
+  });
+
+  it('cuts after the server has got the bytes, before its answer comes back', async () => {
+    proxy.judge = ({ direction }) => (direction === 'to-server' ? 'forward-and-cut' : 'forward');
+    const arrived = once(target, 'connection').then(async ([socket]) => once(socket as Socket, 'end'));
+    expect(await answer(open(proxy), 'last words')).toBe('ended');
+    await arrived;
+    expect(received).toEqual(['last words']);
+  });
+
+  it('holds everything back while it is silent, also on new connections', async () => {
+    const client = open(proxy);
+    await answer(client, 'before');
+    proxy.silence();
+    const late = open(proxy);
+    client.write('one');
+    late.write('two');
+    await once(late, 'connect');
+    expect(received).toEqual(['before']);
+    const answers = Promise.all([once(client, 'data'), once(late, 'data')]);
+    proxy.resume();
+    expect((await answers).map(([bytes]) => String(bytes))).toEqual(['echo one', 'echo two']);
+  });
+
+  it.each(['close', 'reset'] as const)('ends connections by a %s', async (manner) => {
+    const client = open(proxy);
+    await answer(client, 'hello');
+    const ended = new Promise((resolve) => client.once('close', resolve));
+    proxy.cut(manner);
+    expect(await ended).toBe(manner === 'reset');
+  });
+
+  it('refuses connections until it accepts them again, on the same port', async () => {
+    await proxy.refuse();
+    const refused = await new Promise((resolve) => open(proxy).once('error', resolve));
+    expect(refused).toMatchObject({ code: 'ECONNREFUSED' });
+    await proxy.accept();
+    expect(await answer(open(proxy), 'again')).toBe('echo again');
+  });
+});
+
+function open(proxy: FaultProxy): Socket {
+  const socket = connect({ host: proxy.host, port: proxy.port });
+  socket.on('error', () => undefined);
+  return socket;
+}
+
+/** What comes back for the text, or that the connection ended instead. */
+function answer(socket: Socket, text: string): Promise<string> {
+  return new Promise((resolve) => {
+    socket.once('data', (bytes) => resolve(bytes.toString()));
+    socket.once('close', () => resolve('ended'));
+    socket.write(text);
+  });
+}

@@ -1,0 +1,155 @@
+import { once } from 'node:events';
+import { type AddressInfo, type Server, type Socket, connect, createServer } from 'node:net';
+
+/** Bytes on their way through a {@link FaultProxy}, as one read of a socket gave them. */
+export interface Passage {
+  readonly direction: 'to-server' | 'to-client';
+  readonly bytes: Buffer;
+  /** Counts the connections of the proxy, from 1. */
+  readonly connection: number;
+}
+
+/**
+ * What becomes of a passage: `forward` hands it on; `cut` ends its connection instead, so that the other side never
+ * sees it; `forward-and-cut` hands it on and then ends the connection, so that no answer comes back.
+ */
+export type Verdict = 'forward' | 'cut' | 'forward-and-cut';
+
+interface Link {
+  readonly client: Socket;
+  readonly server: Socket;
+}
+
+/**
+ * Stands between a client and a server of TCP, and makes the network fail in the way that a test asks for.
+ *
+ * ```ts
+ * const proxy = await FaultProxy.to({ host: '127.0.0.1', port: 5432 });
+ * proxy.judge = ({ direction, bytes }) =>
+ *   direction === 'to-server' && bytes.includes('commit') ? 'forward-and-cut' : 'forward';
+ * ```
+ */
+export class FaultProxy {
+  readonly host = '127.0.0.1';
+  /** Where clients connect; the same for the proxy's whole life, also while it refuses. */
+  readonly port: number;
+  /** Decides about every passage; forwards all unless set. */
+  judge: (passage: Passage) => Verdict = () => 'forward';
+  readonly #target: { readonly host: string; readonly port: number };
+  readonly #links = new Set<Link>();
+  #listener: Server;
+  #connectionCount = 0;
+  #silent = false;
+
+  private constructor(target: { readonly host: string; readonly port: number }, listener: Server) {
+    this.#target = target;
+    this.#listener = listener;
+    this.port = (listener.address() as AddressInfo).port;
+    listener.on('connection', (client: Socket) => this.#link(client));
+  }
+
+  /** Opens a proxy on a free port, which forwards to the target. */
+  static async to(target: { readonly host: string; readonly port: number }): Promise<FaultProxy> {
+    return new FaultProxy(target, await listening(0));
+  }
+
+  /** How many connections it has taken so far. */
+  get connectionCount(): number {
+    return this.#connectionCount;
+  }
+
+  /** Forwards nothing any more and says nothing, as a network that is partitioned; new connections fare alike. */
+  silence(): void {
+    this.#silent = true;
+    for (const link of this.#links) pause(link);
+  }
+
+  /** Ends the silence: hands on what was held back. */
+  resume(): void {
+    this.#silent = false;
+    for (const link of this.#links) resume(link);
+  }
+
+  /** Ends all connections, orderly or by a reset. */
+  cut(manner: 'close' | 'reset' = 'close'): void {
+    for (const link of this.#links) end(link, manner);
+  }
+
+  /** Ends all connections and refuses further ones, as a server that is down. */
+  async refuse(): Promise<void> {
+    this.cut('reset');
+    if (!this.#listener.listening) return;
+    this.#listener.close();
+    await once(this.#listener, 'close');
+  }
+
+  /** Takes connections again after {@link refuse}. */
+  async accept(): Promise<void> {
+    if (this.#listener.listening) return;
+    this.#listener = await listening(this.port);
+    this.#listener.on('connection', (client: Socket) => this.#link(client));
+  }
+
+  /** Ends everything. */
+  async close(): Promise<void> {
+    await this.refuse();
+  }
+
+  #link(client: Socket): void {
+    const server = connect(this.#target);
+    const link = { client, server };
+    const connection = ++this.#connectionCount;
+    this.#links.add(link);
+    this.#forward(link, 'to-server', connection);
+    this.#forward(link, 'to-client', connection);
+    if (this.#silent) pause(link);
+  }
+
+  #forward(link: Link, direction: Passage['direction'], connection: number): void {
+    const [from, to] = direction === 'to-server' ? [link.client, link.server] : [link.server, link.client];
+    from.setNoDelay(true);
+    from.on('data', (bytes: Buffer) => {
+      const verdict = this.judge({ direction, bytes, connection });
+      if (verdict !== 'cut' && !to.destroyed) to.write(bytes);
+      if (verdict === 'forward-and-cut') leave(from, to);
+      if (verdict === 'cut') end(link, 'reset');
+    });
+    from.on('end', () => to.end());
+    // A connection that breaks on one side breaks on the other; what broke it is the test's business.
+    from.on('error', () => undefined);
+    from.on('close', () => {
+      this.#links.delete(link);
+      to.destroySoon();
+    });
+  }
+}
+
+async function listening(port: number): Promise<Server> {
+  const listener = createServer();
+  listener.listen(port, '127.0.0.1');
+  await once(listener, 'listening');
+  return listener;
+}
+
+function pause({ client, server }: Link): void {
+  client.pause();
+  server.pause();
+}
+
+function resume({ client, server }: Link): void {
+  client.resume();
+  server.resume();
+}
+
+/** Breaks the side that sent, and closes the other once it has all that was written to it. */
+function leave(from: Socket, to: Socket): void {
+  to.end();
+  from.resetAndDestroy();
+}
+
+function end({ client, server }: Link, manner: 'close' | 'reset'): void {
+  for (const socket of [client, server]) {
+    if (manner === 'reset') socket.resetAndDestroy();
+    else socket.destroy();
+  }
+}

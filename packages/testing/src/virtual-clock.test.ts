@@ -1,0 +1,82 @@
+import { describe, expect, it } from 'vitest';
+import { VirtualClock } from './virtual-clock.js';
+
+const start = new Date('2026-03-01T12:00:00Z');
+
+describe('VirtualClock', () => {
+  it('stands still until it is advanced', async () => {
+    const clock = new VirtualClock(start);
+    expect(clock.now()).toEqual(start);
+    await clock.advance(1_500);
+    expect(clock.now()).toEqual(new Date('2026-03-01T12:00:01.500Z'));
+  });
+
+  it('wakes sleepers in order, each at its own instant', async () => {
+    const clock = new VirtualClock(start);
+    const woken: string[] = [];
+    const sleep = async (name: string, durationMs: number): Promise<void> => {
+      await clock.sleep(durationMs);
+      woken.push(`${name} ${clock.now().getTime() - start.getTime()}`);
+    };
+    const all = [sleep('late', 30), sleep('early', 10), sleep('also early', 10), sleep('beyond', 31)];
+    await clock.advance(30);
+    expect(woken).toEqual(['early 10', 'also early 10', 'late 30']);
+    expect(clock.sleeperCount).toBe(1);
+    await clock.advance(1);
+    await Promise.all(all);
+    expect(woken.at(-1)).toBe('beyond 31');
+  });
+
+  it('wakes who falls asleep while it advances', async () => {
+    const clock = new VirtualClock(start);
+    let rounds = 0;
+    const work = (async () => {
+      for (; rounds < 3; rounds++) await clock.sleep(10);
+    })();
+    await clock.advance(29);
+    expect(rounds).toBe(2);
+    await clock.advance(1);
+    expect(rounds).toBe(3);
+    await work;
+  });
+
+  it('lets the continuations of a sleeper run before it goes on', async () => {
+    const clock = new VirtualClock(start);
+    let seen: Date | undefined;
+    const work = (async () => {
+      await clock.sleep(10);
+      await Promise.resolve();
+      await Promise.resolve();
+      seen = clock.now();
+    })();
+    await clock.advance(1_000);
+    await work;
+    expect(seen).toEqual(new Date(start.getTime() + 10));
+  });
+
+  it('does not keep who sleeps for no time', async () => {
+    const clock = new VirtualClock(start);
+    await clock.sleep(0);
+    await clock.sleep(-1);
+    expect(clock.sleeperCount).toBe(0);
+  });
+
+  it('is set to another time of day without waking anybody', async () => {
+    const clock = new VirtualClock(start);
+    let awake = false;
+    const work = clock.sleep(10).then(() => (awake = true));
+    clock.set(new Date('2030-01-01T00:00:00Z'));
+    await clock.advance(9);
+    expect(awake).toBe(false);
+    expect(clock.now()).toEqual(new Date('2030-01-01T00:00:00.009Z'));
+    clock.set(new Date('2020-01-01T00:00:00Z'));
+    await clock.advance(1);
+    await work;
+    expect(clock.now()).toEqual(new Date('2020-01-01T00:00:00.001Z'));
+  });
+
+  it('refuses to go backwards by advancing', async () => {
+    await expect(new VirtualClock().advance(-1)).rejects.toBeInstanceOf(RangeError);
+    await expect(new VirtualClock().advance(Number.NaN)).rejects.toBeInstanceOf(RangeError);
+  });
+});
