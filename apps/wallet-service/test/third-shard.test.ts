@@ -12,11 +12,13 @@ vi.mock('../src/wallet/placement.js', () => ({
   placementOf: (country: string) => ShardIdentifier.of(country === 'BR' ? 2 : 0, 0),
 }));
 
-const [global, mexico, brazil] = await Promise.all([1, 2, 3].map(() => createTestDatabase()));
-afterAll(() => Promise.all([global, mexico, brazil].map((database) => database?.drop())));
+const global = await createTestDatabase();
+const mexico = await createTestDatabase();
+const brazil = await createTestDatabase();
+afterAll(() => Promise.all([global.drop(), mexico.drop(), brazil.drop()]));
 
 it('a third shard takes a placement, a configuration entry and a database', async () => {
-  const config = parseFrameworkConfig(configTree({ global: global!, mexico: mexico! }, { third: brazil! }));
+  const config = parseFrameworkConfig(configTree({ global, mexico }, { third: brazil }));
   const service = await startService({
     config,
     host: '127.0.0.1',
@@ -31,11 +33,11 @@ it('a third shard takes a placement, a configuration entry and a database', asyn
     const { body } = await client.post(`/wallets/${wallet.id}/deposit`, { amount: '1.50' });
     expect(body).toMatchObject({ id: wallet.id, balance: '101.5', version: 2 });
     const events = 'select event_type from eventlog.events where model_id = $1 order by model_version';
-    expect(await rowsOf(brazil!, events, [wallet.id])).toEqual([
+    expect(await rowsOf(brazil, events, [wallet.id])).toEqual([
       { event_type: 'WalletCreatedEvent' },
       { event_type: 'WalletMoneyDepositedEvent' },
     ]);
-    expect(await rowsOf(global!, events, [wallet.id])).toEqual([]);
+    expect(await rowsOf(global, events, [wallet.id])).toEqual([]);
   } finally {
     await service.stop();
   }
