@@ -17,6 +17,8 @@ export { Action, type ActionClass } from './action/action.js';
 export { type ActionOptions, FrameworkAction } from './action/framework-action.js';
 export { ActionRegistry, type AnyAction, type RegisteredAction } from './action/action-registry.js';
 export type { ParamsEncoder } from './action/params-encoder.js';
+export type { IdempotencySettings } from './idempotency/idempotency-settings.js';
+export type { ResultCodec } from './idempotency/result-codec.js';
 export { ActionExecutor, type ExecutorOptions } from './action/action-executor.js';
 export type { ExecutionConfiguration } from './action/execution-configuration.js';
 export type { ExecutionLimits } from './action/execution-limits.js';
@@ -27,10 +29,24 @@ export { type Clock, systemClock } from './clock.js';
 
 export type { Repository } from './persistence/repository.js';
 export type { ActionRecord, Change, ChangeSet, EventRecord } from './persistence/change-set.js';
-export type { TransactionManager } from './persistence/transaction-manager.js';
+export type { PersistOutcome, TransactionManager } from './persistence/transaction-manager.js';
+export type { IdempotencyKeys, KeyRecord, KeyScope, StoredKey } from './persistence/idempotency-keys.js';
 export type { EventLog, LoggedEvent } from './persistence/event-log.js';
 export type { Page } from './persistence/page.js';
 export type { Database, DatabaseDriver } from './persistence/database-driver.js';
+
+export type { DeliveryStore, EventBatch } from './delivery/delivery-store.js';
+export type { DeliverableEvent } from './delivery/deliverable-event.js';
+export type {
+  Cursor,
+  CursorMove,
+  HandlerCursor,
+  HandlerRegistration,
+  StartFrom,
+} from './delivery/handler-cursor.js';
+export type { LeasedSlot, SlotLease } from './delivery/slot-lease.js';
+export type { ParkedEvent, ParkedHead, ParkedModel, ParkedOutcome } from './delivery/parked-event.js';
+export type { DeadLetters, HandlerLag, ParkedFilter, ParkedRow } from './delivery/dead-letters.js';
 
 export { ShardIdentifier } from './sharding/shard-identifier.js';
 export type { ShardingStrategy } from './sharding/sharding-strategy.js';
@@ -42,11 +58,18 @@ export {
   type ShardingConfig,
   primaryConfig,
 } from './sharding/sharding-config.js';
-export { DatabaseRegistry, type ShardStatus, openDatabases } from './sharding/database-registry.js';
+export {
+  type DatabaseDelivery,
+  DatabaseRegistry,
+  type ShardStatus,
+  openDatabases,
+} from './sharding/database-registry.js';
 export { Secret } from './sharding/secret.js';
 
 export { type ErrorCode, FrameworkException, errorCodes } from './errors/framework-exception.js';
 export {
+  IdempotencyKeyReusedException,
+  InvalidIdempotencyKeyException,
   InvalidParamsException,
   NestedExecutionException,
   PlanSealedException,

@@ -265,6 +265,10 @@ export function declarations(): void {
   FrameworkAction({ name: 'wallet.deposit.v1' })(DepositAction);
   FrameworkAction()(PingAction);
 
+  FrameworkAction({ params, result: z.custom<Wallet>() })(DepositAction);
+
+  // @ts-expect-error a schema of another result
+  FrameworkAction({ params, result: z.string() })(DepositAction);
   // @ts-expect-error a schema of other params
   FrameworkAction({ params: z.object({ walletId: walletIdSchema, amount: z.number() }) })(DepositAction);
   // @ts-expect-error a schema without one of the params, which would be missing in the log

@@ -5,17 +5,58 @@ import {
   type DatabaseConfig,
   type DatabaseDriver,
   type DatabaseRegistry,
+  type DeliveryStore,
   type EventLog,
+  type IdempotencyKeys,
+  type KeyScope,
+  type PersistOutcome,
   type ShardIdentifier,
+  type StoredKey,
   type TransactionManager,
   openDatabases,
 } from '../src/index.js';
 import { memberConfig } from './sharding-configs.js';
 
+/** Idempotency keys in memory; never expire. */
+export class FakeIdempotencyKeys implements IdempotencyKeys {
+  /** Thrown by the next calls of find, one each; `undefined` lets the call pass. */
+  readonly findFailures: unknown[] = [];
+  /** How often a key was looked for, and for how long at most. */
+  readonly waits: (number | undefined)[] = [];
+  readonly sweeps: number[] = [];
+  readonly #stored = new Map<string, StoredKey>();
+
+  async find(scope: KeyScope, waitMs?: number): Promise<StoredKey | undefined> {
+    this.waits.push(waitMs);
+    const failure = this.findFailures.shift();
+    if (failure !== undefined) throw failure;
+    return this.#stored.get(textOf(scope));
+  }
+
+  async deleteExpired(countMax: number): Promise<number> {
+    this.sweeps.push(countMax);
+    return 0;
+  }
+
+  /** Whether the change set may be written: it has no key, or one that nobody has. */
+  take({ key, action }: ChangeSet): boolean {
+    if (key === undefined) return true;
+    if (this.#stored.has(textOf(key))) return false;
+    const { fingerprint, result } = key;
+    this.#stored.set(textOf(key), { fingerprint, result, actionId: action.id, actionName: action.name });
+    return true;
+  }
+}
+
+function textOf({ namespace, principal, key }: KeyScope): string {
+  return JSON.stringify([namespace, principal, key]);
+}
+
 /** One shard in memory: keeps what was committed, and fails as a test tells it to. */
 export class FakeTransactionManager implements TransactionManager {
   readonly shard: ShardIdentifier;
   readonly log: EventLog = { findByModel: async () => ({ items: [], next: undefined }) };
+  readonly keys: FakeIdempotencyKeys = new FakeIdempotencyKeys();
   /** Thrown by the next calls of persist, one each; `undefined` lets the call pass. */
   readonly persistFailures: unknown[] = [];
   /** Given by the next calls of isCommitted, one each; an error is thrown. */
@@ -32,10 +73,12 @@ export class FakeTransactionManager implements TransactionManager {
     return work();
   }
 
-  async persist(changes: ChangeSet): Promise<void> {
+  async persist(changes: ChangeSet): Promise<PersistOutcome> {
     const failure = this.persistFailures.shift();
     if (failure !== undefined) throw failure;
+    if (!this.keys.take(changes)) return 'key-taken';
     this.#journal.push(changes);
+    return 'written';
   }
 
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
@@ -58,6 +101,10 @@ export class FakeDatabase implements Database {
   constructor(config: DatabaseConfig, journal: ChangeSet[]) {
     this.config = config;
     this.#journal = journal;
+  }
+
+  get delivery(): DeliveryStore {
+    throw new Error('These databases deliver nothing');
   }
 
   transactionManager(shard: ShardIdentifier): FakeTransactionManager {

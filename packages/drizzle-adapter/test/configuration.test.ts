@@ -104,6 +104,7 @@ describe('the configuration of a database', () => {
 });
 
 const closedDatabase = {
+  delivery: undefined as never,
   transactionManager: () => undefined as never,
   ready: () => Promise.resolve(),
   ping: () => Promise.resolve(),

@@ -1,17 +1,21 @@
-import { context as traceContext, propagation } from '@opentelemetry/api';
-import { v7 as uuidv7 } from 'uuid';
 import { type Clock, systemClock } from '../clock.js';
 import { NestedExecutionException } from '../errors/action-exceptions.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
-import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
 import { CrossShardException } from '../errors/sharding-exceptions.js';
-import { checkText, exactJson } from '../model/exact-json.js';
+import { type IdempotencySettings, defaultIdempotencySettings } from '../idempotency/idempotency-settings.js';
+import { KeyedRequest } from '../idempotency/keyed-request.js';
+import { KeySearch } from '../idempotency/key-search.js';
+import { KeySweep } from '../idempotency/key-sweep.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { ActionRecord, ChangeSet } from '../persistence/change-set.js';
+import type { StoredKey } from '../persistence/idempotency-keys.js';
 import type { Repository } from '../persistence/repository.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { type ActionClass, perform } from './action.js';
+import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry, type AnyAction, type RegisteredAction } from './action-registry.js';
+import { boundedJson } from './bounded-json.js';
 import { commit } from './commit.js';
 import { currentExecution, runAs } from './execution.js';
 import type { ExecutionConfiguration } from './execution-configuration.js';
@@ -33,6 +37,8 @@ export interface ExecutorOptions {
   readonly retry?: Partial<RetryPolicy>;
   /** What to change in the default limits. */
   readonly limits?: Partial<ExecutionLimits>;
+  /** What to change in the default handling of idempotency keys. */
+  readonly idempotency?: Partial<IdempotencySettings>;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
   /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
@@ -41,26 +47,44 @@ export interface ExecutorOptions {
 
 /** Runs actions: performs them, commits what they staged, and runs them again when another one was faster. */
 export class ActionExecutor {
-  readonly #namespace: string;
   readonly #databases: DatabaseRegistry;
   readonly #repositories: ReadonlyMap<unknown, Repository>;
   readonly #actions: ActionRegistry;
+  readonly #recorder: ActionRecorder;
   readonly #retry: RetryPolicy;
   readonly #limits: ExecutionLimits;
+  readonly #keyLifetimeMs: number;
+  readonly #keySearch: KeySearch;
+  readonly #keySweep: KeySweep;
   readonly #clock: Clock;
   readonly #random: () => number;
+  readonly #commitListeners = new Set<(shard: ShardIdentifier) => void>();
 
   /** @throws InvariantViolation `invariant-violation` when two repositories store the same model */
   constructor(options: ExecutorOptions) {
-    this.#namespace = options.namespace;
     this.#databases = options.databases;
     this.#repositories = byModel(options.repositories);
     this.#actions =
       options.actions instanceof ActionRegistry ? options.actions : new ActionRegistry(options.actions);
     this.#retry = withDefaults(defaultRetryPolicy, options.retry);
     this.#limits = withDefaults(defaultExecutionLimits, options.limits);
+    const idempotency = withDefaults(defaultIdempotencySettings, options.idempotency);
+    this.#keyLifetimeMs = idempotency.keyLifetimeMs;
+    this.#keySearch = new KeySearch(options.databases, idempotency.searchWaitMs);
+    this.#keySweep = new KeySweep(options.databases, idempotency);
     this.#clock = options.clock ?? systemClock;
     this.#random = options.random ?? Math.random;
+    this.#recorder = new ActionRecorder(options.namespace, this.#limits, this.#clock);
+  }
+
+  /**
+   * Calls back at once after each commit, with its shard: wakes what waits for new events in this process.
+   *
+   * @returns what ends it
+   */
+  onCommit(listener: (shard: ShardIdentifier) => void): () => void {
+    this.#commitListeners.add(listener);
+    return () => this.#commitListeners.delete(listener);
   }
 
   /**
@@ -70,6 +94,8 @@ export class ActionExecutor {
    * @throws StaleRecordException `stale-record` when the last attempt was stale too; nothing written
    * @throws PartialCommitException `partial-commit`, only with `allowCrossShard`
    * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when the outcome could not be learnt
+   * @throws IdempotencyKeyReusedException `idempotency-key-reused` when the key belongs to another request
+   * @throws InvalidIdempotencyKeyException `invalid-idempotency-key`
    * @throws whatever perform throws, after which nothing is written
    */
   async execute<Params, Result>(
@@ -82,17 +108,47 @@ export class ActionExecutor {
     const outer = currentExecution();
     if (outer !== undefined && !outer.plan.sealed)
       throw new NestedExecutionException(registered.name, outer.actionName);
-    const record = this.#record(registered, principal, params, configuration);
-    const policy = withDefaults(this.#retry, configuration.retry);
+    const record = this.#recorder.record(registered, principal, params, configuration);
+    const run: Run<Params, Result> = {
+      registered,
+      principal,
+      params,
+      record,
+      configuration,
+      request: undefined,
+    };
+    const { idempotencyKey } = configuration;
+    return idempotencyKey === undefined ? this.#run(run) : this.#runOnce(run, idempotencyKey);
+  }
+
+  /** The result of the same request under the same key, else of this execution. */
+  async #runOnce<Params, Result>(run: Run<Params, Result>, key: string): Promise<Result> {
+    const { registered, params, record, configuration } = run;
+    if (configuration.allowCrossShard === true) {
+      throw new InvariantViolation(
+        `${record.name} was executed with a key and allowCrossShard, but a key is stored on one shard: use a saga`,
+      );
+    }
+    const request = await KeyedRequest.of<Result>(key, record, registered);
+    const { idempotencyKeySearch: search = 'everywhere' } = configuration;
+    const known = search === 'everywhere' ? await this.#keySearch.everywhere(request.scope) : undefined;
+    if (known !== undefined) return replay(request, known, configuration);
+    try {
+      return await this.#run({ ...run, request });
+    } catch (error) {
+      if (!KeyedRequest.mayBeOwnEffect(error)) throw error;
+      // What refuses the request may be its own earlier effect: a withdrawal that emptied the wallet.
+      const stored = await this.#keySearch.afterRefusal(request.scope, params);
+      if (stored === undefined) throw error;
+      return replay(request, stored, configuration);
+    }
+  }
+
+  async #run<Params, Result>(run: Run<Params, Result>): Promise<Result> {
+    const policy = withDefaults(this.#retry, run.configuration.retry);
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#attempt(
-          registered,
-          principal,
-          params,
-          record,
-          configuration.allowCrossShard ?? false,
-        );
+        return await this.#attempt(run);
       } catch (error) {
         if (attempt >= policy.attemptsMax || !policy.retries(error)) throw error;
         await this.#clock.sleep(backoffMs(policy, attempt, this.#random()));
@@ -100,13 +156,8 @@ export class ActionExecutor {
     }
   }
 
-  async #attempt<Params, Result>(
-    registered: RegisteredAction<Params, Result>,
-    principal: Principal,
-    params: Params,
-    action: ActionRecord,
-    allowCrossShard: boolean,
-  ): Promise<Result> {
+  async #attempt<Params, Result>(run: Run<Params, Result>): Promise<Result> {
+    const { registered, principal, params, record: action, configuration, request } = run;
     const plan = new Plan({
       actionName: action.name,
       repositories: this.#repositories,
@@ -114,41 +165,42 @@ export class ActionExecutor {
       clock: this.#clock,
     });
     const { result, staged } = await performed(registered, principal, params, plan);
-    if (staged.length > 1 && !allowCrossShard) {
+    if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardException(
         action.name,
         staged.map(({ shard }) => shard),
       );
     }
-    await commit(this.#changeSets(staged, action), this.#databases);
+    const changeSets = this.#changeSets(staged, action);
+    if (request !== undefined) return this.#commitKeyed(run, request, changeSets, result);
+    await commit(changeSets, this.#databases);
+    this.#tellCommitted(changeSets);
     return result;
   }
 
-  #record(
-    { name, encodeParams }: RegisteredAction<never, unknown>,
-    principal: Principal,
-    params: unknown,
-    { headers }: ExecutionConfiguration,
-  ): ActionRecord {
-    const carrier: Record<string, string> = { ...headers };
-    propagation.inject(traceContext.active(), carrier);
-    checkText(principal.name, `principal of ${name}`);
-    return {
-      id: uuidv7(),
-      name,
-      params: this.#bounded(`params of ${name}`, encodeParams(params)),
-      namespace: this.#namespace,
-      principal: principal.name,
-      headers: this.#bounded(`headers of ${name}`, exactJson(carrier, `${name} headers`)),
-      startedDate: this.#clock.now(),
-    };
+  /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
+  async #commitKeyed<Params, Result>(
+    { record, configuration }: Run<Params, Result>,
+    request: KeyedRequest<Result>,
+    changeSets: readonly ChangeSet[],
+    result: Result,
+  ): Promise<Result> {
+    const key = request.record(result, this.#keyLifetimeMs);
+    boundedJson(`result of ${record.name}`, key.result ?? '', this.#limits);
+    const keyed = changeSets.map((changes) => ({ ...changes, key }));
+    const outcome = await commit(keyed, this.#databases);
+    const shard = keyed[0]?.shard ?? this.#databases.defaultShard;
+    if (outcome === 'key-taken') {
+      const stored = await request.taken(this.#databases.transactionManager(shard));
+      return replay(request, stored, configuration);
+    }
+    this.#tellCommitted(keyed);
+    this.#keySweep.countCommit(shard);
+    return result;
   }
 
-  #bounded(what: string, json: string): string {
-    const { payloadCharactersMax } = this.#limits;
-    if (json.length <= payloadCharactersMax) return json;
-    const message = `The ${what} have ${json.length} characters: keep them below ${payloadCharactersMax}`;
-    throw new LimitExceededException('payloadCharactersMax', payloadCharactersMax, message);
+  #tellCommitted(changeSets: readonly ChangeSet[]): void {
+    for (const { shard } of changeSets) for (const listener of this.#commitListeners) listener(shard);
   }
 
   /** An action that stages nothing is recorded on the default shard. */
@@ -157,6 +209,27 @@ export class ActionExecutor {
       return [{ shard: this.#databases.defaultShard, action, changes: [], events: [] }];
     return staged.map((shardPlan) => ({ ...shardPlan, action }));
   }
+}
+
+/** One execution, over all its attempts. */
+interface Run<Params, Result> {
+  readonly registered: RegisteredAction<Params, Result>;
+  readonly principal: Principal;
+  readonly params: Params;
+  readonly record: ActionRecord;
+  readonly configuration: ExecutionConfiguration;
+  readonly request: KeyedRequest<Result> | undefined;
+}
+
+/** Gives the result of the request that was committed under the key. */
+function replay<Result>(
+  request: KeyedRequest<Result>,
+  stored: StoredKey,
+  { onReplayed }: ExecutionConfiguration,
+): Result {
+  const result = request.replay(stored);
+  onReplayed?.();
+  return result;
 }
 
 /** Performs the action and seals its plan, also when it throws. */

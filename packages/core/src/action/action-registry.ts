@@ -2,6 +2,7 @@ import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnknownActionException } from '../errors/action-exceptions.js';
 import { durableName } from '../model/durable-name.js';
 import type { Action, ActionClass } from './action.js';
+import { type ResultCodec, resultCodec } from '../idempotency/result-codec.js';
 import { declaredOptions, discoveredActions } from './framework-action.js';
 import { type ParamsEncoder, paramsEncoder } from './params-encoder.js';
 
@@ -13,6 +14,8 @@ export interface RegisteredAction<Params, Result> {
   readonly name: string;
   readonly action: Action<Params, Result>;
   readonly encodeParams: ParamsEncoder;
+  /** How its result is stored beside an idempotency key. */
+  readonly resultCodec: ResultCodec;
 }
 
 /** The actions that an executor can run: one instance of each class, under durable names that differ. */
@@ -35,7 +38,12 @@ export class ActionRegistry {
       if (names.has(name))
         throw new InvariantViolation(`Two actions are named ${name}: give one another name`);
       names.add(name);
-      this.#byClass.set(actionClass, { name, action, encodeParams: paramsEncoder(name, options.params) });
+      this.#byClass.set(actionClass, {
+        name,
+        action,
+        encodeParams: paramsEncoder(name, options.params),
+        resultCodec: resultCodec(name, options.result),
+      });
     }
   }
 

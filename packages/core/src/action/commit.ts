@@ -5,7 +5,7 @@ import {
 import { FrameworkException } from '../errors/framework-exception.js';
 import { PartialCommitException } from '../errors/sharding-exceptions.js';
 import type { ChangeSet } from '../persistence/change-set.js';
-import type { TransactionManager } from '../persistence/transaction-manager.js';
+import type { PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 
@@ -14,10 +14,14 @@ import type { ShardIdentifier } from '../sharding/shard-identifier.js';
  *
  * All shards are looked up before the first one is written.
  *
+ * @returns `key-taken` when the idempotency key of the one change set is there already; nothing written
  * @throws PartialCommitException `partial-commit` when a later shard fails after an earlier one committed
  * @throws UnknownShardException `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
  */
-export async function commit(changeSets: readonly ChangeSet[], databases: DatabaseRegistry): Promise<void> {
+export async function commit(
+  changeSets: readonly ChangeSet[],
+  databases: DatabaseRegistry,
+): Promise<PersistOutcome> {
   const commits = changeSets.map((changes) => ({
     changes,
     manager: databases.transactionManager(changes.shard),
@@ -25,7 +29,7 @@ export async function commit(changeSets: readonly ChangeSet[], databases: Databa
   const committed: ShardIdentifier[] = [];
   for (const { changes, manager } of commits) {
     try {
-      await commitOne(changes, manager);
+      if ((await commitOne(changes, manager)) === 'key-taken') return 'key-taken';
     } catch (error) {
       if (committed.length === 0) throw error;
       const unknown = isOutcomeUnknown(error) ? changes.shard : undefined;
@@ -37,15 +41,16 @@ export async function commit(changeSets: readonly ChangeSet[], databases: Databa
     }
     committed.push(changes.shard);
   }
+  return 'written';
 }
 
 /** Commits on one shard; when the answer is lost, asks the log instead of guessing. */
-async function commitOne(changes: ChangeSet, manager: TransactionManager): Promise<void> {
+async function commitOne(changes: ChangeSet, manager: TransactionManager): Promise<PersistOutcome> {
   try {
-    await manager.persist(changes);
+    return await manager.persist(changes);
   } catch (error) {
     if (!isOutcomeUnknown(error)) throw error;
-    if (await manager.isCommitted(error)) return;
+    if (await manager.isCommitted(error)) return 'written';
     throw new TransientStorageException(changes.shard, 'the connection was lost before the commit', {
       cause: error,
     });

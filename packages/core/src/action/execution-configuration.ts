@@ -8,4 +8,19 @@ export interface ExecutionConfiguration {
   readonly retry?: Partial<RetryPolicy>;
   /** Texts to write with every event, such as correlation and causation ids; trace context is added by itself. */
   readonly headers?: Readonly<Record<string, string>>;
+  /**
+   * Makes repeats harmless: the key is stored with the effect, and the same request under the same key resolves with
+   * the first one's result and writes nothing. 1 to 255 characters; keys of different principals are different.
+   *
+   * Needs an action that declares the schema of its result, or has none, and cannot go with `allowCrossShard`.
+   */
+  readonly idempotencyKey?: string;
+  /**
+   * Where another request under the key is looked for before the action is performed: in every database, or nowhere,
+   * because the key is made from what it asks for and never used for anything else. In either case one shard holds a
+   * key once. Default `everywhere`.
+   */
+  readonly idempotencyKeySearch?: 'everywhere' | 'nowhere';
+  /** Called before the execution resolves, when its result is that of an earlier one. */
+  readonly onReplayed?: () => void;
 }

@@ -2,7 +2,7 @@ import type * as z from 'zod';
 import type { ActionClass } from './action.js';
 
 /** What an action declares of itself. */
-export interface ActionOptions<Params> {
+export interface ActionOptions<Params, Result = never> {
   /** The durable `action_name` of the log. Default: the class name. */
   readonly name?: string;
   /**
@@ -11,18 +11,24 @@ export interface ActionOptions<Params> {
    * It must work in both directions: codecs are fine, one-way transforms are not.
    */
   readonly params?: z.ZodType<Params>;
+  /**
+   * The schema of the result: writes it beside an idempotency key, and reads it when the request is repeated.
+   *
+   * Works in both directions, too. Not needed where no key is used, or the result is `undefined`.
+   */
+  readonly result?: z.ZodType<Result>;
 }
 
 const declared = new Map<ActionClass<never, unknown>, ActionOptions<never>>();
 
 /**
- * Marks an action for discovery, and declares its durable name and the schema of its params.
+ * Marks an action for discovery, and declares its durable name and the schemas of its params and result.
  *
  * Works as a standard decorator, as a legacy one, and as a call: `FrameworkAction()(WalletCloseAction)`.
  */
-export function FrameworkAction<Params = never>(
-  options: ActionOptions<Params> = {},
-): (action: ActionClass<Params, unknown>) => void {
+export function FrameworkAction<Params = never, Result = unknown>(
+  options: ActionOptions<Params, Result> = {},
+): (action: ActionClass<Params, Result>) => void {
   return (action) => {
     declared.set(action, options as ActionOptions<never>);
   };

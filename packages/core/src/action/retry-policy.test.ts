@@ -69,7 +69,7 @@ describe('an execution whose rows are stale', () => {
     const refreshing = manager(global).persist.bind(manager(global));
     manager(global).persist = async (changes) => {
       wallets.store(storedWallet(id, 2, 500n));
-      await refreshing(changes);
+      return refreshing(changes);
     };
     expect(await execute()).toMatchObject({ version: 3, balance: 501n });
     expect(wallets.reads).toBe(2);
@@ -94,7 +94,7 @@ describe('an execution whose rows are stale', () => {
     const persist = manager(global).persist.bind(manager(global));
     manager(global).persist = async (changes) => {
       seen.push(changes.action);
-      await persist(changes);
+      return persist(changes);
     };
     manager(global).persistFailures.push(stale, transient);
     await execute();

@@ -69,3 +69,32 @@ export class InvalidParamsException extends FrameworkException {
     this.issues = issues;
   }
 }
+
+/** An idempotency key is empty, too long, or holds a character that the database cannot. */
+export class InvalidIdempotencyKeyException extends FrameworkException {
+  constructor(reason: string) {
+    super('invalid-idempotency-key', `The idempotency key ${reason}`);
+  }
+}
+
+/** Another request was committed under the same idempotency key; nothing was written. */
+export class IdempotencyKeyReusedException extends FrameworkException {
+  /** The key of both requests. */
+  readonly key: string;
+  /** The action that was committed under it. */
+  readonly actionId: string;
+
+  constructor(
+    key: string,
+    action: string,
+    stored: { readonly actionId: string; readonly actionName: string },
+  ) {
+    super(
+      'idempotency-key-reused',
+      `The key ${key} of this ${action} belongs to another request already (${stored.actionName} ${stored.actionId}): ` +
+        'repeat a request unchanged, and give every other one a key of its own',
+    );
+    this.key = key;
+    this.actionId = stored.actionId;
+  }
+}

@@ -43,6 +43,11 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkException>> = {
   'plan-unavailable': new actions.PlanUnavailableException('TestAction'),
   'plan-sealed': new actions.PlanSealedException('TestAction'),
   'staged-twice': new actions.StagedTwiceException('Wallet', 'wallet-1'),
+  'invalid-idempotency-key': new actions.InvalidIdempotencyKeyException('is empty'),
+  'idempotency-key-reused': new actions.IdempotencyKeyReusedException('key', 'A', {
+    actionId: 'id',
+    actionName: 'B',
+  }),
   'invalid-params': new actions.InvalidParamsException('TestAction', [{ path: 'a', message: 'b' }], {
     cause,
   }),

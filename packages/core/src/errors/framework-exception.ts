@@ -24,6 +24,8 @@ export const errorCodes = {
   'plan-sealed': false,
   'staged-twice': false,
   'invalid-params': false,
+  'invalid-idempotency-key': false,
+  'idempotency-key-reused': false,
   'invalid-id': false,
   'invalid-shard': false,
   'invalid-cursor': false,

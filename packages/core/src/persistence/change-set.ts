@@ -1,5 +1,6 @@
 import type { AnyEntity } from '../model/entity.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { KeyRecord } from './idempotency-keys.js';
 import type { Repository } from './repository.js';
 
 /**
@@ -15,6 +16,8 @@ export interface ChangeSet {
   readonly changes: readonly Change[];
   /** In the order in which they were attached; empty means: record the action by one row without event type. */
   readonly events: readonly EventRecord[];
+  /** Stored in the same transaction; when the key is there already, nothing of the change set is written. */
+  readonly key?: KeyRecord | undefined;
 }
 
 /** What was asked, by whom: written with every event of the action. */

@@ -1,3 +1,4 @@
+import type { DeliveryStore } from '../delivery/delivery-store.js';
 import type { DatabaseConfig } from '../sharding/sharding-config.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { TransactionManager } from './transaction-manager.js';
@@ -15,6 +16,8 @@ export interface DatabaseDriver {
 /** Port: one database, which may hold several shards. */
 export interface Database {
   transactionManager(shard: ShardIdentifier): TransactionManager;
+  /** What delivery needs of the database. */
+  readonly delivery: DeliveryStore;
   /**
    * Resolves when the database can serve: reached, and migrated where that is the driver's task.
    *

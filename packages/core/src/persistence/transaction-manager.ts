@@ -2,12 +2,18 @@ import type { CommitOutcomeUnknownException } from '../errors/storage-exceptions
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ChangeSet } from './change-set.js';
 import type { EventLog } from './event-log.js';
+import type { IdempotencyKeys } from './idempotency-keys.js';
+
+/** Whether a change set was written; `key-taken` when its idempotency key is there already, and nothing was. */
+export type PersistOutcome = 'written' | 'key-taken';
 
 /** Port: the transactions of one shard. */
 export interface TransactionManager {
   readonly shard: ShardIdentifier;
   /** The shard's log of events, for reading. */
   readonly log: EventLog;
+  /** The idempotency keys of the shard's database. */
+  readonly keys: IdempotencyKeys;
 
   /**
    * Runs work in one transaction, for scripts and maintenance; repositories used inside join it.
@@ -21,15 +27,18 @@ export interface TransactionManager {
   inTransaction<T>(work: () => Promise<T>): Promise<T>;
 
   /**
-   * Writes a change set in one transaction and resolves when it is durably committed.
+   * Writes a change set, with its idempotency key, in one transaction and resolves when it is durably committed.
    *
+   * Waits for a transaction that is writing the same key; an expired key is taken over.
+   *
+   * @returns `key-taken` when the key was there already: nothing written; always `written` for one without a key
    * @throws StaleRecordException `stale-record` when a guarded row has another version or is gone; nothing written
    * @throws TransientStorageException `transient-storage`: nothing written, running the action again can help
    * @throws ShardUnavailableException `shard-unavailable`: nothing written
    * @throws CommitOutcomeUnknownException `commit-outcome-unknown`: ask {@link isCommitted}
    * @throws NestedTransactionException `nested-transaction` inside {@link inTransaction} on the same shard
    */
-  persist(changes: ChangeSet): Promise<void>;
+  persist(changes: ChangeSet): Promise<PersistOutcome>;
 
   /**
    * Finds out whether a commit that was sent has happened; waits for a bounded time.

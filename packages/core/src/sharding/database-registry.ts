@@ -1,6 +1,7 @@
 import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnknownShardException } from '../errors/sharding-exceptions.js';
+import type { DeliveryStore } from '../delivery/delivery-store.js';
 import type { Database, DatabaseDriver } from '../persistence/database-driver.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
 import {
@@ -18,6 +19,13 @@ export interface ShardStatus {
   readonly ready: boolean;
   /** What is wrong, for operators; `undefined` when nothing is. */
   readonly reason: unknown;
+}
+
+/** The delivery of one database. */
+export interface DatabaseDelivery {
+  readonly store: DeliveryStore;
+  /** At least one. */
+  readonly shards: readonly ShardIdentifier[];
 }
 
 interface OpenShard {
@@ -83,6 +91,15 @@ export class DatabaseRegistry {
   eachDatabase(): readonly (readonly TransactionManager[])[] {
     const groups = Map.groupBy(this.#open.values(), ({ primary }) => primary);
     return [...groups.values()].map((group) => group.map(({ shard }) => this.transactionManager(shard)));
+  }
+
+  /** What delivery needs of each database, with the shards whose events it holds. */
+  deliveries(): readonly DatabaseDelivery[] {
+    const groups = Map.groupBy(this.#open.values(), ({ primary }) => primary);
+    return [...groups].map(([database, group]) => ({
+      store: database.delivery,
+      shards: group.map(({ shard }) => shard),
+    }));
   }
 
   /** Resolves when every shard can serve; rejects when waiting for one of them cannot help. */

@@ -2,11 +2,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import {
   type Database,
   type DatabaseConfig,
+  type DeliveryStore,
+  InvariantViolation,
   type ShardIdentifier,
   ShardUnavailableException,
   primaryConfig,
 } from '@framework/core';
 import pg from 'pg';
+import { pgDeliveryStore } from '../delivery/pg-delivery-store.js';
 import { isWorthWaiting } from '../migration/is-worth-waiting.js';
 import { migrateDatabase } from '../migration/migrate-database.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
@@ -26,6 +29,7 @@ export class PgDatabase implements Database {
   readonly #closing = new AbortController();
   readonly #ready: Promise<void>;
   #isReady = false;
+  #first: PgTransactionManager | undefined;
   #obstacle: unknown;
 
   constructor(config: DatabaseConfig, options: PostgresOptions) {
@@ -43,7 +47,14 @@ export class PgDatabase implements Database {
   }
 
   transactionManager(shard: ShardIdentifier): PgTransactionManager {
-    return new PgTransactionManager(shard, this);
+    const manager = new PgTransactionManager(shard, this);
+    this.#first ??= manager;
+    return manager;
+  }
+
+  get delivery(): DeliveryStore {
+    if (this.#first === undefined) throw new InvariantViolation('A database without shards delivers nothing');
+    return pgDeliveryStore(this.#first, connectionSettings(this.#config));
   }
 
   ready(): Promise<void> {

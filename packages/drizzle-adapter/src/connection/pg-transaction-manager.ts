@@ -5,6 +5,7 @@ import {
   FrameworkException,
   InvariantViolation,
   NestedTransactionException,
+  type PersistOutcome,
   type ShardIdentifier,
   StorageFailureException,
   type TransactionManager,
@@ -12,6 +13,7 @@ import {
 } from '@framework/core';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
+import { PgIdempotencyKeys } from '../idempotency/pg-idempotency-keys.js';
 import { PgEventLog } from '../read/pg-event-log.js';
 import { type ServerSession, isPlainServerError } from './connection-pool.js';
 import { drizzleOn } from './drizzle-client.js';
@@ -33,6 +35,7 @@ interface SentCommit {
 export class PgTransactionManager implements TransactionManager {
   readonly shard: ShardIdentifier;
   readonly log: PgEventLog;
+  readonly keys: PgIdempotencyKeys;
   /** Drizzle on this shard; joins the transaction in which it is used. */
   readonly db: NodePgDatabase;
   /** The database that holds the shard. */
@@ -42,6 +45,7 @@ export class PgTransactionManager implements TransactionManager {
     this.shard = shard;
     this.database = database;
     this.log = new PgEventLog(this);
+    this.keys = new PgIdempotencyKeys(this);
     this.db = drizzleOn((query, values) => this.query({ ...query, values }));
   }
 
@@ -82,16 +86,16 @@ export class PgTransactionManager implements TransactionManager {
     });
   }
 
-  async persist(changes: ChangeSet): Promise<void> {
+  async persist(changes: ChangeSet): Promise<PersistOutcome> {
     this.#assertOutside();
     const write = this.database.writer.prepare(changes);
     let server: ServerSession | undefined;
     let sent = false;
     try {
-      await this.database.pool.use(this.shard, async (client) => {
+      return await this.database.pool.use(this.shard, async (client) => {
         server = this.database.pool.sessionOf(client);
         sent = true;
-        await this.database.writer.send(client, write);
+        return this.database.writer.send(client, write);
       });
     } catch (error) {
       if (!sent || isDecided(error)) throw storageError(this.shard, error);

@@ -3,12 +3,12 @@ import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import pg from 'pg';
 import { connectionSettings } from '../connection/connection-pool.js';
+import { partitionMonthsAhead } from '../delivery/log-partitions.js';
 import { frameworkMigrationsFolder } from '../framework-migrations-folder.js';
 
 /** How long a process waits for another one that migrates the same database. */
 const lockTimeoutMs = 300_000;
 const connectionTimeoutMs = 10_000;
-const partitionMonthsAhead = 3;
 /** Any number, as long as it is the same in every process: names the lock among a database's advisory locks. */
 const migrationLock = 7_265_814_402;
 

@@ -1,14 +1,22 @@
-import { type ChangeSet, InvariantViolation, StaleRecordException, modelNameOf } from '@framework/core';
+import {
+  type ChangeSet,
+  InvariantViolation,
+  type PersistOutcome,
+  StaleRecordException,
+  modelNameOf,
+} from '@framework/core';
 import pg from 'pg';
+import { keyValues } from '../idempotency/key-clause.js';
 import { type Batch, batchesOf } from './change-set-batches.js';
 import { eventValues } from './events-clause.js';
 import type { Row } from './row.js';
-import { type WriteShape, shapeKey, writeStatement } from './write-statement.js';
+import { type WriteShape, keyTaken, shapeKey, writeStatement } from './write-statement.js';
 
 /** How many statements are kept prepared; further shapes are parsed at each use. */
 const preparedMax = 500;
 
 const staleState = 'FW001';
+const keyTakenState = 'FW002';
 
 /** A change set, ready to be sent. */
 export type PreparedWrite = readonly { readonly query: pg.QueryArrayConfig; readonly batch: Batch }[];
@@ -21,28 +29,40 @@ export class ChangeSetWriter {
   prepare(changeSet: ChangeSet): PreparedWrite {
     const batches = batchesOf(changeSet);
     const alone = batches.length === 1;
-    return batches.map((batch) => ({ batch, query: this.#query(batch, changeSet.action, alone) }));
+    return batches.map((batch, index) => {
+      // The first statement decides for all whether the key is free.
+      const key = index === 0 ? changeSet.key : undefined;
+      return { batch, query: this.#query(batch, changeSet.action, alone, key) };
+    });
   }
 
   /**
    * Sends a change set and resolves when it is committed.
    *
+   * @returns `key-taken` when its idempotency key is; nothing is written then
    * @throws StaleRecordException `stale-record`; errors of `pg` as they are
    */
-  async send(client: pg.ClientBase, write: PreparedWrite): Promise<void> {
+  async send(client: pg.ClientBase, write: PreparedWrite): Promise<PersistOutcome> {
     const [only] = write;
     if (only === undefined || write.length > 1) return sendPipelined(client, write);
     try {
       const { rows } = await client.query<[number]>(only.query);
       const position = rows[0]?.[0] ?? 0;
+      if (position === keyTaken) return 'key-taken';
       if (position > 0) throw stale(only.batch, position);
+      return 'written';
     } catch (error) {
       throw staleOr(error, only.batch);
     }
   }
 
-  #query(batch: Batch, action: ChangeSet['action'], alone: boolean): pg.QueryArrayConfig {
-    const values: unknown[] = [];
+  #query(
+    batch: Batch,
+    action: ChangeSet['action'],
+    alone: boolean,
+    key: ChangeSet['key'],
+  ): pg.QueryArrayConfig {
+    const values: unknown[] = key === undefined ? [] : [...keyValues(action, key)];
     const changes = batch.changes.map(({ kind, row, expectedVersion }) => {
       const { shape, values: own } = row as Row;
       if (kind === 'update') values.push(expectedVersion);
@@ -50,7 +70,12 @@ export class ChangeSetWriter {
       return { kind, shape };
     });
     if (batch.events.length > 0) values.push(...eventValues(action, batch.events));
-    const statement = this.#statement({ changes, eventCount: batch.events.length, alone });
+    const statement = this.#statement({
+      changes,
+      eventCount: batch.events.length,
+      alone,
+      keyed: key !== undefined,
+    });
     return { ...statement, values, rowMode: 'array' };
   }
 
@@ -67,7 +92,7 @@ export class ChangeSetWriter {
 }
 
 /** Sends everything before the first answer; after an error the server refuses the rest and rolls back. */
-async function sendPipelined(client: pg.ClientBase, write: PreparedWrite): Promise<void> {
+async function sendPipelined(client: pg.ClientBase, write: PreparedWrite): Promise<PersistOutcome> {
   const outcomes = await Promise.allSettled([
     client.query('begin'),
     ...write.map(({ query }) => client.query(query)),
@@ -75,7 +100,9 @@ async function sendPipelined(client: pg.ClientBase, write: PreparedWrite): Promi
   ]);
   const failed = outcomes.findIndex(({ status }) => status === 'rejected');
   const outcome = outcomes[failed];
-  if (outcome?.status === 'rejected') throw staleOr(outcome.reason, write[failed - 1]?.batch);
+  if (outcome?.status !== 'rejected') return 'written';
+  if (outcome.reason instanceof pg.DatabaseError && outcome.reason.code === keyTakenState) return 'key-taken';
+  throw staleOr(outcome.reason, write[failed - 1]?.batch);
 }
 
 function staleOr(error: unknown, batch: Batch | undefined): unknown {

@@ -1,11 +1,12 @@
 import type { ActionRecord, EventRecord } from '@framework/core';
+import { slotOf } from '../delivery/slot-of.js';
 
 const columns =
   '"action_id", "namespace", "action_name", "action_params", "principal", "headers", "started_date", ' +
-  '"id", "ordinal", "model_id", "model_name", "model_version", "event_type", "payload"';
+  '"id", "ordinal", "model_id", "model_name", "model_version", "event_type", "payload", "slot"';
 
 const actionTypes = ['uuid', 'text', 'text', 'jsonb', 'text', 'jsonb', 'timestamptz'];
-const eventTypes = ['uuid', 'integer', 'text', 'text', 'bigint', 'text', 'jsonb'];
+const eventTypes = ['uuid', 'integer', 'text', 'text', 'bigint', 'text', 'jsonb', 'smallint'];
 
 /**
  * The insert of an action's events into the log, whose parameters are {@link eventValues}.
@@ -49,6 +50,7 @@ export function eventValues(action: ActionRecord, events: readonly (EventRecord 
       event.modelVersion,
       event.type,
       event.payload,
+      event.modelId === null ? null : slotOf(event.modelId),
     );
   }
   return values;

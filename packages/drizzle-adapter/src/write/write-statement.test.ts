@@ -14,28 +14,45 @@ const add = { kind: 'add', shape } as const;
 
 describe('writeStatement', () => {
   it('guards every update by id and expected version', () => {
-    const statement = writeStatement({ changes: [update, update], eventCount: 0, alone: true });
+    const statement = writeStatement({ changes: [update, update], eventCount: 0, alone: true, keyed: false });
     expect(statement).toContain('where "id" = $2 and "version" = $1 returning 1');
     expect(statement).toContain('where "id" = $6 and "version" = $5 and (select count(*) from u1) = 1');
   });
 
   it('lets an update, the additions and the events wait for the update before', () => {
-    const statement = writeStatement({ changes: [update, update, add], eventCount: 2, alone: true });
+    const statement = writeStatement({
+      changes: [update, update, add],
+      eventCount: 2,
+      alone: true,
+      keyed: false,
+    });
     expect(statement).toContain('select $9, $10, $11 where (select count(*) from u2) = 1');
     expect(statement).toMatch(/as event where \(select count\(\*\) from u2\) = 1\)/);
   });
 
   it('raises for a stale row after the first, and for the first one among other statements', () => {
     const changes = [update, update];
-    const alone = writeStatement({ changes, eventCount: 1, alone: true });
+    const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: false });
     expect(alone).toContain('when (select count(*) from u1) = 0 then 1 ');
     expect(alone).toContain('when (select count(*) from u2) = 0 then eventlog.raise_stale(2)');
-    const among = writeStatement({ changes, eventCount: 1, alone: false });
+    const among = writeStatement({ changes, eventCount: 1, alone: false, keyed: false });
     expect(among).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
   });
 
-  it('uses each parameter once, without a gap', () => {
-    const statement = writeStatement({ changes: [update, add, add], eventCount: 3, alone: true });
+  it('lets everything wait for the idempotency key, and raises for every stale row with one', () => {
+    const changes = [update, add];
+    const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: true });
+    expect(alone).toContain('"version" = $9 and (select count(*) from k) = 1');
+    expect(alone).toContain('case when (select count(*) from k) = 0 then -1 ');
+    expect(alone).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
+    const among = writeStatement({ changes: [add], eventCount: 1, alone: false, keyed: true });
+    expect(among).toContain('when (select count(*) from k) = 0 then eventlog.raise_key_taken()');
+    expect(among).toContain('select $9, $10, $11 where (select count(*) from k) = 1');
+    expect(among).toMatch(/as event where \(select count\(\*\) from k\) = 1\)/);
+  });
+
+  it.each([false, true])('uses each parameter once, without a gap, keyed: %s', (keyed) => {
+    const statement = writeStatement({ changes: [update, add, add], eventCount: 3, alone: true, keyed });
     const used = [...statement.matchAll(/\$(\d+)/g)].map(([, number]) => Number(number));
     expect(used.toSorted((one, other) => one - other)).toEqual(
       Array.from({ length: used.length }, (_unused, index) => index + 1),
@@ -47,13 +64,14 @@ describe('shapeKey', () => {
   it('differs where the statement differs', () => {
     const other = { ...shape, key: 't1' };
     const shapes: readonly WriteShape[] = [
-      { changes: [update], eventCount: 1, alone: true },
-      { changes: [update], eventCount: 1, alone: false },
-      { changes: [update], eventCount: 2, alone: true },
-      { changes: [add], eventCount: 1, alone: true },
-      { changes: [update, update], eventCount: 1, alone: true },
-      { changes: [{ ...update, shape: other }], eventCount: 1, alone: true },
-      { changes: [], eventCount: 1, alone: true },
+      { changes: [update], eventCount: 1, alone: true, keyed: false },
+      { changes: [update], eventCount: 1, alone: false, keyed: false },
+      { changes: [update], eventCount: 2, alone: true, keyed: false },
+      { changes: [add], eventCount: 1, alone: true, keyed: false },
+      { changes: [update, update], eventCount: 1, alone: true, keyed: false },
+      { changes: [{ ...update, shape: other }], eventCount: 1, alone: true, keyed: false },
+      { changes: [], eventCount: 1, alone: true, keyed: false },
+      { changes: [], eventCount: 1, alone: true, keyed: true },
     ];
     expect(new Set(shapes.map(shapeKey)).size).toBe(shapes.length);
   });

@@ -1,3 +1,4 @@
+import { keyClause, keyParameterCount } from '../idempotency/key-clause.js';
 import { eventsClause } from './events-clause.js';
 import type { RowShape } from './row.js';
 
@@ -11,13 +12,18 @@ export interface WriteShape {
    * among others it must raise, so that the others are undone too.
    */
   readonly alone: boolean;
+  /** Whether it inserts an idempotency key, before everything else. */
+  readonly keyed: boolean;
 }
 
+/** What a statement without errors says instead of a stale row's number when the idempotency key is taken. */
+export const keyTaken = -1;
+
 /** Identifies a shape, for the cache of statements. */
-export function shapeKey({ changes, eventCount, alone }: WriteShape): string {
+export function shapeKey({ changes, eventCount, alone, keyed }: WriteShape): string {
   let key = alone ? 'alone' : 'among';
   for (const { kind, shape } of changes) key += ` ${kind} ${shape.key}`;
-  return `${key} ${eventCount}`;
+  return keyed ? `${key} ${eventCount} keyed` : `${key} ${eventCount}`;
 }
 
 /**
@@ -27,17 +33,27 @@ export function shapeKey({ changes, eventCount, alone }: WriteShape): string {
  * nothing after a stale row is written. The result is one row `stale`: 0, or the number of the stale update, from 1.
  * A row that turns out stale when others are written already raises SQLSTATE FW001 with that number as its message.
  *
- * Parameters, in order: per update its expected version and its values, per addition its values, then the events'.
+ * An idempotency key comes first, and everything waits for it as for an update (`(select count(*) from k) = 1`). When
+ * it is taken, nothing is written: the result is {@link keyTaken}, or SQLSTATE FW002 among other statements. With a
+ * key every stale row raises, so that the key is undone too.
+ *
+ * Parameters, in order: the key's, per update its expected version and its values, per addition its values, then the events'.
  */
-export function writeStatement({ changes, eventCount, alone }: WriteShape): string {
+export function writeStatement({ changes, eventCount, alone, keyed }: WriteShape): string {
   const clauses: string[] = [];
   const cases: string[] = [];
   let parameter = 1;
   let gate: string | undefined;
+  if (keyed) {
+    clauses.push(`k as (${keyClause(parameter)})`);
+    cases.push(`when (select count(*) from k) = 0 then ${alone ? keyTaken : 'eventlog.raise_key_taken()'}`);
+    gate = '(select count(*) from k) = 1';
+    parameter += keyParameterCount;
+  }
   changes.forEach(({ kind, shape }, index) => {
     if (kind === 'update') {
       const name = `u${index + 1}`;
-      const outcome = alone && index === 0 ? '1' : `eventlog.raise_stale(${index + 1})`;
+      const outcome = alone && index === 0 && !keyed ? '1' : `eventlog.raise_stale(${index + 1})`;
       clauses.push(`${name} as (${updateClause(shape, parameter, gate)})`);
       cases.push(`when (select count(*) from ${name}) = 0 then ${outcome}`);
       gate = `(select count(*) from ${name}) = 1`;

@@ -4,6 +4,8 @@ import { describeCommits } from './behaviours/describe-commits.js';
 import { describeConcurrency } from './behaviours/describe-concurrency.js';
 import { describeCrossShard } from './behaviours/describe-cross-shard.js';
 import { describeEventLog } from './behaviours/describe-event-log.js';
+import { describeIdempotency } from './behaviours/describe-idempotency.js';
+import { describeKeyExpiry } from './behaviours/describe-key-expiry.js';
 import { describeLargePlans } from './behaviours/describe-large-plans.js';
 import { describePages } from './behaviours/describe-pages.js';
 import { describePlacement } from './behaviours/describe-placement.js';
@@ -41,6 +43,8 @@ export function describeStorageAdapter(name: string, openFixture: () => Promise<
     describeRefusals(context);
     describeConcurrency(context);
     describeLargePlans(context);
+    describeIdempotency(context);
+    describeKeyExpiry(context);
     describeCrossShard(context);
     describePlacement(context);
     describeValues(context);

@@ -4,7 +4,7 @@ import type { Tag } from './domain/tag.js';
 import type { ModelReader } from './model-reader.js';
 
 /**
- * What an adapter gives the suite: its registry, its repositories of the suite's models, and three means of looking
+ * What an adapter gives the suite: its registry, its repositories of the suite's models, and some means of looking
  * behind them.
  *
  * The shards (0, 0) and (1, 0) stand in different databases, and (0, 1) in the database of (0, 0); (0, 0) is the
@@ -19,7 +19,11 @@ export interface StorageFixture {
   storedEvents(shard: ShardIdentifier): Promise<readonly StoredEvent[]>;
   /** Sets the note of an account's row behind the framework's back, within the transaction in which it is called. */
   overwriteNote(account: Account, note: string): Promise<void>;
-  /** Empties every table and every log. */
+  /** How many idempotency keys the shard's database holds, expired ones included. */
+  keyCount(shard: ShardIdentifier): Promise<number>;
+  /** Lets every idempotency key of all databases expire now. */
+  expireKeys(): Promise<void>;
+  /** Empties every table, every log and the idempotency keys. */
   clear(): Promise<void>;
   /** Closes the registry and removes what the fixture made. */
   close(): Promise<void>;

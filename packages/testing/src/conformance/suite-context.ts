@@ -8,8 +8,10 @@ import {
 } from '@framework/core';
 import { CreditAccountAction } from './actions/credit-account-action.js';
 import { FindOwnerAction } from './actions/find-owner-action.js';
+import { OpenAccountAction } from './actions/open-account-action.js';
 import { StageAction } from './actions/stage-action.js';
 import { TransferAction } from './actions/transfer-action.js';
+import { WithdrawAction } from './actions/withdraw-action.js';
 import { Account, type AccountFields } from './domain/account.js';
 import type { AccountReader, StorageFixture, StoredEvent } from './storage-fixture.js';
 
@@ -62,8 +64,10 @@ export class SuiteContext {
       actions: [
         new CreditAccountAction(systemClock, accounts),
         new FindOwnerAction(systemClock, accounts),
+        new OpenAccountAction(systemClock),
         new StageAction(systemClock),
         new TransferAction(systemClock, accounts),
+        new WithdrawAction(systemClock, accounts),
       ],
     });
   }
@@ -90,6 +94,12 @@ export class SuiteContext {
   async credit(account: Account, amount: string, configuration?: ExecutionConfiguration): Promise<Account> {
     const params = { accountId: account.id, amount };
     return this.executor.execute(principal, CreditAccountAction, params, configuration);
+  }
+
+  /** Takes from an account by an action that refuses to overdraw it, and so its own repetition. */
+  async withdraw(account: Account, amount: string, configuration?: ExecutionConfiguration): Promise<Account> {
+    const params = { accountId: account.id, amount };
+    return this.executor.execute(principal, WithdrawAction, params, configuration);
   }
 
   /** All that can be read: models of all shards, and the log of the default shard's database. */

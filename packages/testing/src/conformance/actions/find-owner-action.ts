@@ -14,7 +14,7 @@ interface Params {
   readonly accountId: Id<Account>;
 }
 
-/** Reads and stages nothing; declares a durable name and the schema of its params. */
+/** Reads and stages nothing; declares a durable name and the schemas of its params and result. */
 export class FindOwnerAction extends Action<Params, string> {
   readonly #accounts: ModelReader<Account>;
 
@@ -29,6 +29,8 @@ export class FindOwnerAction extends Action<Params, string> {
   }
 }
 
-FrameworkAction({ name: 'accounts.find-owner', params: z.object({ accountId: shardedIdCodec(Account) }) })(
-  FindOwnerAction,
-);
+FrameworkAction({
+  name: 'accounts.find-owner',
+  params: z.object({ accountId: shardedIdCodec(Account) }),
+  result: z.string(),
+})(FindOwnerAction);

@@ -1,0 +1,26 @@
+import { InvalidIdempotencyKeyException } from '../errors/action-exceptions.js';
+import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
+import type { ActionRecord } from '../persistence/change-set.js';
+import type { KeyScope } from '../persistence/idempotency-keys.js';
+
+/** What still fits into one entry of an index. */
+const charactersMax = 255;
+
+/**
+ * The scope in which a key is unique: within the namespace, for the principal.
+ *
+ * @throws InvalidIdempotencyKeyException `invalid-idempotency-key` when it is empty, longer than 255 characters, or no text
+ * @throws LimitExceededException `limit-exceeded` when the principal's name is longer than 255 characters
+ */
+export function keyScope({ namespace, principal }: ActionRecord, key: string): KeyScope {
+  if (key.length === 0) throw new InvalidIdempotencyKeyException('is empty');
+  if (key.length > charactersMax)
+    throw new InvalidIdempotencyKeyException(`has ${key.length} characters: keep it within ${charactersMax}`);
+  if (key.includes('\u0000') || !key.isWellFormed())
+    throw new InvalidIdempotencyKeyException('holds a character that is not text');
+  if (principal.length > charactersMax) {
+    const message = `A principal with an idempotency key has a name of at most ${charactersMax} characters`;
+    throw new LimitExceededException('principalCharactersMax', charactersMax, message);
+  }
+  return { namespace, principal, key };
+}

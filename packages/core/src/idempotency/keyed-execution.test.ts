@@ -1,0 +1,268 @@
+import { describe, expect, test } from 'vitest';
+import * as z from 'zod';
+import {
+  type TestExecutor,
+  executorOf,
+  global,
+  mexico,
+  openWallet,
+  principal,
+} from '../../test/test-executor.js';
+import { Wallet } from '../../test/wallet.js';
+import { Action } from '../action/action.js';
+import { FrameworkAction } from '../action/framework-action.js';
+import type { ExecutorOptions } from '../action/action-executor.js';
+import type { ExecutionConfiguration } from '../action/execution-configuration.js';
+import type { Principal } from '../action/principal.js';
+import { systemClock } from '../clock.js';
+import {
+  CommitOutcomeUnknownException,
+  ShardUnavailableException,
+  StaleRecordException,
+} from '../errors/storage-exceptions.js';
+import { InvariantViolation } from '../errors/invariant-violation.js';
+import type { ShardedId } from '../id/sharded-id.js';
+
+const key: ExecutionConfiguration = { idempotencyKey: 'key-1' };
+const unsearched: ExecutionConfiguration = { ...key, idempotencyKeySearch: 'nowhere' };
+const unavailable = new ShardUnavailableException(mexico, 'it is down');
+
+/** Counts how often it was performed, and gives that with the amount as its result. */
+class CountAction extends Action<
+  { readonly amount: bigint },
+  { readonly count: number; readonly amount: bigint }
+> {
+  count = 0;
+
+  protected async perform(
+    _principal: Principal,
+    { amount }: { readonly amount: bigint },
+  ): Promise<{ readonly count: number; readonly amount: bigint }> {
+    return { count: ++this.count, amount };
+  }
+}
+
+const wholeNumber = z.codec(z.string(), z.bigint(), { decode: (text) => BigInt(text), encode: String });
+FrameworkAction({
+  params: z.object({ amount: wholeNumber }),
+  result: z.object({ count: z.int(), amount: wholeNumber }),
+})(CountAction);
+
+function counting(options: Partial<ExecutorOptions> = {}): TestExecutor & {
+  readonly action: CountAction;
+  readonly count: (amount: bigint, configuration?: ExecutionConfiguration) => Promise<unknown>;
+} {
+  const action = new CountAction(systemClock);
+  const running = executorOf(async () => undefined, { ...options, actions: [action] });
+  const count = (amount: bigint, configuration = key): Promise<unknown> =>
+    running.executor.execute(principal, CountAction, { amount }, configuration);
+  return { ...running, action, count };
+}
+
+describe('an execution with an idempotency key', () => {
+  test('is performed once, and repeats get its result with the same types', async () => {
+    const { count, action, driver } = counting();
+    let replays = 0;
+    const configuration = { ...key, onReplayed: () => void replays++ };
+    expect(await count(2n ** 70n, configuration)).toEqual({ count: 1, amount: 2n ** 70n });
+    expect(replays).toBe(0);
+    expect(await count(2n ** 70n, configuration)).toEqual({ count: 1, amount: 2n ** 70n });
+    expect([replays, action.count, driver.committed.length]).toEqual([1, 1, 1]);
+  });
+
+  test('stores key, fingerprint and result with the effect', async () => {
+    const { count, driver } = counting({ idempotency: { keyLifetimeMs: 5_000 } });
+    await count(7n);
+    expect(driver.committed).toMatchObject([
+      {
+        shard: global,
+        key: {
+          key: 'key-1',
+          namespace: 'com.example.wallet',
+          principal: 'alice',
+          fingerprint: expect.stringMatching(/^[0-9a-f]{64}$/),
+          result: '{"count":1,"amount":"7"}',
+          lifetimeMs: 5_000,
+        },
+      },
+    ]);
+  });
+
+  test('is refused when other params were executed under the key', async () => {
+    const { count, driver } = counting();
+    await count(1n);
+    for (const configuration of [key, unsearched])
+      await expect(count(2n, configuration)).rejects.toMatchObject({ code: 'idempotency-key-reused' });
+    expect(driver.committed).toHaveLength(1);
+  });
+
+  test('has no key at all without one', async () => {
+    const { count, driver, manager } = counting();
+    await count(1n, {});
+    expect(driver.committed[0]).not.toHaveProperty('key');
+    expect(manager(global).keys.waits).toEqual([]);
+  });
+
+  test.each(['', 'k'.repeat(256), 'a\u0000b', '\ud800'])('refuses the key %j', async (idempotencyKey) => {
+    const { count, action } = counting();
+    await expect(count(1n, { idempotencyKey })).rejects.toMatchObject({ code: 'invalid-idempotency-key' });
+    expect(action.count).toBe(0);
+  });
+
+  test('takes a key of 255 characters', async () => {
+    const { count } = counting();
+    expect(await count(1n, { idempotencyKey: 'k'.repeat(255) })).toMatchObject({ count: 1 });
+  });
+
+  test('refuses a principal whose name no index could hold', async () => {
+    const { executor } = counting();
+    const name = 'p'.repeat(256);
+    await expect(executor.execute({ name }, CountAction, { amount: 1n }, key)).rejects.toMatchObject({
+      code: 'limit-exceeded',
+    });
+  });
+
+  test('needs the schema of a result, and writes nothing without', async () => {
+    const { execute, driver } = executorOf(async (plan) => plan().add(openWallet()));
+    await expect(execute(null, key)).rejects.toMatchObject({ code: 'invariant-violation' });
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('needs no schema for undefined', async () => {
+    const { execute, driver } = executorOf(async (plan) => void plan().add(openWallet()));
+    await execute(null, key);
+    expect(await execute(null, key)).toBeUndefined();
+    expect(driver.committed).toHaveLength(1);
+  });
+
+  test('does not store a result beyond the limit of payloads', async () => {
+    const { count, driver } = counting({ limits: { payloadCharactersMax: 20 } });
+    await expect(count(1n)).rejects.toMatchObject({ code: 'limit-exceeded' });
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('does not span shards', async () => {
+    const { execute, driver } = executorOf(
+      async (plan) => void plan().addAll([openWallet(global), openWallet(mexico)]),
+    );
+    await expect(execute(null, { ...key, allowCrossShard: true })).rejects.toBeInstanceOf(InvariantViolation);
+    await expect(execute(null, key)).rejects.toMatchObject({ code: 'cross-shard' });
+    expect(driver.committed).toEqual([]);
+  });
+});
+
+/** Executes an action that works once, and refuses its own repetition. */
+function onceOnly(id: ShardedId<Wallet>): TestExecutor & { readonly refusal: Error } {
+  const refusal = new Error('refused by the rules');
+  let performed = 0;
+  const running = executorOf(async (plan) => {
+    if (++performed > 1) throw refusal;
+    plan().update(new Wallet({ ...storedFields, id }));
+  });
+  return { ...running, refusal };
+}
+
+const storedFields = {
+  state: 'OPENED',
+  createdDate: new Date(0),
+  ownerId: 'owner-1',
+  balance: 1n,
+  version: 1,
+} as const;
+
+describe('a repeat that the rules refuse', () => {
+  test.each([key, unsearched])('gets the first result', async (configuration) => {
+    const { id } = openWallet(mexico);
+    const { execute } = onceOnly(id);
+    await execute({ id }, configuration);
+    expect(await execute({ id }, configuration)).toBeUndefined();
+  });
+
+  test('is looked for on the shards that the params name, and nowhere else', async () => {
+    const { id } = openWallet(mexico);
+    const { execute, manager } = onceOnly(id);
+    await execute({ id }, unsearched);
+    await execute({ id }, unsearched);
+    expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[], [undefined]]);
+  });
+
+  test('is looked for in every database when the params name no shard', async () => {
+    const { id } = openWallet(mexico);
+    const { execute, manager } = onceOnly(id);
+    await execute({}, unsearched);
+    await execute({}, unsearched);
+    expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[100], [100]]);
+  });
+
+  test('is not called refused when its shard cannot tell', async () => {
+    const { id } = openWallet(mexico);
+    const { execute, manager } = onceOnly(id);
+    await execute({ id }, unsearched);
+    manager(mexico).keys.findFailures.push(unavailable);
+    await expect(execute({ id }, unsearched)).rejects.toBe(unavailable);
+  });
+
+  test('is refused as before when there was no first one', async () => {
+    const { id } = openWallet(mexico);
+    const { execute, refusal } = onceOnly(id);
+    await execute({ id }, unsearched);
+    await expect(execute({ id }, { idempotencyKey: 'key-2' })).rejects.toBe(refusal);
+  });
+});
+
+describe('storage that fails', () => {
+  test('elsewhere does not stop a keyed execution', async () => {
+    const { count, manager } = counting();
+    manager(mexico).keys.findFailures.push(unavailable);
+    expect(await count(1n)).toMatchObject({ count: 1 });
+  });
+
+  test('on the shard of the effect is not searched after', async () => {
+    const { count, manager } = counting();
+    manager(global).persistFailures.push(unavailable);
+    await expect(count(1n)).rejects.toBe(unavailable);
+    expect(manager(global).keys.waits).toHaveLength(1);
+  });
+
+  test('by a bug is not passed over', async () => {
+    const { count, manager } = counting();
+    const bug = new InvariantViolation('a bug');
+    manager(mexico).keys.findFailures.push(bug);
+    await expect(count(1n)).rejects.toBe(bug);
+  });
+
+  test('with an unknown outcome is answered truthfully when the request is repeated', async () => {
+    const { count, manager, driver } = counting();
+    const unknown = new CommitOutcomeUnknownException(global, 'action-1');
+    const persist = manager(global).persist.bind(manager(global));
+    manager(global).persist = async (changes) => {
+      await persist(changes);
+      throw unknown;
+    };
+    manager(global).outcomes.push(unknown);
+    await expect(count(1n)).rejects.toBe(unknown);
+    expect(await count(1n)).toMatchObject({ count: 1 });
+    expect(driver.committed).toHaveLength(1);
+  });
+
+  test('with stale rows to the end is searched: another process may have been faster', async () => {
+    const { count, manager, driver } = counting();
+    const stale = new StaleRecordException('Wallet', 'wallet-1', 1);
+    const persist = manager(global).persist.bind(manager(global));
+    manager(global).persist = async (changes) => {
+      await persist(changes);
+      throw stale;
+    };
+    expect(await count(1n, { ...key, retry: { attemptsMax: 1 } })).toMatchObject({ count: 1 });
+    expect(driver.committed).toHaveLength(1);
+  });
+});
+
+test('expired keys are swept after every so many keyed commits of a shard', async () => {
+  const { count, manager } = counting({ idempotency: { commitsPerSweep: 3, sweepRowsMax: 10 } });
+  for (let index = 0; index < 7; index++) await count(1n, { idempotencyKey: `key-${index}` });
+  await count(1n, { idempotencyKey: 'key-0' });
+  await count(1n, {});
+  expect(manager(global).keys.sweeps).toEqual([10, 10]);
+  expect(manager(mexico).keys.sweeps).toEqual([]);
+});

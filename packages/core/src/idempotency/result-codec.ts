@@ -1,0 +1,56 @@
+import type * as z from 'zod';
+import { InvariantViolation } from '../errors/invariant-violation.js';
+import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { encodeBySchema } from '../model/encode-by-schema.js';
+import { exactJson } from '../model/exact-json.js';
+
+/** Writes an action's result beside an idempotency key, and reads it again. */
+export interface ResultCodec {
+  /**
+   * The result as JSON; `undefined` for `undefined`.
+   *
+   * @throws InvariantViolation `invariant-violation` for a result of an action that declares no schema of it
+   * @throws UnstorableValueException `unstorable-value` when it does not fit the schema, or would not survive
+   */
+  encode(result: unknown): string | undefined;
+  /** @throws UnstorableValueException `unstorable-value` when the schema no longer reads what was stored */
+  decode(json: string | undefined): unknown;
+}
+
+/** Makes the codec of an action by the schema that it declares, if any. */
+export function resultCodec(action: string, schema: z.ZodType | undefined): ResultCodec {
+  return schema === undefined ? nothingOnly(action) : bySchema(`${action} result`, schema);
+}
+
+function nothingOnly(action: string): ResultCodec {
+  return {
+    encode: (result) => {
+      if (result === undefined) return undefined;
+      throw new InvariantViolation(
+        `${action} has a result that cannot be stored beside an idempotency key: declare its schema in ` +
+          '@FrameworkAction({ result })',
+      );
+    },
+    decode: () => undefined,
+  };
+}
+
+function bySchema(path: string, schema: z.ZodType): ResultCodec {
+  return {
+    encode: (result) => {
+      const encoded = encodeBySchema(schema, result, path);
+      if (!encoded.success) throw misfit(path, encoded.error);
+      return encoded.data === undefined ? undefined : exactJson(encoded.data, path);
+    },
+    decode: (json) => {
+      const decoded = schema.safeParse(json === undefined ? undefined : JSON.parse(json));
+      if (!decoded.success) throw misfit(path, decoded.error);
+      return decoded.data;
+    },
+  };
+}
+
+function misfit(path: string, error: z.ZodError): UnstorableValueException {
+  const faults = error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ');
+  return new UnstorableValueException(path, `it does not fit its schema (${faults})`, { cause: error });
+}

@@ -1,0 +1,63 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+
+const channel = 'eventlog';
+const reconnectDelayMs = 1_000;
+
+/** Sends the hint on any connection. */
+export const notifyText = `notify ${channel}`;
+
+/**
+ * Listens for hints of other processes on a connection of its own, which is made again when it breaks.
+ *
+ * A hint may be lost; whoever listens asks the log from time to time as well.
+ */
+export class HintChannel {
+  readonly #settings: pg.ClientConfig;
+  readonly #onHint: () => void;
+  readonly #closing = new AbortController();
+  #client: pg.Client | undefined;
+  readonly #running: Promise<void>;
+
+  constructor(settings: pg.ClientConfig, onHint: () => void) {
+    this.#settings = settings;
+    this.#onHint = onHint;
+    this.#running = this.#run();
+  }
+
+  /** Stops listening. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#client?.end();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      await this.#listenUntilBroken().catch(() => undefined);
+      // What was committed while nobody listened.
+      this.#onHint();
+      await delay(reconnectDelayMs, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  async #listenUntilBroken(): Promise<void> {
+    const client = new pg.Client({ ...this.#settings, application_name: 'framework hints', keepAlive: true });
+    this.#client = client;
+    const ended = new Promise<void>((resolve) => {
+      client.once('end', resolve);
+      client.on('error', () => {
+        resolve();
+      });
+    });
+    client.on('notification', this.#onHint);
+    try {
+      await client.connect();
+      await client.query(`listen ${channel}`);
+      await ended;
+    } finally {
+      await client.end();
+    }
+  }
+}

@@ -1,0 +1,120 @@
+import {
+  type HandlerLag,
+  InvalidCursorException,
+  type Page,
+  type ParkedFilter,
+  type ParkedRow,
+} from '@framework/core';
+import { type SQL, and, sql } from 'drizzle-orm';
+import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import { parkedEvent } from './event-row.js';
+
+const limitMax = 1_000;
+
+interface Row extends Record<string, unknown> {
+  readonly handler: string;
+  readonly event: unknown;
+  readonly attempts: number;
+  readonly error: string | null;
+  readonly dead: boolean;
+  readonly parked_date: string;
+  readonly next_attempt_date: string | null;
+  readonly cursor: string;
+}
+
+/** Parked events as operators see them. */
+export class ParkedRows {
+  readonly #manager: PgTransactionManager;
+
+  constructor(manager: PgTransactionManager) {
+    this.#manager = manager;
+  }
+
+  /** @see DeadLetters.findParked */
+  async findParked(
+    filter: ParkedFilter,
+    { limit, after }: { readonly limit: number; readonly after?: string },
+  ): Promise<Page<ParkedRow>> {
+    const size = Math.min(Math.max(limit, 1), limitMax);
+    const { rows } = await this.#manager.db.execute<Row>(sql`
+      select handler, event, attempts, error, dead, parked_date, next_attempt_date,
+             concat(extract(epoch from parked_date), '/', event_id, '/', handler) as cursor
+      from eventlog.parked_events
+      where ${and(matching(filter), after === undefined ? undefined : beyond(after))}
+      order by parked_date, event_id, handler limit ${size + 1}`);
+    const items = rows.slice(0, size);
+    return { items: items.map(parkedRow), next: rows.length > size ? items.at(-1)?.cursor : undefined };
+  }
+
+  /** @see DeadLetters.replay */
+  replay(filter: ParkedFilter): Promise<number> {
+    return this.#change(sql`
+      update eventlog.parked_events set dead = false, attempts = 0, suspect = false, next_attempt_date = null
+      where dead and ${matching(filter)}`);
+  }
+
+  /** @see DeadLetters.skip */
+  skip(filter: ParkedFilter): Promise<number> {
+    return this.#change(sql`delete from eventlog.parked_events where dead and ${matching(filter)}`);
+  }
+
+  /** @see DeadLetters.setPaused */
+  async setPaused(handler: string, paused: boolean): Promise<void> {
+    await this.#change(sql`update eventlog.handlers set paused = ${paused} where handler = ${handler}`);
+  }
+
+  /** @see DeadLetters.lag */
+  async lag(): Promise<readonly HandlerLag[]> {
+    const { rows } = await this.#manager.query<HandlerLag>({
+      text: `
+        select h.handler, h.paused, coalesce(pending.count, 0)::integer as "pendingCount",
+               coalesce(pending.oldest_ms, 0)::double precision as "oldestPendingMs",
+               coalesce(parked.count, 0)::integer as "parkedCount", coalesce(parked.dead, 0)::integer as "deadCount"
+        from eventlog.handlers h
+        left join (
+          select c.handler, count(*), extract(epoch from clock_timestamp() - min(e.created_date)) * 1000 as oldest_ms
+          from eventlog.cursors c join eventlog.events e
+            on e.slot = c.slot and e.event_type is not null and e.xid >= pg_snapshot_xmin(c.snapshot)
+               and not pg_visible_in_snapshot(e.xid, c.snapshot)
+          group by c.handler) pending using (handler)
+        left join (
+          select handler, count(*), count(*) filter (where dead) as dead from eventlog.parked_events group by handler
+        ) parked using (handler)
+        order by h.handler`,
+    });
+    return rows;
+  }
+
+  async #change(statement: SQL): Promise<number> {
+    return (await this.#manager.db.execute(statement)).rowCount ?? 0;
+  }
+}
+
+function matching({ handler, eventId, eventType, modelId, dead }: ParkedFilter): SQL {
+  const conditions = [
+    handler === undefined ? undefined : sql`handler = ${handler}`,
+    eventId === undefined ? undefined : sql`event_id = ${eventId}`,
+    eventType === undefined ? undefined : sql`event_type = ${eventType}`,
+    modelId === undefined ? undefined : sql`model_id = ${modelId}`,
+    dead === undefined ? undefined : sql`dead = ${dead}`,
+  ];
+  return and(...conditions) ?? sql`true`;
+}
+
+function beyond(cursor: string): SQL {
+  const [, seconds, eventId, handler] = /^([\d.]{1,32})\/([0-9a-f-]{36})\/(.{1,255})$/.exec(cursor) ?? [];
+  if (seconds === undefined) throw new InvalidCursorException(cursor);
+  return sql`(parked_date, event_id, handler) > (to_timestamp(${seconds}::numeric), ${eventId}::uuid, ${handler})`;
+}
+
+function parkedRow(row: Row): ParkedRow {
+  return {
+    handler: row.handler,
+    event: parkedEvent(row.event),
+    attempts: row.attempts,
+    error: row.error ?? undefined,
+    dead: row.dead,
+    parkedDate: new Date(row.parked_date),
+    nextAttemptDate: row.next_attempt_date === null ? undefined : new Date(row.next_attempt_date),
+  };
+}

@@ -1,0 +1,130 @@
+import type { Cursor, DeliverableEvent, DeliveryStore } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
+import { EventWriter } from './fixtures/event-writer.js';
+
+describe('reading the log between cursors', () => {
+  it('skips nothing when the transaction that began later commits first, a hundred times, with three writers', async () => {
+    const { store, url } = await openStore();
+    const writers = [
+      await EventWriter.connect(url),
+      await EventWriter.connect(url),
+      await EventWriter.connect(url),
+    ];
+    const written: string[] = [];
+    const read: string[] = [];
+    let cursor: Cursor = beginning;
+    const readOn = async (): Promise<void> => {
+      const batch = await store.read(allSlots, cursor, 1_000);
+      read.push(...idsOf(batch.events));
+      cursor = batch.next;
+    };
+    for (let round = 1; round <= 100; round++) {
+      for (const writer of writers) await writer.begin();
+      for (const [index, writer] of writers.entries())
+        written.push(...(await writer.write(`thing-${index}`, round)));
+      for (const writer of writers.toReversed()) {
+        await writer.commit();
+        await readOn();
+      }
+    }
+    expect(read.toSorted()).toEqual(written.toSorted());
+  });
+
+  it('gives nothing of a transaction that was rolled back', async () => {
+    const { store, url } = await openStore();
+    const writer = await EventWriter.connect(url);
+    await writer.begin();
+    await writer.write('thing', 1);
+    const { next } = await store.read(allSlots, beginning, 10);
+    await writer.rollback();
+    expect((await store.read(allSlots, next, 10)).events).toEqual([]);
+  });
+
+  it('does not wait for a transaction that stays open, and gives its events when it commits', async () => {
+    const { store, url } = await openStore();
+    const [held, other] = [await EventWriter.connect(url), await EventWriter.connect(url)];
+    await held.begin();
+    const late = await held.write('held', 1);
+    let cursor: Cursor = beginning;
+    for (let version = 1; version <= 5; version++) {
+      const ids = await other.write('other', version);
+      const batch = await store.read(allSlots, cursor, 10);
+      expect(idsOf(batch.events)).toEqual(ids);
+      cursor = batch.next;
+    }
+    await held.commit();
+    const batch = await store.read(allSlots, cursor, 10);
+    expect(idsOf(batch.events)).toEqual(late);
+    expect((await store.read(allSlots, batch.next, 10)).events).toEqual([]);
+  });
+
+  it.each([1, 3, 7, 1_000])(
+    'gives a backlog in batches of about %i, whole transactions, nothing twice',
+    async (limit) => {
+      const { store, url } = await openStore();
+      const [writer, held] = [await EventWriter.connect(url), await EventWriter.connect(url)];
+      await held.begin();
+      const late = await held.write('held', 1);
+      const written: string[] = [];
+      for (let version = 1; version <= 20; version++) {
+        await writer.begin();
+        for (const model of ['a', 'b', 'c']) written.push(...(await writer.write(model, version)));
+        await writer.commit();
+      }
+      const { read, cursor } = await readAll(store, beginning, limit);
+      expect(idsOf(read)).toEqual(written);
+      await held.commit();
+      expect(idsOf((await readAll(store, cursor, limit)).read)).toEqual(late);
+    },
+  );
+
+  it('gives only what falls into the slots', async () => {
+    const { store, url } = await openStore();
+    const writer = await EventWriter.connect(url);
+    const written: string[] = [];
+    for (let model = 0; model < 64; model++) written.push(...(await writer.write(`model-${model}`, 1)));
+    const halves = [allSlots.slice(0, 8), allSlots.slice(8)];
+    const read = await Promise.all(halves.map((slots) => store.read(slots, beginning, 1_000)));
+    expect(read.map(({ events }) => events.length).every((length) => length > 0)).toBe(true);
+    expect(read.flatMap(({ events }) => idsOf(events)).toSorted()).toEqual(written.toSorted());
+  });
+
+  it.each([1, 2, 1_000])(
+    'keeps the order of versions when the earlier xid wrote the later version, in batches of %i',
+    async (limit) => {
+      const { store, url } = await openStore();
+      const [early, other] = [await EventWriter.connect(url), await EventWriter.connect(url)];
+      await early.begin();
+      await early.takeXid();
+      await other.write('thing', 1);
+      await other.write('thing', 2);
+      await early.write('thing', 3);
+      await early.commit();
+      const { read } = await readAll(store, beginning, limit);
+      const first = new Map(read.toReversed().map(({ modelVersion }, index) => [modelVersion, -index]));
+      expect([...first].toSorted(([, one], [, two]) => one - two).map(([version]) => version)).toEqual([
+        1, 2, 3,
+      ]);
+    },
+  );
+});
+
+async function readAll(
+  store: DeliveryStore,
+  from: Cursor,
+  limit: number,
+): Promise<{ readonly read: readonly DeliverableEvent[]; readonly cursor: Cursor }> {
+  const read: DeliverableEvent[] = [];
+  let cursor = from;
+  for (let more = true; more;) {
+    const batch = await store.read(allSlots, cursor, limit);
+    read.push(...batch.events);
+    ({ next: cursor, more } = batch);
+  }
+  return { read, cursor };
+}
+
+function idsOf(events: readonly DeliverableEvent[]): string[] {
+  return events.map(({ id }) => id);
+}

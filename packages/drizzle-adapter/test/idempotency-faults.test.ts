@@ -1,0 +1,105 @@
+import type { Verdict } from '@framework/testing';
+import { type SuiteContext, abroad, decimal, home, principal } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
+
+const key = { idempotencyKey: 'k-1' };
+/** How long an execution may wait for a database that it may not need, with what a busy machine may add. */
+const searchMs = 100 + 400;
+const settings = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 3_000 };
+
+describe('an idempotency key', () => {
+  let database: TestDatabase;
+  let other: TestDatabase;
+  let proxy: ProxiedDatabase['proxy'];
+  let suite: SuiteContext;
+  beforeAll(async () => {
+    [database, other] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+  });
+  afterAll(() => Promise.all([database.drop(), other.drop()]));
+
+  const open = async (): Promise<void> => {
+    const through = await proxied(database);
+    proxy = through.proxy;
+    const registry = openRegistry([
+      { group: 0, member: 0, url: through.url, settings },
+      { group: 1, member: 0, url: other.url, settings },
+    ]);
+    await registry.ready();
+    suite = suiteOn(registry);
+    await suite.fixture.clear();
+  };
+
+  it.each<[title: string, verdict: Verdict]>([
+    ['after the commit arrived', 'forward-and-cut'],
+    ['before the commit arrived', 'cut'],
+  ])('makes a repeat harmless when the database was lost %s', async (_title, verdict) => {
+    await open();
+    const account = await suite.openAccount(home, { balance: decimal('10') });
+    let refusing: Promise<void> | undefined;
+    proxy.judge = ({ direction, bytes }) => {
+      if (direction !== 'to-server' || !bytes.includes('framework_write')) return 'forward';
+      refusing ??= Promise.resolve().then(() => proxy.refuse());
+      return verdict;
+    };
+    await expect(suite.withdraw(account, '10', key)).rejects.toMatchObject({
+      code: 'commit-outcome-unknown',
+    });
+    await refusing;
+    proxy.judge = () => 'forward';
+    await proxy.accept();
+    for (let repeat = 0; repeat < 2; repeat++)
+      expect(await suite.withdraw(account, '10', key)).toMatchObject({ version: 2, balance: decimal('0') });
+    expect(await suite.storedEvents()).toHaveLength(2);
+    expect(await suite.fixture.keyCount(home)).toBe(1);
+  });
+
+  it('has one effect when every second answer is lost', async () => {
+    await open();
+    const account = await suite.openAccount(home, { balance: decimal('10') });
+    let turn = 0;
+    const verdicts: readonly Verdict[] = ['cut', 'forward-and-cut', 'forward'];
+    proxy.judge = ({ direction, bytes }) =>
+      direction === 'to-server' && bytes.includes('framework_write') ? verdicts[turn++ % 3]! : 'forward';
+    for (let index = 0; index < 6; index++)
+      await suite.withdraw(account, '1', { idempotencyKey: `k-${index % 3}` });
+    expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 4, balance: decimal('7') });
+  });
+
+  it('does not wait long for a silent database that the request does not need, and not again', async () => {
+    await open();
+    const account = await suite.openAccount(abroad, { balance: decimal('10') });
+    await suite.openAccount(home);
+    proxy.silence();
+    const durationsMs: number[] = [];
+    for (let index = 0; index < 5; index++) {
+      const startedMs = performance.now();
+      await suite.withdraw(account, '1', { idempotencyKey: `k-${index}` });
+      durationsMs.push(performance.now() - startedMs);
+    }
+    expect(durationsMs[0]).toBeGreaterThan(90);
+    expect(durationsMs[0]).toBeLessThan(searchMs);
+    expect(Math.min(...durationsMs.slice(1))).toBeLessThan(90);
+    proxy.resume();
+    expect(await suite.accounts.getById(account.id)).toMatchObject({ balance: decimal('5') });
+  });
+
+  it('is found again on a database that was silent', async () => {
+    await open();
+    const account = await suite.openAccount(home, { balance: decimal('10') });
+    await suite.withdraw(account, '10', key);
+    proxy.silence();
+    const elsewhere = await suite.openAccount(abroad);
+    await suite.withdraw(elsewhere, '0', { idempotencyKey: 'k-2' });
+    proxy.resume();
+    expect(await suite.withdraw(account, '10', key)).toMatchObject({ version: 2 });
+    const { keys } = suite.fixture.databases.transactionManager(home);
+    const scope = { key: 'k-1', principal: principal.name, namespace: 'conformance.suite' };
+    await expect.poll(() => keys.find(scope, 5_000).catch(() => undefined)).toBeDefined();
+    await expect(suite.withdraw(elsewhere, '0', key)).rejects.toMatchObject({
+      code: 'idempotency-key-reused',
+    });
+  });
+});

@@ -1,0 +1,190 @@
+import { type ExecutionConfiguration, systemClock } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import { FindOwnerAction } from '../actions/find-owner-action.js';
+import { OpenAccountAction } from '../actions/open-account-action.js';
+import { Overdrawn, WithdrawAction } from '../actions/withdraw-action.js';
+import { Account } from '../domain/account.js';
+import { decimal } from '../domain/decimal-text.js';
+import { Tag } from '../domain/tag.js';
+import { type SuiteContext, abroad, at, home, neighbour, once, principal } from '../suite-context.js';
+
+const atOnce = 100;
+
+/** Registers that a request under an idempotency key has one effect and one answer, however often it is repeated. */
+export function describeIdempotency(context: SuiteContext): void {
+  describe.each<[title: string, search: 'everywhere' | 'nowhere']>([
+    ['an idempotency key', 'everywhere'],
+    ['an idempotency key that is not searched for', 'nowhere'],
+  ])('%s', (_title, idempotencyKeySearch) => {
+    const keyed = (idempotencyKey: string): ExecutionConfiguration & { readonly replays: number } => {
+      const configuration = {
+        idempotencyKey,
+        idempotencyKeySearch,
+        replays: 0,
+        onReplayed: () => void configuration.replays++,
+      };
+      return configuration;
+    };
+
+    it('gives a repeat the first result, and writes nothing for it', async () => {
+      const account = await context.openAccount(abroad, { note: 'zwölf 🚲', settings: { a: [1, null] } });
+      const [first, second] = [keyed('k-1'), keyed('k-1')];
+      const stored = await context.withdraw(account, '0', first);
+      const before = await context.contents();
+      expect(await context.withdraw(account, '0', second)).toEqual(stored);
+      expect([first.replays, second.replays]).toEqual([0, 1]);
+      expect(await context.contents()).toEqual(before);
+      expect(await context.accounts.getById(account.id)).toMatchObject({ version: 2 });
+    });
+
+    it(`has one effect for ${atOnce} at once, and one answer for all`, async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      const key = keyed('k-1');
+      const results = await Promise.all(
+        Array.from({ length: atOnce }, () => context.withdraw(account, '10', key)),
+      );
+      expect(results).toEqual(Array.from({ length: atOnce }, () => results[0]));
+      expect(results[0]).toMatchObject({ version: 2, balance: decimal('0') });
+      expect(key.replays).toBe(atOnce - 1);
+      expect(await context.accounts.getById(account.id)).toEqual(results[0]);
+      expect(await context.storedEvents()).toHaveLength(2);
+    });
+
+    it('gives the first result when the model is gone meanwhile', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      const stored = await context.withdraw(account, '1', keyed('k-1'));
+      await context.stage((plan) => plan.update(stored.delete()));
+      expect(await context.withdraw(account, '1', keyed('k-1'))).toEqual(stored);
+    });
+
+    it('is refused for another request, which writes nothing', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      await context.withdraw(account, '1', keyed('k-1'));
+      const before = await context.contents();
+      for (const amount of ['2', '10']) {
+        await expect(context.withdraw(account, amount, keyed('k-1'))).rejects.toMatchObject({
+          code: 'idempotency-key-reused',
+          key: 'k-1',
+        });
+      }
+      const owner = { owner: 'ada', group: 0 };
+      await expect(
+        context.executor.execute(principal, OpenAccountAction, owner, keyed('k-1')),
+      ).rejects.toMatchObject({ code: 'idempotency-key-reused' });
+      expect(await context.contents()).toEqual(before);
+    });
+
+    it('belongs to one principal', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      const params = { accountId: account.id, amount: '1' };
+      for (const name of ['ada', 'grace'])
+        await context.executor.execute({ name }, WithdrawAction, params, keyed('k-1'));
+      expect(await context.accounts.getById(account.id)).toMatchObject({ balance: decimal('8') });
+    });
+
+    it('is free again when the request was refused', async () => {
+      const account = await context.openAccount(home);
+      await expect(context.withdraw(account, '5', keyed('k-1'))).rejects.toBeInstanceOf(Overdrawn);
+      expect(await context.fixture.keyCount(home)).toBe(0);
+      await context.credit(account, '5');
+      expect(await context.withdraw(account, '5', keyed('k-1'))).toMatchObject({ version: 3 });
+    });
+
+    it.each([
+      ['the only row', 0, 0],
+      ['a later row', 1, 0],
+      ['a row of a later statement', 40, 40],
+    ])('is free again when %s was stale', async (_row, position, tagCount) => {
+      const accounts = await context.store(...newAccounts(position + 1));
+      await context.credit(at(accounts, position), '1');
+      const stale = context.stage(
+        (plan) => {
+          plan.updateAll(accounts.map((account) => account.credit('1')));
+          plan.addAll(Array.from({ length: tagCount }, () => Tag.of(home, 'beside')));
+        },
+        { ...keyed('k-1'), ...once },
+      );
+      await expect(stale).rejects.toMatchObject({
+        code: 'stale-record',
+        id: at(accounts, position).id.value,
+      });
+      expect(await context.fixture.keyCount(home)).toBe(0);
+      expect(await context.fixture.tags.count()).toBe(0);
+    });
+
+    it('lets a stale attempt run again', async () => {
+      const account = await context.openAccount(home, { balance: decimal('100') });
+      const keys = Array.from({ length: 4 }, (_unused, index) => keyed(`k-${index}`));
+      const retry = { attemptsMax: 50 };
+      await Promise.all(keys.map((key) => context.withdraw(account, '1', { ...key, retry })));
+      expect(await context.accounts.getById(account.id)).toMatchObject({
+        version: 5,
+        balance: decimal('96'),
+      });
+    });
+
+    it.each([home, abroad])('makes one model on %s, whose id no params name', async (shard) => {
+      const params = { owner: 'ada', group: shard.group };
+      const open = (): Promise<Account> =>
+        context.executor.execute(principal, OpenAccountAction, params, keyed('k-1'));
+      const accounts = await Promise.all([open(), open(), open()]);
+      expect([await open(), ...accounts]).toEqual(Array.from({ length: 4 }, () => accounts[0]));
+      expect(await context.accounts.findByOwner('ada')).toEqual([accounts[0]]);
+    });
+
+    it('works for an action that stages nothing, whose key is on the default shard', async () => {
+      const account = await context.openAccount(abroad, { owner: 'ada' });
+      const params = { accountId: account.id };
+      const find = (): Promise<string> =>
+        context.executor.execute(principal, FindOwnerAction, params, keyed('k-1'));
+      expect([await find(), await find()]).toEqual(['ada', 'ada']);
+      expect(await context.storedEvents(home)).toHaveLength(1);
+    });
+
+    it('works for a plan of several statements, 10 at once', async () => {
+      const key = keyed('k-1');
+      await Promise.all(
+        Array.from({ length: 10 }, () => context.stage((plan) => plan.addAll(newAccounts(100)), key)),
+      );
+      expect(key.replays).toBe(9);
+      expect(await context.accounts.count()).toBe(100);
+      expect(await context.storedEvents()).toHaveLength(100);
+    });
+
+    it('is one key for all shards of a database', async () => {
+      const one = await context.openAccount(home);
+      const other = await context.openAccount(neighbour);
+      await context.withdraw(one, '0', keyed('k-1'));
+      await expect(context.withdraw(other, '0', keyed('k-1'))).rejects.toMatchObject({
+        code: 'idempotency-key-reused',
+      });
+      expect(await context.accounts.getById(other.id)).toEqual(other);
+    });
+
+    it('does not go with several shards', async () => {
+      const accounts = [home, abroad].map((shard) => Account.open(shard, systemClock.now()));
+      const add = (configuration: ExecutionConfiguration): Promise<void> =>
+        context.stage((plan) => plan.addAll(accounts), configuration);
+      await expect(add(keyed('k-1'))).rejects.toMatchObject({ code: 'cross-shard' });
+      await expect(add({ ...keyed('k-1'), allowCrossShard: true })).rejects.toMatchObject({
+        code: 'invariant-violation',
+      });
+      expect(await context.accounts.count()).toBe(0);
+      expect(await context.fixture.keyCount(home)).toBe(0);
+    });
+  });
+
+  it('finds another request under an idempotency key on whatever shard it was', async () => {
+    const one = await context.openAccount(home);
+    const other = await context.openAccount(abroad);
+    await context.withdraw(one, '0', { idempotencyKey: 'k-1' });
+    await expect(context.withdraw(other, '0', { idempotencyKey: 'k-1' })).rejects.toMatchObject({
+      code: 'idempotency-key-reused',
+    });
+    expect(await context.accounts.getById(other.id)).toEqual(other);
+  });
+}
+
+function newAccounts(count: number): readonly Account[] {
+  return Array.from({ length: count }, () => Account.open(home, systemClock.now()));
+}
