@@ -1,0 +1,113 @@
+import { ConfigurationException } from '@framework/core';
+import type { HandlerRetry } from './handler/handler-retry.js';
+
+/** The named limits and times of delivery, each per process and database unless it says otherwise. */
+export interface DeliverySettings {
+  /** For how long a slot stays leased when its process vanishes; renewed after a third of it. Default 10,000. */
+  readonly leaseMs: number;
+  /** The shortest time between two looks at the log when nothing wakes earlier. Default 250. */
+  readonly pollMinMs: number;
+  /** The longest one, reached when nothing happens. Default 1,000. */
+  readonly pollMaxMs: number;
+  /** How often parked events are looked for while none of them waits for a known time. Default 2,000. */
+  readonly parkedPollMs: number;
+  /** About how many events are read at once. Default 1,000. */
+  readonly readMax: number;
+  /** How many events of one handler may be read and not finished. Default 2,000. */
+  readonly unfinishedMax: number;
+  /** How many events of one handler may be finished beyond its saved cursors: so many a crash repeats. Default 10,000. */
+  readonly unsavedMax: number;
+  /** After how long cursors that passed handled events are saved. Default 1,000. */
+  readonly cursorSaveMs: number;
+  /** After how long cursors that passed only unwanted events are saved. Default 30,000. */
+  readonly cursorRestSaveMs: number;
+  /** How many events are parked by one statement. Default 500. */
+  readonly parkMax: number;
+  /** How many parked models are looked at by one statement. Default 200. */
+  readonly dueMax: number;
+  /** How many models (or slots, for batches) of a handler run side by side. Default 16. */
+  readonly concurrency: number;
+  /** How many events a batch handler receives at most. Default 1,000. */
+  readonly batchMax: number;
+  /** How long one call of a handler may take. Default 30,000. */
+  readonly timeoutMs: number;
+  /** How many calls that ignore their signal may run on before their handler gets no new ones. Default 64. */
+  readonly abandonedMax: number;
+  /** For how long an event that may have killed a process runs alone, per process. Default 1,000. */
+  readonly suspectAloneMs: number;
+  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min. */
+  readonly retry: HandlerRetry;
+  /** The first wait after the database failed; it doubles. Default 100. */
+  readonly storeBackoffBaseMs: number;
+  /** The longest one. Default 5,000. */
+  readonly storeBackoffMaxMs: number;
+  /** The shortest time between two hints to other processes. Default 20. */
+  readonly notifyCoalesceMs: number;
+  /** How long `stop` waits for what runs. Default 10,000. */
+  readonly stopTimeoutMs: number;
+  /** How often partitions of the log are created ahead and dropped. Default 86,400,000, a day. */
+  readonly partitionsMs: number;
+  /** After how long events that every handler has passed are dropped. Default 0: never. */
+  readonly retentionMs: number;
+}
+
+export const defaultDeliverySettings: DeliverySettings = {
+  leaseMs: 10_000,
+  pollMinMs: 250,
+  pollMaxMs: 1_000,
+  parkedPollMs: 2_000,
+  readMax: 1_000,
+  unfinishedMax: 2_000,
+  unsavedMax: 10_000,
+  cursorSaveMs: 1_000,
+  cursorRestSaveMs: 30_000,
+  parkMax: 500,
+  dueMax: 200,
+  concurrency: 16,
+  batchMax: 1_000,
+  timeoutMs: 30_000,
+  abandonedMax: 64,
+  suspectAloneMs: 1_000,
+  retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000 },
+  storeBackoffBaseMs: 100,
+  storeBackoffMaxMs: 5_000,
+  notifyCoalesceMs: 20,
+  stopTimeoutMs: 10_000,
+  partitionsMs: 86_400_000,
+  retentionMs: 0,
+};
+
+/** What a caller may change; `undefined` counts as not set. */
+export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
+  readonly retry?: Partial<HandlerRetry>;
+};
+
+/**
+ * Lays settings over their defaults.
+ *
+ * @throws ConfigurationException `invalid-configuration` when one is not a whole number above zero
+ */
+export function deliverySettings({ retry, ...overrides }: DeliveryOverrides = {}): DeliverySettings {
+  const settings = {
+    ...defaultDeliverySettings,
+    ...set(overrides),
+    retry: { ...defaultDeliverySettings.retry, ...set(retry ?? {}) },
+  };
+  const { retry: policy, retentionMs, ...others } = settings;
+  const faults = Object.entries({ ...others, ...policy }).filter(([, value]) => !(value > 0));
+  if (!(retentionMs >= 0)) faults.push(['retentionMs', retentionMs]);
+  if (faults.length === 0) return settings;
+  throw new ConfigurationException(
+    faults.map(([name, value]) => ({
+      path: `delivery.${name}`,
+      message: `is ${value}: set a number above 0`,
+    })),
+  );
+}
+
+/** Leaves out what is `undefined`, so that no limit is lost by it. */
+export function set<T extends object>(settings: T): Partial<T> {
+  return Object.fromEntries(
+    Object.entries(settings).filter(([, value]) => value !== undefined),
+  ) as Partial<T>;
+}

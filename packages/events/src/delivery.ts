@@ -1,0 +1,105 @@
+import type { ActionExecutor, DatabaseRegistry, ModelClass } from '@framework/core';
+import { DatabaseWorker } from './database-worker.js';
+import { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
+import { type DeliveryOverrides, type DeliverySettings, deliverySettings } from './delivery-settings.js';
+import type { AnyEventHandler } from './handler/event-handler.js';
+import { EventHandlerRegistry } from './handler/event-handler-registry.js';
+import { SuspectGate } from './parked/suspect-gate.js';
+
+/** What a delivery needs. */
+export interface DeliveryOptions {
+  readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
+  /** Wakes the delivery at each commit, and executes the actions of handlers. */
+  readonly executor: Pick<ActionExecutor, 'execute' | 'onCommit'>;
+  /** All processes that deliver the events of a database have the same handlers. */
+  readonly handlers: readonly AnyEventHandler[] | EventHandlerRegistry;
+  /** What to change in the default settings. */
+  readonly settings?: DeliveryOverrides;
+  /** The classes that `event.model` gives; for others it gives an empty class of the same model name. */
+  readonly models?: readonly ModelClass<unknown>[];
+  /** Default: the computer's clock. */
+  readonly clock?: DeliveryClock;
+  /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
+  readonly random?: () => number;
+  /** Names this process to operators; must differ from every other one's. Default: its pid and random digits. */
+  readonly processId?: string;
+  /** Takes what went wrong where nobody waits for it, such as a database that is down. Default: nothing. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/**
+ * Delivers the events of all databases to handlers: at least once, those of one model in order.
+ *
+ * Any number of processes may deliver the same databases; they share the work by leases.
+ *
+ * ```ts
+ * const delivery = new Delivery({ databases, executor, handlers: [new NotifyRecipientOnDeposit(mailer)] });
+ * delivery.start();
+ * …
+ * await delivery.stop();
+ * ```
+ */
+export class Delivery {
+  readonly #settings: DeliverySettings;
+  readonly #workers: readonly DatabaseWorker[];
+  readonly #byShard = new Map<unknown, DatabaseWorker>();
+  readonly #executor: Pick<ActionExecutor, 'onCommit'>;
+  #ignoreCommits: (() => void) | undefined;
+  #stopped: Promise<void> | undefined;
+
+  /**
+   * @throws InvariantViolation `invariant-violation` when handlers or event classes have the same name
+   * @throws ConfigurationException `invalid-configuration` when a setting is not a number above zero
+   */
+  constructor(options: DeliveryOptions) {
+    const { executor, models = [], clock = systemDeliveryClock, random = Math.random } = options;
+    this.#settings = deliverySettings(options.settings);
+    this.#executor = executor;
+    const handlers =
+      options.handlers instanceof EventHandlerRegistry
+        ? options.handlers
+        : new EventHandlerRegistry(options.handlers);
+    const gate = new SuspectGate(clock, this.#settings.suspectAloneMs);
+    const processId = options.processId ?? `${process.pid}-${crypto.randomUUID()}`;
+    const context = { settings: this.#settings, clock, random, onError: quiet(options.onError) };
+    this.#workers = options.databases.deliveries().map((database) => {
+      const worker = new DatabaseWorker({ database, context, executor, handlers, models, processId, gate });
+      for (const shard of database.shards) this.#byShard.set(shard, worker);
+      return worker;
+    });
+  }
+
+  /** Begins, once; does not wait for the databases: one that is down is tried again until it is not. */
+  start(): void {
+    if (this.#ignoreCommits !== undefined || this.#stopped !== undefined) return;
+    this.#ignoreCommits = this.#executor.onCommit((shard) => this.#byShard.get(shard)?.committed());
+    for (const worker of this.#workers) worker.start();
+  }
+
+  /**
+   * Reads nothing more, finishes what was read, saves how far it came and gives the leases back; a second call waits
+   * for the first.
+   *
+   * Handlers that are not done in time have their signal aborted; their events are delivered again elsewhere.
+   *
+   * @param options.timeoutMs how long to wait for handlers, and once more for the database. Default `stopTimeoutMs`.
+   */
+  stop({ timeoutMs = this.#settings.stopTimeoutMs }: { readonly timeoutMs?: number } = {}): Promise<void> {
+    this.#ignoreCommits?.();
+    this.#stopped ??= Promise.all(this.#workers.map((worker) => worker.stop(timeoutMs))).then(
+      () => undefined,
+    );
+    return this.#stopped;
+  }
+}
+
+/** What reports an error must not make another one. */
+function quiet(onError: ((error: unknown) => void) | undefined): (error: unknown) => void {
+  return (error) => {
+    try {
+      onError?.(error);
+    } catch {
+      // There is nobody left to tell.
+    }
+  };
+}

@@ -1,0 +1,81 @@
+/** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */
+export interface Lane<Item> {
+  readonly key: string;
+  /** What waits; whoever runs the lane takes from its front. */
+  readonly items: Item[];
+  active: boolean;
+}
+
+/** Runs lanes side by side, up to a bound, each for one step at a time. */
+export class Lanes<Item> {
+  readonly #concurrency: number;
+  readonly #mayStart: () => boolean;
+  readonly #step: (lane: Lane<Item>) => Promise<void>;
+  readonly #lanes = new Map<string, Lane<Item>>();
+  /** Lanes with work, in the order in which they get their next step. */
+  readonly #ready = new Set<Lane<Item>>();
+  #activeCount = 0;
+  readonly #onIdle: (() => void)[] = [];
+
+  /**
+   * @param options.step takes at least one item off the lane and works on it; must not reject
+   * @param options.mayStart false holds back every further step until {@link Lanes.resume}
+   */
+  constructor(options: {
+    readonly concurrency: number;
+    readonly mayStart: () => boolean;
+    readonly step: (lane: Lane<Item>) => Promise<void>;
+  }) {
+    this.#concurrency = options.concurrency;
+    this.#mayStart = options.mayStart;
+    this.#step = options.step;
+  }
+
+  /** Adds work behind what waits in its lane; {@link Lanes.resume} starts it, so that work added together is together. */
+  add(key: string, item: Item): void {
+    this.#lane(key).items.push(item);
+  }
+
+  /** Adds work before what waits in its lane, and starts it. */
+  addFirst(key: string, item: Item): void {
+    this.#lane(key).items.unshift(item);
+    this.resume();
+  }
+
+  /** Starts what may start. */
+  resume(): void {
+    while (this.#activeCount < this.#concurrency && this.#mayStart()) {
+      const [lane] = this.#ready;
+      if (lane === undefined) return;
+      void this.#run(lane);
+    }
+  }
+
+  /** Resolves when no work is left. */
+  idle(): Promise<void> {
+    return this.#lanes.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
+  }
+
+  #lane(key: string): Lane<Item> {
+    let lane = this.#lanes.get(key);
+    if (lane === undefined) {
+      lane = { key, items: [], active: false };
+      this.#lanes.set(key, lane);
+    }
+    if (!lane.active) this.#ready.add(lane);
+    return lane;
+  }
+
+  async #run(lane: Lane<Item>): Promise<void> {
+    this.#ready.delete(lane);
+    lane.active = true;
+    this.#activeCount++;
+    await this.#step(lane);
+    this.#activeCount--;
+    lane.active = false;
+    if (lane.items.length > 0) this.#ready.add(lane);
+    else this.#lanes.delete(lane.key);
+    this.resume();
+    if (this.#lanes.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
+  }
+}

@@ -1,0 +1,105 @@
+import { type EventClass, InvariantViolation, eventTypeOf } from '@framework/core';
+import type { AnyEventHandler } from './event-handler.js';
+import {
+  type EventHandlerClass,
+  declaredHandlerOptions,
+  discoveredHandlers,
+} from './framework-event-handler.js';
+import type { EventHandlerOptions } from './handler-options.js';
+
+/** Leaves an idempotency key of 255 characters room for the event's id and the action's name. */
+const nameCharactersMax = 100;
+
+/** A handler with what it declares. */
+export interface RegisteredHandler {
+  readonly name: string;
+  readonly handler: AnyEventHandler;
+  readonly options: EventHandlerOptions;
+  /** The classes that it wants by their `event_type`; `undefined` when it wants every event. */
+  readonly eventClasses: ReadonlyMap<string, EventClass> | undefined;
+}
+
+/** The handlers that a delivery calls: one instance of each class, under durable names that differ. */
+export class EventHandlerRegistry {
+  /** In the order in which they were given. */
+  readonly handlers: readonly RegisteredHandler[];
+
+  /**
+   * Holds handlers that are passed as values; their classes declare their names with `@FrameworkEventHandler`.
+   *
+   * @throws InvariantViolation `invariant-violation` when one declares no name or no events, when two have the same
+   * name or alias, or when two classes of events have the same `event_type`
+   */
+  constructor(handlers: readonly AnyEventHandler[]) {
+    const names = new Map<string, string>();
+    const types = new Map<string, EventClass>();
+    this.handlers = handlers.map((handler) => {
+      const registered = registeredHandler(handler);
+      for (const name of [registered.name, ...(registered.options.aliases ?? [])])
+        claim(names, name, registered);
+      for (const [type, eventClass] of registered.eventClasses ?? []) assertOneClass(types, type, eventClass);
+      return registered;
+    });
+  }
+
+  /**
+   * Holds every handler that is marked with `@FrameworkEventHandler` and imported.
+   *
+   * @param create makes the one instance of a class, for instance by asking a container
+   */
+  static discover(create: (handler: EventHandlerClass) => AnyEventHandler): EventHandlerRegistry {
+    return new EventHandlerRegistry(discoveredHandlers().map(create));
+  }
+}
+
+function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
+  const className = handler.constructor.name;
+  const options = declaredHandlerOptions(handler.constructor);
+  if (options === undefined) {
+    throw new InvariantViolation(
+      `${className} declares no name: mark it with @FrameworkEventHandler({ name: '…' })`,
+    );
+  }
+  for (const name of [options.name, ...(options.aliases ?? [])]) {
+    if (name.length === 0 || name.length > nameCharactersMax) {
+      throw new InvariantViolation(
+        `${className} declares the name '${name}': give it 1 to ${nameCharactersMax} characters`,
+      );
+    }
+  }
+  if (!('handle' in handler) && !('handleBatch' in handler)) {
+    throw new InvariantViolation(`${className} handles nothing: give it handle(…) or handleBatch(…)`);
+  }
+  return { name: options.name, handler, options, eventClasses: eventClasses(handler) };
+}
+
+function eventClasses({ event, constructor }: AnyEventHandler): ReadonlyMap<string, EventClass> | undefined {
+  if (event === 'all') return undefined;
+  const classes = typeof event === 'function' ? [event] : event;
+  if (!Array.isArray(classes) || classes.length === 0) {
+    throw new InvariantViolation(`${constructor.name} wants no events: set readonly event = …`);
+  }
+  const byType = new Map<string, EventClass>();
+  for (const eventClass of classes as readonly EventClass[]) {
+    assertOneClass(byType, eventTypeOf(eventClass), eventClass);
+  }
+  return byType;
+}
+
+function claim(names: Map<string, string>, name: string, { name: owner }: RegisteredHandler): void {
+  const other = names.get(name);
+  if (other !== undefined) {
+    throw new InvariantViolation(`Handlers ${other} and ${owner} both claim the name ${name}: rename one`);
+  }
+  names.set(name, owner);
+}
+
+function assertOneClass(types: Map<string, EventClass>, type: string, eventClass: EventClass): void {
+  const known = types.get(type) ?? eventClass;
+  if (known !== eventClass) {
+    throw new InvariantViolation(
+      `Two event classes have the event_type ${type}: declare another static readonly eventType on one`,
+    );
+  }
+  types.set(type, eventClass);
+}

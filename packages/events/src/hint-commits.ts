@@ -1,0 +1,33 @@
+import type { ActionExecutor, DatabaseRegistry } from '@framework/core';
+import { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
+import { deliverySettings } from './delivery-settings.js';
+import { CommitHints } from './waking/commit-hints.js';
+
+/**
+ * Tells other processes of this one's commits, where this one executes actions and delivers nothing itself.
+ *
+ * @returns what ends it
+ */
+export function hintCommits(options: {
+  readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
+  readonly executor: Pick<ActionExecutor, 'onCommit'>;
+  /** Default 20. */
+  readonly notifyCoalesceMs?: number;
+  /** Default: the computer's clock. */
+  readonly clock?: DeliveryClock;
+  /** Takes what went wrong; hints only save time. Default: nothing. */
+  readonly onError?: (error: unknown) => void;
+}): () => void {
+  const { databases, executor, clock = systemDeliveryClock, onError = () => undefined } = options;
+  const intervalMs = options.notifyCoalesceMs ?? deliverySettings().notifyCoalesceMs;
+  const byShard = new Map<unknown, CommitHints>();
+  for (const { store, shards } of databases.deliveries()) {
+    const hints = new CommitHints({ store, intervalMs, clock, onError });
+    for (const shard of shards) byShard.set(shard, hints);
+  }
+  const ignore = executor.onCommit((shard) => byShard.get(shard)?.hint());
+  return () => {
+    ignore();
+    for (const hints of byShard.values()) hints.stop();
+  };
+}

@@ -1,0 +1,85 @@
+import type { Cursor, EventBatch } from '@framework/core';
+import type { WorkerContext } from '../worker-context.js';
+
+/** A batch of the log, and how much was known of commits when its reading began. */
+export interface ReadBatch extends EventBatch {
+  readonly generation: number;
+}
+
+interface Entry {
+  readonly generation: number;
+  readonly batch: Promise<ReadBatch>;
+  /** Whether it holds something, which stays true; undefined while it is being read. */
+  full: boolean | undefined;
+}
+
+const entriesMax = 16;
+
+/** Reads the log of one database; handlers that stand at the same place share one read. */
+export class LogReader {
+  readonly #context: WorkerContext;
+  /** In the order of use. */
+  readonly #entries = new Map<string, Entry>();
+  #generation = 0;
+  #foundCount = 0;
+
+  constructor(context: WorkerContext) {
+    this.#context = context;
+  }
+
+  /** Grows whenever something may have been committed. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** How many events were read so far. */
+  get foundCount(): number {
+    return this.#foundCount;
+  }
+
+  /** Says that something may have been committed: what was read and found empty before is read again. */
+  refresh(): void {
+    this.#generation++;
+  }
+
+  /** Reads what follows a cursor; the batch may be shared, and is bounded by `readMax`. */
+  read(slots: readonly number[], cursor: Cursor): Promise<ReadBatch> {
+    const key = `${slots.join()} ${cursor}`;
+    const known = this.#entries.get(key);
+    if (known !== undefined && (known.full === true || known.generation === this.#generation)) {
+      return known.batch;
+    }
+    const entry: Entry = {
+      generation: this.#generation,
+      batch: this.#read(slots, cursor, this.#generation),
+      full: undefined,
+    };
+    this.#remember(key, entry);
+    void this.#settle(key, entry);
+    return entry.batch;
+  }
+
+  async #read(slots: readonly number[], cursor: Cursor, generation: number): Promise<ReadBatch> {
+    const { store, settings } = this.#context;
+    const batch = await store.read(slots, cursor, settings.readMax);
+    return { ...batch, generation };
+  }
+
+  async #settle(key: string, entry: Entry): Promise<void> {
+    try {
+      const { events, more } = await entry.batch;
+      entry.full = events.length > 0 || more;
+      this.#foundCount += events.length;
+    } catch {
+      // Whoever asked for the batch is told; the next one reads anew.
+      if (this.#entries.get(key) === entry) this.#entries.delete(key);
+    }
+  }
+
+  #remember(key: string, entry: Entry): void {
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    const [oldest] = this.#entries.keys();
+    if (this.#entries.size > entriesMax && oldest !== undefined) this.#entries.delete(oldest);
+  }
+}

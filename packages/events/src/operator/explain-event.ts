@@ -1,0 +1,90 @@
+import type {
+  DatabaseDelivery,
+  DeliverableEvent,
+  DeliveryStore,
+  HandlerCursor,
+  ParkedRow,
+} from '@framework/core';
+import type { EventExplanation, HandlerStanding } from './event-explanation.js';
+
+const pageMax = 1_000;
+
+/** Says where an event of one database stands for each handler, or `undefined` when the database does not know it. */
+export async function explainEvent(
+  { store, shards }: DatabaseDelivery,
+  eventId: string,
+): Promise<EventExplanation | undefined> {
+  const { items: parked } = await store.findParked({ eventId }, { limit: pageMax });
+  // Parked events outlive the partitions of the log.
+  const event = (await store.findEvent(eventId)) ?? parked[0]?.event;
+  if (event === undefined) return undefined;
+  const cursors = await store.cursors([event.slot]);
+  const standings = await Promise.all(
+    cursors.map((cursor) =>
+      standing(
+        store,
+        event,
+        cursor,
+        parked.find(({ handler }) => handler === cursor.handler),
+      ),
+    ),
+  );
+  return { kind: 'in-log', event, shards, standings };
+}
+
+async function standing(
+  store: DeliveryStore,
+  event: DeliverableEvent,
+  { handler, paused }: HandlerCursor,
+  row: ParkedRow | undefined,
+): Promise<HandlerStanding> {
+  if (row !== undefined) return { handler, paused, ...(await parkedStanding(store, row)) };
+  if (await store.hasPassed(handler, event)) return { handler, paused, kind: 'passed' };
+  const lease = (await store.leases()).find(({ slot }) => slot === event.slot);
+  return {
+    handler,
+    paused,
+    kind: 'pending',
+    leasedTo: lease?.processId,
+    leasedUntilDate: lease?.untilDate,
+  };
+}
+
+type ParkedStanding = Extract<HandlerStanding, { readonly kind: 'dead-letter' | 'backing-off' | 'behind' }>;
+
+async function parkedStanding(
+  store: DeliveryStore,
+  row: ParkedRow,
+): Promise<DistributiveOmit<ParkedStanding, 'handler' | 'paused'>> {
+  const { attempts, error } = row;
+  if (row.dead) return { kind: 'dead-letter', attempts, error };
+  const first = await firstOfModel(store, row);
+  if (first.event.id !== row.event.id) {
+    return { kind: 'behind', behindEventId: first.event.id, behindDeadLetter: first.dead };
+  }
+  return { kind: 'backing-off', attempts, error, untilDate: row.nextAttemptDate };
+}
+
+type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
+
+/** The parked event whose turn it is before all others of the model. */
+async function firstOfModel(store: DeliveryStore, row: ParkedRow): Promise<ParkedRow> {
+  const { handler, event } = row;
+  let first = row;
+  let after: string | undefined;
+  do {
+    const page = await store.findParked(
+      { handler, modelId: event.modelId },
+      { limit: pageMax, ...(after !== undefined && { after }) },
+    );
+    for (const each of page.items) {
+      if (each.event.modelName === event.modelName && isBefore(each.event, first.event)) first = each;
+    }
+    after = page.next;
+  } while (after !== undefined);
+  return first;
+}
+
+function isBefore(one: DeliverableEvent, other: DeliverableEvent): boolean {
+  return (one.modelVersion - other.modelVersion || one.ordinal - other.ordinal) < 0;
+}

@@ -1,0 +1,148 @@
+import type { ParkedHead } from '@framework/core';
+import { modelKey } from '../flow/flow-work.js';
+import type { HandlerFlow } from '../flow/handler-flow.js';
+import type { HeldSlot } from '../lease/held-slot.js';
+import type { LeaseKeeper } from '../lease/lease-keeper.js';
+import { Alarm } from '../waking/alarm.js';
+import { type WorkerContext, storeBackoff } from '../worker-context.js';
+import type { SuspectGate } from './suspect-gate.js';
+
+const dueGrowth = 8;
+
+/** A parked event that one of the flows can try now. */
+interface Attempt {
+  readonly key: string;
+  readonly head: ParkedHead;
+  readonly slot: HeldSlot;
+  readonly flow: HandlerFlow;
+}
+
+/** Finds parked events that are due, in one database, and has them tried by the flows of their handlers. */
+export class RetryLoop {
+  readonly #context: WorkerContext;
+  readonly #keeper: LeaseKeeper;
+  readonly #flows: ReadonlyMap<string, HandlerFlow>;
+  readonly #gate: SuspectGate;
+  readonly #alarm: Alarm;
+  /** By handler and model. */
+  readonly #running = new Map<string, Attempt>();
+  /** Models whose last attempt has ended, and of which it is not known whether more is parked. */
+  readonly #ended = new Map<string, Attempt>();
+  #dueMax: number;
+
+  constructor(options: {
+    readonly context: WorkerContext;
+    readonly keeper: LeaseKeeper;
+    readonly flows: ReadonlyMap<string, HandlerFlow>;
+    /** The same for all databases of a process. */
+    readonly gate: SuspectGate;
+  }) {
+    this.#context = options.context;
+    this.#keeper = options.keeper;
+    this.#flows = options.flows;
+    this.#gate = options.gate;
+    this.#alarm = new Alarm(options.context.clock);
+    this.#dueMax = options.context.settings.dueMax;
+  }
+
+  /** Looks at once, because something may be due. */
+  wake(): void {
+    this.#alarm.ring();
+  }
+
+  /** Looks for what is due until delivery stops; asks nothing while no model is parked. */
+  async run(): Promise<void> {
+    const { stopping, onError } = this.#context;
+    const backoff = storeBackoff(this.#context);
+    while (!stopping.aborted) {
+      if (![...this.#flows.values()].some((flow) => flow.waitsForParked)) {
+        await this.#alarm.wait();
+        continue;
+      }
+      try {
+        const waitMs = await this.#round();
+        backoff.succeeded();
+        await this.#alarm.wait(waitMs);
+      } catch (error) {
+        onError(error);
+        await backoff.failed(stopping);
+      }
+    }
+  }
+
+  /** @returns after how many milliseconds the next round is due */
+  async #round(): Promise<number> {
+    const { store, settings } = this.#context;
+    const slots = this.#keeper.slots.map(({ slot }) => slot);
+    if (slots.length === 0) return settings.parkedPollMs;
+    // What is asked about was true before the answer was made.
+    const ended = new Map(this.#ended);
+    const settling = [...this.#flows.values()].map((flow) => ({ flow, slots: flow.settlingSlots }));
+    const heads = await store.dueHeads(slots, this.#dueMax);
+    const due = heads.flatMap((head) => this.#attempt(head) ?? []);
+    this.#check(ended, heads);
+    const complete = heads.length < this.#dueMax;
+    if (complete) for (const { flow, slots: settled } of settling) this.#settle(flow, settled, due);
+    const startedCount = this.#start(due);
+    // Heads that nobody here can try now must not hide those behind them.
+    const hidden = !complete && startedCount === 0;
+    this.#dueMax = hidden
+      ? Math.min(this.#dueMax * dueGrowth, settings.dueMax * dueGrowth ** 2)
+      : settings.dueMax;
+    if (hidden || this.#running.size > 0) return settings.pollMinMs;
+    const nextDueMs = (await store.nextDueMs(slots)) ?? Infinity;
+    return Math.min(settings.parkedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
+  }
+
+  #attempt(head: ParkedHead): Attempt | undefined {
+    const flow = this.#flows.get(head.handler);
+    const slot = this.#keeper.get(head.event.slot);
+    if (flow === undefined || slot === undefined || slot.token !== head.token) return undefined;
+    return { key: `${head.handler} ${modelKey(head.event)}`, head, slot, flow };
+  }
+
+  /** Has models looked at whose attempt has ended and that have no next event that is due. */
+  #check(ended: ReadonlyMap<string, Attempt>, heads: readonly ParkedHead[]): void {
+    const due = new Set(heads.map((head) => `${head.handler} ${modelKey(head.event)}`));
+    for (const [key, { flow, head, slot }] of ended) {
+      this.#ended.delete(key);
+      if (!due.has(key)) flow.check(head.event, slot);
+    }
+  }
+
+  #settle(flow: HandlerFlow, slots: readonly number[], due: readonly Attempt[]): void {
+    const busy = new Set<number>();
+    for (const attempt of [...due, ...this.#running.values()]) {
+      if (attempt.flow === flow) busy.add(attempt.slot.slot);
+    }
+    for (const slot of slots) if (!busy.has(slot)) flow.settled(slot);
+  }
+
+  #start(due: readonly Attempt[]): number {
+    let startedCount = 0;
+    const counts = new Map<HandlerFlow, number>();
+    for (const { flow } of this.#running.values()) counts.set(flow, (counts.get(flow) ?? 0) + 1);
+    for (const attempt of due) {
+      const { key, flow } = attempt;
+      const count = counts.get(flow) ?? 0;
+      if (flow.paused || this.#running.has(key) || count >= flow.retriesMax) continue;
+      counts.set(flow, count + 1);
+      this.#running.set(key, attempt);
+      startedCount++;
+      void this.#try(attempt);
+    }
+    return startedCount;
+  }
+
+  async #try(attempt: Attempt): Promise<void> {
+    const { flow, head, slot, key } = attempt;
+    const work = async (): Promise<void> => {
+      if (!this.#context.stopping.aborted) await flow.retry(head, slot);
+      this.#running.delete(key);
+      this.#ended.set(key, attempt);
+      this.#alarm.ring();
+    };
+    const alone = head.suspect || flow.settlingSlots.includes(slot.slot);
+    await (alone ? this.#gate.run(work) : work());
+  }
+}

@@ -1,0 +1,51 @@
+import type { DeliveryStore } from '@framework/core';
+import { type DeliveryClock, elapsedMs } from '../delivery-clock.js';
+
+/** Tells other processes that something was committed: at once, then at most once per interval. */
+export class CommitHints {
+  readonly #store: Pick<DeliveryStore, 'notify'>;
+  readonly #intervalMs: number;
+  readonly #clock: DeliveryClock;
+  readonly #onError: (error: unknown) => void;
+  #lastMs = -Infinity;
+  #pending = false;
+  #sending = false;
+  readonly #stopped = new AbortController();
+
+  constructor(options: {
+    readonly store: Pick<DeliveryStore, 'notify'>;
+    readonly intervalMs: number;
+    readonly clock: DeliveryClock;
+    readonly onError: (error: unknown) => void;
+  }) {
+    this.#store = options.store;
+    this.#intervalMs = options.intervalMs;
+    this.#clock = options.clock;
+    this.#onError = options.onError;
+  }
+
+  /** Returns at once, whatever becomes of the hint: nobody's commit waits for it. */
+  hint(): void {
+    this.#pending = true;
+    if (!this.#sending) void this.#send();
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  /** One at a time, so that a database that does not answer holds one statement and not many. */
+  async #send(): Promise<void> {
+    this.#sending = true;
+    while (this.#pending && !this.#stopped.signal.aborted) {
+      const waitMs = this.#lastMs + this.#intervalMs - elapsedMs(this.#clock);
+      if (waitMs > 0) await this.#clock.sleep(waitMs, this.#stopped.signal);
+      this.#lastMs = elapsedMs(this.#clock);
+      // What is committed from here on is not covered by this hint any more.
+      this.#pending = false;
+      if (this.#stopped.signal.aborted) break;
+      await this.#store.notify().catch(this.#onError);
+    }
+    this.#sending = false;
+  }
+}

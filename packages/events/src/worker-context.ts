@@ -1,0 +1,29 @@
+import type { DeliveryStore } from '@framework/core';
+import type { DeliveryClock } from './delivery-clock.js';
+import type { DeliverySettings } from './delivery-settings.js';
+import { StoreBackoff } from './waking/store-backoff.js';
+
+/** What all parts of one database's delivery share. */
+export interface WorkerContext {
+  readonly store: DeliveryStore;
+  readonly settings: DeliverySettings;
+  readonly clock: DeliveryClock;
+  /** Gives a number from 0 to 1, for jitter. */
+  readonly random: () => number;
+  /** Takes what cannot be thrown anywhere; never throws. */
+  readonly onError: (error: unknown) => void;
+  /** Aborted when nothing new is to begin: what runs may finish. */
+  readonly stopping: AbortSignal;
+  /** Aborted when everything must end, finished or not. */
+  readonly ended: AbortSignal;
+}
+
+/** A backoff by the settings, for one loop. */
+export function storeBackoff({ clock, random, settings }: WorkerContext): StoreBackoff {
+  return new StoreBackoff({
+    clock,
+    random,
+    baseMs: settings.storeBackoffBaseMs,
+    maxMs: settings.storeBackoffMaxMs,
+  });
+}

@@ -1,0 +1,56 @@
+// Checked by the type checker only: what must compile, and behind each @ts-expect-error what must not.
+import type { ActionClass } from '@framework/core';
+import type { BatchEventHandler, EventEnvelope, EventHandler, HandlerContext } from '../src/index.js';
+import { ClosedEvent, DepositedEvent } from './account.js';
+
+type IsAny<T> = 0 extends 1 & T ? true : false;
+type Same<A, B> = IsAny<A> extends true ? false : [A, B] extends [B, A] ? true : false;
+
+/** Compiles only for `true`. */
+declare function holds<Claim extends true>(claim?: Claim): Claim;
+
+declare const NotifyAction: ActionClass<{ readonly text: string }, number>;
+
+export class OneHandler implements EventHandler<DepositedEvent> {
+  readonly event = DepositedEvent;
+
+  async handle({ event }: EventEnvelope<DepositedEvent>, context: HandlerContext): Promise<void> {
+    holds<Same<typeof event, DepositedEvent>>();
+    const result = await context.execute(NotifyAction, { text: `${event.amount}` }, { key: '1' });
+    holds<Same<typeof result, number>>();
+    // @ts-expect-error the key of idempotency is made by the context
+    await context.execute(NotifyAction, { text: '' }, { idempotencyKey: 'mine' });
+    // @ts-expect-error params of another action
+    await context.execute(NotifyAction, { amount: 1 });
+  }
+}
+
+export class TwoHandler implements EventHandler<DepositedEvent | ClosedEvent> {
+  readonly event = [DepositedEvent, ClosedEvent];
+
+  async handle({ event }: EventEnvelope<DepositedEvent | ClosedEvent>): Promise<void> {
+    holds<Same<typeof event, DepositedEvent | ClosedEvent>>();
+  }
+}
+
+export class AllHandler implements BatchEventHandler<undefined> {
+  readonly event = 'all';
+
+  async handleBatch([first]: readonly EventEnvelope<undefined>[]): Promise<void> {
+    holds<Same<typeof first, EventEnvelope<undefined> | undefined>>();
+  }
+}
+
+export class WrongClass implements EventHandler<DepositedEvent> {
+  // @ts-expect-error the class of another event
+  readonly event = ClosedEvent;
+
+  async handle(): Promise<void> {}
+}
+
+export class WrongSelection implements EventHandler<DepositedEvent> {
+  // @ts-expect-error all events are not typed as one
+  readonly event = 'all';
+
+  async handle(): Promise<void> {}
+}

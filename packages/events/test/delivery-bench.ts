@@ -1,0 +1,104 @@
+import { type ActionClass, type Principal, ShardIdentifier } from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import {
+  type AnyEventHandler,
+  Delivery,
+  type DeliveryOverrides,
+  type EventEnvelope,
+  type EventHandler,
+  type EventHandlerOptions,
+  FrameworkEventHandler,
+  type HandlerContext,
+} from '../src/index.js';
+import { DepositedEvent } from './account.js';
+import { MemoryDatabase } from './memory/memory-database.js';
+import { MemoryDeliveryStore } from './memory/memory-delivery-store.js';
+
+export const shard: ShardIdentifier = ShardIdentifier.of(0, 0);
+
+type Work = (envelope: EventEnvelope<DepositedEvent>, context: HandlerContext) => Promise<void> | void;
+
+/** A handler whose work a test writes in one line; `seen` holds the ids of the events it was called with. */
+export function handlerOf(
+  options: EventHandlerOptions,
+  work: Work = () => undefined,
+): EventHandler<DepositedEvent> & { readonly seen: string[] } {
+  class BenchHandler implements EventHandler<DepositedEvent> {
+    readonly event = DepositedEvent;
+    readonly seen: string[] = [];
+
+    async handle(envelope: EventEnvelope<DepositedEvent>, context: HandlerContext): Promise<void> {
+      this.seen.push(envelope.eventId);
+      await work(envelope, context);
+    }
+  }
+  FrameworkEventHandler({ startFrom: 'beginning', ...options })(BenchHandler);
+  return new BenchHandler();
+}
+
+/** An executor that only remembers what it was asked for. */
+class RecordingExecutor {
+  readonly executed: {
+    readonly principal: Principal;
+    readonly action: string;
+    readonly configuration: unknown;
+  }[] = [];
+  readonly #listeners = new Set<(shard: ShardIdentifier) => void>();
+
+  onCommit(listener: (shard: ShardIdentifier) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async execute<Params, Result>(
+    principal: Principal,
+    action: ActionClass<Params, Result>,
+    _params: NoInfer<Params>,
+    configuration?: unknown,
+  ): Promise<Result> {
+    this.executed.push({ principal, action: action.name, configuration });
+    return undefined as Result;
+  }
+
+  committed(): void {
+    for (const listener of this.#listeners) listener(shard);
+  }
+}
+
+/** One process that delivers. */
+export interface BenchProcess {
+  readonly delivery: Delivery;
+  readonly store: MemoryDeliveryStore;
+  readonly executor: RecordingExecutor;
+  readonly errors: unknown[];
+}
+
+/** One database in memory, a clock that the test advances, and any number of processes. */
+export class DeliveryBench {
+  readonly clock = new VirtualClock();
+  readonly database: MemoryDatabase = new MemoryDatabase(this.clock);
+
+  /** Starts a process with handlers of its own. */
+  start(handlers: readonly AnyEventHandler[], settings: DeliveryOverrides = {}): BenchProcess {
+    const store = new MemoryDeliveryStore(this.database);
+    const executor = new RecordingExecutor();
+    const errors: unknown[] = [];
+    const delivery = new Delivery({
+      databases: { deliveries: () => [{ store, shards: [shard] }] },
+      executor,
+      handlers,
+      settings,
+      clock: this.clock,
+      random: () => 1,
+      onError: (error) => errors.push(error),
+    });
+    delivery.start();
+    return { delivery, store, executor, errors };
+  }
+}
+
+/** A promise that a test settles. */
+export function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { opened: promise, open: resolve };
+}

@@ -1,0 +1,65 @@
+import { describe, expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+
+describe('a delivery', () => {
+  test('hands every event of the log to every handler, those of one model in order', async () => {
+    const bench = new DeliveryBench();
+    const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'two' })];
+    bench.database.commit(deposited('a', 1), deposited('b', 1), deposited('a', 2), deposited('b', 2));
+    bench.start(handlers);
+    await bench.clock.advance(300);
+    for (const { seen } of handlers) {
+      expect(seen.filter((id) => id.startsWith('a'))).toEqual(['a1', 'a2']);
+      expect(seen.filter((id) => id.startsWith('b'))).toEqual(['b1', 'b2']);
+    }
+  });
+
+  test('never runs two events of one model at the same time, and other models meanwhile', async () => {
+    const bench = new DeliveryBench();
+    const first = gate();
+    const handler = handlerOf({ name: 'slow' }, ({ eventId }) =>
+      eventId === 'a1' ? first.opened : undefined,
+    );
+    bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('b', 1));
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    expect(handler.seen).toEqual(['a1', 'b1']);
+    first.open();
+    await bench.clock.advance(0);
+    expect(handler.seen).toEqual(['a1', 'b1', 'a2']);
+  });
+
+  test('runs no more models side by side than the handler allows', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'slow', concurrency: 2 }, () => new Promise(() => undefined));
+    bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    expect(handler.seen).toEqual(['a1', 'b1']);
+  });
+
+  test('delivers at once what its own process commits', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' });
+    const { executor } = bench.start([handler]);
+    await bench.clock.advance(100);
+    bench.database.commit(deposited('a', 1));
+    executor.committed();
+    await bench.clock.advance(0);
+    expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('costs one read for handlers that stand at the same place', async () => {
+    const bench = new DeliveryBench();
+    const handlers = Array.from({ length: 10 }, (_item, index) => handlerOf({ name: `handler-${index}` }));
+    const { store, executor } = bench.start(handlers);
+    await bench.clock.advance(100);
+    const before = store.calls.get('read')!;
+    bench.database.commit(deposited('a', 1));
+    executor.committed();
+    await bench.clock.advance(0);
+    expect(handlers.every(({ seen }) => seen.length === 1)).toBe(true);
+    expect(store.calls.get('read')! - before).toBe(1);
+  });
+});

@@ -1,0 +1,270 @@
+import { Action, FrameworkException, ModelEvent } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+import * as z from 'zod';
+import {
+  type AnyEventHandler,
+  type BatchEventHandler,
+  Delivery,
+  type EventEnvelope,
+  type EventHandler,
+  EventHandlerRegistry,
+  FrameworkEventHandler,
+  type HandlerContext,
+} from '../src/index.js';
+import { type Account, ClosedEvent, DepositedEvent, deposited } from './account.js';
+import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
+
+class NotifyAction extends Action<{ readonly text: string }, string> {
+  protected async perform(): Promise<string> {
+    return 'sent';
+  }
+}
+
+@FrameworkEventHandler({ name: 'marked', startFrom: 'beginning' })
+class MarkedHandler implements EventHandler<DepositedEvent | ClosedEvent> {
+  readonly event = [DepositedEvent, ClosedEvent];
+  readonly envelopes: EventEnvelope<DepositedEvent | ClosedEvent>[] = [];
+
+  async handle(envelope: EventEnvelope<DepositedEvent | ClosedEvent>): Promise<void> {
+    this.envelopes.push(envelope);
+  }
+}
+
+/** What was thrown, as its code. */
+function codeOf(work: () => unknown): string | undefined {
+  try {
+    work();
+    return undefined;
+  } catch (error) {
+    return FrameworkException.find(error)?.code;
+  }
+}
+
+/** What a registry of handlers of these names, each followed by its aliases, is refused with. */
+const registryCode = (...names: readonly (readonly [string, ...string[]])[]): string | undefined =>
+  codeOf(() => new EventHandlerRegistry(names.map(([name, ...aliases]) => handlerOf({ name, aliases }))));
+
+describe('a registry', () => {
+  test('discovers what is marked', () => {
+    const { handlers } = EventHandlerRegistry.discover(
+      (handler) => new (handler as new () => AnyEventHandler)(),
+    );
+    const marked = handlers.find(({ name }) => name === 'marked');
+    expect(marked?.handler).toBeInstanceOf(MarkedHandler);
+    expect([...marked!.eventClasses!.keys()]).toEqual(['DepositedEvent', 'ClosedEvent']);
+  });
+
+  test('refuses two handlers of one name, also by an alias', () => {
+    expect(registryCode(['one'], ['two'])).toBeUndefined();
+    expect(registryCode(['one'], ['one'])).toBe('invariant-violation');
+    expect(registryCode(['one'], ['two', 'one'])).toBe('invariant-violation');
+    expect(registryCode([''])).toBe('invariant-violation');
+    expect(registryCode(['x'.repeat(101)])).toBe('invariant-violation');
+  });
+
+  test('refuses two event classes of one event_type', () => {
+    class Other extends ModelEvent<Account> {
+      static readonly eventType = 'DepositedEvent';
+      static readonly payload = z.object({});
+    }
+    class OtherHandler implements EventHandler<Other> {
+      readonly event = Other;
+      async handle(): Promise<void> {}
+    }
+    FrameworkEventHandler({ name: 'other' })(OtherHandler);
+    expect(codeOf(() => new EventHandlerRegistry([handlerOf({ name: 'one' }), new OtherHandler()]))).toBe(
+      'invariant-violation',
+    );
+  });
+
+  test('refuses a handler without a name', () => {
+    class Unmarked extends MarkedHandler {}
+    expect(codeOf(() => new EventHandlerRegistry([new Unmarked()]))).toBe('invariant-violation');
+  });
+});
+
+test('an envelope holds the typed event and everything of its row', async () => {
+  const bench = new DeliveryBench();
+  const handler = new MarkedHandler();
+  const other = deposited('b', 2, { type: 'ClosedEvent', payload: { reason: 'moved' } });
+  bench.database.commit(deposited('a', 1), other, deposited('b', 3, { type: 'UnknownEvent' }));
+  bench.start([handler]);
+  await bench.clock.advance(300);
+  const [first, second] = handler.envelopes;
+  expect(handler.envelopes).toHaveLength(2);
+  expect(first!.event).toBeInstanceOf(DepositedEvent);
+  expect(second!.event).toBeInstanceOf(ClosedEvent);
+  expect(first).toMatchObject({
+    event: { modelId: 'a', amount: 1 },
+    eventId: 'a1',
+    shard,
+    modelId: 'a',
+    modelName: 'Account',
+    modelVersion: 1,
+    actionName: 'DepositAction',
+    principal: 'alice',
+    attempt: 1,
+  });
+});
+
+/** Runs a handler with its context, for longer than it may; gives what it executed. */
+const run = async (
+  work: (context: HandlerContext) => Promise<unknown>,
+): Promise<ReturnType<DeliveryBench['start']>['executor']['executed']> => {
+  const bench = new DeliveryBench();
+  const handler = handlerOf({ name: 'notify', timeoutMs: 1_000 }, async (_envelope, context) => {
+    await work(context);
+  });
+  bench.database.commit(deposited('a', 1));
+  const { executor } = bench.start([handler]);
+  await bench.clock.advance(1_900);
+  return executor.executed;
+};
+
+describe('context.execute', () => {
+  test('executes with a key of handler, event and action, for the principal of the event', async () => {
+    const executed = await run(async (context) => {
+      await context.execute(NotifyAction, { text: 'hello' });
+      await context.execute(NotifyAction, { text: 'again' }, { key: 'second', principal: { name: 'bot' } });
+    });
+    expect(executed).toEqual([
+      {
+        action: 'NotifyAction',
+        principal: { name: 'alice' },
+        configuration: {
+          idempotencyKey: 'notify/a1/NotifyAction',
+          headers: { 'correlation-id': 'c-1', 'causation-id': 'a1' },
+        },
+      },
+      {
+        action: 'NotifyAction',
+        principal: { name: 'bot' },
+        configuration: expect.objectContaining({ idempotencyKey: 'notify/a1/NotifyAction/second' }),
+      },
+    ]);
+  });
+
+  test('refuses once the handler was given up', async () => {
+    const refused: unknown[] = [];
+    const executed = await run(async (context) => {
+      await new Promise<void>((resolve) => context.signal.addEventListener('abort', () => resolve()));
+      await context.execute(NotifyAction, { text: 'late' }).catch((error: unknown) => refused.push(error));
+    });
+    expect(executed).toEqual([]);
+    expect(refused).toMatchObject([{ name: 'HandlerTimeout' }]);
+  });
+});
+
+describe('a new handler', () => {
+  test('starts where it says', async () => {
+    const bench = new DeliveryBench();
+    const later = new Date('2026-01-02T00:00:00Z');
+    bench.database.commit(deposited('a', 1), deposited('a', 2, { createdDate: later }));
+    const handlers = [
+      handlerOf({ name: 'all', startFrom: 'beginning' }),
+      handlerOf({ name: 'new', startFrom: 'now' }),
+      handlerOf({ name: 'since', startFrom: { time: later } }),
+    ];
+    const { executor } = bench.start(handlers);
+    await bench.clock.advance(300);
+    bench.database.commit(deposited('a', 3));
+    executor.committed();
+    await bench.clock.advance(0);
+    expect(handlers.map(({ seen }) => seen)).toEqual([['a1', 'a2', 'a3'], ['a3'], ['a2', 'a3']]);
+  });
+
+  test('takes over what it had under its old name', async () => {
+    const bench = new DeliveryBench();
+    const old = handlerOf({ name: 'old', retry: { attemptsMax: 1 } }, ({ modelId }) => {
+      if (modelId === 'b') throw new Error('no');
+    });
+    bench.database.commit(deposited('a', 1), deposited('b', 1));
+    const { delivery } = bench.start([old]);
+    await bench.clock.advance(300);
+    await delivery.stop();
+    bench.database.commit(deposited('a', 2), deposited('b', 2));
+    const renamed = handlerOf({ name: 'new', aliases: ['old'] });
+    bench.start([renamed]);
+    await bench.clock.advance(3_000);
+    expect(renamed.seen).toEqual(['a2']);
+    expect(bench.database.parkedOf('new').map(({ event }) => event.id)).toEqual(['b1', 'b2']);
+  });
+});
+
+function batchHandler(
+  options: Parameters<typeof FrameworkEventHandler>[0],
+  work: (ids: readonly string[]) => void = () => undefined,
+): BatchEventHandler<undefined> & { readonly batches: string[][] } {
+  class BenchBatchHandler implements BatchEventHandler<undefined> {
+    readonly event = 'all';
+    readonly batches: string[][] = [];
+
+    async handleBatch(envelopes: readonly EventEnvelope<undefined>[]): Promise<void> {
+      const ids = envelopes.map(({ eventId }) => eventId);
+      this.batches.push(ids);
+      work(ids);
+    }
+  }
+  FrameworkEventHandler({ startFrom: 'beginning', ...options })(BenchBatchHandler);
+  return new BenchBatchHandler();
+}
+
+describe('a batch handler', () => {
+  test('receives the events of a slot together, and no more than it wants', async () => {
+    const bench = new DeliveryBench();
+    const handler = batchHandler({ name: 'index', batchMax: 3 });
+    bench.database.commit(...[1, 2, 3, 4].map((version) => deposited('a', version)), deposited('b', 1));
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    expect(handler.batches).toEqual([['a1', 'a2', 'a3'], ['b1'], ['a4']]);
+  });
+
+  test('has the events of a failed batch parked and tried one by one', async () => {
+    const bench = new DeliveryBench();
+    const handler = batchHandler({ name: 'index', retry: { attemptsMax: 3 } }, (ids) => {
+      if (ids.includes('e1')) throw new Error('no');
+    });
+    bench.database.commit(deposited('a', 1), deposited('e', 1), deposited('i', 1), deposited('a', 2));
+    bench.start([handler]);
+    await bench.clock.advance(30_000);
+    expect(handler.batches[0]).toEqual(['a1', 'e1', 'i1', 'a2']);
+    expect(handler.batches.slice(1).every((batch) => batch.length === 1)).toBe(true);
+    expect(bench.database.parkedOf('index')).toMatchObject([
+      { event: { id: 'e1' }, attempts: 3, dead: true },
+    ]);
+    expect(handler.batches.flat().filter((id) => id === 'i1')).toHaveLength(2);
+  });
+
+  test('waits with the batch when it says so, and parks nothing', async () => {
+    const bench = new DeliveryBench();
+    let failures = 3;
+    const handler = batchHandler({ name: 'relay', whenBatchFails: 'wait' }, () => {
+      if (failures-- > 0) throw new Error('the broker is down');
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const { errors } = bench.start([handler]);
+    await bench.clock.advance(30_000);
+    expect(handler.batches).toEqual(Array.from({ length: 4 }, () => ['a1', 'a2']));
+    expect(bench.database.writes.parked).toBe(0);
+    expect(errors).toHaveLength(3);
+  });
+});
+
+test('settings that are no numbers above zero are refused', () => {
+  const options = { databases: { deliveries: () => [] }, handlers: [] };
+  const executor = { onCommit: () => () => undefined, execute: () => Promise.reject(new Error('never')) };
+  expect(codeOf(() => new Delivery({ ...options, executor, settings: { leaseMs: 0 } }))).toBe(
+    'invalid-configuration',
+  );
+  expect(
+    codeOf(() => new Delivery({ ...options, executor, settings: { retry: { attemptsMax: NaN } } })),
+  ).toBe('invalid-configuration');
+});
+
+test('limits of a handler that are no numbers above zero are refused', () => {
+  const bench = new DeliveryBench();
+  expect(codeOf(() => bench.start([handlerOf({ name: 'one', concurrency: 0 })]))).toBe('invariant-violation');
+  expect(codeOf(() => bench.start([handlerOf({ name: 'one', retry: { attemptsMax: 0 } })]))).toBe(
+    'invariant-violation',
+  );
+});

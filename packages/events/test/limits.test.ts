@@ -1,0 +1,97 @@
+import { describe, expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+
+const many = (model: string, count: number): ReturnType<typeof deposited>[] =>
+  Array.from({ length: count }, (_item, index) => deposited(model, index + 1));
+
+describe('reading ahead', () => {
+  test('ends when too many events are unfinished', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one' }, () => hold.opened);
+    bench.database.commit(...many('a', 100));
+    const { store } = bench.start([handler], { readMax: 5, unfinishedMax: 10 });
+    await bench.clock.advance(300);
+    const reads = store.calls.get('read');
+    expect(reads).toBe(2);
+    hold.open();
+    await bench.clock.advance(300);
+    expect(handler.seen).toHaveLength(100);
+  });
+
+  test('ends when too many events are beyond the saved cursors', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one' }, ({ modelId }) => (modelId === 'a' ? hold.opened : undefined));
+    bench.database.commit(deposited('a', 1), ...many('e', 100));
+    bench.start([handler], { readMax: 5, unsavedMax: 20 });
+    await bench.clock.advance(5_000);
+    expect(handler.seen).toHaveLength(20);
+    hold.open();
+    await bench.clock.advance(5_000);
+    expect(handler.seen).toHaveLength(101);
+  });
+});
+
+describe('a cursor', () => {
+  test('does not pass a failed event that could not be parked yet', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' }, () => {
+      throw new Error('no');
+    });
+    bench.database.commit(deposited('a', 1));
+    const { store } = bench.start([handler]);
+    store.failures.set(
+      'park',
+      Array.from({ length: 5 }, () => new Error('down')),
+    );
+    await bench.clock.advance(2_000);
+    expect(bench.database.cursors.get('one 0')).toBe(0);
+    await bench.clock.advance(20_000);
+    expect(bench.database.cursors.get('one 0')).toBe(1);
+    expect(bench.database.parked.size).toBe(1);
+  });
+
+  test('is saved later when saving fails', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(deposited('a', 1));
+    const { store } = bench.start([handlerOf({ name: 'one' })]);
+    store.failures.set('saveCursors', [new Error('down')]);
+    await bench.clock.advance(5_000);
+    expect(bench.database.cursors.get('one 0')).toBe(1);
+  });
+});
+
+test('hints go out at most once per interval', async () => {
+  const bench = new DeliveryBench();
+  const { executor } = bench.start([handlerOf({ name: 'one' })]);
+  bench.start([handlerOf({ name: 'one' })]);
+  await bench.clock.advance(10_000);
+  for (let elapsedMs = 0; elapsedMs < 100; elapsedMs++) {
+    executor.committed();
+    await bench.clock.advance(1);
+  }
+  expect(bench.database.writes.notifies).toBeGreaterThanOrEqual(4);
+  expect(bench.database.writes.notifies).toBeLessThanOrEqual(6);
+});
+
+test('a slot whose holder vanished is not read on while its suspects are tried', async () => {
+  const bench = new DeliveryBench();
+  const hold = gate();
+  const handler = handlerOf({ name: 'one' }, ({ eventId }) => (eventId === 'a1' ? hold.opened : undefined));
+  bench.database.slots.forEach((_slot, index) => bench.database.hand(index, undefined, true));
+  bench.database.commit(deposited('a', 1));
+  const { executor } = bench.start([handler]);
+  await bench.clock.advance(300);
+  bench.database.commit(deposited('a', 2));
+  executor.committed();
+  await bench.clock.advance(2_000);
+  expect(bench.database.parkedOf('one').map(({ event, suspect }) => [event.id, suspect])).toEqual([
+    ['a1', true],
+  ]);
+  hold.open();
+  await bench.clock.advance(1_000);
+  expect(handler.seen).toEqual(['a1', 'a2']);
+  expect(bench.database.writes.parked).toBe(1);
+});

@@ -1,0 +1,127 @@
+import { describe, expect, test } from 'vitest';
+import { DeliveryOperator } from '../src/index.js';
+import { deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
+import { MemoryDeliveryStore } from './memory/memory-delivery-store.js';
+
+function operatorOf({ database }: DeliveryBench): DeliveryOperator {
+  const store = new MemoryDeliveryStore(database);
+  return new DeliveryOperator({ deliveries: () => [{ store, shards: [shard] }] });
+}
+
+function failing(name = 'one', attemptsMax = 2): ReturnType<typeof handlerOf> {
+  return handlerOf({ name, retry: { attemptsMax, backoffBaseMs: 60_000 } }, ({ modelId }) => {
+    if (modelId === 'a') throw new Error('no');
+  });
+}
+
+describe('explain', () => {
+  test('says what an event waits for', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('b', 1));
+    bench.start([failing()]);
+    await bench.clock.advance(300);
+    const standing = async (eventId: string): Promise<unknown> => {
+      const explanation = await operator.explain(eventId);
+      return explanation.kind === 'in-log' ? explanation.standings[0] : explanation.kind;
+    };
+    expect(await standing('a1')).toMatchObject({ kind: 'backing-off', attempts: 1, error: 'Error: no' });
+    expect(await standing('a2')).toMatchObject({
+      kind: 'behind',
+      behindEventId: 'a1',
+      behindDeadLetter: false,
+    });
+    await bench.clock.advance(2_000);
+    expect(await standing('b1')).toMatchObject({ kind: 'passed' });
+    bench.database.commit(deposited('b', 2));
+    expect(await standing('b2')).toMatchObject({
+      kind: 'pending',
+      leasedTo: expect.any(String),
+      paused: false,
+    });
+    expect(await standing('z1')).toBe('not-in-log');
+    await bench.clock.advance(130_000);
+    expect(await standing('a1')).toMatchObject({ kind: 'dead-letter', attempts: 2 });
+    expect(await standing('a2')).toMatchObject({ kind: 'behind', behindDeadLetter: true });
+  });
+});
+
+describe('dead letters', () => {
+  test('are found page by page, counted by a dry run and replayed by a filter', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const handlers = [failing('one', 1), failing('two', 1), failing('three', 1)];
+    bench.start(handlers);
+    await bench.clock.advance(300);
+    const first = await operator.findParked({ dead: true }, { limit: 2 });
+    const second = await operator.findParked({ dead: true }, { limit: 2, after: first.next! });
+    expect([...first.items, ...second.items].map(({ handler }) => handler).sort()).toEqual([
+      'one',
+      'three',
+      'two',
+    ]);
+    expect(second.next).toBeUndefined();
+    expect(await operator.replay({ handler: 'two' }, { dryRun: true })).toBe(1);
+    expect(await operator.skip({}, { dryRun: true })).toBe(3);
+    expect(handlers[1]!.seen).toEqual(['a1']);
+    expect(await operator.replay({ handler: 'two' })).toBe(1);
+    await bench.clock.advance(3_000);
+    expect(handlers.map(({ seen }) => seen)).toEqual([['a1'], ['a1', 'a1'], ['a1']]);
+  });
+
+  test('refuse a cursor that no page gave', async () => {
+    const operator = operatorOf(new DeliveryBench());
+    for (const after of ['', 'x', '7:', '-1:']) {
+      await expect(operator.findParked({}, { after })).rejects.toMatchObject({ code: 'invalid-cursor' });
+    }
+  });
+});
+
+describe('a paused handler', () => {
+  test('receives nothing until it is resumed, and then everything in order; others go on', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'two' })] as const;
+    bench.start(handlers);
+    await bench.clock.advance(300);
+    await operator.pause('one');
+    await bench.clock.advance(4_000);
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    await bench.clock.advance(4_000);
+    expect(handlers.map(({ seen }) => seen)).toEqual([[], ['a1', 'a2']]);
+    expect(await operator.lag()).toMatchObject([
+      { handler: 'one', paused: true, pendingCount: 2, shards: [shard] },
+      { handler: 'two', paused: false, pendingCount: 0 },
+    ]);
+    await operator.resume('one');
+    await bench.clock.advance(4_000);
+    expect(handlers[0].seen).toEqual(['a1', 'a2']);
+  });
+
+  test('has no parked events tried either', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    const handler = failing();
+    bench.database.commit(deposited('a', 1));
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    await operator.pause('one');
+    await bench.clock.advance(120_000);
+    expect(handler.seen).toEqual(['a1']);
+    await operator.resume('one');
+    await bench.clock.advance(6_000);
+    expect(handler.seen).toEqual(['a1', 'a1']);
+  });
+});
+
+test('leases say who delivers', async () => {
+  const bench = new DeliveryBench();
+  const hold = gate();
+  bench.start([handlerOf({ name: 'one' }, () => hold.opened)]);
+  await bench.clock.advance(300);
+  const [leases] = await operatorOf(bench).leases();
+  expect(leases!.slots).toHaveLength(4);
+  expect(leases!.slots.every(({ processId }) => processId !== undefined)).toBe(true);
+});

@@ -1,0 +1,201 @@
+import { describe, expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+
+const fail = (): never => {
+  throw new Error('no');
+};
+
+describe('a handler that throws', () => {
+  test('is tried again with backoff, and the later events of the model wait for it', async () => {
+    const bench = new DeliveryBench();
+    let failures = 2;
+    const attempts: number[] = [];
+    const handler = handlerOf({ name: 'one' }, ({ eventId, attempt }) => {
+      if (eventId !== 'a1') return;
+      attempts.push(attempt);
+      if (failures-- > 0) fail();
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('b', 1));
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    expect(handler.seen).toEqual(['a1', 'b1']);
+    expect(bench.database.parkedOf('one').map(({ event, attempts: made }) => [event.id, made])).toEqual([
+      ['a1', 1],
+      ['a2', 0],
+    ]);
+    await bench.clock.advance(500);
+    expect(attempts).toEqual([1, 2]);
+    await bench.clock.advance(1_500);
+    expect(attempts).toEqual([1, 2, 3]);
+    expect(handler.seen).toEqual(['a1', 'b1', 'a1', 'a1', 'a2']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('flows again without parking once nothing is parked', async () => {
+    const bench = new DeliveryBench();
+    let failures = 1;
+    const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const { executor } = bench.start([handler]);
+    await bench.clock.advance(5_000);
+    const { parked } = bench.database.writes;
+    expect(parked).toBe(2);
+    bench.database.commit(deposited('a', 3));
+    executor.committed();
+    await bench.clock.advance(0);
+    expect(handler.seen).toEqual(['a1', 'a1', 'a2', 'a3']);
+    expect(bench.database.writes.parked).toBe(parked);
+  });
+
+  test('makes a dead letter after exactly its attempts, and holds up no other model', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 4 } }, ({ modelId }) =>
+      modelId === 'a' ? fail() : undefined,
+    );
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    for (let version = 1; version <= 50; version++) bench.database.commit(deposited('b', version));
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    expect(handler.seen.filter((id) => id.startsWith('b'))).toHaveLength(50);
+    await bench.clock.advance(60_000);
+    expect(handler.seen.filter((id) => id === 'a1')).toHaveLength(4);
+    expect(handler.seen).not.toContain('a2');
+    expect(bench.database.parkedOf('one')).toMatchObject([
+      { event: { id: 'a1' }, attempts: 4, dead: true, error: 'Error: no' },
+      { event: { id: 'a2' }, attempts: 0, dead: false },
+    ]);
+  });
+
+  test('makes a dead letter at once when it has one attempt', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(deposited('a', 1));
+    bench.start([handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, fail)]);
+    await bench.clock.advance(300);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 1, dead: true }]);
+  });
+
+  test('fails by an event that does not fit its schema, too', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' });
+    bench.database.commit(deposited('a', 1, { payload: { amount: 'many' } }));
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    expect(handler.seen).toEqual([]);
+    expect(bench.database.parkedOf('one')[0]!.error).toContain('DepositedEvent.amount');
+  });
+});
+
+/** A process whose handler failed a1 for good, with a2 and a3 behind it. */
+async function withDeadLetter(): Promise<{
+  readonly bench: DeliveryBench;
+  readonly seen: readonly string[];
+  readonly store: ReturnType<DeliveryBench['start']>['store'];
+  readonly executor: ReturnType<DeliveryBench['start']>['executor'];
+  readonly mend: () => void;
+}> {
+  const bench = new DeliveryBench();
+  let broken = true;
+  const seen: string[] = [];
+  const each = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, ({ eventId }) => {
+    if (broken && eventId === 'a1') fail();
+    seen.push(eventId);
+  });
+  bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('a', 3));
+  const { store, executor } = bench.start([each]);
+  await bench.clock.advance(10_000);
+  expect(seen).toEqual([]);
+  return { bench, seen, store, executor, mend: () => (broken = false) };
+}
+
+describe('a dead letter', () => {
+  test('is tried again after replay, and what waited follows in order', async () => {
+    const { bench, seen, store, mend } = await withDeadLetter();
+    mend();
+    expect(await store.replay({ eventId: 'a1' })).toBe(1);
+    await bench.clock.advance(3_000);
+    expect(seen).toEqual(['a1', 'a2', 'a3']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('lets the others go on after skip', async () => {
+    const { bench, seen, store, executor } = await withDeadLetter();
+    expect(await store.skip({ eventId: 'a1' })).toBe(1);
+    await bench.clock.advance(3_000);
+    expect(seen).toEqual(['a2', 'a3']);
+    const { parked } = bench.database.writes;
+    bench.database.commit(deposited('a', 4));
+    executor.committed();
+    await bench.clock.advance(0);
+    expect(seen).toEqual(['a2', 'a3', 'a4']);
+    expect(bench.database.writes.parked).toBe(parked);
+  });
+
+  test('keeps later events in order while it is there', async () => {
+    const { bench, seen, store, executor, mend } = await withDeadLetter();
+    bench.database.commit(deposited('a', 4));
+    executor.committed();
+    await bench.clock.advance(3_000);
+    expect(seen).toEqual([]);
+    mend();
+    await store.replay({});
+    await bench.clock.advance(3_000);
+    expect(seen).toEqual(['a1', 'a2', 'a3', 'a4']);
+  });
+});
+
+describe('a handler that does not return', () => {
+  test('holds up no other handler and no other model', async () => {
+    const bench = new DeliveryBench();
+    const hanging = handlerOf({ name: 'hanging' }, ({ modelId }) =>
+      modelId === 'a' ? new Promise(() => undefined) : undefined,
+    );
+    const other = handlerOf({ name: 'other' });
+    bench.database.commit(deposited('a', 1), deposited('b', 1));
+    const { executor } = bench.start([hanging, other]);
+    await bench.clock.advance(300);
+    bench.database.commit(deposited('a', 2), deposited('b', 2));
+    executor.committed();
+    await bench.clock.advance(300);
+    expect(other.seen).toEqual(['a1', 'b1', 'a2', 'b2']);
+    expect(hanging.seen).toEqual(['a1', 'b1', 'b2']);
+  });
+
+  test('has its signal aborted after its timeout, which counts as a failed attempt', async () => {
+    const bench = new DeliveryBench();
+    const signals: AbortSignal[] = [];
+    const handler = handlerOf(
+      { name: 'one', timeoutMs: 2_000, retry: { attemptsMax: 2 } },
+      (_envelope, { signal }) => {
+        signals.push(signal);
+        return new Promise(() => undefined);
+      },
+    );
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    bench.start([handler]);
+    await bench.clock.advance(1_900);
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false]);
+    await bench.clock.advance(200);
+    expect(signals[0]!.reason).toMatchObject({ name: 'HandlerTimeout' });
+    expect(bench.database.parkedOf('one').map(({ attempts }) => attempts)).toEqual([1, 0]);
+    await bench.clock.advance(5_000);
+    expect(signals).toHaveLength(2);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 2, dead: true }, { attempts: 0 }]);
+  });
+
+  test('gets no new calls while too many of its calls were given up and still run', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf(
+      { name: 'one', timeoutMs: 1_000, retry: { attemptsMax: 1 } },
+      () => hold.opened,
+    );
+    for (const id of ['a', 'b', 'c', 'd', 'e']) bench.database.commit(deposited(id, 1));
+    bench.start([handler], { abandonedMax: 2, concurrency: 2 });
+    await bench.clock.advance(10_000);
+    expect(handler.seen).toHaveLength(2);
+    hold.open();
+    await bench.clock.advance(1_000);
+    expect(handler.seen.toSorted()).toEqual(['a1', 'b1', 'c1', 'd1', 'e1']);
+  });
+});

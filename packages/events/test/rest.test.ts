@@ -1,0 +1,147 @@
+import { describe, expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+
+describe('cursors', () => {
+  test('are saved together and rarely: few rows for many events', async () => {
+    const bench = new DeliveryBench();
+    const handlers = ['one', 'two', 'three'].map((name) => handlerOf({ name }));
+    for (let version = 1; version <= 1_000; version++) {
+      bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, version)));
+    }
+    bench.start(handlers);
+    await bench.clock.advance(5_000);
+    expect(handlers.every(({ seen }) => seen.length === 4_000)).toBe(true);
+    expect(bench.database.writes.cursors).toBeLessThanOrEqual(12);
+    expect(bench.database.writes.parked).toBe(0);
+  });
+
+  test('are saved beyond unwanted events only once in a while', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' });
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    bench.database.commit(deposited('a', 1, { type: 'ClosedEvent' }));
+    await bench.clock.advance(20_000);
+    expect(handler.seen).toEqual([]);
+    expect(bench.database.writes.cursors).toBe(0);
+    await bench.clock.advance(20_000);
+    expect(bench.database.writes.cursors).toBe(4);
+  });
+
+  test('do not pass an event that is still being handled', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one' }, ({ eventId }) => (eventId === 'a1' ? hold.opened : undefined));
+    bench.database.commit(deposited('a', 1));
+    const { executor } = bench.start([handler]);
+    await bench.clock.advance(300);
+    bench.database.commit(deposited('e', 1), deposited('b', 1));
+    executor.committed();
+    await bench.clock.advance(3_000);
+    expect(handler.seen).toEqual(['a1', 'e1', 'b1']);
+    expect(bench.database.cursors.get('one 0')).toBe(0);
+    expect(bench.database.cursors.get('one 1')).toBe(3);
+    hold.open();
+    await bench.clock.advance(3_000);
+    expect(bench.database.cursors.get('one 0')).toBe(3);
+  });
+});
+
+describe('at rest', () => {
+  test('a process asks its database less than three times a second, whatever the number of handlers', async () => {
+    const bench = new DeliveryBench();
+    const handlers = Array.from({ length: 10 }, (_item, index) => handlerOf({ name: `handler-${index}` }));
+    const { store } = bench.start(handlers);
+    await bench.clock.advance(10_000);
+    const before = store.callCount;
+    await bench.clock.advance(60_000);
+    expect(store.callCount - before).toBeLessThanOrEqual(60 * 3);
+  });
+
+  test('also with dead letters', async () => {
+    const bench = new DeliveryBench();
+    const failing = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, () => {
+      throw new Error('no');
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const { store } = bench.start([failing]);
+    await bench.clock.advance(10_000);
+    const before = store.callCount;
+    await bench.clock.advance(60_000);
+    expect(store.callCount - before).toBeLessThanOrEqual(60 * 3);
+  });
+});
+
+describe('hints', () => {
+  test('wake other processes, at most once per interval', async () => {
+    const bench = new DeliveryBench();
+    const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })] as const;
+    const { executor } = bench.start([handlers[0]]);
+    bench.start([handlers[1]]);
+    await bench.clock.advance(10_000);
+    for (let version = 1; version <= 100; version++) {
+      bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, version)));
+      executor.committed();
+    }
+    await bench.clock.advance(20);
+    expect(handlers[0].seen.length + handlers[1].seen.length).toBe(400);
+    expect(handlers[1].seen.length).toBe(200);
+    expect(bench.database.writes.notifies).toBeLessThanOrEqual(2);
+  });
+});
+
+describe('stop', () => {
+  test('finishes what was read, saves how far it came and gives the slots back', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one' }, ({ eventId }) => (eventId === 'a1' ? hold.opened : undefined));
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const { delivery } = bench.start([handler]);
+    await bench.clock.advance(300);
+    const stopped = delivery.stop();
+    bench.database.commit(deposited('a', 3));
+    await bench.clock.advance(1_000);
+    hold.open();
+    await bench.clock.advance(0);
+    await stopped;
+    expect(handler.seen).toEqual(['a1', 'a2']);
+    expect(bench.database.cursors.get('one 0')).toBe(2);
+    expect(
+      bench.database.slots.every(({ processId, abandoned }) => processId === undefined && !abandoned),
+    ).toBe(true);
+  });
+
+  test('waits no longer than it may, and aborts what still runs', async () => {
+    const bench = new DeliveryBench();
+    const signals: AbortSignal[] = [];
+    const handler = handlerOf({ name: 'one' }, (_envelope, { signal }) => {
+      signals.push(signal);
+      return new Promise(() => undefined);
+    });
+    bench.database.commit(deposited('a', 1));
+    const { delivery } = bench.start([handler]);
+    await bench.clock.advance(300);
+    const stopped = delivery.stop({ timeoutMs: 5_000 });
+    await bench.clock.advance(4_900);
+    expect(signals[0]!.aborted).toBe(false);
+    await bench.clock.advance(200);
+    await stopped;
+    expect(signals[0]!.aborted).toBe(true);
+    expect(bench.database.cursors.get('one 0')).toBe(0);
+    expect(bench.database.slots.every(({ processId }) => processId === undefined)).toBe(true);
+  });
+
+  test('hands over to another process without repeating', async () => {
+    const bench = new DeliveryBench();
+    const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })] as const;
+    bench.database.commit(deposited('a', 1), deposited('b', 1));
+    const first = bench.start([handlers[0]]);
+    await bench.clock.advance(300);
+    await first.delivery.stop();
+    bench.database.commit(deposited('a', 2));
+    bench.start([handlers[1]]);
+    await bench.clock.advance(1_000);
+    expect(handlers[1].seen).toEqual(['a2']);
+  });
+});
