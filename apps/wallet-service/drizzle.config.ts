@@ -2,6 +2,10 @@ import { defineConfig } from 'drizzle-kit';
 
 export default defineConfig({
   dialect: 'postgresql',
-  schema: ['./src/wallet/wallets-table.ts', './src/transfer/transfers-table.ts'],
+  schema: [
+    './src/wallet/wallets-table.ts',
+    './src/transfer/transfers-table.ts',
+    './src/notification/notifications-table.ts',
+  ],
   out: './migrations',
 });

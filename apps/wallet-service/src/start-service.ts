@@ -1,6 +1,7 @@
 import type { FrameworkConfig, RetryPolicy } from '@framework/core';
 import type { Logger } from 'pino';
 import { composeWalletService } from './composition.js';
+import { errorStack } from './error-stack.js';
 import { HttpServer } from './http/http-server.js';
 import { walletApp } from './http/wallet-app.js';
 import type { WalletService } from './http/wallet-service.js';
@@ -27,12 +28,19 @@ export async function startService(options: {
   readonly retry?: Partial<RetryPolicy>;
 }): Promise<RunningService> {
   const { config, retry, logger } = options;
-  const service = composeWalletService(config, { ...(retry && { retry }) });
+  const service = composeWalletService(config, {
+    ...(retry && { retry }),
+    onDeliveryError: (error) => {
+      logger.warn({ stack: errorStack(error) }, 'delivery goes on after an error');
+    },
+  });
   try {
     const app = walletApp(service, logger);
     const server = await HttpServer.listen((request) => app.fetch(request), options);
+    service.delivery.start();
     const stop = async (): Promise<void> => {
       await server.close();
+      await service.delivery.stop();
       await service.databases.close();
     };
     return { service, url: server.url, stop };

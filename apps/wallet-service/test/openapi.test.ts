@@ -33,7 +33,7 @@ describe('GET /openapi.json', () => {
       'get /wallets/{id}': '200 400 404 500 503',
       'post /wallets/{id}/deposit': '200 400 404 409 413 415 422 500 503 504',
       'post /wallets/{id}/withdraw': '200 400 404 409 413 415 422 500 503 504',
-      'post /wallets/{id}/close': '200 400 404 409 413 415 500 503 504',
+      'post /wallets/{id}/close': '200 400 404 409 413 415 422 500 503 504',
       'get /wallets/{id}/events': '200 400 404 500 503',
       'post /transfers': '202 400 404 409 413 415 422 500 503 504',
       'get /transfers/{id}': '200 400 404 500 503',

@@ -80,7 +80,6 @@ describe('a closed wallet', () => {
       service.client.post(`/wallets/${id}/withdraw`, { amount: 1 }),
       service.client.post(`/wallets/${id}/close`, {}),
       service.client.post('/transfers', { sourceId: id, destId: open, amount: 1 }),
-      service.client.post('/transfers', { sourceId: open, destId: id, amount: 1 }),
     ];
     for (const answer of await Promise.all(changes))
       expect(answer).toMatchObject(problem(409, 'wallet-closed'));
@@ -106,7 +105,6 @@ describe('an unknown wallet', () => {
       service.client.post(`/wallets/${id}/withdraw`, { amount: 1 }),
       service.client.post(`/wallets/${id}/close`, {}),
       service.client.post('/transfers', { sourceId: id, destId: known, amount: 1 }),
-      service.client.post('/transfers', { sourceId: known, destId: id, amount: 1 }),
     ]);
     for (const answer of answers) expect(answer).toMatchObject(problem(404, 'wallet-not-found'));
     for (const database of [service.global, service.mexico]) {

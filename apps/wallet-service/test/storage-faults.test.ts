@@ -47,6 +47,10 @@ describe('a shard whose database never answered', () => {
     expect(await service.client.post(`/wallets/${id}/deposit`, { amount: '1' })).toMatchObject(unavailable);
     const wallet = await service.client.openWallet({ country: 'MX' });
     expect((await service.client.post(`/wallets/${wallet.id}/deposit`, { amount: '1' })).status).toBe(200);
+    const deposit = { amount: '1' };
+    expect((await service.client.postKeyed(`/wallets/${wallet.id}/deposit`, deposit, 'key-1')).status).toBe(
+      200,
+    );
   });
 
   it('makes a list over all shards unavailable rather than incomplete', async () => {

@@ -1,5 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rowsOf } from './database-session.js';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { problem } from './wallet-client.js';
 
@@ -11,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => stopTestService(service));
 
 describe('POST /transfers', () => {
-  it('moves money within a shard and says where the transfer is', async () => {
+  it('moves money within a shard, too', async () => {
     const source = await service.client.openWallet({ country: 'MX' });
     const dest = await service.client.openWallet({ country: 'MX' });
     const transfer = { sourceId: source.id.toUpperCase(), destId: dest.id, amount: 25.5 };
@@ -20,7 +19,7 @@ describe('POST /transfers', () => {
     expect(headers['location']).toBe(`/transfers/${String(body['id'])}`);
     expect(body).toEqual({
       id: expect.any(String),
-      state: 'COMPLETED',
+      state: 'INITIATED',
       sourceId: source.id,
       destId: dest.id,
       amount: '25.5',
@@ -28,7 +27,10 @@ describe('POST /transfers', () => {
       createdDate: expect.any(String),
       updatedDate: body['createdDate'],
     });
-    expect((await service.client.get(`/transfers/${String(body['id'])}`)).body).toEqual(body);
+    await vi.waitFor(async () => {
+      const read = await service.client.get(`/transfers/${String(body['id'])}`);
+      expect(read.body).toMatchObject({ state: 'COMPLETED' });
+    }, 10_000);
     expect(await service.client.wallet(source.id)).toMatchObject({ balance: '74.5', version: 2 });
     expect(await service.client.wallet(dest.id)).toMatchObject({ balance: '125.5', version: 2 });
   });
@@ -46,29 +48,5 @@ describe('POST /transfers', () => {
     expect(await service.client.post('/transfers', transfer)).toMatchObject(
       problem(422, 'insufficient-funds'),
     );
-  });
-
-  it('refuses one to a wallet of another currency', async () => {
-    const sourceId = (await service.client.openWallet()).id;
-    const destId = (await service.client.openWallet({ currency: 'USD' })).id;
-    const transfer = { sourceId, destId, amount: '1' };
-    expect(await service.client.post('/transfers', transfer)).toMatchObject(
-      problem(422, 'currency-mismatch'),
-    );
-  });
-
-  it('refuses one between shards and writes nothing', async () => {
-    const sourceId = (await service.client.openWallet()).id;
-    const destId = (await service.client.openWallet({ country: 'MX' })).id;
-    expect(await service.client.post('/transfers', { sourceId, destId, amount: '1' })).toMatchObject(
-      problem(422, 'cross-shard'),
-    );
-    for (const database of [service.global, service.mexico]) {
-      const changes = 'select from eventlog.events where model_id in ($1, $2) and model_version > 1';
-      expect(await rowsOf(database, changes, [sourceId, destId])).toEqual([]);
-      expect(await rowsOf(database, 'select from transfers where source_id = $1', [sourceId])).toEqual([]);
-    }
-    expect(await service.client.wallet(sourceId)).toMatchObject({ balance: '100', version: 1 });
-    expect(await service.client.wallet(destId)).toMatchObject({ balance: '100', version: 1 });
   });
 });

@@ -43,6 +43,12 @@ export class WalletClient {
     return this.send(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: text });
   }
 
+  /** Sends a JSON body under an idempotency key. */
+  postKeyed(path: string, body: object, key: string): Promise<Answer> {
+    const headers = { 'content-type': 'application/json', 'idempotency-key': key };
+    return this.send(path, { method: 'POST', headers, body: JSON.stringify(body) });
+  }
+
   /** Opens a wallet in EUR on the shard (0, 0), unless told otherwise. */
   async openWallet(fields: Readonly<Record<string, unknown>> = {}): Promise<WalletBody> {
     const wallet = { country: 'DE', ownerId: anOwner, currency: 'EUR', initialBalance: '100', ...fields };

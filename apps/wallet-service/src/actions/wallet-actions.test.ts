@@ -48,9 +48,14 @@ const driver: DatabaseDriver = {
       shard,
       log: { findByModel: async () => ({ items: [], next: undefined }) },
       inTransaction: (work) => work(),
-      persist: async (changes) => void committed.push(changes),
+      keys: { find: async () => undefined, deleteExpired: async () => 0 },
+      persist: async (changes) => {
+        committed.push(changes);
+        return 'written';
+      },
       isCommitted: async () => false,
     }),
+    delivery: undefined as never,
     ready: async () => undefined,
     ping: async () => undefined,
     close: async () => undefined,

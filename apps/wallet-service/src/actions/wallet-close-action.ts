@@ -7,6 +7,7 @@ import {
   shardedIdCodec,
 } from '@framework/core';
 import * as z from 'zod';
+import { walletCodec } from '../wallet/wallet-codec.js';
 import { Wallet } from '../wallet/wallet.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 
@@ -17,7 +18,7 @@ interface Params {
 const params = z.object({ walletId: shardedIdCodec(Wallet) });
 
 /** Closes a wallet for good. */
-@FrameworkAction({ params })
+@FrameworkAction({ params, result: walletCodec })
 export class WalletCloseAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,

@@ -3,6 +3,7 @@ import type { Big } from 'big.js';
 import * as z from 'zod';
 import { decimal } from '../wallet/decimal.js';
 import { placementOf } from '../wallet/placement.js';
+import { walletCodec } from '../wallet/wallet-codec.js';
 import { Wallet } from '../wallet/wallet.js';
 
 interface Params {
@@ -21,7 +22,7 @@ const params = z.object({
 });
 
 /** Opens a wallet on the shard of its country. */
-@FrameworkAction({ params })
+@FrameworkAction({ params, result: walletCodec })
 export class WalletCreateAction extends Action<Params, Wallet> {
   protected async perform(_principal: Principal, { country, ...wallet }: Params): Promise<Wallet> {
     const { ownerId, currency, initialBalance } = wallet;

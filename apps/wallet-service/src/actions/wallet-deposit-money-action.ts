@@ -9,6 +9,7 @@ import {
 import type { Big } from 'big.js';
 import * as z from 'zod';
 import { decimal } from '../wallet/decimal.js';
+import { walletCodec } from '../wallet/wallet-codec.js';
 import { Wallet } from '../wallet/wallet.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 
@@ -26,7 +27,7 @@ const params = z.object({
 });
 
 /** Puts money into a wallet. */
-@FrameworkAction({ params })
+@FrameworkAction({ params, result: walletCodec })
 export class WalletDepositMoneyAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,

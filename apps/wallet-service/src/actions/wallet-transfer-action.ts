@@ -8,6 +8,7 @@ import {
 } from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
+import { transferCodec } from '../transfer/transfer-codec.js';
 import { Transfer } from '../transfer/transfer.js';
 import { decimal } from '../wallet/decimal.js';
 import { Wallet } from '../wallet/wallet.js';
@@ -32,7 +33,7 @@ const params = z.object({
  * Both wallets stand on one shard, and both sides commit together. Across shards the caller must allow it, and
  * then has two transactions, of which the second may fail.
  */
-@FrameworkAction({ params })
+@FrameworkAction({ params, result: transferCodec })
 export class WalletTransferAction extends Action<Params, Transfer> {
   constructor(
     clock: Clock,

@@ -9,6 +9,7 @@ import {
 import type { Big } from 'big.js';
 import * as z from 'zod';
 import { decimal } from '../wallet/decimal.js';
+import { walletCodec } from '../wallet/wallet-codec.js';
 import { Wallet } from '../wallet/wallet.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 
@@ -20,7 +21,7 @@ interface Params {
 const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal });
 
 /** Takes money out of a wallet. */
-@FrameworkAction({ params })
+@FrameworkAction({ params, result: walletCodec })
 export class WalletWithdrawMoneyAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,

@@ -1,4 +1,5 @@
 import type { ActionExecutor, DatabaseRegistry, Principal } from '@framework/core';
+import type { Delivery } from '@framework/events';
 import type { TransferRepository } from '../transfer/transfer-repository.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 
@@ -8,6 +9,8 @@ export interface WalletService {
   readonly wallets: WalletRepository;
   readonly transfers: TransferRepository;
   readonly executor: ActionExecutor;
+  /** Brings committed events to their handlers. */
+  readonly delivery: Delivery;
   /** Tells who sent a request; a real service reads a token of it. */
   readonly principalOf: (request: Request) => Principal | Promise<Principal>;
 }

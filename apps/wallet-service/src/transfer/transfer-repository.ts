@@ -18,6 +18,7 @@ export class TransferRepository extends PgRepository<Transfer, typeof transfers>
       sourceId: ShardedId.of(Wallet, row.sourceId),
       destId: ShardedId.of(Wallet, row.destId),
       amount: new Big(row.amount),
+      reason: row.reason ?? undefined,
     });
   }
 

@@ -1,8 +1,10 @@
-import { type Id, Model, type New, ShardedId, notNull } from '@framework/core';
+import { type Id, Model, ModelEvent, type New, ShardedId, notNull, shardedIdCodec } from '@framework/core';
 import type { Big } from 'big.js';
-import type { Wallet } from '../wallet/wallet.js';
+import * as z from 'zod';
+import { decimal } from '../wallet/decimal.js';
+import { Wallet } from '../wallet/wallet.js';
 
-/** How far a transfer has come. */
+/** How far a transfer has come: COMPLETED and REFUNDED are for good. */
 export type TransferState = 'INITIATED' | 'COMPLETED' | 'REFUNDED';
 
 /** Money on its way from one wallet to another; its id carries the source's shard. */
@@ -11,6 +13,8 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
   readonly destId: Id<Wallet>;
   readonly amount: Big;
   readonly currency: string;
+  /** Why the money went back. */
+  readonly reason: string | undefined;
 
   /** @throws InvalidModelException `invalid-model` when a field is missing */
   constructor(fields: New<Transfer>) {
@@ -19,18 +23,87 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
     this.destId = notNull(fields.destId, 'destId cannot be null');
     this.amount = notNull(fields.amount, 'amount cannot be null');
     this.currency = notNull(fields.currency, 'currency cannot be null');
+    this.reason = fields.reason;
+  }
+
+  /** A transfer whose money has left its source and is on its way. */
+  static initiate(source: Wallet, destId: Id<Wallet>, amount: Big, now: Date): Transfer {
+    const transfer = newTransfer('INITIATED', source, destId, amount, now);
+    return transfer.emit(new TransferInitiatedEvent(transfer.id, source.id, destId, amount, source.currency));
   }
 
   /** A transfer whose two sides commit together, and which is therefore complete at once. */
   static completed(source: Wallet, destination: Wallet, amount: Big, now: Date): Transfer {
-    return new Transfer({
-      id: ShardedId.generate(Transfer, source.id.resolveShardIdentifier()),
-      state: 'COMPLETED',
-      createdDate: now,
-      sourceId: source.id,
-      destId: destination.id,
-      amount,
-      currency: source.currency,
-    });
+    return newTransfer('COMPLETED', source, destination.id, amount, now);
+  }
+
+  /** The money has arrived. */
+  complete(): Transfer {
+    return this.copy({ state: 'COMPLETED' }, new TransferCompletedEvent(this.id));
+  }
+
+  /** The money has gone back to its source. */
+  refund(reason: string): Transfer {
+    return this.copy({ state: 'REFUNDED', reason }, new TransferRefundedEvent(this.id, reason));
+  }
+}
+
+function newTransfer(
+  state: TransferState,
+  source: Wallet,
+  destId: Id<Wallet>,
+  amount: Big,
+  now: Date,
+): Transfer {
+  return new Transfer({
+    id: ShardedId.generate(Transfer, source.id.resolveShardIdentifier()),
+    state,
+    createdDate: now,
+    sourceId: source.id,
+    destId,
+    amount,
+    currency: source.currency,
+    reason: undefined,
+  });
+}
+
+/** Money has left the source, in the same commit. */
+export class TransferInitiatedEvent extends ModelEvent<Transfer> {
+  static readonly payload = z.object({
+    sourceId: shardedIdCodec(Wallet),
+    destId: shardedIdCodec(Wallet),
+    amount: decimal,
+    currency: z.string(),
+  });
+
+  constructor(
+    transferId: Id<Transfer>,
+    readonly sourceId: Id<Wallet>,
+    readonly destId: Id<Wallet>,
+    readonly amount: Big,
+    readonly currency: string,
+  ) {
+    super(transferId.toString(), Transfer);
+  }
+}
+
+/** The transfer is over: the money has arrived. */
+export class TransferCompletedEvent extends ModelEvent<Transfer> {
+  static readonly payload = z.object({});
+
+  constructor(transferId: Id<Transfer>) {
+    super(transferId.toString(), Transfer);
+  }
+}
+
+/** The transfer is over: the money is back at its source, in the same commit. */
+export class TransferRefundedEvent extends ModelEvent<Transfer> {
+  static readonly payload = z.object({ reason: z.string() });
+
+  constructor(
+    transferId: Id<Transfer>,
+    readonly reason: string,
+  ) {
+    super(transferId.toString(), Transfer);
   }
 }

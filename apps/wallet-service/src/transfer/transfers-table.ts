@@ -12,4 +12,5 @@ export const transfers = pgTable('transfers', {
   destId: uuid('dest_id').notNull(),
   amount: numeric('amount', { precision: 38, scale: 18 }).notNull(),
   currency: text('currency').notNull(),
+  reason: text('reason'),
 });

@@ -66,6 +66,21 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
     return this.copy({ balance }, new WalletMoneyWithdrawnEvent(this.id, amount, balance));
   }
 
+  /**
+   * Takes in money of a transfer, which says so beside the deposit.
+   *
+   * @throws InvalidAmount `invalid-amount`, WalletClosed `wallet-closed`
+   */
+  receive(transferId: string, amount: Big): Wallet {
+    return this.deposit(amount).emit(new WalletTransferReceivedEvent(this.id, transferId, amount));
+  }
+
+  /** Takes back money of a transfer that could not arrive, also when the wallet was closed meanwhile. */
+  takeBack(amount: Big): Wallet {
+    const balance = this.balance.plus(amount);
+    return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
+  }
+
   /** @throws WalletClosed `wallet-closed` when it is closed already */
   close(): Wallet {
     this.#assertOpened();
@@ -112,6 +127,19 @@ export class WalletMoneyWithdrawnEvent extends ModelEvent<Wallet> {
     walletId: Id<Wallet>,
     readonly amount: Big,
     readonly newBalance: Big,
+  ) {
+    super(walletId.toString(), Wallet);
+  }
+}
+
+/** Money of a transfer came into a wallet, by the deposit beside it. */
+export class WalletTransferReceivedEvent extends ModelEvent<Wallet> {
+  static readonly payload = z.object({ transferId: z.string(), amount: decimal });
+
+  constructor(
+    walletId: Id<Wallet>,
+    readonly transferId: string,
+    readonly amount: Big,
   ) {
     super(walletId.toString(), Wallet);
   }

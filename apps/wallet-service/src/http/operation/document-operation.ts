@@ -1,11 +1,28 @@
-import { type RouteConfig, createRoute } from '@hono/zod-openapi';
+import { type RouteConfig, createRoute, z } from '@hono/zod-openapi';
 import { type ProblemCode, problemKinds } from '../problem/problem-kinds.js';
 import { problemMediaType } from '../problem/problem-response.js';
 import { problemSchema } from '../problem/problem-schema.js';
+import { idempotencyKeyHeader } from '../request/idempotency-key.js';
 import type { WalletApp } from '../wallet-app-env.js';
 import type { Operation } from './operation.js';
 
 type Answers = RouteConfig['responses'];
+
+/** The header of an answer that was given to the same request before. */
+export const replayedHeader = 'Idempotency-Replayed';
+
+const writeHeaders = z.object({
+  [idempotencyKeyHeader]: z.string().min(1).max(255).optional().openapi({
+    description:
+      'Makes repeating harmless: the same request under the same key has one effect and one answer, for 30 days.',
+  }),
+});
+
+const replayedHeaders = z.object({
+  [replayedHeader]: z.literal('true').optional().openapi({
+    description: 'The request had its effect before, and this is the answer of that time.',
+  }),
+});
 
 /** Adds an operation to the OpenAPI document, with all its answers and problems. */
 export function documentOperation(app: WalletApp, operation: Operation): void {
@@ -29,6 +46,7 @@ export function documentOperation(app: WalletApp, operation: Operation): void {
     request: {
       ...(pathFields && { params: pathFields }),
       ...(query && { query }),
+      ...(method === 'post' && { headers: writeHeaders }),
       ...(body && { body: { required: !bodyOptional, content: { 'application/json': { schema: body } } } }),
     },
     responses: { ...answers(operation), ...problemAnswers(operation) },
@@ -39,7 +57,10 @@ export function documentOperation(app: WalletApp, operation: Operation): void {
 function answers(operation: Operation): Answers {
   const content = { 'application/json': { schema: operation.answer } };
   return Object.fromEntries(
-    Object.entries(operation.answers).map(([status, description]) => [status, { description, content }]),
+    Object.entries(operation.answers).map(([status, description]) => [
+      status,
+      { description, content, ...(operation.method === 'post' && { headers: replayedHeaders }) },
+    ]),
   );
 }
 
@@ -54,10 +75,11 @@ function problemAnswers(operation: Operation): Answers {
   );
 }
 
-function problemsOf({ problems, pathFields, query, body }: Operation): readonly ProblemCode[] {
+function problemsOf({ method, problems, pathFields, query, body }: Operation): readonly ProblemCode[] {
   const shape: readonly ProblemCode[] = pathFields || query || body ? ['bad-request'] : [];
   const content: readonly ProblemCode[] = body ? ['body-too-large', 'unsupported-media-type'] : [];
-  return [...shape, ...content, ...problems, 'internal'];
+  const key: readonly ProblemCode[] = method === 'post' ? ['idempotency-key-reused'] : [];
+  return [...shape, ...content, ...problems, ...key, 'internal'];
 }
 
 function describe(name: ProblemCode): string {

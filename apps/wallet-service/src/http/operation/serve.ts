@@ -1,7 +1,8 @@
 import type { ExecutionConfiguration, Principal } from '@framework/core';
 import type { z } from '@hono/zod-openapi';
+import { idempotencyKey } from '../request/idempotency-key.js';
 import type { WalletApp } from '../wallet-app-env.js';
-import { documentOperation } from './document-operation.js';
+import { documentOperation, replayedHeader } from './document-operation.js';
 import type { AnswerStatus, Operation } from './operation.js';
 import { type OperationInput, operationInput } from './operation-input.js';
 
@@ -14,7 +15,7 @@ interface Call<
   Body extends z.ZodObject,
 > extends OperationInput<Path, Query, Body> {
   readonly principal: Principal;
-  /** Passes the request's id on to the events that an action leads to. */
+  /** Passes the request's id on to the events that an action leads to, and its idempotency key to the effect. */
   readonly execution: ExecutionConfiguration;
 }
 
@@ -41,7 +42,14 @@ export function serve<
   documentOperation(app, operation);
   app.on(operation.method.toUpperCase(), routingPath(operation.path), async (context) => {
     const { principal, requestId } = context.var;
-    const execution = { headers: { 'request-id': requestId } };
+    const key = operation.method === 'post' ? idempotencyKey(context.req.raw.headers) : undefined;
+    const execution: ExecutionConfiguration = {
+      headers: { 'request-id': requestId },
+      ...(key !== undefined && {
+        idempotencyKey: key,
+        onReplayed: () => context.header(replayedHeader, 'true'),
+      }),
+    };
     const input = await operationInput(operation, context.req);
     const { status = 200, location, body } = await handler({ ...input, principal, execution });
     context.header('content-type', 'application/json');

@@ -23,7 +23,7 @@ type EntryProblem =
   | 'wallet-not-found'
   | 'transfer-not-found'
   | 'stale-record'
-  | 'cross-shard'
+  | 'idempotency-key-reused'
   | 'shard-unavailable'
   | 'outcome-unknown'
   | 'internal';
@@ -53,10 +53,10 @@ export const problemKinds: Readonly<Record<ProblemCode, ProblemKind>> = {
     title: 'Others were faster',
     detail: 'Others kept changing the wallet at the same time. Nothing was written; try again.',
   },
-  'cross-shard': {
+  'idempotency-key-reused': {
     status: 422,
-    title: 'The wallets stand on different shards',
-    detail: 'Transfers between shards are not possible yet. Nothing was written.',
+    title: 'The idempotency key belongs to another request',
+    detail: 'Repeat a request unchanged, and give every other one a key of its own. Nothing was written.',
   },
   'shard-unavailable': {
     status: 503,
@@ -68,7 +68,7 @@ export const problemKinds: Readonly<Record<ProblemCode, ProblemKind>> = {
     status: 504,
     title: 'The outcome is unknown',
     detail:
-      'The connection was lost while the change was being committed. Read the wallet before trying again.',
+      'The connection was lost while the change was being committed. Repeat the request with the same Idempotency-Key; without one, read the wallet before.',
   },
   internal: { status: 500, title: 'Internal error', detail: 'The request could not be served.' },
 };

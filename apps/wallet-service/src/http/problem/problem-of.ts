@@ -17,9 +17,11 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'transient-storage': 'shard-unavailable',
   'shard-unavailable': 'shard-unavailable',
   'commit-outcome-unknown': 'outcome-unknown',
-  'cross-shard': 'cross-shard',
+  'cross-shard': 'internal',
   'entity-not-found': 'wallet-not-found',
   'invalid-cursor': 'bad-request',
+  'invalid-idempotency-key': 'bad-request',
+  'idempotency-key-reused': 'idempotency-key-reused',
   // Ids of requests are checked before; what remains is a placement on a shard that nobody configured.
   'unknown-shard': 'internal',
   'invalid-id': 'internal',

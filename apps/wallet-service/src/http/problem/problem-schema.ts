@@ -17,7 +17,7 @@ export const problemSchema = z
         z.object({
           pointer: z.string().openapi({
             description:
-              'A JSON pointer into the body, or `path/…` or `query/…` with the name of a parameter.',
+              'A JSON pointer into the body, or `path/…`, `query/…` or `header/…` with the name of a parameter.',
             example: '#/amount',
           }),
           message: z.string(),

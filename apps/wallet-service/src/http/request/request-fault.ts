@@ -2,7 +2,7 @@ import type { ProblemCode } from '../problem/problem-kinds.js';
 
 /** One fault in the shape of a request. */
 export interface ShapeFault {
-  /** Where: `#/amount` in the body (a JSON pointer), `path/id` or `query/limit` elsewhere. */
+  /** Where: `#/amount` in the body (a JSON pointer), `path/id`, `query/limit` or `header/Idempotency-Key` elsewhere. */
   readonly pointer: string;
   readonly message: string;
 }

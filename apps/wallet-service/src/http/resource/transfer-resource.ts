@@ -25,6 +25,7 @@ export function transferResource(transfer: Transfer): z.input<typeof transferSch
     destId: transfer.destId.value,
     amount: transfer.amount.toFixed(),
     currency: transfer.currency,
+    ...(transfer.reason !== undefined && { reason: transfer.reason }),
     createdDate: transfer.createdDate.toISOString(),
     updatedDate: transfer.updatedDate.toISOString(),
   };

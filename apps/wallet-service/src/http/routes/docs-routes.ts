@@ -41,7 +41,7 @@ export function docsRoutes(app: WalletApp): void {
       version: '0.1.0',
       description:
         'Wallets on sharded databases. Decimals are exact: strings in answers, strings or numbers in requests. ' +
-        'Idempotency-Key is not supported yet: read the wallet before repeating a change whose outcome is unknown.',
+        'Send an Idempotency-Key with every write, and repeat it with the same key when its outcome is unknown.',
     },
   });
   app.get('/docs', (context) => {

@@ -1,5 +1,5 @@
 import { z } from '@hono/zod-openapi';
-import { WalletTransferAction } from '../../actions/wallet-transfer-action.js';
+import { InitiateTransferAction } from '../../actions/initiate-transfer-action.js';
 import { Transfer } from '../../transfer/transfer.js';
 import { Wallet } from '../../wallet/wallet.js';
 import { serve } from '../operation/serve.js';
@@ -24,19 +24,13 @@ export function transferRoutes(app: WalletApp, { databases, executor, transfers 
       tag: 'Transfers',
       summary: 'Move money from one wallet to another',
       description:
-        'Both wallets must hold the same currency and, for now, stand on the same shard: both sides commit together. ' +
-        'A transfer between shards is refused with `cross-shard`, and nothing is written.',
+        'The money leaves the source at once and is on its way: read the transfer to see whether it has arrived ' +
+        '(COMPLETED) or, when the destination refused it, come back (REFUNDED, with the reason).',
       body: newTransfer,
       answers: { 202: 'The transfer; `Location` names it' },
       answer: transferSchema,
       problems: [
-        ...([
-          'invalid-amount',
-          'same-wallet',
-          'currency-mismatch',
-          'insufficient-funds',
-          'cross-shard',
-        ] as const),
+        ...(['invalid-amount', 'same-wallet', 'insufficient-funds'] as const),
         ...([
           'wallet-not-found',
           'wallet-closed',
@@ -50,7 +44,7 @@ export function transferRoutes(app: WalletApp, { databases, executor, transfers 
       const sourceId = existingId(Wallet, body.sourceId, databases);
       const destId = existingId(Wallet, body.destId, databases);
       const params = { sourceId, destId, amount: body.amount };
-      const transfer = await executor.execute(principal, WalletTransferAction, params, execution);
+      const transfer = await executor.execute(principal, InitiateTransferAction, params, execution);
       return { status: 202, location: `/transfers/${transfer.id.value}`, body: transferResource(transfer) };
     },
   );

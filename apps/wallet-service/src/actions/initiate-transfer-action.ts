@@ -1,0 +1,47 @@
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  shardedIdCodec,
+} from '@framework/core';
+import type { Big } from 'big.js';
+import * as z from 'zod';
+import { transferCodec } from '../transfer/transfer-codec.js';
+import { Transfer } from '../transfer/transfer.js';
+import { decimal } from '../wallet/decimal.js';
+import { Wallet } from '../wallet/wallet.js';
+import { InvalidAmount, SameWallet } from '../wallet/wallet-exception.js';
+import type { WalletRepository } from '../wallet/wallet-repository.js';
+
+interface Params {
+  readonly sourceId: Id<Wallet>;
+  readonly destId: Id<Wallet>;
+  readonly amount: Big;
+}
+
+const params = z.object({
+  sourceId: shardedIdCodec(Wallet),
+  destId: shardedIdCodec(Wallet),
+  amount: decimal,
+});
+
+/** Step 1 of a transfer, on the source's shard: takes the money out and sends it on its way, in one commit. */
+@FrameworkAction({ params, result: transferCodec })
+export class InitiateTransferAction extends Action<Params, Transfer> {
+  constructor(
+    clock: Clock,
+    private readonly wallets: WalletRepository,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
+    if (sourceId.equals(destId)) throw new SameWallet();
+    if (amount.lte(0)) throw new InvalidAmount('Transfer amount must be positive');
+    const source = await this.wallets.getById(sourceId);
+    this.plan().update(source.withdraw(amount));
+    return this.plan().add(Transfer.initiate(source, destId, amount, this.clock.now()));
+  }
+}

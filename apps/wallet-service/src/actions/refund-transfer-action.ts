@@ -1,0 +1,40 @@
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  shardedIdCodec,
+} from '@framework/core';
+import * as z from 'zod';
+import { Transfer } from '../transfer/transfer.js';
+import type { TransferRepository } from '../transfer/transfer-repository.js';
+import type { WalletRepository } from '../wallet/wallet-repository.js';
+
+interface Params {
+  readonly transferId: Id<Transfer>;
+  /** Why the money did not arrive. */
+  readonly reason: string;
+}
+
+const params = z.object({ transferId: shardedIdCodec(Transfer), reason: z.string() });
+
+/** The last step of a transfer whose money could not arrive, on the source's shard: puts it back, in one commit. */
+@FrameworkAction({ params })
+export class RefundTransferAction extends Action<Params, undefined> {
+  constructor(
+    clock: Clock,
+    private readonly wallets: WalletRepository,
+    private readonly transfers: TransferRepository,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, { transferId, reason }: Params): Promise<undefined> {
+    const transfer = await this.transfers.getById(transferId);
+    if (transfer.state !== 'INITIATED') return;
+    const source = await this.wallets.getById(transfer.sourceId);
+    this.plan().update(source.takeBack(transfer.amount));
+    this.plan().update(transfer.refund(reason));
+  }
+}
