@@ -1,7 +1,8 @@
 import type { Passage, Verdict } from '@framework/testing';
 import { type SuiteContext, Tag, decimal, home, neighbour } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
@@ -39,6 +40,30 @@ describe('a connection that breaks around a commit', () => {
     const wasCut = cutOnce(proxy, write, 'forward-and-cut');
     expect(await suite.credit(account, '5')).toMatchObject({ version: 2, balance: decimal('5') });
     expect(wasCut()).toBe(true);
+    expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2, balance: decimal('5') });
+    expect(await suite.storedEvents()).toHaveLength(2);
+  });
+
+  it('while the write waits for a lock: waits for its end, and succeeds', async () => {
+    await open();
+    const account = await suite.openAccount(home);
+    const holder = new pg.Client({ connectionString: database.url });
+    await holder.connect();
+    onTestFinished(() => holder.end());
+    await holder.query('begin');
+    await holder.query('select from accounts where id = $1 for update', [account.id.value]);
+    let questions = 0;
+    let cut = false;
+    proxy.judge = (passage) => {
+      if (isWrite(passage, 'pg_stat_activity where pid = $1')) questions++;
+      if (cut || !isWrite(passage, write)) return 'forward';
+      cut = true;
+      return 'forward-and-cut';
+    };
+    const credited = suite.credit(account, '5');
+    await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 5_000);
+    await holder.query('rollback');
+    expect(await credited).toMatchObject({ version: 2, balance: decimal('5') });
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2, balance: decimal('5') });
     expect(await suite.storedEvents()).toHaveLength(2);
   });

@@ -16,7 +16,8 @@ const queryCanceled = '57014';
 /** The server's process behind a connection, by which another connection can see whether it still works. */
 export interface ServerSession {
   readonly pid: number;
-  readonly startedDate: Date;
+  /** When it started, in seconds since 1970 with all digits: another process may get the same pid later. */
+  readonly started: string;
 }
 
 /**
@@ -97,14 +98,14 @@ export class ConnectionPool {
 
   /** Learns which process of the server it is, and has instants written in the way in which Drizzle reads them. */
   async #prepareSession(client: pg.ClientBase): Promise<void> {
-    const { rows } = await client.query<{ pid: number; started: Date }>(
-      `select pid, backend_start as started, set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false)
+    const { rows } = await client.query<ServerSession>(
+      `select pid, extract(epoch from backend_start)::text as started, set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false)
        from pg_stat_activity where pid = pg_backend_pid()`,
     );
     const session = rows[0];
     const announced = (client as pg.ClientBase & { readonly processID: number }).processID;
     if (session?.pid === announced)
-      this.#sessions.set(client, { pid: session.pid, startedDate: session.started });
+      this.#sessions.set(client, { pid: session.pid, started: session.started });
   }
 }
 

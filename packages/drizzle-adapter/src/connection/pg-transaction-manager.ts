@@ -127,10 +127,10 @@ export class PgTransactionManager implements TransactionManager {
     throw unknown;
   }
 
-  async #isWorking({ pid, startedDate }: ServerSession): Promise<boolean> {
+  async #isWorking({ pid, started }: ServerSession): Promise<boolean> {
     const { rowCount } = await this.query({
-      text: 'select from pg_stat_activity where pid = $1 and backend_start = $2',
-      values: [pid, startedDate],
+      text: 'select from pg_stat_activity where pid = $1 and extract(epoch from backend_start)::text = $2',
+      values: [pid, started],
     });
     return rowCount !== 0;
   }
