@@ -27,11 +27,15 @@ const wholeTransactionText = `
   select ${eventColumns} from eventlog.events e
   where e.event_type is not null and e.slot = any($1::smallint[]) and e.xid = $2::xid8`;
 
-const earlierVersionsText = `
-  select ${eventColumns} from eventlog.events e
-  join unnest($1::text[], $2::text[], $3::bigint[]) as model (id, name, version)
-    on e.model_id = model.id and e.model_name = model.name and e.model_version < model.version
-  where e.event_type is not null and e.xid >= $4::xid8`;
+/** The events of the last version before each given one, where its transaction is not below the cut. */
+const versionBeforeText = `
+  select e.* from unnest($1::text[], $2::text[], $3::bigint[]) as model (id, name, version)
+  cross join lateral (
+    select ${eventColumns} from eventlog.events e
+    where e.model_id = model.id and e.model_name = model.name and e.model_version < model.version
+      and e.event_type is not null
+    order by e.model_version desc fetch first 1 row with ties) e
+  where e.xid::xid8 >= $4::xid8`;
 
 type SnapshotRow = { readonly [K in keyof EventRow]: EventRow[K] | null } & { readonly snapshot: string };
 
@@ -79,21 +83,24 @@ export class EventReader {
   /**
    * A transaction may get its xid, then change a model that another one with a higher xid changed before it. A batch
    * that is cut between the two lacks the earlier version: that is delivered here, and again in its own batch.
+   *
+   * Goes back version by version, and only as far as they lie beyond the cut: mostly one question without an answer.
    */
   async #earlierVersions(kept: readonly EventRow[], cut: bigint): Promise<readonly EventRow[]> {
-    const highest = new Map<string, EventRow>();
-    for (const row of kept) {
-      const known = highest.get(modelOf(row));
-      if (known === undefined || byVersion(known, row) < 0) highest.set(modelOf(row), row);
+    const earlier: EventRow[] = [];
+    let known = kept;
+    while (known.length > 0) {
+      const lowest = withoutVersionBefore(known);
+      const values = [
+        lowest.map(({ model_id }) => model_id),
+        lowest.map(({ model_name }) => model_name),
+        lowest.map(({ model_version }) => model_version),
+        String(cut),
+      ];
+      known = await this.#rows('framework_delivery_before', versionBeforeText, values);
+      earlier.push(...known);
     }
-    const models = [...highest.values()];
-    const values = [
-      models.map(({ model_id }) => model_id),
-      models.map(({ model_name }) => model_name),
-      models.map(({ model_version }) => model_version),
-      String(cut),
-    ];
-    return this.#rows('framework_delivery_earlier', earlierVersionsText, values);
+    return earlier;
   }
 
   async #rows<R extends pg.QueryResultRow = EventRow>(
@@ -115,6 +122,16 @@ function inOrder(rows: readonly EventRow[]): EventBatch['events'] {
   const byModel = Map.groupBy(byPosition, modelOf);
   for (const own of byModel.values()) own.sort(byVersion);
   return byPosition.map((row) => deliverableEvent(byModel.get(modelOf(row))?.shift() ?? row));
+}
+
+/** One row for each version whose predecessor is not among the rows. */
+function withoutVersionBefore(rows: readonly EventRow[]): readonly EventRow[] {
+  const byVersion = new Map(rows.map((row) => [versionKey(row, 0), row]));
+  return [...byVersion.values()].filter((row) => !byVersion.has(versionKey(row, -1)));
+}
+
+function versionKey(row: EventRow, offset: number): string {
+  return `${modelOf(row)} ${Number(row.model_version) + offset}`;
 }
 
 function modelOf({ model_name, model_id }: EventRow): string {
