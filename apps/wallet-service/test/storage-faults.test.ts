@@ -146,6 +146,8 @@ describe('a shard with too much to do', () => {
 
   beforeAll(async () => {
     service = await startTestService({ global: { 'maximum-pool-size': 1, 'acquisition-queue-max': 1 } });
+    // Delivery would use the only connection, too.
+    await service.service.delivery.stop();
   });
   afterAll(() => stopTestService(service));
 

@@ -126,8 +126,8 @@ function inOrder(rows: readonly EventRow[]): EventBatch['events'] {
 
 /** One row for each version whose predecessor is not among the rows. */
 function withoutVersionBefore(rows: readonly EventRow[]): readonly EventRow[] {
-  const byVersion = new Map(rows.map((row) => [versionKey(row, 0), row]));
-  return [...byVersion.values()].filter((row) => !byVersion.has(versionKey(row, -1)));
+  const known = new Map(rows.map((row) => [versionKey(row, 0), row]));
+  return [...known.values()].filter((row) => !known.has(versionKey(row, -1)));
 }
 
 function versionKey(row: EventRow, offset: number): string {
