@@ -14,7 +14,7 @@ export { type IdSource, ShardedIdGenerator } from './id/sharded-id-generator.js'
 export { shardedIdCodec } from './id/id-codec.js';
 
 export { Action, type ActionClass } from './action/action.js';
-export { type ActionOptions, FrameworkAction } from './action/framework-action.js';
+export { type ActionOptions, FrameworkAction, actionNameOf } from './action/framework-action.js';
 export { ActionRegistry, type AnyAction, type RegisteredAction } from './action/action-registry.js';
 export type { ParamsEncoder } from './action/params-encoder.js';
 export type { IdempotencySettings } from './idempotency/idempotency-settings.js';
@@ -35,23 +35,35 @@ export type { EventLog, LoggedEvent } from './persistence/event-log.js';
 export type { Page } from './persistence/page.js';
 export type { Database, DatabaseDriver } from './persistence/database-driver.js';
 
-export type { DeliveryStore, EventBatch } from './delivery/delivery-store.js';
-export type { DeliverableEvent } from './delivery/deliverable-event.js';
+export type { DeliveryStore } from './delivery/delivery-store.js';
+export type { LeasedSlot, SlotLease, SlotLeases } from './delivery/slot-leases.js';
 export type {
   Cursor,
   CursorMove,
   HandlerCursor,
+  HandlerCursors,
+  HandlerLag,
   HandlerRegistration,
   StartFrom,
-} from './delivery/handler-cursor.js';
-export type { LeasedSlot, SlotLease } from './delivery/slot-lease.js';
-export type { ParkedEvent, ParkedHead, ParkedModel, ParkedOutcome } from './delivery/parked-event.js';
-export type { DeadLetters, HandlerLag, ParkedFilter, ParkedRow } from './delivery/dead-letters.js';
+} from './delivery/handler-cursors.js';
+export type { DeliveryLog, EventBatch } from './delivery/delivery-log.js';
+export type { DeliverableEvent } from './delivery/deliverable-event.js';
+export type {
+  ParkedEvent,
+  ParkedEvents,
+  ParkedHead,
+  ParkedModel,
+  ParkedOutcome,
+} from './delivery/parked-events.js';
+export type { DeadLetters, ParkedFilter, ParkedRow } from './delivery/dead-letters.js';
+export type { HintChannel } from './delivery/hint-channel.js';
+export type { LogPartitions } from './delivery/log-partitions.js';
 
 export { ShardIdentifier } from './sharding/shard-identifier.js';
 export type { ShardingStrategy } from './sharding/sharding-strategy.js';
 export { EmbeddedBitsShardingStrategy } from './sharding/embedded-bits-sharding-strategy.js';
 export { type FrameworkConfig, parseFrameworkConfig } from './sharding/framework-config.js';
+export { kebabCasePath } from './sharding/configuration-keys.js';
 export {
   type DatabaseConfig,
   type MemberConfig,
@@ -104,5 +116,6 @@ export {
 } from './errors/sharding-exceptions.js';
 export { NestedTransactionException, TransactionOverException } from './errors/transaction-exceptions.js';
 export { ConfigurationException, type ConfigurationFault } from './errors/configuration-exception.js';
+export { HandlerTimeoutException } from './errors/handler-timeout-exception.js';
 export { LimitExceededException } from './errors/limit-exceeded-exception.js';
 export { InvariantViolation } from './errors/invariant-violation.js';

@@ -15,7 +15,7 @@ describe('reading the log between cursors', () => {
     const read: string[] = [];
     let cursor: Cursor = beginning;
     const readOn = async (): Promise<void> => {
-      const batch = await store.read(allSlots, cursor, 1_000);
+      const batch = await store.log.read(allSlots, cursor, 1_000);
       read.push(...idsOf(batch.events));
       cursor = batch.next;
     };
@@ -36,9 +36,9 @@ describe('reading the log between cursors', () => {
     const writer = await EventWriter.connect(url);
     await writer.begin();
     await writer.write('thing', 1);
-    const { next } = await store.read(allSlots, beginning, 10);
+    const { next } = await store.log.read(allSlots, beginning, 10);
     await writer.rollback();
-    expect((await store.read(allSlots, next, 10)).events).toEqual([]);
+    expect((await store.log.read(allSlots, next, 10)).events).toEqual([]);
   });
 
   it('does not wait for a transaction that stays open, and gives its events when it commits', async () => {
@@ -49,14 +49,14 @@ describe('reading the log between cursors', () => {
     let cursor: Cursor = beginning;
     for (let version = 1; version <= 5; version++) {
       const ids = await other.write('other', version);
-      const batch = await store.read(allSlots, cursor, 10);
+      const batch = await store.log.read(allSlots, cursor, 10);
       expect(idsOf(batch.events)).toEqual(ids);
       cursor = batch.next;
     }
     await held.commit();
-    const batch = await store.read(allSlots, cursor, 10);
+    const batch = await store.log.read(allSlots, cursor, 10);
     expect(idsOf(batch.events)).toEqual(late);
-    expect((await store.read(allSlots, batch.next, 10)).events).toEqual([]);
+    expect((await store.log.read(allSlots, batch.next, 10)).events).toEqual([]);
   });
 
   it.each([1, 3, 7, 1_000])(
@@ -85,7 +85,7 @@ describe('reading the log between cursors', () => {
     const written: string[] = [];
     for (let model = 0; model < 64; model++) written.push(...(await writer.write(`model-${model}`, 1)));
     const halves = [allSlots.slice(0, 8), allSlots.slice(8)];
-    const read = await Promise.all(halves.map((slots) => store.read(slots, beginning, 1_000)));
+    const read = await Promise.all(halves.map((slots) => store.log.read(slots, beginning, 1_000)));
     expect(read.map(({ events }) => events.length).every((length) => length > 0)).toBe(true);
     expect(read.flatMap(({ events }) => idsOf(events)).toSorted()).toEqual(written.toSorted());
   });
@@ -118,7 +118,7 @@ async function readAll(
   const read: DeliverableEvent[] = [];
   let cursor = from;
   for (let more = true; more;) {
-    const batch = await store.read(allSlots, cursor, limit);
+    const batch = await store.log.read(allSlots, cursor, limit);
     read.push(...batch.events);
     ({ next: cursor, more } = batch);
   }

@@ -19,16 +19,16 @@ it('a partition is dropped once it is old and every cursor has passed it', async
      select id, action_id, ordinal, namespace, action_name, action_params, principal, model_id, model_name, 2, event_type,
        payload, headers, started_date, slot, '2020-01-15' from eventlog.events`,
   );
-  await store.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
-  expect(await store.dropPartitions(30 * dayMs)).toEqual([]);
+  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  expect(await store.partitions.drop(30 * dayMs)).toEqual([]);
 
-  const { next } = await store.read(allSlots, beginning, 10);
-  const leases = await store.renewLeases('one', dayMs);
-  await store.saveCursors(
+  const { next } = await store.log.read(allSlots, beginning, 10);
+  const leases = await store.leases.renew('one', dayMs);
+  await store.cursors.save(
     leases.map(({ slot, token }) => ({ handler: 'notify', slot, token, cursor: next })),
   );
-  expect(await store.dropPartitions(100 * 365 * dayMs)).toEqual([]);
-  expect(await store.dropPartitions(30 * dayMs)).toEqual(['events_2020_01']);
+  expect(await store.partitions.drop(100 * 365 * dayMs)).toEqual([]);
+  expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
   expect(await query(url, 'select model_version::int as version from eventlog.events')).toEqual([
     { version: 1 },
   ]);
@@ -37,11 +37,11 @@ it('a partition is dropped once it is old and every cursor has passed it', async
 it('a hint reaches who listens, also after the connection was lost', async () => {
   const { store, url } = await openStore();
   const onHint = vi.fn<() => void>();
-  const stop = await store.listen(onHint);
+  const stop = await store.hints.listen(onHint);
   const hinted = async (): Promise<void> => {
     onHint.mockClear();
     await vi.waitFor(async () => {
-      await store.notify();
+      await store.hints.notify();
       expect(onHint).toHaveBeenCalled();
     }, 10_000);
   };

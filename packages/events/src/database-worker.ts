@@ -1,29 +1,27 @@
-import {
-  type ActionExecutor,
-  type DatabaseDelivery,
-  InvariantViolation,
-  type ModelClass,
-} from '@framework/core';
+import type { ActionExecutor, DatabaseDelivery, DeliveryStore, ModelClass } from '@framework/core';
 import { HandlerFlow } from './flow/handler-flow.js';
-import { modelKey } from './flow/flow-work.js';
 import { EnvelopeFactory } from './handler/envelope-factory.js';
 import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import type { HeldSlot } from './lease/held-slot.js';
 import { LeaseKeeper } from './lease/lease-keeper.js';
+import { CursorLoader } from './log/cursor-loader.js';
 import { CursorSaver } from './log/cursor-saver.js';
+import { keepPartitions } from './log/keep-partitions.js';
 import { LogReader } from './log/log-reader.js';
 import { ParkedCheck } from './parked/parked-check.js';
 import { Parker } from './parked/parker.js';
 import { RetryLoop } from './parked/retry-loop.js';
 import type { SuspectGate } from './parked/suspect-gate.js';
-import { Alarm } from './waking/alarm.js';
 import { CommitHints } from './waking/commit-hints.js';
-import { type WorkerContext, storeBackoff } from './worker-context.js';
+import { listenForHints } from './waking/listen-for-hints.js';
+import { LogPoll } from './waking/log-poll.js';
+import { untilDone } from './waking/until-done.js';
+import type { WorkerContext } from './worker-context.js';
 
 /** What the worker of one database is made of. */
 export interface DatabaseWorkerOptions {
   readonly database: DatabaseDelivery;
-  readonly context: Omit<WorkerContext, 'store' | 'stopping' | 'ended'>;
+  readonly context: Omit<WorkerContext, 'stopping' | 'ended'>;
   readonly executor: Pick<ActionExecutor, 'execute'>;
   readonly handlers: EventHandlerRegistry;
   readonly models: readonly ModelClass<unknown>[];
@@ -33,52 +31,64 @@ export interface DatabaseWorkerOptions {
 
 /** Delivers the events of one database to all handlers; depends on no other database. */
 export class DatabaseWorker {
-  readonly #database: DatabaseDelivery;
+  readonly #store: DeliveryStore;
   readonly #handlers: EventHandlerRegistry;
   readonly #context: WorkerContext;
   readonly #stopping = new AbortController();
   readonly #ended = new AbortController();
   readonly #keeper: LeaseKeeper;
-  readonly #reader: LogReader;
+  readonly #loader: CursorLoader;
   readonly #saver: CursorSaver;
   readonly #retries: RetryLoop;
   readonly #hints: CommitHints;
-  readonly #poll: Alarm;
+  readonly #poll: LogPoll;
   readonly #flows: ReadonlyMap<string, HandlerFlow>;
 
   constructor(options: DatabaseWorkerOptions) {
-    const { database, handlers } = options;
-    this.#database = database;
+    const { database, executor, handlers, processId, gate } = options;
+    const { store, shards } = database;
+    const { leases, cursors, log, parked } = store;
+    const context = { ...options.context, stopping: this.#stopping.signal, ended: this.#ended.signal };
+    const { clock, onError, settings } = context;
+    this.#store = store;
     this.#handlers = handlers;
-    const stopping = this.#stopping.signal;
-    const context = { ...options.context, store: database.store, stopping, ended: this.#ended.signal };
     this.#context = context;
     const onLost = (slots: readonly number[]): void => this.#keeper.drop(slots);
     const onParked = (): void => this.#retries.wake();
-    this.#keeper = new LeaseKeeper(context, options.processId, (gained) => this.#renewed(gained));
-    this.#reader = new LogReader(context);
-    this.#saver = new CursorSaver(context, onLost);
-    this.#poll = new Alarm(context.clock);
-    const { clock, onError, settings } = context;
+    const onRenewed = (gained: readonly HeldSlot[]): void => this.#renewed(gained);
+    const reader = new LogReader(log, settings.readMax);
+    this.#keeper = new LeaseKeeper({ context, leases, processId, onRenewed });
+    this.#saver = new CursorSaver(context, cursors, onLost);
+    const around = {
+      context,
+      parkedEvents: parked,
+      executor,
+      envelopes: new EnvelopeFactory(shards, options.models),
+      reader,
+      saver: this.#saver,
+      parker: new Parker(context, parked, onLost),
+      check: new ParkedCheck(context, parked),
+      onLost,
+      onParked,
+    };
+    const flows = new Map(handlers.handlers.map((each) => [each.name, new HandlerFlow(each, around)]));
+    this.#flows = flows;
+    this.#loader = new CursorLoader({ context, cursors, parked, flows, onParked });
+    this.#retries = new RetryLoop({ context, parked, keeper: this.#keeper, flows, gate });
     this.#hints = new CommitHints({
-      store: database.store,
+      channel: store.hints,
       intervalMs: settings.notifyCoalesceMs,
       clock,
       onError,
     });
-    const around = {
+    this.#poll = new LogPoll({
       context,
-      executor: options.executor,
-      envelopes: new EnvelopeFactory(database.shards, options.models),
-      reader: this.#reader,
-      saver: this.#saver,
-      parker: new Parker(context, onLost),
-      check: new ParkedCheck(context),
-      onLost,
-      onParked,
-    };
-    this.#flows = new Map(handlers.handlers.map((each) => [each.name, new HandlerFlow(each, around)]));
-    this.#retries = new RetryLoop({ context, keeper: this.#keeper, flows: this.#flows, gate: options.gate });
+      foundCount: () => reader.foundCount,
+      look: () => {
+        reader.refresh();
+        for (const flow of flows.values()) flow.wake();
+      },
+    });
   }
 
   /** Begins; a database that is down is tried again until it is not. */
@@ -90,7 +100,7 @@ export class DatabaseWorker {
   committed(): void {
     this.#poll.ring();
     // Nobody else waits for the hint when this process works on the whole log.
-    if (this.#keeper.slots.length < this.#database.store.slotCount) this.#hints.hint();
+    if (this.#keeper.slots.length < this.#store.slotCount) this.#hints.hint();
   }
 
   /** Finishes what was read, for a bounded time, saves how far it came, and gives the slots back. */
@@ -100,9 +110,9 @@ export class DatabaseWorker {
     this.#retries.wake();
     const flows = [...this.#flows.values()];
     for (const flow of flows) flow.stop();
-    await this.#within(timeoutMs, Promise.all(flows.map((flow) => flow.idle())));
+    await this.#within(timeoutMs, Promise.all(flows.map((flow) => flow.dispatch.idle())));
     this.#ended.abort();
-    for (const flow of flows) flow.drop(new Error('Delivery has stopped'));
+    for (const flow of flows) flow.dispatch.drop(new Error('Delivery has stopped'));
     this.#saver.stop();
     this.#hints.stop();
     await this.#within(
@@ -112,131 +122,35 @@ export class DatabaseWorker {
   }
 
   async #run(): Promise<void> {
-    const { store, onError } = this.#context;
-    const backoff = storeBackoff(this.#context);
-    const registrations = this.#handlers.handlers.map(({ name, options }) => ({
-      name,
-      aliases: options.aliases ?? [],
-      startFrom: options.startFrom ?? 'now',
-    }));
-    for (let registered = false; !registered && !this.#stopping.signal.aborted;) {
-      try {
-        await store.register(registrations);
-        registered = true;
-      } catch (error) {
-        onError(error);
-        await backoff.failed(this.#stopping.signal);
-      }
-    }
-    if (this.#stopping.signal.aborted) return;
+    const context = this.#context;
+    await this.#register();
+    if (context.stopping.aborted) return;
+    const { hints, partitions } = this.#store;
     const loops = [
       () => this.#keeper.run(),
       () => this.#saver.run(),
       () => this.#retries.run(),
-      () => this.#pollLog(),
-      () => this.#listen(),
-      () => this.#keepPartitions(),
+      () => this.#poll.run(),
+      () => listenForHints(context, hints, () => this.#poll.ring()),
+      () => keepPartitions(context, partitions),
       ...[...this.#flows.values()].map((flow) => () => flow.run()),
     ];
     await Promise.all(loops.map((loop) => this.#guarded(loop)));
   }
 
-  async #pollLog(): Promise<void> {
-    const { pollMinMs, pollMaxMs } = this.#context.settings;
-    let waitMs = pollMinMs;
-    let foundCount = 0;
-    while (!this.#stopping.signal.aborted) {
-      const rung = await this.#poll.wait(waitMs);
-      const busy = rung || this.#reader.foundCount > foundCount;
-      foundCount = this.#reader.foundCount;
-      waitMs = busy ? pollMinMs : Math.min(pollMaxMs, waitMs * 2);
-      this.#reader.refresh();
-      for (const flow of this.#flows.values()) flow.wake();
-    }
-  }
-
-  /** Hints only save time: where they do not arrive, polling finds everything. */
-  async #listen(): Promise<void> {
-    const { store, onError } = this.#context;
-    const backoff = storeBackoff(this.#context);
-    while (!this.#stopping.signal.aborted) {
-      try {
-        const unlisten = await store.listen(() => this.#poll.ring());
-        await aborted(this.#stopping.signal);
-        return await unlisten();
-      } catch (error) {
-        onError(error);
-        await backoff.failed(this.#stopping.signal);
-      }
-    }
-  }
-
-  async #keepPartitions(): Promise<void> {
-    const { store, settings, clock, onError } = this.#context;
-    const backoff = storeBackoff(this.#context);
-    while (!this.#stopping.signal.aborted) {
-      try {
-        await store.createPartitions();
-        if (settings.retentionMs > 0) await store.dropPartitions(settings.retentionMs);
-        backoff.succeeded();
-        await clock.sleep(settings.partitionsMs, this.#stopping.signal);
-      } catch (error) {
-        onError(error);
-        await backoff.failed(this.#stopping.signal);
-      }
-    }
+  async #register(): Promise<void> {
+    const registrations = this.#handlers.handlers.map(({ name, options }) => ({
+      name,
+      aliases: options.aliases ?? [],
+      startFrom: options.startFrom ?? 'now',
+    }));
+    await untilDone(this.#context, this.#context.stopping, () => this.#store.cursors.register(registrations));
   }
 
   #renewed(gained: readonly HeldSlot[]): void {
-    const held = this.#keeper.slots;
-    const [first] = held;
-    if (gained.length > 0) void this.#guarded(() => this.#load(gained));
-    else if (first !== undefined) void this.#guarded(() => this.#loadPaused(first));
-  }
-
-  /** Learns where the handlers stand in new slots; goes on until it has, or the slots are lost. */
-  async #load(gained: readonly HeldSlot[]): Promise<void> {
-    const { store, onError, ended } = this.#context;
-    const backoff = storeBackoff(this.#context);
-    for (;;) {
-      const held = gained.filter((slot) => slot.held);
-      if (held.length === 0 || ended.aborted) return;
-      const slots = held.map(({ slot }) => slot);
-      try {
-        const [cursors, models] = await Promise.all([store.cursors(slots), store.parkedModels(slots)]);
-        const parked = Map.groupBy(models, ({ handler, slot }) => `${handler} ${slot}`);
-        const leases = new Map(held.map((slot) => [slot.slot, slot]));
-        for (const { handler, slot, cursor, paused } of cursors) {
-          const flow = this.#flows.get(handler);
-          const lease = leases.get(slot);
-          if (flow === undefined || lease?.held !== true) continue;
-          flow.setPaused(paused);
-          flow.gain(lease, cursor, (parked.get(`${handler} ${slot}`) ?? []).map(modelKey));
-        }
-        this.#assertComplete(cursors.length, slots.length);
-        return this.#retries.wake();
-      } catch (error) {
-        onError(error);
-        await backoff.failed(ended);
-      }
-    }
-  }
-
-  async #loadPaused({ slot }: HeldSlot): Promise<void> {
-    for (const { handler, paused } of await this.#context.store.cursors([slot])) {
-      const flow = this.#flows.get(handler);
-      if (flow?.paused === true && !paused) this.#retries.wake();
-      flow?.setPaused(paused);
-    }
-  }
-
-  #assertComplete(cursorCount: number, slotCount: number): void {
-    if (cursorCount >= this.#flows.size * slotCount) return;
-    this.#context.onError(
-      new InvariantViolation(
-        `The database has ${cursorCount} cursors in ${slotCount} slots for ${this.#flows.size} handlers: some are delivered nothing there`,
-      ),
-    );
+    const [held] = this.#keeper.slots;
+    if (gained.length > 0) void this.#guarded(() => this.#loader.start(gained));
+    else if (held !== undefined) void this.#guarded(() => this.#loader.refreshPaused(held));
   }
 
   async #within(timeoutMs: number, work: Promise<unknown>): Promise<void> {
@@ -252,11 +166,4 @@ export class DatabaseWorker {
       this.#context.onError(error);
     }
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }

@@ -17,8 +17,14 @@ export interface DeliverySettings {
   readonly unfinishedMax: number;
   /** How many events of one handler may be finished beyond its saved cursors: so many a crash repeats. Default 10,000. */
   readonly unsavedMax: number;
-  /** After how long cursors that passed handled events are saved. Default 1,000. */
+  /** A cursor that passed so many wanted events is saved: about so many per slot a crash repeats. Default 100. */
+  readonly cursorSaveEvents: number;
+  /** After how long without a further event a cursor that passed wanted events is saved. Default 1,000. */
   readonly cursorSaveMs: number;
+  /** After how long it is saved at the latest. Default 10,000. */
+  readonly cursorSaveMaxMs: number;
+  /** The shortest time between two savings of cursors, so that many are saved by one statement. Default 100. */
+  readonly cursorSaveMinMs: number;
   /** After how long cursors that passed only unwanted events are saved. Default 30,000. */
   readonly cursorRestSaveMs: number;
   /** How many events are parked by one statement. Default 500. */
@@ -59,7 +65,10 @@ export const defaultDeliverySettings: DeliverySettings = {
   readMax: 1_000,
   unfinishedMax: 2_000,
   unsavedMax: 10_000,
+  cursorSaveEvents: 100,
   cursorSaveMs: 1_000,
+  cursorSaveMaxMs: 10_000,
+  cursorSaveMinMs: 100,
   cursorRestSaveMs: 30_000,
   parkMax: 500,
   dueMax: 200,
@@ -77,6 +86,9 @@ export const defaultDeliverySettings: DeliverySettings = {
   retentionMs: 0,
 };
 
+/** Which settings mean `never` by zero; all others are above it. */
+export const settingsThatMayBeZero: ReadonlySet<string> = new Set(['retentionMs']);
+
 /** What a caller may change; `undefined` counts as not set. */
 export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
   readonly retry?: Partial<HandlerRetry>;
@@ -93,9 +105,10 @@ export function deliverySettings({ retry, ...overrides }: DeliveryOverrides = {}
     ...set(overrides),
     retry: { ...defaultDeliverySettings.retry, ...set(retry ?? {}) },
   };
-  const { retry: policy, retentionMs, ...others } = settings;
-  const faults = Object.entries({ ...others, ...policy }).filter(([, value]) => !(value > 0));
-  if (!(retentionMs >= 0)) faults.push(['retentionMs', retentionMs]);
+  const { retry: policy, ...others } = settings;
+  const faults = Object.entries({ ...others, ...policy }).filter(
+    ([name, value]) => !(value > 0 || (value === 0 && settingsThatMayBeZero.has(name))),
+  );
   if (faults.length === 0) return settings;
   throw new ConfigurationException(
     faults.map(([name, value]) => ({

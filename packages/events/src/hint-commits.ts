@@ -22,7 +22,7 @@ export function hintCommits(options: {
   const intervalMs = options.notifyCoalesceMs ?? deliverySettings().notifyCoalesceMs;
   const byShard = new Map<unknown, CommitHints>();
   for (const { store, shards } of databases.deliveries()) {
-    const hints = new CommitHints({ store, intervalMs, clock, onError });
+    const hints = new CommitHints({ channel: store.hints, intervalMs, clock, onError });
     for (const shard of shards) byShard.set(shard, hints);
   }
   const ignore = executor.onCommit((shard) => byShard.get(shard)?.hint());

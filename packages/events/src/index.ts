@@ -12,7 +12,6 @@ export { type EventHandlerClass, FrameworkEventHandler } from './handler/framewo
 export { EventHandlerRegistry, type RegisteredHandler } from './handler/event-handler-registry.js';
 export type { EventEnvelope } from './handler/event-envelope.js';
 export type { HandlerContext, HandlerExecution } from './handler/handler-context.js';
-export { HandlerTimeout } from './call/handler-timeout.js';
 
 export { Delivery, type DeliveryOptions } from './delivery.js';
 export {
@@ -20,6 +19,7 @@ export {
   type DeliverySettings,
   defaultDeliverySettings,
 } from './delivery-settings.js';
+export { parseDeliverySettings } from './parse-delivery-settings.js';
 export { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
 export { hintCommits } from './hint-commits.js';
 

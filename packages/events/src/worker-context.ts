@@ -1,11 +1,9 @@
-import type { DeliveryStore } from '@framework/core';
 import type { DeliveryClock } from './delivery-clock.js';
 import type { DeliverySettings } from './delivery-settings.js';
 import { StoreBackoff } from './waking/store-backoff.js';
 
 /** What all parts of one database's delivery share. */
 export interface WorkerContext {
-  readonly store: DeliveryStore;
   readonly settings: DeliverySettings;
   readonly clock: DeliveryClock;
   /** Gives a number from 0 to 1, for jitter. */

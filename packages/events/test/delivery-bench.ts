@@ -1,5 +1,6 @@
 import { type ActionClass, type Principal, ShardIdentifier } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
+import { MemoryAccess, MemoryDeliveryStore, MemoryDeliveryTables } from '@framework/testing/memory';
 import {
   type AnyEventHandler,
   Delivery,
@@ -11,8 +12,6 @@ import {
   type HandlerContext,
 } from '../src/index.js';
 import { DepositedEvent } from './account.js';
-import { MemoryDatabase } from './memory/memory-database.js';
-import { MemoryDeliveryStore } from './memory/memory-delivery-store.js';
 
 export const shard: ShardIdentifier = ShardIdentifier.of(0, 0);
 
@@ -69,6 +68,8 @@ class RecordingExecutor {
 export interface BenchProcess {
   readonly delivery: Delivery;
   readonly store: MemoryDeliveryStore;
+  /** Its access to the database, which a test may end or let fail. */
+  readonly access: MemoryAccess;
   readonly executor: RecordingExecutor;
   readonly errors: unknown[];
 }
@@ -76,11 +77,12 @@ export interface BenchProcess {
 /** One database in memory, a clock that the test advances, and any number of processes. */
 export class DeliveryBench {
   readonly clock = new VirtualClock();
-  readonly database: MemoryDatabase = new MemoryDatabase(this.clock);
+  readonly database: MemoryDeliveryTables = new MemoryDeliveryTables(this.clock);
 
   /** Starts a process with handlers of its own. */
   start(handlers: readonly AnyEventHandler[], settings: DeliveryOverrides = {}): BenchProcess {
-    const store = new MemoryDeliveryStore(this.database);
+    const access = new MemoryAccess(this.database);
+    const store = new MemoryDeliveryStore(access);
     const executor = new RecordingExecutor();
     const errors: unknown[] = [];
     const delivery = new Delivery({
@@ -93,7 +95,7 @@ export class DeliveryBench {
       onError: (error) => errors.push(error),
     });
     delivery.start();
-    return { delivery, store, executor, errors };
+    return { delivery, store, access, executor, errors };
   }
 }
 

@@ -53,13 +53,13 @@ describe('a delivery', () => {
   test('costs one read for handlers that stand at the same place', async () => {
     const bench = new DeliveryBench();
     const handlers = Array.from({ length: 10 }, (_item, index) => handlerOf({ name: `handler-${index}` }));
-    const { store, executor } = bench.start(handlers);
+    const { access, executor } = bench.start(handlers);
     await bench.clock.advance(100);
-    const before = store.calls.get('read')!;
+    const before = access.calls.get('log.read')!;
     bench.database.commit(deposited('a', 1));
     executor.committed();
     await bench.clock.advance(0);
     expect(handlers.every(({ seen }) => seen.length === 1)).toBe(true);
-    expect(store.calls.get('read')! - before).toBe(1);
+    expect(access.calls.get('log.read')! - before).toBe(1);
   });
 });

@@ -1,4 +1,4 @@
-import { Action, FrameworkException, ModelEvent } from '@framework/core';
+import { Action, FrameworkAction, FrameworkException, ModelEvent } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import {
@@ -14,6 +14,7 @@ import {
 import { type Account, ClosedEvent, DepositedEvent, deposited } from './account.js';
 import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
 
+@FrameworkAction({ name: 'send-note' })
 class NotifyAction extends Action<{ readonly text: string }, string> {
   protected async perform(): Promise<string> {
     return 'sent';
@@ -122,7 +123,7 @@ const run = async (
 };
 
 describe('context.execute', () => {
-  test('executes with a key of handler, event and action, for the principal of the event', async () => {
+  test('executes with a key of handler, event and durable name of the action, for the principal of the event', async () => {
     const executed = await run(async (context) => {
       await context.execute(NotifyAction, { text: 'hello' });
       await context.execute(NotifyAction, { text: 'again' }, { key: 'second', principal: { name: 'bot' } });
@@ -132,14 +133,14 @@ describe('context.execute', () => {
         action: 'NotifyAction',
         principal: { name: 'alice' },
         configuration: {
-          idempotencyKey: 'notify/a1/NotifyAction',
+          idempotencyKey: 'notify/a1/send-note',
           headers: { 'correlation-id': 'c-1', 'causation-id': 'a1' },
         },
       },
       {
         action: 'NotifyAction',
         principal: { name: 'bot' },
-        configuration: expect.objectContaining({ idempotencyKey: 'notify/a1/NotifyAction/second' }),
+        configuration: expect.objectContaining({ idempotencyKey: 'notify/a1/send-note/second' }),
       },
     ]);
   });
@@ -151,7 +152,7 @@ describe('context.execute', () => {
       await context.execute(NotifyAction, { text: 'late' }).catch((error: unknown) => refused.push(error));
     });
     expect(executed).toEqual([]);
-    expect(refused).toMatchObject([{ name: 'HandlerTimeout' }]);
+    expect(refused).toMatchObject([{ code: 'handler-timeout' }]);
   });
 });
 

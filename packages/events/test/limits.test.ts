@@ -11,9 +11,9 @@ describe('reading ahead', () => {
     const hold = gate();
     const handler = handlerOf({ name: 'one' }, () => hold.opened);
     bench.database.commit(...many('a', 100));
-    const { store } = bench.start([handler], { readMax: 5, unfinishedMax: 10 });
+    const { access } = bench.start([handler], { readMax: 5, unfinishedMax: 10 });
     await bench.clock.advance(300);
-    const reads = store.calls.get('read');
+    const reads = access.calls.get('log.read');
     expect(reads).toBe(2);
     hold.open();
     await bench.clock.advance(300);
@@ -41,9 +41,9 @@ describe('a cursor', () => {
       throw new Error('no');
     });
     bench.database.commit(deposited('a', 1));
-    const { store } = bench.start([handler]);
-    store.failures.set(
-      'park',
+    const { access } = bench.start([handler]);
+    access.failures.set(
+      'parked.park',
       Array.from({ length: 5 }, () => new Error('down')),
     );
     await bench.clock.advance(2_000);
@@ -56,8 +56,8 @@ describe('a cursor', () => {
   test('is saved later when saving fails', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(deposited('a', 1));
-    const { store } = bench.start([handlerOf({ name: 'one' })]);
-    store.failures.set('saveCursors', [new Error('down')]);
+    const { access } = bench.start([handlerOf({ name: 'one' })]);
+    access.failures.set('cursors.save', [new Error('down')]);
     await bench.clock.advance(5_000);
     expect(bench.database.cursors.get('one 0')).toBe(1);
   });

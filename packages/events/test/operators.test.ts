@@ -1,11 +1,11 @@
+import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
 import { DeliveryOperator } from '../src/index.js';
 import { deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
-import { MemoryDeliveryStore } from './memory/memory-delivery-store.js';
 
 function operatorOf({ database }: DeliveryBench): DeliveryOperator {
-  const store = new MemoryDeliveryStore(database);
+  const store = new MemoryDeliveryStore(new MemoryAccess(database));
   return new DeliveryOperator({ deliveries: () => [{ store, shards: [shard] }] });
 }
 

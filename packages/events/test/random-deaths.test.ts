@@ -20,7 +20,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
     const start = (): BenchProcess => {
       let self: BenchProcess | undefined;
       const handler = handlerOf({ name: 'one' }, async ({ modelId, modelVersion }) => {
-        if (self?.store.dead === true) return new Promise(() => undefined);
+        if (self?.access.dead === true) return new Promise(() => undefined);
         const versions = first.get(modelId) ?? [];
         first.set(modelId, versions);
         if (!versions.includes(modelVersion)) versions.push(modelVersion);
@@ -44,7 +44,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
       await bench.clock.advance(random() * 500);
       if (round % 10 !== 9) continue;
       const victim = Math.floor(random() * 3);
-      processes[victim]!.store.kill();
+      processes[victim]!.access.kill();
       processes[victim] = start();
     }
     await bench.clock.advance(600_000);

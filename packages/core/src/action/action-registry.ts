@@ -1,9 +1,8 @@
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnknownActionException } from '../errors/action-exceptions.js';
-import { durableName } from '../model/durable-name.js';
 import type { Action, ActionClass } from './action.js';
 import { type ResultCodec, resultCodec } from '../idempotency/result-codec.js';
-import { declaredOptions, discoveredActions } from './framework-action.js';
+import { actionNameOf, declaredOptions, discoveredActions } from './framework-action.js';
 import { type ParamsEncoder, paramsEncoder } from './params-encoder.js';
 
 /** Any action, where its types do not matter. */
@@ -32,7 +31,7 @@ export class ActionRegistry {
     for (const action of actions) {
       const actionClass = action.constructor as ActionClass<never, unknown>;
       const options = declaredOptions(actionClass);
-      const name = durableName(actionClass, options.name, "the name in @FrameworkAction({ name: '…' })");
+      const name = actionNameOf(actionClass);
       if (this.#byClass.has(actionClass))
         throw new InvariantViolation(`${name} is registered twice: pass one instance`);
       if (names.has(name))

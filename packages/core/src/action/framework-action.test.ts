@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Action, type ActionClass } from './action.js';
 import { ActionRegistry, type AnyAction } from './action-registry.js';
-import { FrameworkAction, declaredOptions, discoveredActions } from './framework-action.js';
+import { FrameworkAction, actionNameOf, declaredOptions, discoveredActions } from './framework-action.js';
 
 const params = z.object({ note: z.string() });
 
@@ -57,6 +57,21 @@ describe('FrameworkAction', () => {
   test('does not mark the subclasses of a marked class', () => {
     class Subclass extends DecoratedAction {}
     expect(declaredOptions(Subclass)).toEqual({});
+  });
+});
+
+describe('actionNameOf', () => {
+  test('gives the name that a class declares, else its own', () => {
+    expect([DecoratedAction, BareAction, UnmarkedAction].map(actionNameOf)).toEqual([
+      'decorated',
+      'BareAction',
+      'UnmarkedAction',
+    ]);
+  });
+
+  test('refuses a class that a bundler has renamed', () => {
+    class a extends NotingAction {}
+    expect(() => actionNameOf(a)).toThrow(expect.objectContaining({ code: 'invariant-violation' }));
   });
 });
 

@@ -1,4 +1,5 @@
 import type * as z from 'zod';
+import { durableName } from '../model/durable-name.js';
 import type { ActionClass } from './action.js';
 
 /** What an action declares of itself. */
@@ -37,6 +38,15 @@ export function FrameworkAction<Params = never, Result = unknown>(
 /** What a class declared of itself; nothing when it is not marked. */
 export function declaredOptions(action: ActionClass<never, unknown>): ActionOptions<never> {
   return declared.get(action) ?? {};
+}
+
+/**
+ * The durable name under which the log knows an action: the one that it declares, else its class name.
+ *
+ * @throws InvariantViolation `invariant-violation` when a bundler has renamed a class that declares none
+ */
+export function actionNameOf(action: ActionClass<never, unknown>): string {
+  return durableName(action, declaredOptions(action).name, "the name in @FrameworkAction({ name: '…' })");
 }
 
 /** Every class that was marked and imported so far. */

@@ -23,22 +23,10 @@ export interface ParkedRow {
   readonly nextAttemptDate: Date | undefined;
 }
 
-/** How far a handler is behind. */
-export interface HandlerLag {
-  readonly handler: string;
-  readonly paused: boolean;
-  /** Committed events that it has neither handled nor parked. */
-  readonly pendingCount: number;
-  /** The age of the oldest of them, in milliseconds; 0 when there is none. */
-  readonly oldestPendingMs: number;
-  readonly parkedCount: number;
-  readonly deadCount: number;
-}
-
-/** Port: what operators ask of one database, and tell it. */
+/** Port: the parked events of one database as operators see them, and what they do with dead letters. */
 export interface DeadLetters {
   /** Parked events, the oldest first. */
-  findParked(
+  find(
     filter: ParkedFilter,
     page: { readonly limit: number; readonly after?: string },
   ): Promise<Page<ParkedRow>>;
@@ -46,12 +34,4 @@ export interface DeadLetters {
   replay(filter: ParkedFilter): Promise<number>;
   /** Removes dead letters, so that their models' later events go on; says how many. */
   skip(filter: ParkedFilter): Promise<number>;
-  /** Stops a handler, or lets it go on; takes effect within the polling interval. */
-  setPaused(handler: string, paused: boolean): Promise<void>;
-  /** How far each handler is behind. */
-  lag(): Promise<readonly HandlerLag[]>;
-  /** The event and where it stands, or `undefined` when the log does not hold it. */
-  findEvent(eventId: string): Promise<DeliverableEvent | undefined>;
-  /** Whether a handler's cursor has passed the event. */
-  hasPassed(handler: string, event: DeliverableEvent): Promise<boolean>;
 }

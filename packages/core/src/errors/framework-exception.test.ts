@@ -3,6 +3,7 @@ import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import * as actions from './action-exceptions.js';
 import { ConfigurationException } from './configuration-exception.js';
 import { type ErrorCode, FrameworkException, errorCodes } from './framework-exception.js';
+import { HandlerTimeoutException } from './handler-timeout-exception.js';
 import { InvariantViolation } from './invariant-violation.js';
 import { LimitExceededException } from './limit-exceeded-exception.js';
 import * as repositories from './repository-exceptions.js';
@@ -58,6 +59,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkException>> = {
   'invalid-configuration': new ConfigurationException([{ path: 'a', message: 'b' }], { cause }),
   'unstorable-value': new values.UnstorableValueException('Wallet.balance', 'it is NaN', { cause }),
   'limit-exceeded': new LimitExceededException('changesMax', 1_000, 'too many'),
+  'handler-timeout': new HandlerTimeoutException('notify', 30_000),
   'invariant-violation': new InvariantViolation('a bug', { cause }),
 };
 
@@ -66,7 +68,7 @@ const entries = Object.entries(oneOfEach) as [ErrorCode, FrameworkException][];
 test('every class of the folder has its place in the table', () => {
   const modules = [actions, repositories, sharding, storage, transactions, values];
   const classes: unknown[] = modules.flatMap((module) => Object.values(module) as unknown[]);
-  classes.push(ConfigurationException, LimitExceededException, InvariantViolation);
+  classes.push(ConfigurationException, HandlerTimeoutException, LimitExceededException, InvariantViolation);
   expect(new Set(entries.map(([, error]) => error.constructor))).toEqual(new Set(classes));
   expect(Object.keys(oneOfEach).sort()).toEqual(Object.keys(errorCodes).sort());
 });
@@ -88,6 +90,7 @@ test('only these errors are worth doing the same again', () => {
     'transient-storage',
     'shard-unavailable',
     'commit-outcome-unknown',
+    'handler-timeout',
   ]);
 });
 

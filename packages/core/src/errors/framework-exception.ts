@@ -33,6 +33,7 @@ export const errorCodes = {
   'invalid-configuration': false,
   'unstorable-value': false,
   'limit-exceeded': false,
+  'handler-timeout': true,
   'invariant-violation': false,
 } as const satisfies Readonly<Record<string, boolean>>;
 

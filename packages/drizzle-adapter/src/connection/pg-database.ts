@@ -9,7 +9,7 @@ import {
   primaryConfig,
 } from '@framework/core';
 import pg from 'pg';
-import { pgDeliveryStore } from '../delivery/pg-delivery-store.js';
+import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
 import { isWorthWaiting } from '../migration/is-worth-waiting.js';
 import { migrateDatabase } from '../migration/migrate-database.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
@@ -19,9 +19,18 @@ import type { PostgresOptions } from './postgres-options.js';
 
 const retryDelayMs = 500;
 const pingTimeoutMs = 2_000;
+const applicationNameDefault = 'framework';
+const deliveryPoolMaxDefault = 2;
+
+/** What delivery has of a database for itself. */
+interface PgDelivery {
+  readonly pool: ConnectionPool;
+  readonly store: PgDeliveryStore;
+}
 
 /** One PostgreSQL database: its connections, its migrations, and the transactions of the shards that it holds. */
 export class PgDatabase implements Database {
+  /** The connections of the requests. */
   readonly pool: ConnectionPool;
   readonly writer: ChangeSetWriter = new ChangeSetWriter();
   readonly #config: DatabaseConfig;
@@ -29,13 +38,14 @@ export class PgDatabase implements Database {
   readonly #closing = new AbortController();
   readonly #ready: Promise<void>;
   #isReady = false;
-  #first: PgTransactionManager | undefined;
+  #firstShard: ShardIdentifier | undefined;
+  #delivery: PgDelivery | undefined;
   #obstacle: unknown;
 
   constructor(config: DatabaseConfig, options: PostgresOptions) {
     this.#config = config;
     this.#options = options;
-    this.pool = new ConnectionPool(config, options.applicationName ?? 'framework');
+    this.pool = new ConnectionPool(config, options.applicationName ?? applicationNameDefault);
     this.#ready = this.#becomeReady();
     // Whoever waits for ready() is told; nobody has to.
     this.#ready.catch(() => undefined);
@@ -47,14 +57,13 @@ export class PgDatabase implements Database {
   }
 
   transactionManager(shard: ShardIdentifier): PgTransactionManager {
-    const manager = new PgTransactionManager(shard, this);
-    this.#first ??= manager;
-    return manager;
+    this.#firstShard ??= shard;
+    return new PgTransactionManager(shard, this);
   }
 
   get delivery(): DeliveryStore {
-    if (this.#first === undefined) throw new InvariantViolation('A database without shards delivers nothing');
-    return pgDeliveryStore(this.#first, connectionSettings(this.#config));
+    this.#delivery ??= this.#openDelivery();
+    return this.#delivery.store;
   }
 
   ready(): Promise<void> {
@@ -85,7 +94,18 @@ export class PgDatabase implements Database {
   async close(): Promise<void> {
     this.#closing.abort();
     await this.#ready.catch(() => undefined);
-    await this.pool.close();
+    await Promise.all([this.pool.close(), this.#delivery?.pool.close()]);
+  }
+
+  /** With connections of its own, so that requests and delivery do not wait for each other. */
+  #openDelivery(): PgDelivery {
+    const shard = this.#firstShard;
+    if (shard === undefined) throw new InvariantViolation('A database without shards delivers nothing');
+    const { applicationName = applicationNameDefault, deliveryPoolMax: poolMax = deliveryPoolMaxDefault } =
+      this.#options;
+    const pool = new ConnectionPool({ ...this.#config, poolMax }, `${applicationName} delivery`);
+    const hints = { ...connectionSettings(this.#config), application_name: `${applicationName} hints` };
+    return { pool, store: new PgDeliveryStore(new PgTransactionManager(shard, this, pool), hints) };
   }
 
   async #becomeReady(): Promise<void> {

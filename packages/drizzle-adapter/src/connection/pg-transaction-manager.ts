@@ -15,7 +15,7 @@ import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
 import { PgIdempotencyKeys } from '../idempotency/pg-idempotency-keys.js';
 import { PgEventLog } from '../read/pg-event-log.js';
-import { type ServerSession, isPlainServerError } from './connection-pool.js';
+import { type ConnectionPool, type ServerSession, isPlainServerError } from './connection-pool.js';
 import { drizzleOn } from './drizzle-client.js';
 import { type OpenTransaction, openTransaction, runWithin } from './open-transactions.js';
 import type { PgDatabase } from './pg-database.js';
@@ -40,10 +40,13 @@ export class PgTransactionManager implements TransactionManager {
   readonly db: NodePgDatabase;
   /** The database that holds the shard. */
   readonly database: PgDatabase;
+  readonly #pool: ConnectionPool;
 
-  constructor(shard: ShardIdentifier, database: PgDatabase) {
+  /** @param pool where the connections come from; those of the requests, unless told otherwise */
+  constructor(shard: ShardIdentifier, database: PgDatabase, pool: ConnectionPool = database.pool) {
     this.shard = shard;
     this.database = database;
+    this.#pool = pool;
     this.log = new PgEventLog(this);
     this.keys = new PgIdempotencyKeys(this);
     this.db = drizzleOn((query, values) => this.query({ ...query, values }));
@@ -62,7 +65,7 @@ export class PgTransactionManager implements TransactionManager {
     try {
       if (open !== undefined) return await open.client.query<R>(query);
       this.database.assertReady(this.shard);
-      return await this.database.pool.use(this.shard, (client) => client.query<R>(query));
+      return await this.#pool.use(this.shard, (client) => client.query<R>(query));
     } catch (error) {
       throw storageError(this.shard, error);
     }
@@ -70,7 +73,7 @@ export class PgTransactionManager implements TransactionManager {
 
   async inTransaction<T>(work: () => Promise<T>): Promise<T> {
     this.#assertOutside();
-    return this.database.pool.use(this.shard, async (client) => {
+    return this.#pool.use(this.shard, async (client) => {
       const transaction: OpenTransaction = { client, over: false };
       try {
         await this.#begin(client);
@@ -92,8 +95,8 @@ export class PgTransactionManager implements TransactionManager {
     let server: ServerSession | undefined;
     let sent = false;
     try {
-      return await this.database.pool.use(this.shard, async (client) => {
-        server = this.database.pool.sessionOf(client);
+      return await this.#pool.use(this.shard, async (client) => {
+        server = this.#pool.sessionOf(client);
         sent = true;
         return this.database.writer.send(client, write);
       });

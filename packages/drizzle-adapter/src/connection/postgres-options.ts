@@ -10,6 +10,14 @@ export interface PostgresOptions {
    * its own before.
    */
   readonly migrateOnOpen?: boolean;
-  /** Shown by PostgreSQL in `pg_stat_activity`. Default `framework`. */
+  /**
+   * Shown by PostgreSQL in `pg_stat_activity`; the connections of delivery add ` delivery` and ` hints`. Default
+   * `framework`.
+   */
   readonly applicationName?: string;
+  /**
+   * How many connections the delivery of each database has for itself at most, besides the one that listens for hints;
+   * 1 to 1,000. Default 2.
+   */
+  readonly deliveryPoolMax?: number;
 }

@@ -3,13 +3,17 @@ import { PgDatabase } from './pg-database.js';
 import type { PostgresOptions } from './postgres-options.js';
 
 const schemes = new Set(['postgresql:', 'postgres:']);
+const poolMaxMax = 1_000;
 
 /**
  * The driver for PostgreSQL 14 and newer, by `pg`.
  *
  * Its `open` throws ConfigurationException (`invalid-configuration`) for another database's URL or driver class.
+ *
+ * @throws ConfigurationException `invalid-configuration` when an option is out of its range
  */
 export function postgres(options: PostgresOptions = {}): DatabaseDriver {
+  assertPoolMax(options.deliveryPoolMax);
   return {
     open: (config) => {
       if (!schemes.has(new URL(config.address).protocol)) {
@@ -23,4 +27,10 @@ export function postgres(options: PostgresOptions = {}): DatabaseDriver {
       return new PgDatabase(config, options);
     },
   };
+}
+
+function assertPoolMax(value = 1): void {
+  if (Number.isInteger(value) && value >= 1 && value <= poolMaxMax) return;
+  const message = `is ${value}: set a whole number from 1 to ${poolMaxMax}`;
+  throw new ConfigurationException([{ path: 'postgres.deliveryPoolMax', message }]);
 }

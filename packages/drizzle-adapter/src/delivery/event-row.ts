@@ -1,52 +1,116 @@
 import type { DeliverableEvent } from '@framework/core';
+import pg from 'pg';
 
-/** The columns of a deliverable event, for a `select` from `eventlog.events as e`. */
-export const eventColumns = `e.id, e.xid::text as xid, e.position::text as position, e.slot, e.namespace, e.action_id,
-  e.action_name, e.action_params, e.principal, e.ordinal, e.model_id, e.model_name, e.model_version::text as model_version,
-  e.event_type, e.payload, e.headers, e.started_date, e.created_date`;
+/** What separates the packed columns; none of them can hold it. */
+const separator = '\x1f';
 
-/** A row of {@link eventColumns}. */
-export interface EventRow {
-  readonly id: string;
-  readonly xid: string;
-  readonly position: string;
+const packedColumns =
+  `concat_ws(E'\\x1f', e.id, e.ordinal, e.action_id, e.namespace, e.started_date, e.created_date, ` +
+  `coalesce(e.payload, 'null'), e.action_params, e.headers)`;
+
+/**
+ * The columns of an event, for a `select` from `eventlog.events as e` whose rows are {@link EventTexts}.
+ *
+ * What most handlers never look at comes as one text: a backlog is read faster by it than the values are looked at.
+ */
+export const eventColumns = `e.xid::text, e.position::text, e.slot::text, e.model_version::text, e.model_id, e.model_name,
+  e.event_type, e.action_name, e.principal, e.early_xid::text, ${packedColumns}`;
+
+/** As many columns without a value. */
+export const noEventColumns = Array(11).fill('null::text').join(', ');
+
+/** A row of {@link eventColumns}, as the server sends it. */
+export type EventTexts = readonly (string | null)[];
+
+/** Leaves every column the text that the server sends. */
+export const eventTexts: Pick<pg.QueryArrayConfig, 'rowMode' | 'types'> = {
+  rowMode: 'array',
+  types: { getTypeParser: () => (text: string) => text },
+};
+
+const parseDate: (text: string) => Date = pg.types.getTypeParser(pg.types.builtins.TIMESTAMPTZ);
+
+/** An event of the log; what is costly to decode is decoded when somebody asks for it. */
+export class EventRow implements DeliverableEvent {
+  /** The transaction that wrote it. PostgreSQL counts to 2^64, and has used 2^53 after 280 years of a million a second. */
+  readonly xid: number;
+  /** Its place in the log; a later version of a model has a higher one. */
+  readonly position: number;
   readonly slot: number;
-  readonly namespace: string;
-  readonly action_id: string;
-  readonly action_name: string;
-  readonly action_params: unknown;
+  readonly modelVersion: number;
+  readonly modelId: string;
+  readonly modelName: string;
+  readonly type: string;
+  readonly actionName: string;
   readonly principal: string;
-  readonly ordinal: number;
-  readonly model_id: string;
-  readonly model_name: string;
-  readonly model_version: string;
-  readonly event_type: string;
-  readonly payload: unknown;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly started_date: Date;
-  readonly created_date: Date;
-}
+  /** Whether its transaction may have had its xid before it read the model. */
+  readonly earlyXid: boolean;
+  #packed: string | readonly string[];
 
-/** Makes an event of a row of the log. */
-export function deliverableEvent(row: EventRow): DeliverableEvent {
-  return {
-    id: row.id,
-    slot: row.slot,
-    namespace: row.namespace,
-    actionId: row.action_id,
-    actionName: row.action_name,
-    actionParams: row.action_params,
-    principal: row.principal,
-    ordinal: row.ordinal,
-    modelId: row.model_id,
-    modelName: row.model_name,
-    modelVersion: Number(row.model_version),
-    type: row.event_type,
-    payload: row.payload,
-    headers: row.headers,
-    startedDate: row.started_date,
-    createdDate: row.created_date,
-  };
+  /** @param intern gives the one text of all that are equal: names repeat, and a backlog has many */
+  constructor(texts: EventTexts, intern: (text: string) => string) {
+    this.xid = Number(texts[0]);
+    this.position = Number(texts[1]);
+    this.slot = Number(texts[2]);
+    this.modelVersion = Number(texts[3]);
+    this.modelId = texts[4] ?? '';
+    this.modelName = intern(texts[5] ?? '');
+    this.type = intern(texts[6] ?? '');
+    this.actionName = intern(texts[7] ?? '');
+    this.principal = intern(texts[8] ?? '');
+    this.earlyXid = texts[9] === 'true';
+    this.#packed = texts[10] ?? '';
+  }
+
+  get id(): string {
+    return this.#unpacked(0);
+  }
+
+  get ordinal(): number {
+    return Number(this.#unpacked(1));
+  }
+
+  get actionId(): string {
+    return this.#unpacked(2);
+  }
+
+  get namespace(): string {
+    return this.#unpacked(3);
+  }
+
+  get startedDate(): Date {
+    return parseDate(this.#unpacked(4));
+  }
+
+  get createdDate(): Date {
+    return parseDate(this.#unpacked(5));
+  }
+
+  get payload(): unknown {
+    return JSON.parse(this.#unpacked(6));
+  }
+
+  get actionParams(): unknown {
+    return JSON.parse(this.#unpacked(7));
+  }
+
+  get headers(): Readonly<Record<string, string>> {
+    return JSON.parse(this.#unpacked(8)) as Readonly<Record<string, string>>;
+  }
+
+  /** Every field, for what is parked. */
+  toJSON(): DeliverableEvent {
+    const { id, slot, namespace, actionId, actionName, actionParams, principal, ordinal } = this;
+    const { modelId, modelName, modelVersion, type, payload, headers, startedDate, createdDate } = this;
+    const action = { namespace, actionId, actionName, actionParams, principal, headers };
+    const model = { modelId, modelName, modelVersion };
+    return { id, slot, ...action, ordinal, ...model, type, payload, startedDate, createdDate };
+  }
+
+  #unpacked(place: number): string {
+    if (typeof this.#packed === 'string') this.#packed = this.#packed.split(separator);
+    return this.#packed[place] ?? '';
+  }
 }
 
 /** Makes an event of the JSON in which it was parked. */

@@ -3,7 +3,7 @@ import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import pg from 'pg';
 import { connectionSettings } from '../connection/connection-pool.js';
-import { partitionMonthsAhead } from '../delivery/log-partitions.js';
+import { partitionMonthsAhead } from '../delivery/pg-log-partitions.js';
 import { frameworkMigrationsFolder } from '../framework-migrations-folder.js';
 
 /** How long a process waits for another one that migrates the same database. */

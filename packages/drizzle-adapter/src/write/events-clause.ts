@@ -3,7 +3,7 @@ import { slotOf } from '../delivery/slot-of.js';
 
 const columns =
   '"action_id", "namespace", "action_name", "action_params", "principal", "headers", "started_date", ' +
-  '"id", "ordinal", "model_id", "model_name", "model_version", "event_type", "payload", "slot"';
+  '"id", "ordinal", "model_id", "model_name", "model_version", "event_type", "payload", "slot", "early_xid"';
 
 const actionTypes = ['uuid', 'text', 'text', 'jsonb', 'text', 'jsonb', 'timestamptz'];
 const eventTypes = ['uuid', 'integer', 'text', 'text', 'bigint', 'text', 'jsonb', 'smallint'];
@@ -22,7 +22,8 @@ export function eventsClause(eventCount: number, firstParameter: number, gate: s
   const where = gate === undefined ? '' : ` where ${gate}`;
   return (
     `insert into eventlog.events (${columns}) ` +
-    `select ${parameters(actionTypes, firstParameter)}, event.* from (values ${rows.join(', ')}) as event${where}`
+    // What an action read it has read before this statement, with which the transaction gets its xid.
+    `select ${parameters(actionTypes, firstParameter)}, event.*, false from (values ${rows.join(', ')}) as event${where}`
   );
 }
 

@@ -1,4 +1,10 @@
-import type { ActionClass, ActionExecutor, DeliverableEvent, ExecutionConfiguration } from '@framework/core';
+import {
+  type ActionClass,
+  type ActionExecutor,
+  type DeliverableEvent,
+  type ExecutionConfiguration,
+  actionNameOf,
+} from '@framework/core';
 import type { HandlerContext, HandlerExecution } from '../handler/handler-context.js';
 
 /** What one call of a handler may use, until it is given up. */
@@ -42,7 +48,7 @@ export class CallContext implements HandlerContext {
   ): Promise<Result> {
     if (this.#aborted !== undefined) throw this.#aborted.reason;
     const { id, headers } = this.#event;
-    const parts = [this.#handler, id, action.name, ...(key === undefined ? [] : [key])];
+    const parts = [this.#handler, id, actionNameOf(action), ...(key === undefined ? [] : [key])];
     const keyed: ExecutionConfiguration = {
       ...configuration,
       headers: { ...headers, 'causation-id': id, ...configuration.headers },

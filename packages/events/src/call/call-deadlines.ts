@@ -1,6 +1,6 @@
 import { type DeliveryClock, elapsedMs } from '../delivery-clock.js';
 
-/** Ends calls of one handler that take too long, with one sleep for all of them. */
+/** The calls of one handler that run; ends those that take too long, with one sleep for all of them. */
 export class CallDeadlines<Call extends object> {
   readonly #timeoutMs: number;
   readonly #clock: DeliveryClock;
@@ -10,10 +10,16 @@ export class CallDeadlines<Call extends object> {
   #watching = false;
   #stopped = new AbortController();
 
+  /** @param onExpired called with each call that takes longer, which is to be removed then */
   constructor(timeoutMs: number, clock: DeliveryClock, onExpired: (call: Call) => void) {
     this.#timeoutMs = timeoutMs;
     this.#clock = clock;
     this.#onExpired = onExpired;
+  }
+
+  /** The calls that are watched. */
+  get calls(): Iterable<Call> {
+    return this.#startedMs.keys();
   }
 
   add(call: Call): void {
@@ -21,8 +27,9 @@ export class CallDeadlines<Call extends object> {
     if (!this.#watching) void this.#watch();
   }
 
-  remove(call: Call): void {
-    this.#startedMs.delete(call);
+  /** Watches a call no more; false when it was removed before. */
+  remove(call: Call): boolean {
+    return this.#startedMs.delete(call);
   }
 
   /** Ends the sleep; calls that are added later are watched again. */
@@ -39,7 +46,7 @@ export class CallDeadlines<Call extends object> {
       if (leftMs > 0) await this.#clock.sleep(leftMs, signal);
       if (signal.aborted) break;
       // It may have returned meanwhile; the loop goes on with the oldest that has not.
-      if (this.#startedMs.delete(call)) this.#onExpired(call);
+      if (this.#startedMs.has(call)) this.#onExpired(call);
     }
     this.#watching = false;
   }

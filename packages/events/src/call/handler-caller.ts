@@ -1,11 +1,10 @@
-import type { ActionExecutor, DeliverableEvent } from '@framework/core';
+import { type ActionExecutor, type DeliverableEvent, HandlerTimeoutException } from '@framework/core';
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
 import type { EnvelopeFactory } from '../handler/envelope-factory.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import type { DeliveryClock } from '../delivery-clock.js';
 import { CallContext } from './call-context.js';
 import { CallDeadlines } from './call-deadlines.js';
-import { HandlerTimeout } from './handler-timeout.js';
 
 /** How a call ended; `dropped`: its slot was lost or delivery ended, so that its outcome is nobody's business here. */
 export type CallOutcome =
@@ -13,11 +12,14 @@ export type CallOutcome =
   | { readonly kind: 'failed'; readonly error: unknown }
   | { readonly kind: 'dropped' };
 
+const done: CallOutcome = { kind: 'done' };
+const dropped: CallOutcome = { kind: 'dropped' };
+
 interface RunningCall {
   readonly slot: HeldSlot;
   readonly context: CallContext;
   /** Ends the waiting for the call, which itself may run on. */
-  readonly giveUp: (outcome: CallOutcome, reason: unknown) => void;
+  readonly onOutcome: (outcome: CallOutcome) => void;
 }
 
 /** Calls one handler with events, and never waits longer than the handler may take. */
@@ -26,8 +28,7 @@ export class HandlerCaller {
   readonly #executor: Pick<ActionExecutor, 'execute'>;
   readonly #envelopes: EnvelopeFactory;
   readonly #onSettled: () => void;
-  readonly #deadlines: CallDeadlines<RunningCall>;
-  readonly #running = new Set<RunningCall>();
+  readonly #running: CallDeadlines<RunningCall>;
   #abandonedCount = 0;
 
   constructor(options: {
@@ -44,9 +45,9 @@ export class HandlerCaller {
     this.#envelopes = options.envelopes;
     this.#onSettled = options.onSettled;
     const { timeoutMs } = options;
-    this.#deadlines = new CallDeadlines(timeoutMs, options.clock, ({ giveUp }) => {
-      const error = new HandlerTimeout(options.handler.name, timeoutMs);
-      giveUp({ kind: 'failed', error }, error);
+    this.#running = new CallDeadlines(timeoutMs, options.clock, (call) => {
+      const error = new HandlerTimeoutException(options.handler.name, timeoutMs);
+      this.#giveUp(call, { kind: 'failed', error }, error);
     });
   }
 
@@ -61,57 +62,54 @@ export class HandlerCaller {
     attempt: number,
     slot: HeldSlot,
   ): Promise<CallOutcome> {
-    return new Promise((resolve) => {
+    return new Promise((onOutcome) => {
       const context = new CallContext(this.#handler.name, events[0], attempt, this.#executor);
-      let abandoned = false;
-      const call: RunningCall = {
-        slot,
-        context,
-        giveUp: (outcome, reason) => {
-          this.#forget(call);
-          abandoned = true;
-          this.#abandonedCount++;
-          context.abort(reason);
-          resolve(outcome);
-        },
-      };
-      const settled = (outcome: CallOutcome): void => {
-        if (abandoned) {
-          this.#abandonedCount--;
-          this.#onSettled();
-          return;
-        }
-        this.#forget(call);
-        resolve(outcome);
-      };
+      const call = { slot, context, onOutcome };
       this.#running.add(call);
-      this.#deadlines.add(call);
       this.#invoke(events, attempt, context).then(
-        () => settled({ kind: 'done' }),
-        (error: unknown) => settled({ kind: 'failed', error }),
+        () => this.#settle(call, done),
+        (error: unknown) => this.#settle(call, { kind: 'failed', error }),
       );
     });
   }
 
   /** Gives up the calls for a slot that was lost, or all of them. */
   drop(reason: unknown, slot?: HeldSlot): void {
-    for (const call of this.#running) {
-      if (slot === undefined || call.slot === slot) call.giveUp({ kind: 'dropped' }, reason);
+    for (const call of this.#running.calls) {
+      if (slot === undefined || call.slot === slot) this.#giveUp(call, dropped, reason);
     }
-    if (slot === undefined) this.#deadlines.stop();
+    if (slot === undefined) this.#running.stop();
   }
 
-  async #invoke(events: readonly DeliverableEvent[], attempt: number, context: CallContext): Promise<void> {
+  #invoke(
+    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
+    attempt: number,
+    context: CallContext,
+  ): Promise<void> {
     const { handler, eventClasses } = this.#handler;
-    const envelopes = events.map((event) =>
-      this.#envelopes.envelope(event, eventClasses?.get(event.type), attempt),
-    );
-    if ('handleBatch' in handler) return handler.handleBatch(envelopes, context);
-    for (const envelope of envelopes) await handler.handle(envelope, context);
+    const envelopeOf = (event: DeliverableEvent) =>
+      this.#envelopes.envelope(event, eventClasses?.get(event.type), attempt);
+    try {
+      return Promise.resolve(
+        'handleBatch' in handler
+          ? handler.handleBatch(events.map(envelopeOf), context)
+          : handler.handle(envelopeOf(events[0]), context),
+      );
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
-  #forget(call: RunningCall): void {
-    this.#running.delete(call);
-    this.#deadlines.remove(call);
+  #settle(call: RunningCall, outcome: CallOutcome): void {
+    if (this.#running.remove(call)) return call.onOutcome(outcome);
+    this.#abandonedCount--;
+    this.#onSettled();
+  }
+
+  #giveUp(call: RunningCall, outcome: CallOutcome, reason: unknown): void {
+    this.#running.remove(call);
+    this.#abandonedCount++;
+    call.context.abort(reason);
+    call.onOutcome(outcome);
   }
 }

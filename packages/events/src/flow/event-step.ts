@@ -47,13 +47,18 @@ export class EventStep {
   /** Handles events of one lane, in order; those that are not finished afterwards are somebody else's now. */
   async run(works: readonly EventWork[]): Promise<void> {
     const held = works.filter(({ slot }) => slot.held);
-    const [first] = held;
-    if (first === undefined) return;
-    const waiting = held.filter((work) => this.#isParked(work));
-    const waited = waiting.map(({ event }) => this.#parkedEvent(event, 'waits'));
-    if (waiting.length > 0 && (await this.#parker.park(first.slot, waited))) finish(waiting);
-    const [next, ...others] = held.filter((work) => !this.#isParked(work));
+    const [next, ...others] = this.#parked.empty ? held : await this.#withoutParked(held);
     if (next !== undefined) await this.#handle([next, ...others]);
+  }
+
+  /** Parks the events whose models are parked, and gives the others. */
+  async #withoutParked(works: readonly EventWork[]): Promise<readonly EventWork[]> {
+    const waiting = works.filter((work) => this.#isParked(work));
+    const [first] = waiting;
+    if (first === undefined) return works;
+    const waited = waiting.map(({ event }) => this.#parkedEvent(event, 'waits'));
+    if (await this.#parker.park(first.slot, waited)) finish(waiting);
+    return works.filter((work) => !this.#isParked(work));
   }
 
   async #handle(works: readonly [EventWork, ...EventWork[]]): Promise<void> {

@@ -11,6 +11,7 @@ export class Lanes<Item> {
   readonly #concurrency: number;
   readonly #mayStart: () => boolean;
   readonly #step: (lane: Lane<Item>) => Promise<void>;
+  readonly #onError: (error: unknown) => void;
   readonly #lanes = new Map<string, Lane<Item>>();
   /** Lanes with work, in the order in which they get their next step. */
   readonly #ready = new Set<Lane<Item>>();
@@ -18,17 +19,19 @@ export class Lanes<Item> {
   readonly #onIdle: (() => void)[] = [];
 
   /**
-   * @param options.step takes at least one item off the lane and works on it; must not reject
+   * @param options.step takes at least one item off the lane and works on it; what it rejects with goes to `onError`
    * @param options.mayStart false holds back every further step until {@link Lanes.resume}
    */
   constructor(options: {
     readonly concurrency: number;
     readonly mayStart: () => boolean;
     readonly step: (lane: Lane<Item>) => Promise<void>;
+    readonly onError: (error: unknown) => void;
   }) {
     this.#concurrency = options.concurrency;
     this.#mayStart = options.mayStart;
     this.#step = options.step;
+    this.#onError = options.onError;
   }
 
   /** Adds work behind what waits in its lane; {@link Lanes.resume} starts it, so that work added together is together. */
@@ -44,10 +47,9 @@ export class Lanes<Item> {
 
   /** Starts what may start. */
   resume(): void {
-    while (this.#activeCount < this.#concurrency && this.#mayStart()) {
-      const [lane] = this.#ready;
-      if (lane === undefined) return;
-      void this.#run(lane);
+    for (const lane of this.#ready) {
+      if (this.#activeCount >= this.#concurrency || !this.#mayStart()) return;
+      this.#run(lane);
     }
   }
 
@@ -66,11 +68,20 @@ export class Lanes<Item> {
     return lane;
   }
 
-  async #run(lane: Lane<Item>): Promise<void> {
+  #run(lane: Lane<Item>): void {
     this.#ready.delete(lane);
     lane.active = true;
     this.#activeCount++;
-    await this.#step(lane);
+    this.#step(lane).then(
+      () => this.#ended(lane),
+      (error: unknown) => {
+        this.#onError(error);
+        this.#ended(lane);
+      },
+    );
+  }
+
+  #ended(lane: Lane<Item>): void {
     this.#activeCount--;
     lane.active = false;
     if (lane.items.length > 0) this.#ready.add(lane);

@@ -1,4 +1,4 @@
-import type { ParkedHead, ParkedOutcome } from '@framework/core';
+import type { ParkedEvents, ParkedHead, ParkedOutcome } from '@framework/core';
 import { errorText } from '../call/error-text.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
 import { retryAfterMs } from '../handler/handler-retry.js';
@@ -10,17 +10,20 @@ import type { RetryWork } from './flow-work.js';
 /** Tries parked events again; every attempt is counted before it is made. */
 export class RetryStep {
   readonly #context: WorkerContext;
+  readonly #parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt'>;
   readonly #policy: FlowPolicy;
   readonly #caller: HandlerCaller;
   readonly #onLost: (slots: readonly number[]) => void;
 
   constructor(options: {
     readonly context: WorkerContext;
+    readonly parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt'>;
     readonly policy: FlowPolicy;
     readonly caller: HandlerCaller;
     readonly onLost: (slots: readonly number[]) => void;
   }) {
     this.#context = options.context;
+    this.#parked = options.parked;
     this.#policy = options.policy;
     this.#caller = options.caller;
     this.#onLost = options.onLost;
@@ -47,7 +50,7 @@ export class RetryStep {
 
   async #begin(head: ParkedHead): Promise<boolean> {
     try {
-      return await this.#context.store.beginAttempt(head);
+      return await this.#parked.beginAttempt(head);
     } catch (error) {
       this.#context.onError(error);
       return false;
@@ -63,11 +66,11 @@ export class RetryStep {
   }
 
   async #record(head: ParkedHead, slot: HeldSlot, outcome: ParkedOutcome): Promise<void> {
-    const { store, ended, onError } = this.#context;
+    const { ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (slot.held && !ended.aborted) {
       try {
-        if (!(await store.endAttempt(head, outcome))) this.#onLost([slot.slot]);
+        if (!(await this.#parked.endAttempt(head, outcome))) this.#onLost([slot.slot]);
         return;
       } catch (error) {
         onError(error);

@@ -4,15 +4,19 @@ import {
   type ModelClass,
   ShardIdentifier,
   ShardedId,
-  decodeEvent,
   modelNameOf,
 } from '@framework/core';
 import type { EventEnvelope } from './event-envelope.js';
+import { type EnvelopeNames, RowEnvelope } from './row-envelope.js';
 
 /** Makes what handlers receive of the rows of one database's log. */
 export class EnvelopeFactory {
   readonly #shards: readonly ShardIdentifier[];
   readonly #models = new Map<string, ModelClass<unknown>>();
+  readonly #names: EnvelopeNames = {
+    modelOf: (name) => this.#modelOf(name),
+    shardOf: (modelId) => this.#shardOf(modelId),
+  };
 
   /**
    * @param shards whose events the log holds; at least one
@@ -23,46 +27,19 @@ export class EnvelopeFactory {
     for (const model of models) this.#models.set(modelNameOf(model), model);
   }
 
-  /**
-   * Decodes an event.
-   *
-   * @param eventClass `undefined` leaves the event undecoded
-   * @throws UnstorableValueException `unstorable-value` when the payload does not fit the schema of the class
-   */
+  /** @param eventClass decodes the event when it is read; `undefined` leaves it undecoded */
   envelope(row: DeliverableEvent, eventClass: EventClass | undefined, attempt: number): EventEnvelope<never> {
-    const model = this.#model(row.modelName);
-    const event =
-      eventClass && decodeEvent(eventClass, { model, modelId: row.modelId, payload: row.payload });
-    return {
-      event: event as never,
-      eventId: row.id,
-      eventType: row.type,
-      payload: row.payload,
-      shard: this.#shard(row.modelId),
-      namespace: row.namespace,
-      modelId: row.modelId,
-      modelName: row.modelName,
-      modelVersion: row.modelVersion,
-      ordinal: row.ordinal,
-      actionId: row.actionId,
-      actionName: row.actionName,
-      actionParams: row.actionParams,
-      principal: row.principal,
-      headers: row.headers,
-      startedDate: row.startedDate,
-      createdDate: row.createdDate,
-      attempt,
-    };
+    return new RowEnvelope(row, eventClass, attempt, this.#names);
   }
 
-  #shard(modelId: string): ShardIdentifier {
+  #shardOf(modelId: string): ShardIdentifier {
     const first = this.#shards[0] ?? ShardIdentifier.of(0, 0);
     if (this.#shards.length === 1) return first;
     const carried = carriedShard(modelId);
     return carried !== undefined && this.#shards.includes(carried) ? carried : first;
   }
 
-  #model(name: string): ModelClass<unknown> {
+  #modelOf(name: string): ModelClass<unknown> {
     const known = this.#models.get(name);
     if (known !== undefined) return known;
     const standIn: ModelClass<unknown> = class extends UnknownModel {

@@ -1,9 +1,17 @@
 import type { ShardIdentifier } from '@framework/core';
 import type { AnyHandledEvent } from './event-handler.js';
 
-/** An event as a handler receives it: read from the log, the same whenever it is delivered, except for `attempt`. */
+/**
+ * An event as a handler receives it: read from the log, the same whenever it is delivered, except for `attempt`.
+ *
+ * Its fields are read when a handler looks at them; a copy by spread has none of them.
+ */
 export interface EventEnvelope<E extends AnyHandledEvent> {
-  /** The event, decoded by the schema of its class; `undefined` for a handler of all events. */
+  /**
+   * The event, decoded by the schema of its class when it is first read; `undefined` for a handler of all events.
+   *
+   * @throws UnstorableValueException `unstorable-value` when the payload does not fit the schema
+   */
   readonly event: E;
   /** The same wherever and however often the event is delivered. */
   readonly eventId: string;

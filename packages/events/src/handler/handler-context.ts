@@ -17,8 +17,9 @@ export interface HandlerContext {
   /**
    * Executes an action at most once for this handler and event, however often the event is delivered.
    *
-   * A repeat must ask for the same: make the params from the event alone. The idempotency key is made of the handler's name, the event's id, the action's name and `key`; in a batch, the id
-   * is that of the first event, and the key holds for as long as the batch is cut the same: pass ids of events as `key`.
+   * A repeat must ask for the same: make the params from the event alone. The idempotency key is made of the handler's
+   * name, the event's id, the action's durable name and `key`; in a batch, the id is that of the first event, and the key
+   * holds for as long as the batch is cut the same: pass ids of events as `key`.
    *
    * @throws the signal's reason when it is aborted: a handler that was given up has no more effects
    * @throws whatever the executor throws

@@ -1,4 +1,4 @@
-import type { SlotLease } from '@framework/core';
+import type { SlotLease, SlotLeases } from '@framework/core';
 import { elapsedMs } from '../delivery-clock.js';
 import { Alarm } from '../waking/alarm.js';
 import type { WorkerContext } from '../worker-context.js';
@@ -7,6 +7,7 @@ import { HeldSlot } from './held-slot.js';
 /** Holds this process's slots of one database: renews their leases, and drops them in time when that fails. */
 export class LeaseKeeper {
   readonly #context: WorkerContext;
+  readonly #leases: SlotLeases;
   readonly #processId: string;
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
   readonly #alarm: Alarm;
@@ -14,11 +15,18 @@ export class LeaseKeeper {
   #expiry = new AbortController();
   #stopped = false;
 
-  /** @param onRenewed called after each renewal with the slots that are new; lost ones have been told before */
-  constructor(context: WorkerContext, processId: string, onRenewed: (gained: readonly HeldSlot[]) => void) {
+  constructor(options: {
+    readonly context: WorkerContext;
+    readonly leases: SlotLeases;
+    readonly processId: string;
+    /** Called after each renewal with the slots that are new; lost ones have been told before. */
+    readonly onRenewed: (gained: readonly HeldSlot[]) => void;
+  }) {
+    const { context } = options;
     this.#context = context;
-    this.#processId = processId;
-    this.#onRenewed = onRenewed;
+    this.#leases = options.leases;
+    this.#processId = options.processId;
+    this.#onRenewed = options.onRenewed;
     this.#alarm = new Alarm(context.clock);
   }
 
@@ -34,11 +42,11 @@ export class LeaseKeeper {
 
   /** Renews until it is stopped. */
   async run(): Promise<void> {
-    const { store, settings, clock, onError } = this.#context;
+    const { settings, clock, onError } = this.#context;
     while (!this.#stopped) {
       const startedMs = elapsedMs(clock);
       try {
-        const leases = await store.renewLeases(this.#processId, settings.leaseMs);
+        const leases = await this.#leases.renew(this.#processId, settings.leaseMs);
         // An answer that took longer than a lease says nothing about now.
         if (elapsedMs(clock) - startedMs < settings.leaseMs) this.#take(leases, startedMs);
       } catch (error) {
@@ -63,7 +71,7 @@ export class LeaseKeeper {
     this.#alarm.ring();
     this.#expiry.abort();
     this.drop([...this.#slots.keys()]);
-    await this.#context.store.releaseLeases(this.#processId).catch(this.#context.onError);
+    await this.#leases.release(this.#processId).catch(this.#context.onError);
   }
 
   #take(leases: readonly SlotLease[], startedMs: number): void {

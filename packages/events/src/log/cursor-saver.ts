@@ -1,4 +1,4 @@
-import type { Cursor, CursorMove } from '@framework/core';
+import type { Cursor, CursorMove, HandlerCursors } from '@framework/core';
 import { elapsedMs } from '../delivery-clock.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { Alarm } from '../waking/alarm.js';
@@ -14,55 +14,73 @@ export interface UnsavedCursor {
   readonly onSaved: (wantedCount: number) => void;
 }
 
-/** Saves the cursors of all handlers of one database together and rarely: what it has not saved, a crash repeats. */
+interface PendingCursor extends UnsavedCursor {
+  readonly dueMs: number;
+  /** When it is to be saved at the latest, however often it moves. */
+  readonly latestMs: number;
+}
+
+/**
+ * Saves the cursors of all handlers of one database together and rarely: what it has not saved, a crash repeats.
+ *
+ * A cursor that passed wanted events is saved when it rests for `cursorSaveMs`, and else when it passed `cursorSaveEvents`
+ * of them, or after `cursorSaveMaxMs`: under load the rows that are written for it are a small share of the events.
+ */
 export class CursorSaver {
   readonly #context: WorkerContext;
+  readonly #cursors: Pick<HandlerCursors, 'save'>;
   readonly #onLost: (slots: readonly number[]) => void;
   readonly #alarm: Alarm;
-  readonly #pending = new Map<string, UnsavedCursor>();
+  readonly #pending = new Map<string, PendingCursor>();
   #saving: Promise<void> = Promise.resolve();
-  #urgentMs: number | undefined;
-  #restMs: number | undefined;
+  #savedMs = -Infinity;
+  #dueMs = Infinity;
   #stopped = false;
 
-  constructor(context: WorkerContext, onLost: (slots: readonly number[]) => void) {
+  constructor(
+    context: WorkerContext,
+    cursors: Pick<HandlerCursors, 'save'>,
+    onLost: (slots: readonly number[]) => void,
+  ) {
     this.#context = context;
+    this.#cursors = cursors;
     this.#onLost = onLost;
     this.#alarm = new Alarm(context.clock);
   }
 
-  /** Remembers a cursor to be saved; soon when it passed wanted events, else whenever it suits. */
+  /** Remembers a cursor, to be saved in time. */
   moved(unsaved: UnsavedCursor): void {
-    const key = `${unsaved.handler} ${unsaved.slot.slot}`;
-    const earlier = this.#pending.get(key);
-    const wantedCount = unsaved.wantedCount + (earlier?.slot === unsaved.slot ? earlier.wantedCount : 0);
-    this.#pending.set(key, { ...unsaved, wantedCount });
-    this.#due(wantedCount > 0);
+    const earlier = this.#pending.get(keyOf(unsaved));
+    if (earlier?.slot !== unsaved.slot) return this.#remember(unsaved);
+    const pending = together(earlier, unsaved);
+    // What only passed unwanted events does not keep the wanted ones before them from being saved.
+    if (unsaved.wantedCount === 0) this.#pending.set(keyOf(unsaved), { ...earlier, ...pending });
+    else this.#remember(pending, earlier.latestMs);
   }
 
   /** Saves at once what passed wanted events, because somebody waits for it. */
   hurry(): void {
-    if (this.#urgentMs === undefined) return;
-    this.#urgentMs = -Infinity;
-    this.#alarm.ring();
+    for (const pending of this.#pending.values()) {
+      if (pending.wantedCount > 0) this.#remember(pending, -Infinity);
+    }
   }
 
   /** Saves when it is time, until it is stopped. */
   async run(): Promise<void> {
+    const { clock, settings, ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (!this.#stopped) {
-      const nowMs = elapsedMs(this.#context.clock);
-      const dueMs = Math.min(this.#urgentMs ?? Infinity, this.#restMs ?? Infinity);
-      if (dueMs > nowMs) {
-        await this.#alarm.wait(dueMs === Infinity ? undefined : dueMs - nowMs);
+      const waitMs = Math.max(this.#dueMs, this.#savedMs + settings.cursorSaveMinMs) - elapsedMs(clock);
+      if (waitMs > 0) {
+        await this.#alarm.wait(waitMs === Infinity ? undefined : waitMs);
         continue;
       }
       try {
-        await this.save(this.#restMs !== undefined && this.#restMs <= nowMs);
+        await this.save(false);
         backoff.succeeded();
       } catch (error) {
-        this.#context.onError(error);
-        await backoff.failed(this.#context.ended);
+        onError(error);
+        await backoff.failed(ended);
       }
     }
   }
@@ -75,7 +93,7 @@ export class CursorSaver {
   /**
    * Saves now what is still held, after what is being saved already.
    *
-   * @param all also cursors that passed only unwanted events
+   * @param all also cursors that are not due
    */
   save(all: boolean): Promise<void> {
     const saved = this.#saving.catch(() => undefined).then(() => this.#save(all));
@@ -84,43 +102,59 @@ export class CursorSaver {
   }
 
   async #save(all: boolean): Promise<void> {
-    this.#urgentMs = undefined;
-    if (all) this.#restMs = undefined;
-    const taken = new Map<string, UnsavedCursor>();
+    const nowMs = elapsedMs(this.#context.clock);
+    const taken: PendingCursor[] = [];
+    this.#dueMs = Infinity;
     for (const [key, pending] of this.#pending) {
-      if (!all && pending.wantedCount === 0) continue;
-      this.#pending.delete(key);
-      if (pending.slot.held) taken.set(key, pending);
+      if (all || pending.dueMs <= nowMs) {
+        this.#pending.delete(key);
+        if (pending.slot.held) taken.push(pending);
+      } else {
+        this.#dueMs = Math.min(this.#dueMs, pending.dueMs);
+      }
     }
-    if (taken.size === 0) return;
+    if (taken.length === 0) return;
+    this.#savedMs = nowMs;
     try {
-      this.#onLost(await this.#context.store.saveCursors([...taken.values()].map(move)));
-      for (const { onSaved, wantedCount } of taken.values()) onSaved(wantedCount);
+      this.#onLost(await this.#cursors.save(taken.map(move)));
+      for (const { onSaved, wantedCount } of taken) onSaved(wantedCount);
     } catch (error) {
-      for (const [key, pending] of taken) this.#putBack(key, pending);
+      for (const pending of taken) this.#putBack(pending);
       throw error;
     }
   }
 
   /** Nothing was saved: the later place counts, with the events of both. */
-  #putBack(key: string, failed: UnsavedCursor): void {
-    const later = this.#pending.get(key);
-    const wantedCount = failed.wantedCount + (later?.slot === failed.slot ? later.wantedCount : 0);
-    this.#pending.set(key, { ...(later ?? failed), wantedCount });
-    this.#due(wantedCount > 0);
+  #putBack(failed: PendingCursor): void {
+    const later = this.#pending.get(keyOf(failed));
+    if (later === undefined) this.#remember(failed, failed.latestMs);
+    else if (later.slot === failed.slot) this.#remember(together(failed, later), failed.latestMs);
   }
 
-  #due(urgent: boolean): void {
+  #remember(unsaved: UnsavedCursor, latestMs = Infinity): void {
     const { clock, settings } = this.#context;
-    if (urgent && this.#urgentMs === undefined) {
-      this.#urgentMs = elapsedMs(clock) + settings.cursorSaveMs;
-      this.#alarm.ring();
-    }
-    if (!urgent && this.#restMs === undefined) {
-      this.#restMs = elapsedMs(clock) + settings.cursorRestSaveMs;
-      this.#alarm.ring();
-    }
+    const { wantedCount } = unsaved;
+    const nowMs = elapsedMs(clock);
+    const wanted = wantedCount > 0;
+    const enough = wantedCount >= settings.cursorSaveEvents;
+    const restMs = wanted ? settings.cursorSaveMs : settings.cursorRestSaveMs;
+    const maxMs = wanted ? settings.cursorSaveMaxMs : settings.cursorRestSaveMs;
+    const pending = { ...unsaved, latestMs: Math.min(latestMs, nowMs + maxMs) };
+    const dueMs = Math.min(pending.latestMs, enough ? nowMs : nowMs + restMs);
+    this.#pending.set(keyOf(unsaved), { ...pending, dueMs });
+    if (dueMs >= this.#dueMs) return;
+    this.#dueMs = dueMs;
+    this.#alarm.ring();
   }
+}
+
+function keyOf({ handler, slot }: UnsavedCursor): string {
+  return `${handler} ${slot.slot}`;
+}
+
+/** The later place, with the events of both. */
+function together(earlier: UnsavedCursor, later: UnsavedCursor): UnsavedCursor {
+  return { ...later, wantedCount: earlier.wantedCount + later.wantedCount };
 }
 
 function move({ handler, slot, cursor }: UnsavedCursor): CursorMove {

@@ -1,5 +1,4 @@
-import type { Cursor, EventBatch } from '@framework/core';
-import type { WorkerContext } from '../worker-context.js';
+import type { Cursor, DeliveryLog, EventBatch } from '@framework/core';
 
 /** A batch of the log, and how much was known of commits when its reading began. */
 export interface ReadBatch extends EventBatch {
@@ -13,18 +12,22 @@ interface Entry {
   full: boolean | undefined;
 }
 
-const entriesMax = 16;
+/** Handlers that stand at the same place ask at about the same time; what is kept longer only fills memory. */
+const entriesMax = 4;
 
 /** Reads the log of one database; handlers that stand at the same place share one read. */
 export class LogReader {
-  readonly #context: WorkerContext;
+  readonly #log: DeliveryLog;
+  readonly #readMax: number;
   /** In the order of use. */
   readonly #entries = new Map<string, Entry>();
   #generation = 0;
   #foundCount = 0;
 
-  constructor(context: WorkerContext) {
-    this.#context = context;
+  /** @param readMax how many events are read at once */
+  constructor(log: DeliveryLog, readMax: number) {
+    this.#log = log;
+    this.#readMax = readMax;
   }
 
   /** Grows whenever something may have been committed. */
@@ -60,8 +63,7 @@ export class LogReader {
   }
 
   async #read(slots: readonly number[], cursor: Cursor, generation: number): Promise<ReadBatch> {
-    const { store, settings } = this.#context;
-    const batch = await store.read(slots, cursor, settings.readMax);
+    const batch = await this.#log.read(slots, cursor, this.#readMax);
     return { ...batch, generation };
   }
 

@@ -38,7 +38,7 @@ export class DeliveryOperator {
   async lag(): Promise<readonly ShardLag[]> {
     const lags = await Promise.all(
       this.#databases.map(async ({ store, shards }) =>
-        (await store.lag()).map((lag) => ({ ...lag, shards })),
+        (await store.cursors.lag()).map((lag) => ({ ...lag, shards })),
       ),
     );
     return lags.flat();
@@ -47,7 +47,7 @@ export class DeliveryOperator {
   /** Who holds which slots, per database. */
   async leases(): Promise<readonly ShardLeases[]> {
     return Promise.all(
-      this.#databases.map(async ({ store, shards }) => ({ shards, slots: await store.leases() })),
+      this.#databases.map(async ({ store, shards }) => ({ shards, slots: await store.leases.list() })),
     );
   }
 
@@ -66,7 +66,7 @@ export class DeliveryOperator {
    */
   replay(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun === true) return this.#countDead(filter);
-    return this.#sum(({ store }) => store.replay(filter));
+    return this.#sum(({ store }) => store.deadLetters.replay(filter));
   }
 
   /**
@@ -76,17 +76,17 @@ export class DeliveryOperator {
    */
   skip(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun === true) return this.#countDead(filter);
-    return this.#sum(({ store }) => store.skip(filter));
+    return this.#sum(({ store }) => store.deadLetters.skip(filter));
   }
 
   /** Stops a handler everywhere; takes effect within a third of the lease time, and nothing is lost meanwhile. */
   async pause(handler: string): Promise<void> {
-    await Promise.all(this.#databases.map(({ store }) => store.setPaused(handler, true)));
+    await Promise.all(this.#databases.map(({ store }) => store.cursors.setPaused(handler, true)));
   }
 
   /** Lets a handler go on from where it was stopped; takes effect within a third of the lease time. */
   async resume(handler: string): Promise<void> {
-    await Promise.all(this.#databases.map(({ store }) => store.setPaused(handler, false)));
+    await Promise.all(this.#databases.map(({ store }) => store.cursors.setPaused(handler, false)));
   }
 
   /** Says why an event has not been handled yet, for each handler. */

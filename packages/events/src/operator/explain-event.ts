@@ -1,5 +1,6 @@
 import type {
   DatabaseDelivery,
+  DeadLetters,
   DeliverableEvent,
   DeliveryStore,
   HandlerCursor,
@@ -14,11 +15,11 @@ export async function explainEvent(
   { store, shards }: DatabaseDelivery,
   eventId: string,
 ): Promise<EventExplanation | undefined> {
-  const { items: parked } = await store.findParked({ eventId }, { limit: pageMax });
+  const { items: parked } = await store.deadLetters.find({ eventId }, { limit: pageMax });
   // Parked events outlive the partitions of the log.
-  const event = (await store.findEvent(eventId)) ?? parked[0]?.event;
+  const event = (await store.log.find(eventId)) ?? parked[0]?.event;
   if (event === undefined) return undefined;
-  const cursors = await store.cursors([event.slot]);
+  const cursors = await store.cursors.load([event.slot]);
   const standings = await Promise.all(
     cursors.map((cursor) =>
       standing(
@@ -38,9 +39,9 @@ async function standing(
   { handler, paused }: HandlerCursor,
   row: ParkedRow | undefined,
 ): Promise<HandlerStanding> {
-  if (row !== undefined) return { handler, paused, ...(await parkedStanding(store, row)) };
-  if (await store.hasPassed(handler, event)) return { handler, paused, kind: 'passed' };
-  const lease = (await store.leases()).find(({ slot }) => slot === event.slot);
+  if (row !== undefined) return { handler, paused, ...(await parkedStanding(store.deadLetters, row)) };
+  if (await store.cursors.hasPassed(handler, event)) return { handler, paused, kind: 'passed' };
+  const lease = (await store.leases.list()).find(({ slot }) => slot === event.slot);
   return {
     handler,
     paused,
@@ -53,12 +54,12 @@ async function standing(
 type ParkedStanding = Extract<HandlerStanding, { readonly kind: 'dead-letter' | 'backing-off' | 'behind' }>;
 
 async function parkedStanding(
-  store: DeliveryStore,
+  letters: DeadLetters,
   row: ParkedRow,
 ): Promise<DistributiveOmit<ParkedStanding, 'handler' | 'paused'>> {
   const { attempts, error } = row;
   if (row.dead) return { kind: 'dead-letter', attempts, error };
-  const first = await firstOfModel(store, row);
+  const first = await firstOfModel(letters, row);
   if (first.event.id !== row.event.id) {
     return { kind: 'behind', behindEventId: first.event.id, behindDeadLetter: first.dead };
   }
@@ -68,12 +69,12 @@ async function parkedStanding(
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
 
 /** The parked event whose turn it is before all others of the model. */
-async function firstOfModel(store: DeliveryStore, row: ParkedRow): Promise<ParkedRow> {
+async function firstOfModel(letters: DeadLetters, row: ParkedRow): Promise<ParkedRow> {
   const { handler, event } = row;
   let first = row;
   let after: string | undefined;
   do {
-    const page = await store.findParked(
+    const page = await letters.find(
       { handler, modelId: event.modelId },
       { limit: pageMax, ...(after !== undefined && { after }) },
     );

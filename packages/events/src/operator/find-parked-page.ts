@@ -22,7 +22,7 @@ export async function findParkedPage(
   const items: ParkedRow[] = [];
   for (; index < databases.length; index++, within = undefined) {
     if (items.length === limit) return { items, next: `${index}:` };
-    const page = await databases[index]?.store.findParked(filter, {
+    const page = await databases[index]?.store.deadLetters.find(filter, {
       limit: limit - items.length,
       ...(within !== undefined && { after: within }),
     });

@@ -1,3 +1,4 @@
+import type { ParkedEvents } from '@framework/core';
 import { modelKey } from '../flow/flow-work.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 
@@ -11,11 +12,13 @@ interface Question {
 /** Answers whether models still have parked events; questions that come together are one statement. */
 export class ParkedCheck {
   readonly #context: WorkerContext;
+  readonly #parked: Pick<ParkedEvents, 'models'>;
   #questions: Question[] = [];
   #asking = false;
 
-  constructor(context: WorkerContext) {
+  constructor(context: WorkerContext, parked: Pick<ParkedEvents, 'models'>) {
     this.#context = context;
+    this.#parked = parked;
   }
 
   /** Says what is true at some instant after the call; true when delivery ends before that could be learnt. */
@@ -36,7 +39,7 @@ export class ParkedCheck {
       this.#questions = [];
       try {
         const slots = [...new Set(asked.map(({ slot }) => slot))];
-        const models = await this.#context.store.parkedModels(slots);
+        const models = await this.#parked.models(slots);
         const parked = new Set(models.map((each) => `${each.handler} ${modelKey(each)}`));
         for (const { handler, model, answer } of asked) answer(parked.has(`${handler} ${model}`));
       } catch (error) {

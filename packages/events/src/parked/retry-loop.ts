@@ -1,4 +1,4 @@
-import type { ParkedHead } from '@framework/core';
+import type { ParkedEvents, ParkedHead } from '@framework/core';
 import { modelKey } from '../flow/flow-work.js';
 import type { HandlerFlow } from '../flow/handler-flow.js';
 import type { HeldSlot } from '../lease/held-slot.js';
@@ -20,24 +20,29 @@ interface Attempt {
 /** Finds parked events that are due, in one database, and has them tried by the flows of their handlers. */
 export class RetryLoop {
   readonly #context: WorkerContext;
+  readonly #parked: Pick<ParkedEvents, 'dueHeads' | 'nextDueMs'>;
   readonly #keeper: LeaseKeeper;
   readonly #flows: ReadonlyMap<string, HandlerFlow>;
   readonly #gate: SuspectGate;
   readonly #alarm: Alarm;
   /** By handler and model. */
   readonly #running = new Map<string, Attempt>();
+  /** Found to be due, and started as soon as others have ended. */
+  #waiting: readonly Attempt[] = [];
   /** Models whose last attempt has ended, and of which it is not known whether more is parked. */
   readonly #ended = new Map<string, Attempt>();
   #dueMax: number;
 
   constructor(options: {
     readonly context: WorkerContext;
+    readonly parked: Pick<ParkedEvents, 'dueHeads' | 'nextDueMs'>;
     readonly keeper: LeaseKeeper;
     readonly flows: ReadonlyMap<string, HandlerFlow>;
     /** The same for all databases of a process. */
     readonly gate: SuspectGate;
   }) {
     this.#context = options.context;
+    this.#parked = options.parked;
     this.#keeper = options.keeper;
     this.#flows = options.flows;
     this.#gate = options.gate;
@@ -72,13 +77,14 @@ export class RetryLoop {
 
   /** @returns after how many milliseconds the next round is due */
   async #round(): Promise<number> {
-    const { store, settings } = this.#context;
+    const { settings } = this.#context;
     const slots = this.#keeper.slots.map(({ slot }) => slot);
     if (slots.length === 0) return settings.parkedPollMs;
+    const handlers = [...this.#flows.keys()];
     // What is asked about was true before the answer was made.
     const ended = new Map(this.#ended);
-    const settling = [...this.#flows.values()].map((flow) => ({ flow, slots: flow.settlingSlots }));
-    const heads = await store.dueHeads(slots, this.#dueMax);
+    const settling = [...this.#flows.values()].map((flow) => ({ flow, slots: flow.slots.settling }));
+    const heads = await this.#parked.dueHeads(slots, handlers, this.#dueMax);
     const due = heads.flatMap((head) => this.#attempt(head) ?? []);
     this.#check(ended, heads);
     const complete = heads.length < this.#dueMax;
@@ -90,7 +96,7 @@ export class RetryLoop {
       ? Math.min(this.#dueMax * dueGrowth, settings.dueMax * dueGrowth ** 2)
       : settings.dueMax;
     if (hidden || this.#running.size > 0) return settings.pollMinMs;
-    const nextDueMs = (await store.nextDueMs(slots)) ?? Infinity;
+    const nextDueMs = (await this.#parked.nextDueMs(slots, handlers)) ?? Infinity;
     return Math.min(settings.parkedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
   }
 
@@ -106,7 +112,7 @@ export class RetryLoop {
     const due = new Set(heads.map((head) => `${head.handler} ${modelKey(head.event)}`));
     for (const [key, { flow, head, slot }] of ended) {
       this.#ended.delete(key);
-      if (!due.has(key)) flow.check(head.event, slot);
+      if (!due.has(key)) flow.dispatch.check(head.event, slot);
     }
   }
 
@@ -115,34 +121,51 @@ export class RetryLoop {
     for (const attempt of [...due, ...this.#running.values()]) {
       if (attempt.flow === flow) busy.add(attempt.slot.slot);
     }
-    for (const slot of slots) if (!busy.has(slot)) flow.settled(slot);
+    for (const slot of slots) if (!busy.has(slot)) flow.slots.settled(slot);
   }
 
+  /** Starts what there is room for; the rest waits for the attempts that end, or for the next round. */
   #start(due: readonly Attempt[]): number {
     let startedCount = 0;
+    const waiting: Attempt[] = [];
     const counts = new Map<HandlerFlow, number>();
     for (const { flow } of this.#running.values()) counts.set(flow, (counts.get(flow) ?? 0) + 1);
     for (const attempt of due) {
       const { key, flow } = attempt;
       const count = counts.get(flow) ?? 0;
-      if (flow.paused || this.#running.has(key) || count >= flow.retriesMax) continue;
+      if (flow.paused || this.#running.has(key)) continue;
+      if (count >= flow.dispatch.retriesMax) {
+        waiting.push(attempt);
+        continue;
+      }
       counts.set(flow, count + 1);
       this.#running.set(key, attempt);
       startedCount++;
       void this.#try(attempt);
     }
+    this.#waiting = waiting;
     return startedCount;
   }
 
   async #try(attempt: Attempt): Promise<void> {
     const { flow, head, slot, key } = attempt;
     const work = async (): Promise<void> => {
-      if (!this.#context.stopping.aborted) await flow.retry(head, slot);
+      if (!this.#context.stopping.aborted) await flow.dispatch.retry(head, slot);
       this.#running.delete(key);
       this.#ended.set(key, attempt);
-      this.#alarm.ring();
+      this.#start(this.#waiting);
+      if (this.#waiting.length === 0) this.#alarm.ring();
     };
-    const alone = head.suspect || flow.settlingSlots.includes(slot.slot);
-    await (alone ? this.#gate.run(work) : work());
+    await (this.#isToBeAlone(attempt) ? this.#gate.run(work) : work());
+  }
+
+  /**
+   * Whether a killer can be told from innocents only when it is tried alone.
+   *
+   * The first attempt may be made side by side, because it is counted: one that kills comes up again, with few others.
+   */
+  #isToBeAlone({ flow, head, slot }: Attempt): boolean {
+    const suspect = head.suspect || flow.slots.settling.includes(slot.slot);
+    return suspect && (head.attempts > 0 || flow.dispatch.attemptsMax === 1);
   }
 }

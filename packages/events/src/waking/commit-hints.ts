@@ -1,9 +1,9 @@
-import type { DeliveryStore } from '@framework/core';
+import type { HintChannel } from '@framework/core';
 import { type DeliveryClock, elapsedMs } from '../delivery-clock.js';
 
 /** Tells other processes that something was committed: at once, then at most once per interval. */
 export class CommitHints {
-  readonly #store: Pick<DeliveryStore, 'notify'>;
+  readonly #channel: Pick<HintChannel, 'notify'>;
   readonly #intervalMs: number;
   readonly #clock: DeliveryClock;
   readonly #onError: (error: unknown) => void;
@@ -13,12 +13,12 @@ export class CommitHints {
   readonly #stopped = new AbortController();
 
   constructor(options: {
-    readonly store: Pick<DeliveryStore, 'notify'>;
+    readonly channel: Pick<HintChannel, 'notify'>;
     readonly intervalMs: number;
     readonly clock: DeliveryClock;
     readonly onError: (error: unknown) => void;
   }) {
-    this.#store = options.store;
+    this.#channel = options.channel;
     this.#intervalMs = options.intervalMs;
     this.#clock = options.clock;
     this.#onError = options.onError;
@@ -44,7 +44,7 @@ export class CommitHints {
       // What is committed from here on is not covered by this hint any more.
       this.#pending = false;
       if (this.#stopped.signal.aborted) break;
-      await this.#store.notify().catch(this.#onError);
+      await this.#channel.notify().catch(this.#onError);
     }
     this.#sending = false;
   }

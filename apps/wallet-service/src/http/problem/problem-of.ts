@@ -43,6 +43,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'invalid-configuration': 'internal',
   'unstorable-value': 'internal',
   'limit-exceeded': 'internal',
+  'handler-timeout': 'internal',
   'invariant-violation': 'internal',
 };
 

@@ -1,27 +1,26 @@
+import type { LogPartitions } from '@framework/core';
 import { sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 
 /** How many months ahead partitions are created. */
 export const partitionMonthsAhead = 3;
 
-/** Creates and drops the partitions of the log. */
-export class LogPartitions {
+/** Creates and drops the partitions of the log of one PostgreSQL database. */
+export class PgLogPartitions implements LogPartitions {
   readonly #manager: PgTransactionManager;
 
   constructor(manager: PgTransactionManager) {
     this.#manager = manager;
   }
 
-  /** @see DeliveryStore.createPartitions */
-  async createPartitions(): Promise<void> {
+  async create(): Promise<void> {
     await this.#manager.query({
       text: 'select eventlog.create_partitions($1)',
       values: [partitionMonthsAhead],
     });
   }
 
-  /** @see DeliveryStore.dropPartitions */
-  async dropPartitions(olderThanMs: number): Promise<readonly string[]> {
+  async drop(olderThanMs: number): Promise<readonly string[]> {
     const { rows } = await this.#manager.query<{ name: string }>({
       text: `select child.relname as name
              from pg_inherits join pg_class child on child.oid = inhrelid

@@ -1,16 +1,15 @@
-import type { LeasedSlot, SlotLease } from '@framework/core';
+import type { LeasedSlot, SlotLease, SlotLeases } from '@framework/core';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 
-/** Who works on which slots of one database. */
-export class SlotLeases {
+/** Who works on which slots of one PostgreSQL database. */
+export class PgSlotLeases implements SlotLeases {
   readonly #manager: PgTransactionManager;
 
   constructor(manager: PgTransactionManager) {
     this.#manager = manager;
   }
 
-  /** @see DeliveryStore.renewLeases */
-  async renewLeases(processId: string, leaseMs: number): Promise<readonly SlotLease[]> {
+  async renew(processId: string, leaseMs: number): Promise<readonly SlotLease[]> {
     const { rows } = await this.#manager.query<SlotLease>({
       name: 'framework_renew_leases',
       text: `select slot, token::text as token, abandoned
@@ -20,8 +19,7 @@ export class SlotLeases {
     return rows;
   }
 
-  /** @see DeliveryStore.releaseLeases */
-  async releaseLeases(processId: string): Promise<void> {
+  async release(processId: string): Promise<void> {
     await this.#manager.query({
       name: 'framework_release_leases',
       text: `with gone as (delete from eventlog.processes where process_id = $1)
@@ -30,8 +28,7 @@ export class SlotLeases {
     });
   }
 
-  /** @see DeliveryStore.leases */
-  async leases(): Promise<readonly LeasedSlot[]> {
+  async list(): Promise<readonly LeasedSlot[]> {
     const { rows } = await this.#manager.query<{
       slot: number;
       process_id: string | null;

@@ -1,26 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 
-const channel = 'eventlog';
 const reconnectDelayMs = 1_000;
-
-/** Sends the hint on any connection. */
-export const notifyText = `notify ${channel}`;
 
 /**
  * Listens for hints of other processes on a connection of its own, which is made again when it breaks.
  *
  * A hint may be lost; whoever listens asks the log from time to time as well.
  */
-export class HintChannel {
+export class HintListener {
   readonly #settings: pg.ClientConfig;
+  readonly #channelName: string;
   readonly #onHint: () => void;
   readonly #closing = new AbortController();
   #client: pg.Client | undefined;
   readonly #running: Promise<void>;
 
-  constructor(settings: pg.ClientConfig, onHint: () => void) {
+  constructor(settings: pg.ClientConfig, channelName: string, onHint: () => void) {
     this.#settings = settings;
+    this.#channelName = channelName;
     this.#onHint = onHint;
     this.#running = this.#run();
   }
@@ -43,7 +41,7 @@ export class HintChannel {
   }
 
   async #listenUntilBroken(): Promise<void> {
-    const client = new pg.Client({ ...this.#settings, application_name: 'framework hints', keepAlive: true });
+    const client = new pg.Client({ ...this.#settings, keepAlive: true });
     this.#client = client;
     const ended = new Promise<void>((resolve) => {
       client.once('end', resolve);
@@ -54,7 +52,7 @@ export class HintChannel {
     client.on('notification', this.#onHint);
     try {
       await client.connect();
-      await client.query(`listen ${channel}`);
+      await client.query(`listen ${this.#channelName}`);
       await ended;
     } finally {
       await client.end();

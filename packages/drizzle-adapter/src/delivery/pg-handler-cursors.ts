@@ -1,4 +1,12 @@
-import type { Cursor, CursorMove, HandlerCursor, HandlerRegistration, StartFrom } from '@framework/core';
+import type {
+  CursorMove,
+  DeliverableEvent,
+  HandlerCursor,
+  HandlerCursors,
+  HandlerLag,
+  HandlerRegistration,
+  StartFrom,
+} from '@framework/core';
 import { sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { emptySnapshot } from './snapshot.js';
@@ -18,15 +26,30 @@ const saveText = `
   select distinct g.slot from given g
   where not exists (select from held h where h.slot = g.slot and h.token = g.token)`;
 
-/** Where the handlers of one database stand. */
-export class HandlerCursors {
+const lagText = `
+  select h.handler, h.paused, coalesce(pending.count, 0)::integer as "pendingCount",
+         coalesce(pending.oldest_ms, 0)::double precision as "oldestPendingMs",
+         coalesce(parked.count, 0)::integer as "parkedCount", coalesce(parked.dead, 0)::integer as "deadCount"
+  from eventlog.handlers h
+  left join (
+    select c.handler, count(*), extract(epoch from clock_timestamp() - min(e.created_date)) * 1000 as oldest_ms
+    from eventlog.cursors c join eventlog.events e
+      on e.slot = c.slot and e.event_type is not null and e.xid >= pg_snapshot_xmin(c.snapshot)
+         and not pg_visible_in_snapshot(e.xid, c.snapshot)
+    group by c.handler) pending using (handler)
+  left join (
+    select handler, count(*), count(*) filter (where dead) as dead from eventlog.parked_events group by handler
+  ) parked using (handler)
+  order by h.handler`;
+
+/** Where the handlers stand in the slots of one PostgreSQL database. */
+export class PgHandlerCursors implements HandlerCursors {
   readonly #manager: PgTransactionManager;
 
   constructor(manager: PgTransactionManager) {
     this.#manager = manager;
   }
 
-  /** @see DeliveryStore.register */
   async register(handlers: readonly HandlerRegistration[]): Promise<void> {
     await this.#manager.inTransaction(async () => {
       await this.#manager.db.execute(
@@ -36,8 +59,7 @@ export class HandlerCursors {
     });
   }
 
-  /** @see DeliveryStore.cursors */
-  async cursors(slots: readonly number[]): Promise<readonly HandlerCursor[]> {
+  async load(slots: readonly number[]): Promise<readonly HandlerCursor[]> {
     const { rows } = await this.#manager.query<HandlerCursor>({
       name: 'framework_cursors',
       text: `select handler, slot, snapshot::text as cursor, paused
@@ -47,8 +69,7 @@ export class HandlerCursors {
     return rows;
   }
 
-  /** @see DeliveryStore.saveCursors */
-  async saveCursors(moves: readonly CursorMove[]): Promise<readonly number[]> {
+  async save(moves: readonly CursorMove[]): Promise<readonly number[]> {
     if (moves.length === 0) return [];
     const columns = [
       moves.map(({ handler }) => handler),
@@ -64,13 +85,24 @@ export class HandlerCursors {
     return rows.map(({ slot }) => slot);
   }
 
-  /** @see DeliveryStore.currentCursor */
-  async currentCursor(): Promise<Cursor> {
-    const { rows } = await this.#manager.query<{ snapshot: Cursor }>({
-      name: 'framework_current_cursor',
-      text: 'select pg_current_snapshot()::text as snapshot',
+  async setPaused(handler: string, paused: boolean): Promise<void> {
+    await this.#manager.query({
+      text: 'update eventlog.handlers set paused = $2 where handler = $1',
+      values: [handler, paused],
     });
-    return rows[0]?.snapshot ?? emptySnapshot;
+  }
+
+  async hasPassed(handler: string, event: DeliverableEvent): Promise<boolean> {
+    const { rowCount } = await this.#manager.query({
+      text: `select from eventlog.events e join eventlog.cursors c on c.slot = e.slot and c.handler = $1
+             where e.id = $2 and pg_visible_in_snapshot(e.xid, c.snapshot)`,
+      values: [handler, event.id],
+    });
+    return rowCount !== 0;
+  }
+
+  async lag(): Promise<readonly HandlerLag[]> {
+    return (await this.#manager.query<HandlerLag>({ text: lagText })).rows;
   }
 
   async #register({ name, aliases, startFrom }: HandlerRegistration): Promise<void> {

@@ -41,3 +41,27 @@ export type ParkedOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'retry'; readonly error: string; readonly retryAfterMs: number }
   | { readonly kind: 'dead'; readonly error: string };
+
+/** Port: the events of one database that wait for a handler, and the attempts at them. */
+export interface ParkedEvents {
+  /** Parks events; one that is parked already stays as it is. Gives back the slots whose lease was lost. */
+  park(events: readonly ParkedEvent[]): Promise<readonly number[]>;
+  /** The models that have parked events, for each handler: their further events must be parked, too. */
+  models(slots: readonly number[]): Promise<readonly ParkedModel[]>;
+  /**
+   * The first parked event of each model that is due for an attempt by one of these handlers, the longest due first.
+   *
+   * A model whose first parked event is a dead letter, or not due yet, has none; a paused handler has none at all.
+   */
+  dueHeads(
+    slots: readonly number[],
+    handlers: readonly string[],
+    limit: number,
+  ): Promise<readonly ParkedHead[]>;
+  /** Milliseconds until the next parked event of one of these handlers is due, or `undefined` when none waits. */
+  nextDueMs(slots: readonly number[], handlers: readonly string[]): Promise<number | undefined>;
+  /** Counts an attempt before it is made; false when the lease was lost or the event is parked no more. */
+  beginAttempt(head: ParkedHead): Promise<boolean>;
+  /** Says how an attempt ended; false when the lease was lost. */
+  endAttempt(head: ParkedHead, outcome: ParkedOutcome): Promise<boolean>;
+}

@@ -2,9 +2,9 @@ import type { Clock, DeliverableEvent } from '@framework/core';
 
 /** Who holds a slot. */
 export interface MemorySlot {
-  processId: string | undefined;
-  token: number;
-  abandoned: boolean;
+  readonly processId: string | undefined;
+  readonly token: number;
+  readonly abandoned: boolean;
 }
 
 /** A parked event with what the store keeps of it. */
@@ -19,10 +19,11 @@ export interface MemoryParked {
   readonly parkedMs: number;
 }
 
+const unheld: MemorySlot = { processId: undefined, token: 0, abandoned: false };
+
 /** The delivery tables of one database, in memory: shared by the stores of all processes of a test. */
-export class MemoryDatabase {
+export class MemoryDeliveryTables {
   readonly slotCount: number;
-  readonly clock: Clock;
   /** In the order of commits. */
   readonly log: DeliverableEvent[] = [];
   readonly slots: MemorySlot[];
@@ -36,24 +37,33 @@ export class MemoryDatabase {
   readonly listeners = new Set<() => void>();
   /** How many rows were written, by kind. */
   readonly writes = { cursors: 0, parked: 0, attempts: 0, notifies: 0 };
+  readonly #clock: Clock;
 
+  /** @param slotCount into how many slots the log is cut by the models' ids. Default 4 */
   constructor(clock: Clock, slotCount = 4) {
-    this.clock = clock;
+    this.#clock = clock;
     this.slotCount = slotCount;
-    this.slots = Array.from({ length: slotCount }, () => ({
-      processId: undefined,
-      token: 0,
-      abandoned: false,
-    }));
+    this.slots = Array.from({ length: slotCount }, () => unheld);
   }
 
+  /** The database's time. */
   get nowMs(): number {
-    return this.clock.now().getTime();
+    return this.#clock.now().getTime();
   }
 
   /** Commits events that belong together. */
   commit(...events: readonly DeliverableEvent[]): void {
     this.log.push(...events);
+  }
+
+  /** Where a handler stands in a slot; at the beginning when it is not registered. */
+  cursor(handler: string, slot: number): number {
+    return this.cursors.get(`${handler} ${slot}`) ?? 0;
+  }
+
+  /** Sets handlers back, or forward, to a place in the log. */
+  moveCursors(place: number): void {
+    for (const key of this.cursors.keys()) this.cursors.set(key, place);
   }
 
   /** All parked events of a model for a handler, the first one first. */
@@ -63,14 +73,31 @@ export class MemoryDatabase {
       .sort(inOrder);
   }
 
+  /** The token of a slot's lease, as text. */
+  token(slot: number): string {
+    return `${this.leaseOf(slot).token}`;
+  }
+
+  /** Whether whoever has this token still holds the slot. */
   holds(slot: number, token: string): boolean {
-    return `${this.slots[slot]!.token}` === token;
+    return this.token(slot) === token;
+  }
+
+  /** Who holds a slot. */
+  leaseOf(slot: number): MemorySlot {
+    return this.slots[slot] ?? unheld;
   }
 
   /** Gives a slot to a process, or to nobody; what an earlier holder still writes is refused. */
   hand(slot: number, processId: string | undefined, abandoned: boolean): void {
-    const { token } = this.slots[slot]!;
-    this.slots[slot] = { processId, token: token + 1, abandoned };
+    this.slots[slot] = { processId, token: this.leaseOf(slot).token + 1, abandoned };
+  }
+
+  /** Forgets all events; the handlers stay registered, and start at the beginning of what comes. */
+  clear(): void {
+    this.log.length = 0;
+    this.parked.clear();
+    this.moveCursors(0);
   }
 }
 

@@ -1,5 +1,5 @@
 import {
-  type HandlerLag,
+  type DeadLetters,
   InvalidCursorException,
   type Page,
   type ParkedFilter,
@@ -8,6 +8,7 @@ import {
 import { type SQL, and, sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { parkedEvent } from './event-row.js';
+import { settleModels } from './settle-models.js';
 
 const limitMax = 1_000;
 
@@ -22,16 +23,15 @@ interface Row extends Record<string, unknown> {
   readonly cursor: string;
 }
 
-/** Parked events as operators see them. */
-export class ParkedRows {
+/** The parked events of one PostgreSQL database, as operators see them. */
+export class PgDeadLetters implements DeadLetters {
   readonly #manager: PgTransactionManager;
 
   constructor(manager: PgTransactionManager) {
     this.#manager = manager;
   }
 
-  /** @see DeadLetters.findParked */
-  async findParked(
+  async find(
     filter: ParkedFilter,
     { limit, after }: { readonly limit: number; readonly after?: string },
   ): Promise<Page<ParkedRow>> {
@@ -46,47 +46,21 @@ export class ParkedRows {
     return { items: items.map(parkedRow), next: rows.length > size ? items.at(-1)?.cursor : undefined };
   }
 
-  /** @see DeadLetters.replay */
   replay(filter: ParkedFilter): Promise<number> {
     return this.#change(sql`
       update eventlog.parked_events set dead = false, attempts = 0, suspect = false, next_attempt_date = null
       where dead and ${matching(filter)}`);
   }
 
-  /** @see DeadLetters.skip */
   skip(filter: ParkedFilter): Promise<number> {
     return this.#change(sql`delete from eventlog.parked_events where dead and ${matching(filter)}`);
   }
 
-  /** @see DeadLetters.setPaused */
-  async setPaused(handler: string, paused: boolean): Promise<void> {
-    await this.#change(sql`update eventlog.handlers set paused = ${paused} where handler = ${handler}`);
-  }
-
-  /** @see DeadLetters.lag */
-  async lag(): Promise<readonly HandlerLag[]> {
-    const { rows } = await this.#manager.query<HandlerLag>({
-      text: `
-        select h.handler, h.paused, coalesce(pending.count, 0)::integer as "pendingCount",
-               coalesce(pending.oldest_ms, 0)::double precision as "oldestPendingMs",
-               coalesce(parked.count, 0)::integer as "parkedCount", coalesce(parked.dead, 0)::integer as "deadCount"
-        from eventlog.handlers h
-        left join (
-          select c.handler, count(*), extract(epoch from clock_timestamp() - min(e.created_date)) * 1000 as oldest_ms
-          from eventlog.cursors c join eventlog.events e
-            on e.slot = c.slot and e.event_type is not null and e.xid >= pg_snapshot_xmin(c.snapshot)
-               and not pg_visible_in_snapshot(e.xid, c.snapshot)
-          group by c.handler) pending using (handler)
-        left join (
-          select handler, count(*), count(*) filter (where dead) as dead from eventlog.parked_events group by handler
-        ) parked using (handler)
-        order by h.handler`,
-    });
-    return rows;
-  }
-
   async #change(statement: SQL): Promise<number> {
-    return (await this.#manager.db.execute(statement)).rowCount ?? 0;
+    const { rows } = await this.#manager.db.execute<{ count: number }>(sql`
+      with changed as (${statement} returning slot, handler, model_name, model_id)
+      select count(*)::integer as count, ${sql.raw(settleModels)} from changed`);
+    return rows[0]?.count ?? 0;
   }
 }
 

@@ -1,0 +1,27 @@
+import type { HintChannel } from '@framework/core';
+import type pg from 'pg';
+import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import { HintListener } from './hint-listener.js';
+
+const channelName = 'eventlog';
+
+/** How processes tell each other of commits to one PostgreSQL database: `notify` and `listen`. */
+export class PgHintChannel implements HintChannel {
+  readonly #manager: PgTransactionManager;
+  readonly #settings: pg.ClientConfig;
+
+  /** @param settings where to listen, on connections of its own */
+  constructor(manager: PgTransactionManager, settings: pg.ClientConfig) {
+    this.#manager = manager;
+    this.#settings = settings;
+  }
+
+  async notify(): Promise<void> {
+    await this.#manager.query({ text: `notify ${channelName}` });
+  }
+
+  async listen(onHint: () => void): Promise<() => Promise<void>> {
+    const listener = new HintListener(this.#settings, channelName, onHint);
+    return () => listener.close();
+  }
+}

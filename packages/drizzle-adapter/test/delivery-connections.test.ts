@@ -1,0 +1,85 @@
+import type { DatabaseRegistry, DeliveryStore } from '@framework/core';
+import { home } from '@framework/testing/conformance';
+import pg from 'pg';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { postgres } from '../src/index.js';
+import { allSlots, beginning } from './fixtures/delivery-store.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+
+const leaseMs = 60_000;
+
+describe('the connections of delivery', () => {
+  it('are others than those of the requests, which may all be in use', async () => {
+    const { registry, store } = await openDelivery();
+    const [held, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    onTestFinished(() => release.resolve());
+    const holder = registry.transactionManager(home).inTransaction(async () => {
+      held.resolve();
+      await release.promise;
+    });
+    await held.promise;
+    await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+    expect(await store.leases.renew('one', leaseMs)).toHaveLength(allSlots.length);
+    expect((await store.log.read(allSlots, beginning, 10)).events).toEqual([]);
+    release.resolve();
+    await holder;
+  });
+
+  it('may all be in use while requests go on', async () => {
+    const { registry, store, url } = await openDelivery();
+    const locker = new pg.Client({ connectionString: url });
+    await locker.connect();
+    onTestFinished(() => locker.end());
+    await locker.query('begin');
+    await locker.query('lock table eventlog.processes in access exclusive mode');
+    const renewals = Promise.all(['one', 'two', 'three'].map((id) => store.leases.renew(id, leaseMs)));
+    await vi.waitFor(async () => expect(await connectionCount(url, 'framework delivery')).toBe(2), 5_000);
+    expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+    await locker.query('commit');
+    expect(await renewals).toHaveLength(3);
+    expect(await connectionCount(url, 'framework delivery')).toBe(2);
+  });
+
+  it('are made when delivery is used, and closed with the database', async () => {
+    const { registry, store, url } = await openDelivery();
+    expect(await connectionCount(url, 'framework delivery')).toBe(0);
+    await store.leases.list();
+    expect(await connectionCount(url, 'framework delivery')).toBe(1);
+    await registry.close();
+    await vi.waitFor(async () => expect(await connectionCount(url, 'framework%')).toBe(0), 5_000);
+    await expect(store.leases.list()).rejects.toMatchObject({ code: 'shard-unavailable' });
+  });
+
+  it.each([0, -1, 1.5, NaN, 1_001])('cannot be %d', (deliveryPoolMax) => {
+    expect(() => postgres({ deliveryPoolMax })).toThrow(
+      expect.objectContaining({ code: 'invalid-configuration' }),
+    );
+  });
+});
+
+/** A database whose requests have one connection. */
+async function openDelivery(): Promise<{
+  readonly registry: DatabaseRegistry;
+  readonly store: DeliveryStore;
+  readonly url: string;
+}> {
+  const { url } = await emptyDatabase();
+  const settings = { 'maximum-pool-size': 1, 'acquisition-timeout-ms': 2_000 };
+  const registry = openRegistry([{ group: 0, member: 0, url, settings }], { migrationsFolder });
+  await registry.ready();
+  const [delivery] = registry.deliveries();
+  if (delivery === undefined) throw new Error('The registry delivers nothing');
+  return { registry, store: delivery.store, url };
+}
+
+async function connectionCount(url: string, applicationName: string): Promise<number> {
+  const found = await query(
+    url,
+    'select from pg_stat_activity where datname = current_database() and application_name like $1',
+    [applicationName],
+  );
+  return found.length;
+}

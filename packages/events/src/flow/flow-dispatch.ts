@@ -1,0 +1,158 @@
+import type { DeliverableEvent, ParkedHead } from '@framework/core';
+import { HandlerCaller } from '../call/handler-caller.js';
+import type { RegisteredHandler } from '../handler/event-handler-registry.js';
+import type { HeldSlot } from '../lease/held-slot.js';
+import { EventStep } from './event-step.js';
+import { type FlowPolicy, flowPolicy } from './flow-policy.js';
+import type { FlowSurroundings } from './flow-surroundings.js';
+import { type EventWork, type FlowWork, modelKey } from './flow-work.js';
+import { type Lane, Lanes } from './lanes.js';
+import type { ParkedModelSet } from './parked-model-set.js';
+import { RetryStep } from './retry-step.js';
+
+/** Gives one handler what it is to do: models side by side, each model's work one after the other. */
+export class FlowDispatch {
+  readonly #handler: string;
+  readonly #around: FlowSurroundings;
+  readonly #policy: FlowPolicy;
+  readonly #parked: ParkedModelSet;
+  readonly #onRoom: () => void;
+  readonly #caller: HandlerCaller;
+  readonly #lanes: Lanes<FlowWork>;
+  readonly #events: EventStep;
+  readonly #retries: RetryStep;
+  #unfinishedCount = 0;
+
+  constructor(options: {
+    readonly handler: RegisteredHandler;
+    readonly around: FlowSurroundings;
+    readonly parked: ParkedModelSet;
+    /** Called when it is {@link FlowDispatch.full} no more. */
+    readonly onRoom: () => void;
+  }) {
+    const { handler, around, parked } = options;
+    const { context, parker, onLost, onParked } = around;
+    const policy = flowPolicy(handler, context.settings);
+    this.#handler = handler.name;
+    this.#around = around;
+    this.#policy = policy;
+    this.#parked = parked;
+    this.#onRoom = options.onRoom;
+    const caller = new HandlerCaller({
+      handler,
+      executor: around.executor,
+      envelopes: around.envelopes,
+      timeoutMs: policy.timeoutMs,
+      clock: context.clock,
+      onSettled: () => this.#lanes.resume(),
+    });
+    this.#caller = caller;
+    this.#lanes = new Lanes({
+      concurrency: policy.concurrency,
+      mayStart: () => caller.abandonedCount < context.settings.abandonedMax,
+      step: (lane) => this.#step(lane),
+      onError: context.onError,
+    });
+    this.#events = new EventStep({
+      context,
+      handler: handler.name,
+      policy,
+      caller,
+      parker,
+      parked,
+      onParked,
+    });
+    this.#retries = new RetryStep({ context, parked: around.parkedEvents, policy, caller, onLost });
+  }
+
+  /** Whether so many events are unfinished that no more are to be read. */
+  get full(): boolean {
+    return this.#unfinishedCount >= this.#around.context.settings.unfinishedMax;
+  }
+
+  /** How many attempts an event gets. */
+  get attemptsMax(): number {
+    return this.#policy.retry.attemptsMax;
+  }
+
+  /** How many parked events may be tried at the same time, so that new ones have places left. */
+  get retriesMax(): number {
+    return Math.max(1, Math.floor(this.#policy.concurrency / 2));
+  }
+
+  /**
+   * Has events of one slot handled or, when their models are parked, parked.
+   *
+   * @param onFinished called once for each that is done or parked
+   */
+  handle(events: readonly DeliverableEvent[], slot: HeldSlot, onFinished: () => void): void {
+    this.#unfinishedCount += events.length;
+    for (const event of events)
+      this.#lanes.add(this.#laneOf(event), { kind: 'event', event, slot, onFinished });
+    this.#lanes.resume();
+  }
+
+  /** Tries a parked event when its model is free; resolves when the attempt has ended, however it did. */
+  retry(head: ParkedHead, slot: HeldSlot): Promise<void> {
+    return new Promise((onEnded) => {
+      this.#lanes.addFirst(this.#laneOf(head.event), { kind: 'retry', head, slot, onEnded });
+    });
+  }
+
+  /** Finds out whether a model has parked events left, and lets it flow again if not. */
+  check(event: DeliverableEvent, slot: HeldSlot): void {
+    this.#lanes.addFirst(this.#laneOf(event), { kind: 'check', slot, model: modelKey(event) });
+  }
+
+  /** Resolves when nothing is left to be done. */
+  idle(): Promise<void> {
+    return this.#lanes.idle();
+  }
+
+  /** Gives up the calls for a slot that was lost, or every call. */
+  drop(reason: unknown, slot?: HeldSlot): void {
+    this.#caller.drop(reason, slot);
+  }
+
+  /** Models of different classes with the same id share a lane, which costs nothing but that they wait for each other. */
+  #laneOf({ slot, modelId }: DeliverableEvent): string {
+    return this.#policy.batches ? `${slot}` : modelId;
+  }
+
+  #step(lane: Lane<FlowWork>): Promise<void> {
+    const [first] = lane.items;
+    if (first?.kind === 'event') return this.#runEvents(first, lane);
+    lane.items.shift();
+    if (first?.kind === 'retry') return this.#retries.run(first).finally(first.onEnded);
+    return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.model);
+  }
+
+  async #runEvents(first: EventWork, lane: Lane<FlowWork>): Promise<void> {
+    const works = takeEvents(lane.items, this.#events.countMax(first));
+    try {
+      await this.#events.run(works);
+    } finally {
+      // Also those that were given up: whoever holds their slot next reads them again.
+      const wasFull = this.full;
+      this.#unfinishedCount -= works.length;
+      if (wasFull) this.#onRoom();
+    }
+  }
+
+  async #runCheck(slot: HeldSlot, model: string): Promise<void> {
+    if (!slot.held) return;
+    const parked = await this.#around.check.isParked(this.#handler, slot.slot, model);
+    if (!parked && slot.held) this.#parked.delete(slot.slot, model);
+  }
+}
+
+/** Takes the events off the front of a lane, up to a count. */
+function takeEvents(items: FlowWork[], countMax: number): readonly EventWork[] {
+  const works: EventWork[] = [];
+  for (const work of items) {
+    if (work.kind !== 'event' || works.length === countMax) break;
+    works.push(work);
+  }
+  items.splice(0, works.length);
+  return works;
+}

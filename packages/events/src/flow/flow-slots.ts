@@ -1,0 +1,82 @@
+import type { Cursor } from '@framework/core';
+import type { HeldSlot } from '../lease/held-slot.js';
+import type { CursorSaver } from '../log/cursor-saver.js';
+import { SlotProgress } from '../log/slot-progress.js';
+import type { SlotPosition } from './slot-position.js';
+
+/** Where one handler stands in the slots that this process holds. */
+export class FlowSlots {
+  readonly #handler: string;
+  readonly #saver: Pick<CursorSaver, 'moved'>;
+  readonly #onReadable: () => void;
+  readonly #positions = new Map<number, SlotPosition>();
+
+  constructor(options: {
+    readonly handler: string;
+    readonly saver: Pick<CursorSaver, 'moved'>;
+    /** Called when a slot may have become readable. */
+    readonly onReadable: () => void;
+  }) {
+    this.#handler = options.handler;
+    this.#saver = options.saver;
+    this.#onReadable = options.onReadable;
+  }
+
+  /** Slots whose suspects are parked and being tried. */
+  get settling(): readonly number[] {
+    return [...this.#positions.values()]
+      .filter(({ phase }) => phase === 'settling')
+      .map(({ slot }) => slot.slot);
+  }
+
+  /** Wanted events beyond the saved cursors. */
+  get unsavedCount(): number {
+    let count = 0;
+    for (const position of this.#positions.values()) count += position.unsavedCount;
+    return count;
+  }
+
+  /** Starts on a slot, until it is lost. */
+  gain(slot: HeldSlot, cursor: Cursor): void {
+    const handler = this.#handler;
+    const onSaved = (wantedCount: number): void => {
+      position.unsavedCount -= wantedCount;
+      this.#onReadable();
+    };
+    const position: SlotPosition = {
+      slot,
+      progress: new SlotProgress((moved, wantedCount) =>
+        this.#saver.moved({ handler, slot, cursor: moved, wantedCount, onSaved }),
+      ),
+      phase: slot.abandoned ? 'careful' : 'open',
+      cursor,
+      generation: -1,
+      more: true,
+      unsavedCount: 0,
+      suspectCount: 0,
+    };
+    this.#positions.set(slot.slot, position);
+    slot.lost.addEventListener('abort', () => this.#lose(position), { once: true });
+    this.#onReadable();
+  }
+
+  /** Says that no suspect of a slot is left that could be tried now: the slot flows again. */
+  settled(slot: number): void {
+    const position = this.#positions.get(slot);
+    if (position?.phase !== 'settling') return;
+    position.phase = 'open';
+    this.#onReadable();
+  }
+
+  /** Those that may have something to read, when that much is known of commits. */
+  readable(generation: number): readonly SlotPosition[] {
+    return [...this.#positions.values()].filter(
+      (position) => position.phase !== 'settling' && (position.more || position.generation < generation),
+    );
+  }
+
+  #lose(position: SlotPosition): void {
+    const { slot } = position.slot;
+    if (this.#positions.get(slot) === position) this.#positions.delete(slot);
+  }
+}

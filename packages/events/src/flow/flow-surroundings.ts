@@ -1,0 +1,23 @@
+import type { ActionExecutor, ParkedEvents } from '@framework/core';
+import type { EnvelopeFactory } from '../handler/envelope-factory.js';
+import type { CursorSaver } from '../log/cursor-saver.js';
+import type { LogReader } from '../log/log-reader.js';
+import type { ParkedCheck } from '../parked/parked-check.js';
+import type { Parker } from '../parked/parker.js';
+import type { WorkerContext } from '../worker-context.js';
+
+/** What the flows of one database share. */
+export interface FlowSurroundings {
+  readonly context: WorkerContext;
+  readonly parkedEvents: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt'>;
+  readonly executor: Pick<ActionExecutor, 'execute'>;
+  readonly envelopes: EnvelopeFactory;
+  readonly reader: LogReader;
+  readonly saver: CursorSaver;
+  readonly parker: Parker;
+  readonly check: ParkedCheck;
+  /** Called with slots that the database says are another's. */
+  readonly onLost: (slots: readonly number[]) => void;
+  /** Called when a parked event may be due. */
+  readonly onParked: () => void;
+}

@@ -1,0 +1,50 @@
+import type { DeliverableEvent } from '@framework/core';
+import type { DeliverySettings } from '../delivery-settings.js';
+import type { Parker } from '../parked/parker.js';
+import { modelKey } from './flow-work.js';
+import type { ParkedModelSet } from './parked-model-set.js';
+import type { SlotPosition } from './slot-position.js';
+
+/** Parks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
+export class SuspectIntake {
+  readonly #handler: string;
+  readonly #parker: Parker;
+  readonly #parked: ParkedModelSet;
+  /** As many as the holder before can have had beyond its saved cursor, and the last batch. */
+  readonly #suspectsMax: number;
+
+  constructor(options: {
+    readonly handler: string;
+    readonly parker: Parker;
+    readonly parked: ParkedModelSet;
+    readonly settings: DeliverySettings;
+  }) {
+    this.#handler = options.handler;
+    this.#parker = options.parker;
+    this.#parked = options.parked;
+    this.#suspectsMax = options.settings.unsavedMax + 2 * options.settings.readMax;
+  }
+
+  /**
+   * Parks the events of a batch; the slot settles when they were the last that the holder before can have had.
+   *
+   * @returns false when the slot is another process's now
+   */
+  async take(position: SlotPosition, events: readonly DeliverableEvent[], more: boolean): Promise<boolean> {
+    const { slot } = position;
+    const suspects = events.map((event) => ({
+      handler: this.#handler,
+      event,
+      attempts: 0,
+      error: undefined,
+      retryAfterMs: undefined,
+      dead: false,
+      suspect: true,
+    }));
+    if (!(await this.#parker.park(slot, suspects))) return false;
+    for (const event of events) this.#parked.add(slot.slot, modelKey(event));
+    position.suspectCount += events.length;
+    if (!more || position.suspectCount >= this.#suspectsMax) position.phase = 'settling';
+    return true;
+  }
+}

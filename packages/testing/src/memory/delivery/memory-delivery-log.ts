@@ -1,0 +1,35 @@
+import type { Cursor, DeliverableEvent, DeliveryLog, EventBatch } from '@framework/core';
+import type { MemoryAccess } from './memory-access.js';
+
+/** A log in memory: events commit in the order in which they stand, and what is read is a copy. */
+export class MemoryDeliveryLog implements DeliveryLog {
+  readonly #access: MemoryAccess;
+  readonly #end: number;
+
+  /** @param end how many events are given at most, the first ones. Default: all */
+  constructor(access: MemoryAccess, end: number = Infinity) {
+    this.#access = access;
+    this.#end = end;
+  }
+
+  read(slots: readonly number[], cursor: Cursor, limit: number): Promise<EventBatch> {
+    return this.#access.answer('log.read', ({ log }) => {
+      const events: DeliverableEvent[] = [];
+      const from = Number(cursor);
+      const visible = log.slice(from, this.#end);
+      for (const [index, event] of visible.entries()) {
+        if (!slots.includes(event.slot)) continue;
+        if (events.length === limit) return { events, next: `${from + index}`, more: true };
+        events.push(structuredClone(event));
+      }
+      return { events, next: `${from + visible.length}`, more: false };
+    });
+  }
+
+  find(eventId: string): Promise<DeliverableEvent | undefined> {
+    return this.#access.answer('log.find', ({ log }) => {
+      const found = log.find(({ id }) => id === eventId);
+      return found && structuredClone(found);
+    });
+  }
+}

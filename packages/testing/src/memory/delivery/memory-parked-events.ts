@@ -1,0 +1,116 @@
+import type { ParkedEvent, ParkedEvents, ParkedHead, ParkedModel, ParkedOutcome } from '@framework/core';
+import { lostSlots } from './lost-slots.js';
+import type { MemoryAccess } from './memory-access.js';
+import { type MemoryDeliveryTables, type MemoryParked, inOrder } from './memory-delivery-tables.js';
+
+/** The events that wait for handlers, in memory. */
+export class MemoryParkedEvents implements ParkedEvents {
+  readonly #access: MemoryAccess;
+
+  constructor(access: MemoryAccess) {
+    this.#access = access;
+  }
+
+  park(events: readonly ParkedEvent[]): Promise<readonly number[]> {
+    return this.#access.answer('parked.park', (tables) => {
+      const { parked, nowMs } = tables;
+      for (const { token, retryAfterMs = 0, ...event } of events) {
+        const key = `${event.handler} ${event.event.id}`;
+        if (!tables.holds(event.event.slot, token) || parked.has(key)) continue;
+        parked.set(key, { ...event, nextMs: nowMs + retryAfterMs, parkedMs: nowMs });
+        tables.writes.parked++;
+      }
+      return lostSlots(
+        tables,
+        events.map(({ event, token }) => ({ slot: event.slot, token })),
+      );
+    });
+  }
+
+  models(slots: readonly number[]): Promise<readonly ParkedModel[]> {
+    return this.#access.answer('parked.models', (tables) =>
+      heads(tables, slots).map(({ handler, event: { slot, modelName, modelId } }) => ({
+        handler,
+        slot,
+        modelName,
+        modelId,
+      })),
+    );
+  }
+
+  dueHeads(
+    slots: readonly number[],
+    handlers: readonly string[],
+    limit: number,
+  ): Promise<readonly ParkedHead[]> {
+    return this.#access.answer('parked.dueHeads', (tables) =>
+      waitingHeads(tables, slots, handlers)
+        .filter(({ nextMs }) => nextMs <= tables.nowMs)
+        .sort((one, other) => one.nextMs - other.nextMs)
+        .slice(0, limit)
+        .map(({ handler, event, attempts, suspect }) => ({
+          handler,
+          event: structuredClone(event),
+          attempts,
+          suspect,
+          token: tables.token(event.slot),
+        })),
+    );
+  }
+
+  nextDueMs(slots: readonly number[], handlers: readonly string[]): Promise<number | undefined> {
+    return this.#access.answer('parked.nextDueMs', (tables) => {
+      const waiting = waitingHeads(tables, slots, handlers);
+      if (waiting.length === 0) return undefined;
+      return Math.max(0, Math.min(...waiting.map(({ nextMs }) => nextMs)) - tables.nowMs);
+    });
+  }
+
+  beginAttempt({ handler, event, token, attempts }: ParkedHead): Promise<boolean> {
+    return this.#access.answer('parked.beginAttempt', (tables) => {
+      const row = tables.parked.get(`${handler} ${event.id}`);
+      if (row === undefined || row.dead || !tables.holds(event.slot, token)) return false;
+      row.attempts = attempts + 1;
+      tables.writes.attempts++;
+      return true;
+    });
+  }
+
+  endAttempt({ handler, event, token }: ParkedHead, outcome: ParkedOutcome): Promise<boolean> {
+    return this.#access.answer('parked.endAttempt', (tables) => {
+      const key = `${handler} ${event.id}`;
+      const row = tables.parked.get(key);
+      if (!tables.holds(event.slot, token)) return false;
+      if (row === undefined) return true;
+      if (outcome.kind === 'done') {
+        tables.parked.delete(key);
+        return true;
+      }
+      row.error = outcome.error;
+      row.dead = outcome.kind === 'dead';
+      if (outcome.kind === 'retry') row.nextMs = tables.nowMs + outcome.retryAfterMs;
+      return true;
+    });
+  }
+}
+
+/** The first parked event of each model, for each handler. */
+function heads({ parked }: MemoryDeliveryTables, slots: readonly number[]): readonly MemoryParked[] {
+  const rows = [...parked.values()].filter(({ event }) => slots.includes(event.slot)).sort(inOrder);
+  const byModel = Map.groupBy(
+    rows,
+    ({ handler, event: { modelName, modelId } }) => `${handler} ${modelName} ${modelId}`,
+  );
+  return [...byModel.values()].flatMap(([first]) => first ?? []);
+}
+
+/** Those that are no dead letters, of these handlers unless they are paused. */
+function waitingHeads(
+  tables: MemoryDeliveryTables,
+  slots: readonly number[],
+  handlers: readonly string[],
+): MemoryParked[] {
+  return heads(tables, slots).filter(
+    ({ dead, handler }) => !dead && handlers.includes(handler) && tables.handlers.get(handler) !== true,
+  );
+}
