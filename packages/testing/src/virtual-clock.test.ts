@@ -79,4 +79,37 @@ describe('VirtualClock', () => {
     await expect(new VirtualClock().advance(-1)).rejects.toBeInstanceOf(RangeError);
     await expect(new VirtualClock().advance(Number.NaN)).rejects.toBeInstanceOf(RangeError);
   });
+
+  it('lets a sleep end early, and forgets it', async () => {
+    const clock = new VirtualClock(start);
+    const ending = new AbortController();
+    const slept = clock.sleep(10, ending.signal);
+    ending.abort();
+    await slept;
+    expect(clock.sleeperCount).toBe(0);
+    await clock.sleep(10, ending.signal);
+    expect(clock.now()).toEqual(start);
+  });
+
+  it('lets a sleep end in time although it could have ended early', async () => {
+    const clock = new VirtualClock(start);
+    const ending = new AbortController();
+    const [slept, beside] = [clock.sleep(10, ending.signal), clock.sleep(20)];
+    await clock.advance(10);
+    await slept;
+    ending.abort();
+    expect(clock.sleeperCount).toBe(1);
+    await clock.advance(10);
+    await beside;
+  });
+
+  it('passes on to the next sleeper, if there is one', async () => {
+    const clock = new VirtualClock(start);
+    const slept = [clock.sleep(30), clock.sleep(10)];
+    expect(await clock.wakeNext()).toBe(true);
+    await slept[1];
+    expect(clock.now().getTime() - start.getTime()).toBe(10);
+    expect([await clock.wakeNext(), await clock.wakeNext()]).toEqual([true, false]);
+    expect(clock.now().getTime() - start.getTime()).toBe(30);
+  });
 });

@@ -35,13 +35,21 @@ export class VirtualClock implements Clock {
     return new Date(this.#nowMs);
   }
 
-  /** Resolves when the clock was advanced by the duration; at once when that is not above zero. */
-  sleep(durationMs: number): Promise<void> {
-    if (!(durationMs > 0)) return Promise.resolve();
-    return new Promise((wake) => {
-      const wakesAtMs = this.#advancedMs + durationMs;
-      const later = this.#sleepers.findIndex((sleeper) => sleeper.wakesAtMs > wakesAtMs);
-      this.#sleepers.splice(later === -1 ? this.#sleepers.length : later, 0, { wakesAtMs, wake });
+  /** Resolves when the clock was advanced by the duration, or the signal is aborted; at once when it is not above zero. */
+  sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
+    if (!(durationMs > 0) || signal?.aborted === true) return Promise.resolve();
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        signal?.removeEventListener('abort', abort);
+        resolve();
+      };
+      const sleeper: Sleeper = { wakesAtMs: this.#advancedMs + durationMs, wake };
+      const abort = (): void => {
+        this.#sleepers.splice(this.#sleepers.indexOf(sleeper), 1);
+        resolve();
+      };
+      this.#add(sleeper);
+      signal?.addEventListener('abort', abort, { once: true });
     });
   }
 
@@ -65,9 +73,28 @@ export class VirtualClock implements Clock {
     this.#pass(endMs);
   }
 
+  /**
+   * Lets time pass until the next sleeper wakes, and lets what it continues with run.
+   *
+   * @returns false when nobody sleeps: time stands still then
+   */
+  async wakeNext(): Promise<boolean> {
+    const next = this.#sleepers.shift();
+    if (next === undefined) return false;
+    this.#pass(next.wakesAtMs);
+    next.wake();
+    await settled();
+    return true;
+  }
+
   /** Corrects the time of day, forwards or backwards; wakes nobody, because durations do not change by that. */
   set(now: Date): void {
     this.#nowMs = now.getTime();
+  }
+
+  #add(sleeper: Sleeper): void {
+    const later = this.#sleepers.findIndex(({ wakesAtMs }) => wakesAtMs > sleeper.wakesAtMs);
+    this.#sleepers.splice(later === -1 ? this.#sleepers.length : later, 0, sleeper);
   }
 
   #nextUntil(endMs: number): Sleeper | undefined {

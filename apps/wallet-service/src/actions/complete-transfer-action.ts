@@ -21,7 +21,7 @@ const params = z.object({ transferId: shardedIdCodec(Transfer) });
 export class CompleteTransferAction extends Action<Params, undefined> {
   constructor(
     clock: Clock,
-    private readonly transfers: TransferRepository,
+    private readonly transfers: Pick<TransferRepository, 'getById'>,
   ) {
     super(clock);
   }

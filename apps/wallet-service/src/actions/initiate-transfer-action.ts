@@ -32,7 +32,7 @@ const params = z.object({
 export class InitiateTransferAction extends Action<Params, Transfer> {
   constructor(
     clock: Clock,
-    private readonly wallets: WalletRepository,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
   ) {
     super(clock);
   }

@@ -33,7 +33,7 @@ const params = z.object({
 export class ReceiveTransferAction extends Action<Params, undefined> {
   constructor(
     clock: Clock,
-    private readonly wallets: WalletRepository,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
   ) {
     super(clock);
   }

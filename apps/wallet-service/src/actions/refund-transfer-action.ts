@@ -24,8 +24,8 @@ const params = z.object({ transferId: shardedIdCodec(Transfer), reason: z.string
 export class RefundTransferAction extends Action<Params, undefined> {
   constructor(
     clock: Clock,
-    private readonly wallets: WalletRepository,
-    private readonly transfers: TransferRepository,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly transfers: Pick<TransferRepository, 'getById'>,
   ) {
     super(clock);
   }

@@ -22,7 +22,7 @@ const params = z.object({ walletId: shardedIdCodec(Wallet) });
 export class WalletCloseAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,
-    private readonly wallets: WalletRepository,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
   ) {
     super(clock);
   }

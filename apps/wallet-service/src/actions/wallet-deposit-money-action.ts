@@ -31,7 +31,7 @@ const params = z.object({
 export class WalletDepositMoneyAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,
-    private readonly wallets: WalletRepository,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
   ) {
     super(clock);
   }

@@ -37,7 +37,7 @@ const params = z.object({
 export class WalletTransferAction extends Action<Params, Transfer> {
   constructor(
     clock: Clock,
-    private readonly wallets: WalletRepository,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
   ) {
     super(clock);
   }

@@ -25,7 +25,7 @@ const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal });
 export class WalletWithdrawMoneyAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,
-    private readonly wallets: WalletRepository,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
   ) {
     super(clock);
   }

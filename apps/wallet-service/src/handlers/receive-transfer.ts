@@ -20,7 +20,7 @@ import { WalletException } from '../wallet/wallet-exception.js';
 export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
   readonly event = TransferInitiatedEvent;
 
-  constructor(private readonly transfers: TransferRepository) {}
+  constructor(private readonly transfers: Pick<TransferRepository, 'getById'>) {}
 
   async handle({ event }: EventEnvelope<TransferInitiatedEvent>, context: HandlerContext): Promise<void> {
     const transferId = ShardedId.of(Transfer, event.modelId);

@@ -8,10 +8,15 @@ import type { ModelReader } from './model-reader.js';
  * behind them.
  *
  * The shards (0, 0) and (1, 0) stand in different databases, and (0, 1) in the database of (0, 0); (0, 0) is the
- * default. Every database has tables for {@link Account} and {@link Tag}; a balance has 20 digits before and 18 after
- * the point.
+ * default. Every database has tables for {@link Account} and {@link Tag}; where columns have types, a balance has 20
+ * digits before and 18 after the point.
  */
 export interface StorageFixture {
+  /**
+   * Whether columns have types that limit what they hold: a value beyond the limit must be refused then. Where they have
+   * none, it must come back as it is.
+   */
+  readonly typedColumns: boolean;
   readonly databases: DatabaseRegistry;
   readonly accounts: AccountReader;
   readonly tags: ModelReader<Tag>;

@@ -1,0 +1,18 @@
+import { Big } from 'big.js';
+import { test } from 'vitest';
+import { mexico, walletOf, walletSpecification as spec } from '../../test/wallet-specification.js';
+import { Transfer, TransferCompletedEvent } from '../transfer/transfer.js';
+import { WalletTransferReceivedEvent } from '../wallet/wallet.js';
+
+const amount = new Big('2.50');
+const destination = walletOf('1', { shard: mexico });
+const transfer = Transfer.initiate(walletOf('10'), destination.id, amount, new Date(0));
+const received = new WalletTransferReceivedEvent(destination.id, transfer.id.value, amount);
+
+test('CompleteTransfer notes at the source that the money has arrived, once', async () => {
+  await spec
+    .given(transfer)
+    .whenHandled(received, { times: 2 })
+    .thenEvents(new TransferCompletedEvent(transfer.id));
+  await spec.given(transfer.complete()).whenHandled(received).thenNothing();
+});

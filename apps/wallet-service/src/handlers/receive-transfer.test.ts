@@ -1,0 +1,57 @@
+import { ShardIdentifier, ShardedId } from '@framework/core';
+import { like } from '@framework/testing/specification';
+import { Big } from 'big.js';
+import { describe, test } from 'vitest';
+import { mexico, walletOf, walletSpecification as spec } from '../../test/wallet-specification.js';
+import { Transfer, TransferInitiatedEvent, TransferRefundedEvent } from '../transfer/transfer.js';
+import { Wallet, WalletMoneyDepositedEvent, WalletTransferReceivedEvent } from '../wallet/wallet.js';
+
+const amount = new Big('2.50');
+const source = walletOf('10');
+const destination = walletOf('1', { shard: mexico });
+const transfer = Transfer.initiate(source, destination.id, amount, new Date(0));
+const initiated = new TransferInitiatedEvent(transfer.id, source.id, destination.id, amount, 'EUR');
+
+describe('ReceiveTransfer', () => {
+  test('puts the money into the destination, once for an event that comes twice', async () => {
+    await spec
+      .given(source, destination, transfer)
+      .whenHandled(initiated, { times: 2 })
+      .thenEvents(
+        new WalletMoneyDepositedEvent(destination.id, amount, new Big('3.50')),
+        new WalletTransferReceivedEvent(destination.id, transfer.id.value, amount),
+      );
+  });
+
+  test('gives the money back when the destination refuses it', async () => {
+    await spec
+      .given(source, destination.close(), transfer)
+      .whenHandled(initiated)
+      .thenExpect({
+        attempts: 1,
+        events: [
+          like(WalletMoneyDepositedEvent, { modelId: source.id.value, amount }),
+          new TransferRefundedEvent(transfer.id, 'wallet-closed'),
+        ],
+      });
+  });
+
+  test('does nothing for a transfer that is over', async () => {
+    await spec.given(source, destination, transfer.complete()).whenHandled(initiated).thenNothing();
+  });
+
+  test('is tried again, and gives up, when its transfer cannot be read', async () => {
+    const unknown = ShardedId.generate(Transfer, mexico);
+    const stray = new TransferInitiatedEvent(unknown, source.id, destination.id, amount, 'EUR');
+    await spec.given(destination).whenHandled(stray).thenThrows('entity-not-found');
+  });
+
+  test('gives the money back when the destination is on a shard that nobody has', async () => {
+    const nowhere = ShardedId.generate(Wallet, ShardIdentifier.of(7, 3));
+    const lost = new TransferInitiatedEvent(transfer.id, source.id, nowhere, amount, 'EUR');
+    await spec
+      .given(source, transfer)
+      .whenHandled(lost)
+      .thenModels(source.takeBack(amount), transfer.refund('wallet-not-found'));
+  });
+});

@@ -1,0 +1,65 @@
+import { ShardIdentifier, ShardedId } from '@framework/core';
+import { type Specification, specification } from '@framework/testing/specification';
+import { Big } from 'big.js';
+import { CompleteTransferAction } from '../src/actions/complete-transfer-action.js';
+import { InitiateTransferAction } from '../src/actions/initiate-transfer-action.js';
+import { NotifyRecipientAction } from '../src/actions/notify-recipient-action.js';
+import { ReceiveTransferAction } from '../src/actions/receive-transfer-action.js';
+import { RefundTransferAction } from '../src/actions/refund-transfer-action.js';
+import { WalletCloseAction } from '../src/actions/wallet-close-action.js';
+import { WalletCreateAction } from '../src/actions/wallet-create-action.js';
+import { WalletDepositMoneyAction } from '../src/actions/wallet-deposit-money-action.js';
+import { WalletTransferAction } from '../src/actions/wallet-transfer-action.js';
+import { WalletWithdrawMoneyAction } from '../src/actions/wallet-withdraw-money-action.js';
+import { CompleteTransfer } from '../src/handlers/complete-transfer.js';
+import { NotifyRecipientOnDeposit } from '../src/handlers/notify-recipient-on-deposit.js';
+import { ReceiveTransfer } from '../src/handlers/receive-transfer.js';
+import { Notification } from '../src/notification/notification.js';
+import { Transfer } from '../src/transfer/transfer.js';
+import { Wallet } from '../src/wallet/wallet.js';
+
+export const global: ShardIdentifier = ShardIdentifier.of(0, 0);
+export const mexico: ShardIdentifier = ShardIdentifier.of(1, 0);
+export const ownerId = '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10';
+
+/** The service's actions and handlers on two shards in memory, put together as by the composition on PostgreSQL. */
+export const walletSpecification: Specification = specification({
+  models: [Wallet, Transfer, Notification],
+  shards: [global, mexico],
+  actions: ({ clock, repository }) => {
+    const wallets = repository(Wallet);
+    const transfers = repository(Transfer);
+    return [
+      new WalletCreateAction(clock),
+      new WalletDepositMoneyAction(clock, wallets),
+      new WalletWithdrawMoneyAction(clock, wallets),
+      new WalletCloseAction(clock, wallets),
+      new WalletTransferAction(clock, wallets),
+      new InitiateTransferAction(clock, wallets),
+      new ReceiveTransferAction(clock, wallets),
+      new CompleteTransferAction(clock, transfers),
+      new RefundTransferAction(clock, wallets, transfers),
+      new NotifyRecipientAction(clock),
+    ];
+  },
+  handlers: ({ repository }) => [
+    new ReceiveTransfer(repository(Transfer)),
+    new CompleteTransfer(),
+    new NotifyRecipientOnDeposit(),
+  ],
+});
+
+/** A wallet that was opened before a specification begins. */
+export function walletOf(
+  balance: string,
+  { shard = global, currency = 'EUR' }: { readonly shard?: ShardIdentifier; readonly currency?: string } = {},
+): Wallet {
+  return new Wallet({
+    id: ShardedId.generate(Wallet, shard),
+    state: 'OPENED',
+    createdDate: new Date('2025-12-31T23:59:59Z'),
+    ownerId,
+    currency,
+    balance: new Big(balance),
+  });
+}

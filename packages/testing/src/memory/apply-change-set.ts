@@ -1,0 +1,115 @@
+import {
+  type AnyEntity,
+  type Change,
+  type ChangeSet,
+  ConstraintViolationException,
+  type DeliverableEvent,
+  type EventRecord,
+  InvariantViolation,
+  type PersistOutcome,
+  StaleRecordException,
+  StorageFailureException,
+  modelNameOf,
+} from '@framework/core';
+import { slotOf } from './delivery/slot-of.js';
+import { isKeyTaken, storeKey } from './memory-idempotency-keys.js';
+import type { MemoryCommit } from './memory-commit.js';
+import { MemoryRow } from './memory-row.js';
+import type { MemoryTables } from './memory-tables.js';
+
+/**
+ * Writes a change set as a whole, or throws and has written nothing: it checks everything before it writes, and nothing
+ * else runs in between.
+ *
+ * @throws StaleRecordException `stale-record`, ConstraintViolationException `constraint-violation` for an id that is
+ * there already, StorageFailureException `storage-failure` for what is not JSON
+ */
+export function applyChangeSet(
+  tables: MemoryTables,
+  changes: ChangeSet,
+  nextPosition: () => number,
+): PersistOutcome {
+  if (isKeyTaken(tables, changes)) return 'key-taken';
+  const rows = changes.changes.map((change) => checkedRow(tables, changes, change));
+  const createdDate = tables.clock.now();
+  const events = changes.events.map((event) => deliverable(event, changes, createdDate, tables));
+
+  storeKey(tables, changes);
+  for (const { table, row } of rows) tables.rows(table).set(row.id, row);
+  tables.delivery.commit(...events);
+  const commit: MemoryCommit = {
+    position: nextPosition(),
+    shard: changes.shard,
+    action: changes.action,
+    createdDate,
+    changes: rows.map(({ kind, table, row: { id, version } }) => ({ kind, table, id, version })),
+    events,
+    recordId: crypto.randomUUID(),
+  };
+  tables.commits.push(commit);
+  return 'written';
+}
+
+interface CheckedRow {
+  readonly kind: Change['kind'];
+  readonly table: string;
+  readonly row: MemoryRow;
+}
+
+function checkedRow(
+  tables: MemoryTables,
+  { shard }: ChangeSet,
+  { kind, model, repository, row, expectedVersion }: Change,
+): CheckedRow {
+  const table = modelNameOf(repository.model);
+  if (!(row instanceof MemoryRow)) throw foreignRow(table, model);
+  const stored = tables.rows(table).get(row.id);
+  if (kind === 'add' && stored !== undefined) {
+    throw new ConstraintViolationException(shard, { constraint: `${table}_pkey`, table });
+  }
+  if (kind === 'update' && stored?.version !== expectedVersion) {
+    throw new StaleRecordException(table, row.id, expectedVersion);
+  }
+  return { kind, table, row };
+}
+
+function deliverable(
+  event: EventRecord,
+  { action, shard }: ChangeSet,
+  createdDate: Date,
+  { delivery }: MemoryTables,
+): DeliverableEvent {
+  const read = (json: string): unknown => parsed(json, shard);
+  return {
+    id: event.id,
+    slot: slotOf(event.modelId, delivery.slotCount),
+    namespace: action.namespace,
+    actionId: action.id,
+    actionName: action.name,
+    actionParams: read(action.params),
+    principal: action.principal,
+    ordinal: event.ordinal,
+    modelId: event.modelId,
+    modelName: event.modelName,
+    modelVersion: event.modelVersion,
+    type: event.type,
+    payload: read(event.payload),
+    headers: read(action.headers) as Readonly<Record<string, string>>,
+    startedDate: action.startedDate,
+    createdDate,
+  };
+}
+
+function parsed(json: string, shard: ChangeSet['shard']): unknown {
+  try {
+    return JSON.parse(json);
+  } catch (error) {
+    throw new StorageFailureException(shard, 'a row of the log is not JSON', { cause: error });
+  }
+}
+
+function foreignRow(table: string, model: AnyEntity): InvariantViolation {
+  return new InvariantViolation(
+    `The repository of ${table} ${model.id.value} is not in memory: give the executor a MemoryRepository`,
+  );
+}

@@ -1,0 +1,82 @@
+import {
+  type DatabaseDriver,
+  Model,
+  type New,
+  ShardIdentifier,
+  ShardedId,
+  openDatabases,
+} from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import { MemoryRepository } from './memory-repository.js';
+import { memorySharding } from './memory-sharding.js';
+import { memory } from './memory.js';
+
+const shard = ShardIdentifier.of(0, 0);
+
+class Basket extends Model<Basket, ShardedId<Basket>, 'OPEN'> {
+  readonly items: string[];
+
+  constructor(fields: New<Basket>) {
+    super(fields);
+    this.items = fields.items;
+  }
+
+  static of(items: string[], version = 0): Basket {
+    const id = ShardedId.generate(Basket, shard);
+    return new Basket({ id, state: 'OPEN', version, createdDate: new Date(0), items });
+  }
+}
+
+const baskets = (): MemoryRepository<Basket> =>
+  new MemoryRepository({ model: Basket, databases: openDatabases(memorySharding(shard), memory()) });
+
+describe('MemoryRepository', () => {
+  it('stores a copy, which no later change of the model reaches', async () => {
+    const repository = baskets();
+    const basket = Basket.of(['apple']);
+    await repository.put(basket);
+    basket.items.push('bread');
+    basket.createdDate.setTime(1);
+    expect(await repository.getById(basket.id)).toMatchObject({ items: ['apple'], createdDate: new Date(0) });
+  });
+
+  it('gives a copy each time, so that one reader does not change what another one reads', async () => {
+    const repository = baskets();
+    const { id } = await repository.put(Basket.of(['apple']));
+    for (const read of [await repository.getById(id), ...(await repository.findAll())])
+      read.items.push('bread');
+    expect((await repository.getById(id)).items).toEqual(['apple']);
+  });
+
+  it('stores at version 1 what was never stored, and else at the version that it has', async () => {
+    const repository = baskets();
+    expect(await repository.put(Basket.of([]))).toMatchObject({ version: 1 });
+    const seventh = Basket.of([], 7);
+    await repository.put(seventh);
+    expect(await repository.getById(seventh.id)).toMatchObject({ version: 7 });
+  });
+
+  it('stores what a repository of its own makes of a model', async () => {
+    class Baskets extends MemoryRepository<Basket> {
+      protected override toRow({ items, ...fields }: Basket): object {
+        return { ...fields, events: [], items: items.join() };
+      }
+
+      protected override toModel(fields: Omit<New<Basket>, 'items'> & { readonly items: string }): Basket {
+        return new Basket({ ...fields, items: fields.items.split(',') });
+      }
+    }
+    const databases = openDatabases(memorySharding(shard), memory());
+    const repository = new Baskets({ model: Basket, databases });
+    const { id } = await repository.put(Basket.of(['apple', 'bread']));
+    expect((await repository.getById(id)).items).toEqual(['apple', 'bread']);
+  });
+
+  it('refuses a registry of another driver', () => {
+    const driver = { open: () => ({ transactionManager: () => ({ shard }) }) } as unknown as DatabaseDriver;
+    const databases = openDatabases(memorySharding(shard), driver);
+    expect(() => new MemoryRepository({ model: Basket, databases })).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }) as Error,
+    );
+  });
+});

@@ -1,0 +1,241 @@
+import {
+  type AnyEntity,
+  type DatabaseRegistry,
+  EmbeddedBitsShardingStrategy,
+  EntityNotFoundException,
+  type Id,
+  InvalidCursorException,
+  LimitExceededException,
+  type ModelClass,
+  NotUniqueException,
+  type Page,
+  type Repository,
+  ShardUndeterminedException,
+  type ShardingStrategy,
+  modelNameOf,
+} from '@framework/core';
+import { faithfulCopy } from './faithful-copy.js';
+import { MemoryRow } from './memory-row.js';
+import { type MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
+
+const deletedState = 'DELETED';
+const defaultRowsMax = 10_000;
+const pageLimitMax = 1_000;
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Tells whether a model is wanted. */
+export type Condition<M> = (model: M) => boolean;
+
+/** What to read: one page of all that a condition matches, in the order of ids. */
+export interface MemoryPageRequest<M> {
+  /** Default: all models. */
+  readonly where?: Condition<M> | undefined;
+  /** Items at most, 1 to 1,000. */
+  readonly limit: number;
+  /** The `next` of the page before. Default: from the start. */
+  readonly after?: string | undefined;
+}
+
+/**
+ * A repository in memory, with the reads of every adapter's repositories: what it gives is always a copy.
+ *
+ * Models of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction. Extend
+ * it for queries of your own:
+ *
+ * ```ts
+ * class MemoryWallets extends MemoryRepository<Wallet> {
+ *   constructor(databases: DatabaseRegistry) {
+ *     super({ model: Wallet, databases });
+ *   }
+ *   findByOwner(ownerId: string): Promise<readonly Wallet[]> {
+ *     return this.findAllWhere((wallet) => wallet.ownerId === ownerId);
+ *   }
+ * }
+ * ```
+ */
+export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
+  readonly model: ModelClass<M>;
+  readonly strategy: ShardingStrategy<M>;
+  readonly #databases: DatabaseRegistry;
+  readonly #table: string;
+
+  /** @throws InvariantViolation `invariant-violation` when the registry does not fit */
+  constructor(options: {
+    readonly model: ModelClass<M>;
+    readonly databases: DatabaseRegistry;
+    /** Default: the shard is in the id's bits. */
+    readonly strategy?: ShardingStrategy<M>;
+  }) {
+    this.model = options.model;
+    this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
+    this.#databases = options.databases;
+    this.#table = modelNameOf(options.model);
+    this.#eachDatabase();
+  }
+
+  /** Makes a model of the fields that were stored. Default: by its constructor, which takes them all. */
+  protected toModel(fields: object): M {
+    return this.#construct(fields);
+  }
+
+  /** The fields of a model that will be stored. Default: all but the events. */
+  protected toRow(model: M): object {
+    return Object.fromEntries(Object.entries(model).filter(([field]) => field !== 'events'));
+  }
+
+  encode(model: M): MemoryRow {
+    const { id, version, state } = model;
+    return new MemoryRow({ id: id.value, version, state, fields: this.#copy(this.toRow(model)) });
+  }
+
+  /**
+   * Stores a model past actions and the log, as what was there before a test, and gives it as stored.
+   *
+   * It keeps its version; one that was never stored gets version 1. Attached events are forgotten.
+   */
+  async put(model: M): Promise<M> {
+    const stored = this.#construct({ ...model, version: Math.max(model.version, 1), events: [] });
+    const manager = this.#databases.transactionManager(this.strategy.shardOfModel(stored));
+    memoryManager(manager).write(this.#table, this.encode(stored));
+    return stored;
+  }
+
+  /**
+   * Reads the model of an id.
+   *
+   * @throws EntityNotFoundException `entity-not-found` when there is none
+   * @throws ShardUndeterminedException `shard-undetermined` when the strategy cannot tell the shard from an id
+   * @throws UnknownShardException `unknown-shard` when the id's shard is not configured
+   */
+  async getById(id: Id<M> | string): Promise<M> {
+    const model = await this.findById(id);
+    if (model === undefined) throw new EntityNotFoundException(this.#table, String(id));
+    return model;
+  }
+
+  /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
+  async findById(id: Id<M> | string): Promise<M | undefined> {
+    const model = await this.findStored(id);
+    return model?.state === deletedState ? undefined : model;
+  }
+
+  /** Reads the model of an id, also one of state `DELETED`; throws as {@link getById}. */
+  async findStored(id: Id<M> | string): Promise<M | undefined> {
+    const row = this.#row(String(id));
+    return row && this.#modelOf(row);
+  }
+
+  /** Reads the models of several ids, in the order of the ids; missing ones are left out. */
+  async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
+    const models = await Promise.all(ids.map((id) => this.findById(id)));
+    return models.filter((model) => model !== undefined);
+  }
+
+  /**
+   * Reads all models of all shards, in the order of ids.
+   *
+   * @param rowsMax how many there may be; read pages where there can be more. Default 10,000
+   * @throws LimitExceededException `limit-exceeded` when there are more
+   */
+  findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
+    return this.findAllWhere(undefined, rowsMax);
+  }
+
+  /** Reads all models that match a condition, on all shards; throws as {@link findAll}. */
+  async findAllWhere(
+    condition: Condition<M> | undefined,
+    rowsMax: number = defaultRowsMax,
+  ): Promise<readonly M[]> {
+    const models = this.#models(condition);
+    if (models.length > rowsMax) {
+      const message = `More than ${rowsMax} ${this.#table} match: read them by findPage`;
+      throw new LimitExceededException('rowsMax', rowsMax, message);
+    }
+    return models;
+  }
+
+  /**
+   * Reads the one model that matches a condition, wherever it stands, or `undefined`.
+   *
+   * @throws NotUniqueException `not-unique` when several match
+   */
+  async findOneWhere(condition: Condition<M>): Promise<M | undefined> {
+    const [model, another] = this.#models(condition);
+    if (another !== undefined) throw new NotUniqueException(this.#table);
+    return model;
+  }
+
+  /**
+   * Reads one page in the order of ids, over all shards.
+   *
+   * @throws InvalidCursorException `invalid-cursor` when `after` cannot be the `next` of a page
+   */
+  async findPage({ where, limit, after }: MemoryPageRequest<M>): Promise<Page<M>> {
+    const size = Math.min(Math.max(limit, 1), pageLimitMax);
+    if (after !== undefined) this.#assertCursor(after);
+    const models = this.#models(where).filter(
+      ({ id }) => after === undefined || byBytes(id.value, after) > 0,
+    );
+    const items = models.slice(0, size);
+    return { items, next: models.length > size ? items.at(-1)?.id.value : undefined };
+  }
+
+  /** Counts the models that match a condition, or all, on all shards. */
+  async count(condition?: Condition<M>): Promise<number> {
+    return this.#models(condition).length;
+  }
+
+  /** Tells whether the id has a model; throws as {@link getById}, except that none is no error. */
+  async existsById(id: Id<M> | string): Promise<boolean> {
+    return (await this.findById(id)) !== undefined;
+  }
+
+  #construct(fields: object): M {
+    const constructor = this.model as unknown as new (fields: object) => M;
+    return new constructor(fields);
+  }
+
+  #models(condition: Condition<M> | undefined): readonly M[] {
+    return this.#eachDatabase()
+      .flatMap((manager) => [...manager.rows(this.#table).values()])
+      .filter(({ state }) => state !== deletedState)
+      .sort((one, other) => byBytes(one.id, other.id))
+      .map((row) => this.#modelOf(row))
+      .filter((model) => condition?.(model) ?? true);
+  }
+
+  #modelOf({ fields }: MemoryRow): M {
+    return this.toModel(this.#copy(fields));
+  }
+
+  #copy(fields: object): object {
+    const entries = Object.entries(fields);
+    return Object.fromEntries(
+      entries.map(([field, value]) => [field, faithfulCopy<unknown>(value, `${this.#table}.${field}`)]),
+    );
+  }
+
+  #row(id: string): MemoryRow | undefined {
+    const shard = this.strategy.shardOfId(id);
+    if (shard === undefined) throw new ShardUndeterminedException(this.#table, id);
+    const manager = memoryManager(this.#databases.transactionManager(shard));
+    return manager.rows(this.#table).get(uuid.test(id) ? id.toLowerCase() : id);
+  }
+
+  /** A cursor is the id of a model: where that cannot be read, it is none. */
+  #assertCursor(after: string): void {
+    try {
+      this.strategy.shardOfId(after);
+    } catch {
+      throw new InvalidCursorException(after);
+    }
+  }
+
+  #eachDatabase(): readonly MemoryTransactionManager[] {
+    return this.#databases.eachDatabase().map(joinedManager);
+  }
+}
+
+function byBytes(one: string, other: string): number {
+  return Buffer.compare(Buffer.from(one), Buffer.from(other));
+}

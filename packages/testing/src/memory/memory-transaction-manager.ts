@@ -1,0 +1,112 @@
+import {
+  type ChangeSet,
+  type CommitOutcomeUnknownException,
+  type DeliverableEvent,
+  InvariantViolation,
+  NestedTransactionException,
+  type PersistOutcome,
+  type ShardIdentifier,
+  type TransactionManager,
+  TransactionOverException,
+} from '@framework/core';
+import { applyChangeSet } from './apply-change-set.js';
+import { MemoryEventLog } from './memory-event-log.js';
+import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
+import type { MemoryRow } from './memory-row.js';
+import type { MemoryTables } from './memory-tables.js';
+import { type OpenTransaction, openTransaction, runWithin } from './open-transactions.js';
+
+/** The transactions of one shard in memory. */
+export class MemoryTransactionManager implements TransactionManager {
+  readonly shard: ShardIdentifier;
+  readonly log: MemoryEventLog;
+  readonly keys: MemoryIdempotencyKeys;
+  /** What the shard's database holds; its other shards have the same. */
+  readonly tables: MemoryTables;
+  readonly #nextPosition: () => number;
+
+  /** @param nextPosition counts the commits of all databases of a driver */
+  constructor(shard: ShardIdentifier, tables: MemoryTables, nextPosition: () => number) {
+    this.shard = shard;
+    this.tables = tables;
+    this.#nextPosition = nextPosition;
+    this.log = new MemoryEventLog(this);
+    this.keys = new MemoryIdempotencyKeys(tables);
+  }
+
+  /** The rows of a table as the transaction sees them in which the caller runs. */
+  rows(table: string): ReadonlyMap<string, MemoryRow> {
+    const rows = this.tables.rows(table);
+    const written = this.#joined()?.written.get(table);
+    return written === undefined ? rows : new Map([...rows, ...written]);
+  }
+
+  /** Writes a row past actions and the log: within the transaction in which the caller runs, else at once. */
+  write(table: string, row: MemoryRow): void {
+    const open = this.#joined();
+    if (open === undefined) {
+      this.tables.rows(table).set(row.id, row);
+      return;
+    }
+    const written = open.written.get(table) ?? new Map<string, MemoryRow>();
+    open.written.set(table, written.set(row.id, row));
+  }
+
+  /** The events of the shard's database, in the order of the log. */
+  events(): readonly DeliverableEvent[] {
+    this.#joined();
+    return this.tables.delivery.log.slice();
+  }
+
+  async inTransaction<T>(work: () => Promise<T>): Promise<T> {
+    this.#assertOutside();
+    const transaction: OpenTransaction = { written: new Map(), over: false };
+    try {
+      const result = await runWithin(this, transaction, work);
+      for (const [table, written] of transaction.written) {
+        for (const row of written.values()) this.tables.rows(table).set(row.id, row);
+      }
+      return result;
+    } finally {
+      transaction.over = true;
+    }
+  }
+
+  async persist(changes: ChangeSet): Promise<PersistOutcome> {
+    this.#assertOutside();
+    // As with a database, others may be faster between the reads of an action and this.
+    await Promise.resolve();
+    return applyChangeSet(this.tables, changes, this.#nextPosition);
+  }
+
+  /** True when the log holds the action; a commit in memory is never lost on its way. */
+  async isCommitted({ actionId }: CommitOutcomeUnknownException): Promise<boolean> {
+    return this.tables.commits.some(({ action, shard }) => action.id === actionId && shard === this.shard);
+  }
+
+  #joined(): OpenTransaction | undefined {
+    const open = openTransaction(this);
+    if (open?.over === true) throw new TransactionOverException(this.shard);
+    return open;
+  }
+
+  #assertOutside(): void {
+    if (this.#joined() !== undefined) throw new NestedTransactionException(this.shard);
+  }
+}
+
+/** The manager of a shard as one in memory; throws InvariantViolation where the registry has another driver. */
+export function memoryManager(manager: TransactionManager): MemoryTransactionManager {
+  if (manager instanceof MemoryTransactionManager) return manager;
+  throw new InvariantViolation(
+    `${manager.shard.toString()} was not opened by memory(): MemoryRepository cannot read it`,
+  );
+}
+
+/** Of the managers of one database: the one in whose transaction the caller runs, else the first. */
+export function joinedManager(managers: readonly TransactionManager[]): MemoryTransactionManager {
+  const own = managers.map(memoryManager);
+  const joined = own.find((manager) => openTransaction(manager) !== undefined) ?? own[0];
+  if (joined === undefined) throw new InvariantViolation('A database holds no shard');
+  return joined;
+}

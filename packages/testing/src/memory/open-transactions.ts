@@ -1,0 +1,26 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { MemoryRow } from './memory-row.js';
+
+/** A transaction in which the caller runs. */
+export interface OpenTransaction {
+  /** What it has written and not committed, by table and id. */
+  readonly written: Map<string, Map<string, MemoryRow>>;
+  /** Whether it has ended, while something that it started still runs. */
+  over: boolean;
+}
+
+const transactions = new AsyncLocalStorage<ReadonlyMap<object, OpenTransaction>>();
+
+/** The transaction that a manager has open where the caller runs, if any. */
+export function openTransaction(manager: object): OpenTransaction | undefined {
+  return transactions.getStore()?.get(manager);
+}
+
+/** Runs the work within a manager's transaction, beside those of other managers. */
+export function runWithin<T>(
+  manager: object,
+  transaction: OpenTransaction,
+  work: () => Promise<T>,
+): Promise<T> {
+  return transactions.run(new Map(transactions.getStore()).set(manager, transaction), work);
+}

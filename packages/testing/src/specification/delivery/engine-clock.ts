@@ -1,0 +1,27 @@
+import type { DeliveryClock } from '@framework/events';
+import type { VirtualClock } from '../../virtual-clock.js';
+
+/** A virtual clock as delivery has it, which tells delivery's own waiting from that of handlers and actions. */
+export class EngineClock implements DeliveryClock {
+  readonly #clock: VirtualClock;
+  #sleeperCount = 0;
+
+  constructor(clock: VirtualClock) {
+    this.#clock = clock;
+  }
+
+  /** How many others sleep: handlers, and the actions that they execute. */
+  get otherSleeperCount(): number {
+    return this.#clock.sleeperCount - this.#sleeperCount;
+  }
+
+  now(): Date {
+    return this.#clock.now();
+  }
+
+  async sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
+    this.#sleeperCount++;
+    await this.#clock.sleep(durationMs, signal);
+    this.#sleeperCount--;
+  }
+}

@@ -1,0 +1,80 @@
+import { deadLetterError, lastErrorAt } from './delivery/dead-letter-error.js';
+import type { DeliveryReport } from './delivery/delivery-run.js';
+import { assertMatches } from './expectation/assert-matches.js';
+import { type ExpectedError, assertThrown } from './expectation/assert-thrown.js';
+import type { ExpectedEffects, ExpectedEvent, ExpectedModel } from './expectation/expected.js';
+import { Outcome } from './outcome.js';
+import type { World } from './world/world.js';
+
+/** What must have come of handling an event; what is left out is left open. */
+export interface ExpectedHandling extends ExpectedEffects {
+  /** How often handlers were called with the event, over all deliveries. */
+  readonly attempts?: number;
+}
+
+/** An event that a specification has handled in a world of its own, once for each expectation. */
+export class HandlerSpecification {
+  readonly #type: string;
+  readonly #open: () => Promise<World>;
+  readonly #handle: (world: World) => Promise<DeliveryReport>;
+
+  /** Made by {@link Specification.whenHandled}. */
+  constructor(type: string, open: () => Promise<World>, handle: (world: World) => Promise<DeliveryReport>) {
+    this.#type = type;
+    this.#open = open;
+    this.#handle = handle;
+  }
+
+  /**
+   * Has the event handled and compares what came of it: what the handlers' actions committed, and nothing that follows.
+   *
+   * @returns the world, for whatever else there is to see
+   * @throws AssertionError with the difference
+   * @throws SpecificationError `dead-letter` when a handler gave it up, with what it threw as the cause
+   */
+  async thenExpect({ attempts, ...effects }: ExpectedHandling): Promise<World> {
+    const { outcome, report } = await this.#run();
+    const [deadLetter] = report.deadLetters;
+    if (deadLetter !== undefined) throw deadLetterError(deadLetter, report);
+    if (attempts !== undefined) assertMatches('attempts', report.attempts.length, attempts);
+    await outcome.assertEffects(effects);
+    return outcome.world;
+  }
+
+  /** Compares all events that were committed, in their order; as {@link thenExpect}. */
+  thenEvents(...events: readonly ExpectedEvent[]): Promise<World> {
+    return this.thenExpect({ events });
+  }
+
+  /** Compares all models that were added or updated, in the order of their first change; as {@link thenExpect}. */
+  thenModels(...models: readonly ExpectedModel[]): Promise<World> {
+    return this.thenExpect({ models });
+  }
+
+  /** Has the event handled, of which nothing must come; as {@link thenExpect}. */
+  thenNothing(): Promise<World> {
+    return this.thenExpect({ events: [], models: [] });
+  }
+
+  /**
+   * Has the event handled, which a handler must give up after all its attempts.
+   *
+   * @param error the `code`, or the class, of what it throws at the last one
+   * @throws AssertionError when none does, or throws something else
+   */
+  async thenThrows(error: ExpectedError): Promise<World> {
+    const { outcome, report } = await this.#run();
+    const [deadLetter] = report.deadLetters;
+    const ending =
+      deadLetter === undefined ? { result: undefined } : { error: lastErrorAt(deadLetter, report) };
+    assertThrown(`${deadLetter?.handler ?? 'Every handler'} of ${this.#type}`, ending, error);
+    return outcome.world;
+  }
+
+  async #run(): Promise<{ readonly outcome: Outcome; readonly report: DeliveryReport }> {
+    const world = await this.#open();
+    // The event itself is the first commit.
+    const outcome = new Outcome(world, world.commits.length + 1);
+    return { outcome, report: await this.#handle(world) };
+  }
+}

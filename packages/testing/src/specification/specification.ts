@@ -1,0 +1,74 @@
+import type { ActionClass, AnyEntity, ModelEvent } from '@framework/core';
+import { ActionSpecification } from './action-specification.js';
+import { HandlerSpecification } from './handler-specification.js';
+import type { EventOrigin } from './world/commit-event.js';
+import type { WorldOptions } from './world/world-setup.js';
+import { World, type WorldExecution } from './world/world.js';
+
+/**
+ * Says what actions and handlers do, without any server: each `then…` runs in a world of its own, in memory.
+ *
+ * ```ts
+ * const spec = specification({
+ *   models: [Wallet],
+ *   actions: ({ clock, repository }) => [new WalletDepositMoneyAction(clock, repository(Wallet))],
+ * });
+ * await spec
+ *   .given(wallet)
+ *   .when(WalletDepositMoneyAction, { walletId: wallet.id, amount: Big('25.50') })
+ *   .thenEvents(new WalletMoneyDepositedEvent(wallet.id, Big('25.50'), Big('125.50')));
+ * ```
+ */
+export function specification(options: WorldOptions): Specification {
+  return new Specification(options);
+}
+
+/** What is given, and what happens then. */
+export class Specification {
+  readonly #options: WorldOptions;
+  readonly #given: readonly AnyEntity[];
+
+  /** @see specification */
+  constructor(options: WorldOptions, given: readonly AnyEntity[] = []) {
+    this.#options = options;
+    this.#given = given;
+  }
+
+  /** Besides what is given already, these models are stored: at version 1 those that were never stored, without events. */
+  given(...models: readonly AnyEntity[]): Specification {
+    return new Specification(this.#options, [...this.#given, ...models]);
+  }
+
+  /** Executes an action, with an idempotency key, a principal and whatever else an executor takes. */
+  when<Params, Result>(
+    action: ActionClass<Params, Result>,
+    params: NoInfer<Params>,
+    configuration?: WorldExecution,
+  ): ActionSpecification<Result> {
+    return new ActionSpecification({
+      name: action.name,
+      open: () => this.world(),
+      execute: (world) => world.execute(action, params, configuration),
+      isDelivered: false,
+    });
+  }
+
+  /** Commits an event and delivers it to the handlers that want it; `times: 2` delivers it twice, as a crash may have it. */
+  whenHandled(
+    event: ModelEvent<unknown>,
+    origin?: EventOrigin & { readonly times?: number },
+  ): HandlerSpecification {
+    return new HandlerSpecification(
+      event.constructor.name,
+      () => this.world(),
+      (world) => world.handle(event, origin),
+    );
+  }
+
+  /** A world in which the given models are stored, for what the other methods cannot say. */
+  async world(): Promise<World> {
+    const world = await World.open(this.#options);
+    await world.store(...this.#given);
+    return world;
+  }
+}

@@ -1,0 +1,4 @@
+import { describeStorageAdapter } from '../../src/conformance/index.js';
+import { MemoryFixture } from './memory-fixture.js';
+
+describeStorageAdapter('memory', async () => new MemoryFixture());

@@ -1,0 +1,50 @@
+import { Delivery, type EventEnvelope } from '@framework/events';
+import { describe, expect, it } from 'vitest';
+import { SuiteContext, abroad, decimal, home, neighbour } from '../../src/conformance/index.js';
+import { VirtualClock } from '../../src/index.js';
+import { onCredit } from '../specification/accounts.js';
+import { MemoryFixture } from './memory-fixture.js';
+
+/** The suite's accounts in memory, with a handler of credits. */
+function delivering(): {
+  readonly context: SuiteContext;
+  readonly seen: EventEnvelope<never>[];
+  readonly clock: VirtualClock;
+} {
+  const context = new SuiteContext();
+  context.open(new MemoryFixture());
+  const clock = new VirtualClock();
+  const seen: EventEnvelope<never>[] = [];
+  const { executor, fixture } = context;
+  const handlers = [
+    onCredit(async (envelope) => void seen.push(envelope as never), { startFrom: 'beginning' }),
+  ];
+  new Delivery({ databases: fixture.databases, executor, handlers, clock }).start();
+  return { context, seen, clock };
+}
+
+describe('databases in memory', () => {
+  it('deliver the events of every shard, those of one model in order', async () => {
+    const { context, seen, clock } = delivering();
+    for (const shard of [home, neighbour, abroad]) {
+      const account = await context.openAccount(shard);
+      for (const amount of ['1', '2']) await context.credit(account, amount);
+    }
+    await clock.advance(1_000);
+    const byShard = Map.groupBy(seen, ({ shard }) => shard);
+    expect(new Set(byShard.keys())).toEqual(new Set([home, neighbour, abroad]));
+    for (const envelopes of byShard.values())
+      expect(envelopes.map(({ payload }) => payload)).toMatchObject([
+        { amount: decimal('1') },
+        { amount: decimal('2') },
+      ]);
+  });
+
+  it('give a handler copies of what the log holds', async () => {
+    const { context, seen, clock } = delivering();
+    await context.credit(await context.openAccount(), '1');
+    await clock.advance(1_000);
+    Object.assign(seen[0]?.payload as object, { amount: 'changed' });
+    expect((await context.storedEvents()).at(-1)).toMatchObject({ payload: { amount: decimal('1') } });
+  });
+});

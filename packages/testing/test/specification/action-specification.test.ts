@@ -1,0 +1,224 @@
+import { Action, ModelEvent, type Principal, ShardedId } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import { Overdrawn } from '../../src/conformance/actions/withdraw-action.js';
+import {
+  Account,
+  AccountCreditedEvent,
+  AccountNotedEvent,
+  AccountOpenedEvent,
+  Tag,
+  decimal,
+} from '../../src/conformance/index.js';
+import { like, specification } from '../../src/specification/index.js';
+import {
+  AnnotateAction,
+  CreditAccountAction,
+  TransferAction,
+  WithdrawAction,
+  abroad,
+  account,
+  accountWorld,
+  accountsWith,
+  home,
+} from './accounts.js';
+
+const spec = accountsWith();
+const given = account('10');
+const params = { accountId: given.id, amount: '2.5' };
+const credited = new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12.5'));
+const failed = { code: 'ERR_ASSERTION' };
+
+describe('a specification of an action', () => {
+  it('holds when result, events and models are as expected', async () => {
+    await spec
+      .given(given)
+      .when(CreditAccountAction, params)
+      .thenExpect({ result: given.credit('2.5'), events: [credited], models: [given.credit('2.5')] });
+  });
+
+  it('fails by the difference when the result is another one', async () => {
+    const wrong = spec.given(given).when(CreditAccountAction, params).thenResult(given.credit('3'));
+    await expect(wrong).rejects.toMatchObject({
+      ...failed,
+      message: expect.stringMatching(/The results differ.*\+ +balance: '12\.5.*- +balance: '13/s) as string,
+    });
+  });
+
+  it.each([
+    ['another field', [new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12'))]],
+    ['another class', [new AccountNotedEvent(given.id, 'none')]],
+    ['another model', [new AccountCreditedEvent(account().id, decimal('2.5'), decimal('12.5'))]],
+    ['one that is missing', []],
+    ['one too many', [credited, credited]],
+  ])('fails when the events differ by %s', async (_difference, events) => {
+    const wrong = spec
+      .given(given)
+      .when(CreditAccountAction, params)
+      .thenEvents(...events);
+    await expect(wrong).rejects.toMatchObject(failed);
+  });
+
+  it.each([
+    ['is missing', []],
+    ['is another one', [account('12.5')]],
+    ['has another field', [given.credit('3')]],
+    ['is of another class', [Tag.of(home, 'none')]],
+  ])('fails when a changed model %s', async (_difference, models) => {
+    const wrong = spec
+      .given(given)
+      .when(CreditAccountAction, params)
+      .thenModels(...models);
+    await expect(wrong).rejects.toMatchObject(failed);
+  });
+
+  it('leaves open what is not named', async () => {
+    const execution = spec.given(given).when(CreditAccountAction, params);
+    await execution.thenResult(like(Account, { version: 2, balance: decimal('12.5') }));
+    await execution.thenModels(like(Account, { id: given.id, version: 2 }));
+    await execution.thenEvents(like(AccountCreditedEvent, { amount: decimal('2.5') }));
+    await expect(execution.thenModels(like(Account, { version: 3 }))).rejects.toMatchObject(failed);
+    await expect(execution.thenEvents(like(AccountOpenedEvent, {}))).rejects.toMatchObject(failed);
+  });
+
+  it('has every expectation in a world of its own', async () => {
+    const execution = spec.given(given).when(CreditAccountAction, params);
+    const [one, other] = [await execution.thenEvents(credited), await execution.thenEvents(credited)];
+    expect(one).not.toBe(other);
+    expect(one.clock.now()).toEqual(new Date('2026-01-01T00:00:00Z'));
+  });
+
+  it('tells models by all that was written, the first change first', async () => {
+    const other = account('1');
+    await spec
+      .given(given, other)
+      .when(TransferAction, { fromId: other.id, toId: given.id, amount: '1' })
+      .thenModels(other.credit('-1'), given.credit('1'));
+  });
+
+  it('tells a deleted model, too', async () => {
+    class DeleteAction extends Action<undefined, undefined> {
+      protected async perform(): Promise<undefined> {
+        this.plan().update(given.variant({ version: 1 }).delete());
+      }
+    }
+    await specification({ ...accountWorld, actions: ({ clock }) => [new DeleteAction(clock)] })
+      .given(given)
+      .when(DeleteAction, undefined)
+      .thenModels(like(Account, { state: 'DELETED' }));
+  });
+
+  it('tells nothing from something', async () => {
+    const annotation = { accountId: given.id, note: 'new' };
+    await spec
+      .given(given.variant({ note: 'new' }))
+      .when(AnnotateAction, annotation)
+      .thenNothing();
+    const something = spec.given(given).when(AnnotateAction, annotation);
+    await expect(something.thenNothing()).rejects.toMatchObject(failed);
+  });
+
+  it('checks params by their schema', async () => {
+    const broken = { accountId: given.id, note: 7 as unknown as string };
+    await spec.given(given).when(AnnotateAction, broken).thenThrows('invalid-params');
+  });
+
+  it.each([
+    ['compares an event as its schema reads it', (text: string) => text.toUpperCase(), failed],
+    ['fails when the schema cannot read what it wrote', () => 7 as never, { code: 'unstorable-value' }],
+  ])('%s', async (_title, decode, refusal) => {
+    class OddEvent extends ModelEvent<Account> {
+      static readonly payload = z.object({
+        note: z.codec(z.string(), z.string(), { decode, encode: (text) => text }),
+      });
+
+      constructor(
+        accountId: string,
+        readonly note: string,
+      ) {
+        super(accountId, Account);
+      }
+    }
+    class OddAction extends Action<undefined, undefined> {
+      protected async perform(): Promise<undefined> {
+        const opened = Account.blank(home, this.clock.now());
+        this.plan().add(opened.variant({ events: [new OddEvent(opened.id.value, 'written')] }));
+      }
+    }
+    const odd = specification({ ...accountWorld, actions: ({ clock }) => [new OddAction(clock)] });
+    const execution = odd.when(OddAction, undefined);
+    await execution.thenModels(like(Account, { version: 1 }));
+    await expect(execution.thenEvents(like(OddEvent, { note: 'written' }))).rejects.toMatchObject(refusal);
+  });
+
+  it('lets time pass for an action that waits for the clock', async () => {
+    class WaitingAction extends Action<undefined, Date> {
+      protected async perform(_principal: Principal): Promise<Date> {
+        await this.clock.sleep(3_600_000);
+        return this.clock.now();
+      }
+    }
+    await specification({ ...accountWorld, actions: ({ clock }) => [new WaitingAction(clock)] })
+      .when(WaitingAction, undefined)
+      .thenResult(new Date('2026-01-01T01:00:00Z'));
+  });
+
+  it('takes what an executor takes', async () => {
+    const foreign = account('1', abroad);
+    const transfer = { fromId: foreign.id, toId: given.id, amount: '1' };
+    const world = await spec
+      .given(given, foreign)
+      .when(TransferAction, transfer, { allowCrossShard: true, principal: { name: 'ada' } })
+      .thenModels(given.credit('1'), foreign.credit('-1'));
+    expect(world.events).toMatchObject([{ principal: 'ada' }, { principal: 'ada' }]);
+    await spec.given(given, foreign).when(TransferAction, transfer).thenThrows('cross-shard');
+  });
+
+  it('refuses a model that it does not list', async () => {
+    const unlisted = spec.given(Tag.of(home, 'none')).when(CreditAccountAction, params).thenEvents(credited);
+    await expect(unlisted).rejects.toMatchObject({ code: 'unknown-model' });
+  });
+});
+
+describe('a specification of a refusal', () => {
+  const execution = spec.given(given).when(WithdrawAction, { accountId: given.id, amount: '11' });
+
+  it('holds for the class of the error, and for its code', async () => {
+    await execution.thenThrows(Overdrawn);
+    const missing = ShardedId.generate(Account, home);
+    await spec.when(CreditAccountAction, { accountId: missing, amount: '1' }).thenThrows('entity-not-found');
+  });
+
+  it('fails for another error, which is its cause', async () => {
+    await expect(execution.thenThrows('stale-record')).rejects.toMatchObject({
+      ...failed,
+      cause: expect.any(Overdrawn) as unknown,
+    });
+  });
+
+  it('fails when nothing is thrown', async () => {
+    const harmless = spec.given(given).when(CreditAccountAction, params);
+    await expect(harmless.thenThrows('stale-record')).rejects.toMatchObject(failed);
+  });
+
+  it('fails when something was written', async () => {
+    const foreign = account('1', abroad);
+    class HalfAction extends Action<undefined, undefined> {
+      protected async perform(): Promise<undefined> {
+        const stored = given.variant({ version: 1 });
+        this.plan().updateAll([stored.credit('1'), foreign.variant({ version: 9 }).credit('1')]);
+      }
+    }
+    const half = specification({ ...accountWorld, actions: ({ clock }) => [new HalfAction(clock)] })
+      .given(given, foreign)
+      .when(HalfAction, undefined, { allowCrossShard: true });
+    await expect(half.thenThrows('partial-commit')).rejects.toMatchObject({
+      ...failed,
+      message: expect.stringContaining('The events differ') as string,
+    });
+  });
+
+  it('passes on what an action throws that is expected to succeed', async () => {
+    await expect(execution.thenEvents()).rejects.toBeInstanceOf(Overdrawn);
+  });
+});

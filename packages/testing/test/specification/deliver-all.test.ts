@@ -1,0 +1,203 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { Account, AccountCreditedEvent, AccountNotedEvent, decimal } from '../../src/conformance/index.js';
+import { World, like } from '../../src/specification/index.js';
+import {
+  AnnotateAction,
+  CreditAccountAction,
+  WithdrawAction,
+  abroad,
+  account,
+  accountWorld,
+  accountsWith,
+  home,
+  onCredit,
+} from './accounts.js';
+
+const given = account('3');
+const credit = { accountId: given.id, amount: '1' };
+const startMs = Date.parse('2026-01-01T00:00:00Z');
+
+/** Takes one more out of the account for each change of its balance, until nothing is left. */
+const draining = onCredit(async ({ event }, context) => {
+  if (event.newBalance !== decimal('0'))
+    await context.execute(WithdrawAction, { accountId: given.id, amount: '1' });
+});
+
+describe('deliverAll', () => {
+  it('delivers also what handlers commit, until nothing is left', async () => {
+    await accountsWith(draining)
+      .given(given)
+      .when(CreditAccountAction, credit)
+      .delivered()
+      .thenExpect({
+        events: ['4', '3', '2', '1', '0'].map((newBalance) =>
+          like(AccountCreditedEvent, { newBalance: decimal(newBalance) }),
+        ),
+        models: [like(Account, { balance: decimal('0'), version: 6 })],
+      });
+  });
+
+  it('delivers across shards', async () => {
+    const foreign = account('1', abroad);
+    const annotating = onCredit((_envelope, context) =>
+      context.execute(AnnotateAction, { accountId: foreign.id, note: 'seen' }),
+    );
+    await accountsWith(annotating)
+      .given(given, foreign)
+      .when(CreditAccountAction, credit)
+      .delivered()
+      .thenEvents(like(AccountCreditedEvent, {}), new AccountNotedEvent(foreign.id, 'seen'));
+  });
+
+  it('delivers nothing that was not asked for', async () => {
+    const seen: string[] = [];
+    const spec = accountsWith(onCredit(async ({ eventId }) => void seen.push(eventId)));
+    const world = await spec.given(given).when(CreditAccountAction, credit).thenResult(given.credit('1'));
+    expect(seen).toEqual([]);
+    await world.deliverAll();
+    await world.deliverAll();
+    expect(seen).toHaveLength(1);
+  });
+
+  it('has one effect of everything that is delivered once more', async () => {
+    const world = await accountsWith(draining).given(given).world();
+    await world.execute(CreditAccountAction, credit);
+    await world.deliverAll();
+    const { events } = world;
+    const { attempts } = await world.redeliverAll();
+    expect(attempts).toHaveLength(5);
+    expect(world.events).toEqual(events);
+  });
+
+  it('lets no time pass but for retries', async () => {
+    let failures = 2;
+    const failing = onCredit(
+      async () => {
+        if (failures-- > 0) throw new Error('not yet');
+      },
+      { retry: { backoffBaseMs: 3_600_000, backoffMaxMs: 86_400_000 } },
+    );
+    const world = await accountsWith(failing).given(given).world();
+    await world.execute(CreditAccountAction, credit);
+    expect(world.clock.now().getTime()).toBe(startMs);
+    const { attempts } = await world.deliverAll();
+    expect(attempts.map(({ error }) => error instanceof Error)).toEqual([true, true, false]);
+    expect(Math.floor((world.clock.now().getTime() - startMs) / 3_600_000)).toBe(3);
+  });
+
+  it('lets time pass for a handler that waits for the clock', async () => {
+    const world = await World.open({
+      ...accountWorld,
+      handlers: ({ clock }) => [onCredit(() => clock.sleep(20_000))],
+    });
+    await world.store(given);
+    await world.execute(CreditAccountAction, credit);
+    const { attempts } = await world.deliverAll();
+    expect(attempts).toMatchObject([{ error: undefined }]);
+    expect(world.clock.now().getTime() - startMs).toBeGreaterThanOrEqual(20_000);
+  });
+
+  it('lets no time pass for a handler that waits for something else', async () => {
+    const world = await accountsWith(onCredit(() => delay(50), { timeoutMs: 10 }))
+      .given(given)
+      .world();
+    await world.execute(CreditAccountAction, credit);
+    expect(await world.deliverAll()).toMatchObject({ attempts: [{ error: undefined }] });
+  });
+
+  it('gives up a handler that never returns', async () => {
+    const hanging = onCredit(() => new Promise(() => undefined), { retry: { attemptsMax: 1 } });
+    const world = await accountsWith(hanging).given(given).world();
+    await world.execute(CreditAccountAction, credit);
+    await expect(world.deliverAll()).rejects.toMatchObject({
+      code: 'dead-letter',
+      message: expect.stringContaining('did not return within 30000 ms') as string,
+    });
+  });
+});
+
+describe('a dead letter', () => {
+  const refusal = new Error('never');
+  const refusing = onCredit(() => Promise.reject(refusal), { retry: { attemptsMax: 2 } });
+
+  it('ends the delivery by what the handler threw', async () => {
+    const world = await accountsWith(refusing).given(given).world();
+    await world.execute(CreditAccountAction, credit);
+    await expect(world.deliverAll()).rejects.toMatchObject({ code: 'dead-letter', cause: refusal });
+  });
+
+  it('is in the report where it is expected, and does not count any more later', async () => {
+    const world = await accountsWith(refusing).given(given).world();
+    await world.execute(CreditAccountAction, credit);
+    const { deadLetters } = await world.deliverAll({ deadLetters: 'kept' });
+    expect(deadLetters).toMatchObject([{ handler: 'on-credit', attempts: 2, dead: true }]);
+    expect(await world.deliverAll()).toMatchObject({ attempts: [], deadLetters });
+  });
+
+  it('fails a specification', async () => {
+    const delivered = accountsWith(refusing).given(given).when(CreditAccountAction, credit).delivered();
+    await expect(delivered.thenResult(given.credit('1'))).rejects.toMatchObject({ code: 'dead-letter' });
+  });
+});
+
+describe('handlers that keep each other going', () => {
+  const changing = onCredit(async (_envelope, context) => {
+    await context.execute(WithdrawAction, { accountId: given.id, amount: '0' });
+  });
+  const watching = onCredit(() => Promise.resolve(), { name: 'watching' });
+
+  it('end with an error that names them', async () => {
+    const world = await accountsWith(changing, watching).given(given).world();
+    await world.execute(CreditAccountAction, credit);
+    await expect(world.deliverAll({ callsMax: 100 })).rejects.toMatchObject({
+      code: 'restless',
+      message: expect.stringMatching(
+        /more than 100 calls.*on-credit \(\d+\).*watching \(\d+\)|watching.*on-credit/,
+      ) as string,
+    });
+  });
+
+  it('end also when they never wait for anything', async () => {
+    const world: World = await World.open({
+      ...accountWorld,
+      handlers: () => [
+        onCredit(async () => {
+          await world.executor.execute({ name: 'loop' }, CreditAccountAction, credit);
+        }),
+      ],
+    });
+    await world.store(given);
+    await world.execute(CreditAccountAction, credit);
+    await expect(world.deliverAll({ callsMax: 100 })).rejects.toMatchObject({ code: 'restless' });
+  });
+
+  it('may be more than that where the specification says so', async () => {
+    const long = account('1100', home, { owner: 'ada' });
+    const world = await accountsWith(
+      onCredit(async ({ event }, context) => {
+        if (event.newBalance !== decimal('0'))
+          await context.execute(WithdrawAction, { accountId: long.id, amount: '1' });
+      }),
+    )
+      .given(long)
+      .world();
+    await world.execute(CreditAccountAction, { accountId: long.id, amount: '0' });
+    await world.deliverAll({ callsMax: 1_101 });
+    expect(await world.repository(Account).getById(long.id)).toMatchObject({ balance: decimal('0') });
+  });
+});
+
+describe('a world', () => {
+  it('runs executions at once, which run again when another one was faster', async () => {
+    const world = await accountsWith().given(given).world();
+    await Promise.all([
+      world.execute(CreditAccountAction, credit),
+      world.execute(CreditAccountAction, credit),
+    ]);
+    expect(await world.repository(Account).getById(given.id)).toMatchObject({
+      version: 3,
+      balance: decimal('5'),
+    });
+  });
+});

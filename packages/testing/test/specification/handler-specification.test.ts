@@ -1,0 +1,157 @@
+import { EntityNotFoundException } from '@framework/core';
+import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '@framework/events';
+import { describe, expect, it } from 'vitest';
+import { Overdrawn } from '../../src/conformance/actions/withdraw-action.js';
+import {
+  AccountCreditedEvent,
+  AccountDeletedEvent,
+  AccountNotedEvent,
+  decimal,
+} from '../../src/conformance/index.js';
+import { AnnotateAction, WithdrawAction, account, accountsWith, onCredit } from './accounts.js';
+
+const given = account('10');
+const credited = new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12.5'));
+const failed = { code: 'ERR_ASSERTION' };
+const withdrawal = { accountId: given.id, amount: '1' };
+
+/** Notes what was credited. */
+const annotating = onCredit(({ event }, context) =>
+  context.execute(AnnotateAction, { accountId: given.id, note: event.amount }),
+);
+
+/** Withdraws, under a key that tells it from other executions. */
+function withdrawing(keyOf: () => string): ReturnType<typeof onCredit> {
+  return onCredit(async (_envelope, context) => {
+    await context.execute(WithdrawAction, withdrawal, { key: keyOf() });
+  });
+}
+
+/** Fails so often, and then withdraws. */
+function failing(times: number): ReturnType<typeof onCredit> {
+  return onCredit(
+    async ({ attempt }, context) => {
+      if (attempt <= times) throw new EntityNotFoundException('Account', `attempt ${attempt}`);
+      await context.execute(WithdrawAction, withdrawal);
+    },
+    { retry: { attemptsMax: 3, backoffBaseMs: 60_000 } },
+  );
+}
+
+describe('a specification of a handler', () => {
+  it("holds when the effects of the handler's actions are as expected", async () => {
+    await accountsWith(annotating)
+      .given(given)
+      .whenHandled(credited)
+      .thenExpect({
+        attempts: 1,
+        events: [new AccountNotedEvent(given.id, decimal('2.5'))],
+        models: [given.annotate(decimal('2.5'))],
+      });
+  });
+
+  it('fails by the difference when they are others', async () => {
+    const handled = accountsWith(annotating).given(given).whenHandled(credited);
+    await expect(handled.thenEvents(new AccountNotedEvent(given.id, 'other'))).rejects.toMatchObject(failed);
+    await expect(handled.thenModels(given)).rejects.toMatchObject(failed);
+    await expect(handled.thenNothing()).rejects.toMatchObject(failed);
+    await expect(handled.thenExpect({ attempts: 2 })).rejects.toMatchObject(failed);
+  });
+
+  it('gives the handler what the log says of the event', async () => {
+    const seen: EventEnvelope<AccountCreditedEvent>[] = [];
+    const handler = onCredit(async (envelope) => void seen.push(envelope));
+    const origin = {
+      actionName: 'Credit',
+      actionParams: { amount: '2.5' },
+      headers: { 'correlation-id': 'c-1' },
+    };
+    await accountsWith(handler)
+      .given(given.variant({ version: 7 }))
+      .whenHandled(credited, { ...origin, principal: { name: 'ada' } })
+      .thenNothing();
+    expect(seen).toMatchObject([
+      { ...origin, event: credited, modelVersion: 7, principal: 'ada', attempt: 1 },
+    ]);
+  });
+
+  it('does not handle what follows', async () => {
+    const endless = onCredit(async (_envelope, context) => {
+      await context.execute(WithdrawAction, withdrawal);
+    });
+    await accountsWith(endless)
+      .given(given)
+      .whenHandled(credited)
+      .thenExpect({ attempts: 1, models: [given.credit('-1')] });
+  });
+
+  it('gives a batch handler its events', async () => {
+    class Batches implements BatchEventHandler<AccountCreditedEvent> {
+      readonly event = AccountCreditedEvent;
+      async handleBatch([first]: readonly EventEnvelope<AccountCreditedEvent>[]): Promise<void> {
+        expect(first).toMatchObject({ event: credited });
+      }
+    }
+    FrameworkEventHandler({ name: 'batches' })(Batches);
+    await accountsWith(new Batches()).given(given).whenHandled(credited).thenExpect({ attempts: 1 });
+  });
+
+  it('refuses an event that no handler wants', async () => {
+    const unwanted = accountsWith(annotating).whenHandled(new AccountDeletedEvent(given.id));
+    await expect(unwanted.thenNothing()).rejects.toMatchObject({ code: 'unwanted-event' });
+  });
+});
+
+describe('an event that is delivered twice', () => {
+  it('has one effect by an action that the context executes', async () => {
+    await accountsWith(withdrawing(() => 'one'))
+      .given(given)
+      .whenHandled(credited, { times: 2 })
+      .thenExpect({ attempts: 2, models: [given.credit('-1')] });
+  });
+
+  it('has two effects by a handler that does not bear it', async () => {
+    let calls = 0;
+    const twice = accountsWith(withdrawing(() => `${calls++}`))
+      .given(given)
+      .whenHandled(credited, { times: 2 });
+    await expect(twice.thenModels(given.credit('-1'))).rejects.toMatchObject(failed);
+    await twice.thenModels(given.credit('-1').credit('-1'));
+  });
+});
+
+describe('a handler that fails', () => {
+  it('is tried again, while time passes', async () => {
+    const world = await accountsWith(failing(2))
+      .given(given)
+      .whenHandled(credited)
+      .thenExpect({ attempts: 3, models: [given.credit('-1')] });
+    const passedMs = world.clock.now().getTime() - Date.parse('2026-01-01T00:00:00Z');
+    expect(passedMs).toBeGreaterThanOrEqual(180_000);
+    expect(passedMs).toBeLessThan(185_000);
+  });
+
+  it('gives the event up after its attempts', async () => {
+    const handled = accountsWith(failing(3)).given(given).whenHandled(credited);
+    await handled.thenThrows('entity-not-found');
+    await handled.thenThrows(EntityNotFoundException);
+    await expect(handled.thenThrows('stale-record')).rejects.toMatchObject(failed);
+    await expect(handled.thenEvents()).rejects.toMatchObject({
+      code: 'dead-letter',
+      message: expect.stringContaining('on-credit gave up AccountCreditedEvent') as string,
+      cause: { id: 'attempt 3' },
+    });
+  });
+
+  it('is told from one that does not', async () => {
+    const handled = accountsWith(failing(2)).given(given).whenHandled(credited);
+    await expect(handled.thenThrows('entity-not-found')).rejects.toMatchObject(failed);
+  });
+
+  it('is told by what its action throws', async () => {
+    const overdrawing = onCredit(async (_envelope, context) => {
+      await context.execute(WithdrawAction, { accountId: given.id, amount: '11' });
+    });
+    await accountsWith(overdrawing).given(given).whenHandled(credited).thenThrows(Overdrawn);
+  });
+});
