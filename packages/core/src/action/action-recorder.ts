@@ -1,6 +1,6 @@
 import { context as traceContext, propagation } from '@opentelemetry/api';
-import { v7 as uuidv7 } from 'uuid';
 import type { Clock } from '../clock.js';
+import { timeOrderedUuid } from '../id/time-ordered-uuid.js';
 import { checkText, exactJson } from '../model/exact-json.js';
 import type { ActionRecord } from '../persistence/change-set.js';
 import type { RegisteredAction } from './action-registry.js';
@@ -37,7 +37,7 @@ export class ActionRecorder {
     propagation.inject(traceContext.active(), carrier);
     checkText(principal.name, `principal of ${name}`);
     return {
-      id: uuidv7(),
+      id: timeOrderedUuid(),
       name,
       params: boundedJson(`params of ${name}`, encodeParams(params), this.#limits),
       namespace: this.#namespace,

@@ -1,6 +1,6 @@
-import { v7 as uuidv7 } from 'uuid';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
+import { timeOrderedUuid } from '../id/time-ordered-uuid.js';
 import type { AnyEntity } from '../model/entity.js';
 import { encodePayload } from '../model/event-codec.js';
 import { modelNameOf } from '../model/model-class.js';
@@ -33,7 +33,7 @@ export function eventRecord(
     throw new LimitExceededException('payloadCharactersMax', payloadCharactersMax, message);
   }
   return {
-    id: uuidv7(),
+    id: timeOrderedUuid(),
     ordinal: context.ordinal,
     modelId: event.modelId,
     modelName: modelNameOf(event.model),

@@ -1,5 +1,6 @@
 import { stringify } from 'uuid';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { fillRandom } from './random-pool.js';
 
 const counterMax = 0xfff;
 
@@ -13,9 +14,7 @@ export interface IdSource {
 
 const systemIdSource: IdSource = {
   nowMs: () => Date.now(),
-  fillRandom: (bytes) => {
-    crypto.getRandomValues(bytes);
-  },
+  fillRandom,
 };
 
 /**
