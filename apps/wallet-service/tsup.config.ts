@@ -1,7 +1,7 @@
 import { defineConfig } from 'tsup';
 
 export default defineConfig({
-  entry: ['src/main.ts'],
+  entry: ['src/main.ts', 'src/index.ts'],
   format: 'esm',
   target: 'es2022',
   platform: 'node',

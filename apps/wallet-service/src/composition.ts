@@ -8,7 +8,13 @@ import {
   systemClock,
 } from '@framework/core';
 import { postgres } from '@framework/drizzle-adapter';
-import { Delivery } from '@framework/events';
+import {
+  type AnyEventHandler,
+  Delivery,
+  defaultDeliverySettings,
+  hintCommits,
+  parseDeliverySettings,
+} from '@framework/events';
 import { CompleteTransferAction } from './actions/complete-transfer-action.js';
 import { InitiateTransferAction } from './actions/initiate-transfer-action.js';
 import { NotifyRecipientAction } from './actions/notify-recipient-action.js';
@@ -30,14 +36,28 @@ import { WalletRepository } from './wallet/wallet-repository.js';
 /** This file stands as deep in `src` as the bundle does in `dist`. */
 const migrationsFolder = fileURLToPath(new URL('../migrations', import.meta.url));
 
-/** Puts the wallet service together: the only place that names concrete adapters. Does not wait for databases. */
+/** How a process differs from one that does everything with the defaults. */
+export interface CompositionOptions {
+  /** Whether it delivers events; else it tells the processes that do of its commits. Default true. */
+  readonly delivers?: boolean;
+  /** Handlers besides the service's own; all processes that deliver have the same. */
+  readonly handlers?: readonly AnyEventHandler[];
+  readonly retry?: Partial<RetryPolicy>;
+  /** For how long delivery waits for handlers when it stops, however long the configuration allows. */
+  readonly stopTimeoutMaxMs?: number;
+  readonly onDeliveryError?: (error: unknown) => void;
+}
+
+/**
+ * Puts the wallet service together: the only place that names concrete adapters. Does not wait for databases.
+ *
+ * @throws ConfigurationException `invalid-configuration`
+ */
 export function composeWalletService(
   config: FrameworkConfig,
-  options: {
-    readonly retry?: Partial<RetryPolicy>;
-    readonly onDeliveryError?: (error: unknown) => void;
-  } = {},
+  options: CompositionOptions = {},
 ): WalletService {
+  const settings = { ...defaultDeliverySettings, ...parseDeliverySettings(config.delivery) };
   const databases = openDatabases(
     config.sharding,
     postgres({ migrationsFolder, applicationName: 'wallet-service' }),
@@ -63,13 +83,20 @@ export function composeWalletService(
       new NotifyRecipientAction(systemClock),
     ],
   });
-  const delivery = new Delivery({
-    databases,
-    executor,
-    handlers: [new ReceiveTransfer(transfers), new CompleteTransfer(), new NotifyRecipientOnDeposit()],
-    ...(options.onDeliveryError && { onError: options.onDeliveryError }),
-  });
+  const { delivers = true, handlers = [], onDeliveryError, stopTimeoutMaxMs = Infinity } = options;
+  const around = { databases, executor, ...(onDeliveryError && { onError: onDeliveryError }) };
+  const own = [new ReceiveTransfer(transfers), new CompleteTransfer(), new NotifyRecipientOnDeposit()];
+  const stopTimeoutMs = Math.min(settings.stopTimeoutMs, stopTimeoutMaxMs);
+  const delivery = delivers
+    ? new Delivery({ ...around, handlers: [...own, ...handlers], settings: { ...settings, stopTimeoutMs } })
+    : hintsOnly({ ...around, notifyCoalesceMs: settings.notifyCoalesceMs });
   return { databases, wallets, transfers, executor, delivery, principalOf };
+}
+
+/** In the place of a delivery: wakes those of other processes. */
+function hintsOnly(options: Parameters<typeof hintCommits>[0]): WalletService['delivery'] {
+  const end = hintCommits(options);
+  return { start: () => undefined, stop: async () => end() };
 }
 
 /** The same for everyone in this example; a real service reads a token of the request. */

@@ -5,11 +5,12 @@ import { startEmbeddedDatabases } from './configuration/embedded-databases.js';
 import { readConfigFile } from './configuration/read-config-file.js';
 import { type ServiceSettings, readServiceSettings } from './configuration/service-settings.js';
 import { errorStack } from './error-stack.js';
-import { readyText } from './process/ready-text.js';
+import { readyText, workerReadyText } from './process/ready-text.js';
 import { Shutdown } from './process/shutdown.js';
 import { startFault } from './process/start-fault.js';
 import { untilReady } from './process/until-ready.js';
 import { startService } from './start-service.js';
+import { startWorker } from './start-worker.js';
 
 /** In the repository's folder, wherever the process was started; this file stands as deep in `src` as in `dist`. */
 const embeddedFolder = fileURLToPath(new URL('../../../.data/postgres', import.meta.url));
@@ -43,12 +44,15 @@ function settingsOrExit(): ServiceSettings {
 
 async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdown): Promise<void> {
   const config = await configOf(settings, shutdown);
-  const running = await startService({ ...settings, config, logger });
-  shutdown.add(running.stop);
-  await untilReady(running.service.databases, (line) => {
-    say(`Listening on ${running.url}. ${line}`);
+  const options = { ...settings, config, logger };
+  const { role } = settings;
+  const { service, url, stop } =
+    role === 'worker' ? startWorker(options) : await startService({ ...options, role });
+  shutdown.add(stop);
+  await untilReady(service.databases, (line) => {
+    say(url === undefined ? line : `Listening on ${url}. ${line}`);
   });
-  if (!shutdown.begun) say(readyText(running.url, config));
+  if (!shutdown.begun) say(url === undefined ? workerReadyText(config) : readyText(url, config));
 }
 
 async function configOf({ configFile }: ServiceSettings, shutdown: Shutdown): Promise<FrameworkConfig> {

@@ -1,17 +1,18 @@
 import type { FrameworkConfig, RetryPolicy } from '@framework/core';
 import type { Logger } from 'pino';
 import { composeWalletService } from './composition.js';
-import { errorStack } from './error-stack.js';
+import type { ServiceRole } from './configuration/service-settings.js';
 import { HttpServer } from './http/http-server.js';
 import { walletApp } from './http/wallet-app.js';
 import type { WalletService } from './http/wallet-service.js';
+import { deliveryOptions } from './process/delivery-options.js';
 
 /** A wallet service that accepts requests. */
 export interface RunningService {
   readonly service: WalletService;
   /** Such as `http://127.0.0.1:8080`. */
   readonly url: string;
-  /** Stops accepting, finishes the requests that run, then closes the connections to the databases. */
+  /** Stops accepting, finishes the requests and handlers that run, then closes the connections to the databases. */
   readonly stop: () => Promise<void>;
 }
 
@@ -22,25 +23,28 @@ export interface RunningService {
  */
 export async function startService(options: {
   readonly config: FrameworkConfig;
+  /** `http` leaves delivery to other processes. Default `all`. */
+  readonly role?: Exclude<ServiceRole, 'worker'>;
   readonly host: string;
   readonly port: number;
   readonly logger: Logger;
   readonly retry?: Partial<RetryPolicy>;
+  /** How long stopping may take before it is cut short. Default: as long as it takes. */
+  readonly shutdownTimeoutMs?: number;
 }): Promise<RunningService> {
-  const { config, retry, logger } = options;
+  const { config, role = 'all', retry, logger } = options;
   const service = composeWalletService(config, {
+    ...deliveryOptions(options),
     ...(retry && { retry }),
-    onDeliveryError: (error) => {
-      logger.warn({ stack: errorStack(error) }, 'delivery goes on after an error');
-    },
+    delivers: role === 'all',
   });
   try {
     const app = walletApp(service, logger);
     const server = await HttpServer.listen((request) => app.fetch(request), options);
     service.delivery.start();
     const stop = async (): Promise<void> => {
-      await server.close();
-      await service.delivery.stop();
+      // Side by side: a request that does not end must not keep the leases from being given back.
+      await Promise.all([server.close(), service.delivery.stop()]);
       await service.databases.close();
     };
     return { service, url: server.url, stop };

@@ -107,7 +107,8 @@ describe('a configuration file', () => {
 
 describe('the environment', () => {
   it('may be empty', () => {
-    expect(readServiceSettings({ PORT: '', WALLET_CONFIG: '' })).toEqual({
+    expect(readServiceSettings({ PORT: '', WALLET_CONFIG: '', WALLET_ROLE: '' })).toEqual({
+      role: 'all',
       configFile: undefined,
       host: '127.0.0.1',
       port: 8080,
@@ -117,8 +118,9 @@ describe('the environment', () => {
   });
 
   it('sets everything', () => {
-    const environment = { WALLET_CONFIG: 'a.yaml', HOST: '::1', PORT: '0', SHUTDOWN_TIMEOUT_MS: '500' };
-    expect(readServiceSettings(environment)).toEqual({
+    const process = { WALLET_ROLE: 'worker', WALLET_CONFIG: 'a.yaml', SHUTDOWN_TIMEOUT_MS: '500' };
+    expect(readServiceSettings({ ...process, HOST: '::1', PORT: '0' })).toEqual({
+      role: 'worker',
       configFile: 'a.yaml',
       host: '::1',
       port: 0,
@@ -131,9 +133,15 @@ describe('the environment', () => {
     expect(() => readServiceSettings({ PORT })).toThrow('PORT: must be a whole number from 0 to 65535');
   });
 
+  it.each(['http', 'worker'])('is refused with WALLET_ROLE=%s and no WALLET_CONFIG', (WALLET_ROLE) => {
+    expect(() => readServiceSettings({ WALLET_ROLE })).toThrow(/WALLET_ROLE: .* set WALLET_CONFIG/);
+  });
+
   it('is refused with all its faults', () => {
-    const faulty = { PORT: 'x', LOG_LEVEL: 'loud', SHUTDOWN_TIMEOUT_MS: '0' };
-    expect(() => readServiceSettings(faulty)).toThrow(/PORT[^]*LOG_LEVEL[^]*SHUTDOWN_TIMEOUT_MS/);
+    const faulty = { WALLET_ROLE: 'none', PORT: 'x', LOG_LEVEL: 'loud', SHUTDOWN_TIMEOUT_MS: '0' };
+    expect(() => readServiceSettings(faulty)).toThrow(
+      /WALLET_ROLE[^]*PORT[^]*LOG_LEVEL[^]*SHUTDOWN_TIMEOUT_MS/,
+    );
   });
 });
 

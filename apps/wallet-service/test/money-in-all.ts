@@ -1,6 +1,6 @@
 import { Big } from 'big.js';
 import { rowsOf } from './database-session.js';
-import type { TestService } from './start-test-service.js';
+import type { ShardDatabases } from './start-test-service.js';
 
 /** What one shard says at one moment, by one statement. */
 const moneyOfShard = `
@@ -24,7 +24,7 @@ interface Money {
 export async function moneyByCurrency({
   global,
   mexico,
-}: TestService): Promise<Readonly<Record<string, string>>> {
+}: ShardDatabases): Promise<Readonly<Record<string, string>>> {
   const shards = [];
   for (const database of [global, mexico]) shards.push((await rowsOf(database, moneyOfShard))[0] ?? {});
   const received = new Set(shards.flatMap((shard) => (shard['received'] as string[] | null) ?? []));

@@ -64,6 +64,15 @@ describe('the process at its start', { timeout }, () => {
     expect(service.stdout + service.stderr).not.toMatch(/hunter2|\n\s+at /);
   });
 
+  it.each(['all', 'http', 'worker'])('ends with the faults of its delivery, in the role %s', async (role) => {
+    const delivery = { lease: '10 s', retry: { 'attempts-max': 0 } };
+    const service = await start({ delivery }, { WALLET_ROLE: role });
+    expect(await service.exitCode()).toBe(1);
+    expect(service.stderr).toMatch(/^WALLET_CONFIG=.*wallet\.json\n/);
+    expect(service.stderr).toContain('framework.delivery.lease: is not a known key');
+    expect(service.stderr).toContain('framework.delivery.retry.attempts-max: must be a whole number from 1');
+  });
+
   it('ends with one line when its port is in use', async () => {
     const other = createServer().listen(0, '127.0.0.1');
     await once(other, 'listening');

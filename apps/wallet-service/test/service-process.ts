@@ -5,19 +5,26 @@ import { fileURLToPath } from 'node:url';
 import { vi } from 'vitest';
 
 const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+/** As long as it takes where many start at the same time. */
+const startTimeoutMs = 30_000;
 const loader = new URL('run-typescript.mjs', import.meta.url).href;
+const fromSources = ['--conditions=@framework/source', '--import', loader, main];
 
-/** The service as a process of its own, started from its sources. */
+/** The service as a process of its own. */
 export class ServiceProcess {
   readonly #child: ChildProcess;
   readonly #exit: Promise<unknown[]>;
   #stdout = '';
   #stderr = '';
 
-  /** Starts it with an environment; PORT is a free one unless set. */
-  constructor(environment: Readonly<Record<string, string>>) {
+  /**
+   * Starts it with an environment; PORT is a free one unless set.
+   *
+   * @param program what Node is to run. Default: the service's sources.
+   */
+  constructor(environment: Readonly<Record<string, string>>, program: readonly string[] = fromSources) {
     const { PATH = '' } = process.env;
-    this.#child = spawn(process.execPath, ['--conditions=@framework/source', '--import', loader, main], {
+    this.#child = spawn(process.execPath, program, {
       env: { PATH, PORT: '0', ...environment },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
@@ -39,9 +46,14 @@ export class ServiceProcess {
   /** Waits for a text on standard output, and gives the address that stands there. */
   async printed(text: string): Promise<string> {
     await vi.waitFor(() => assert.ok(this.#stdout.includes(text), this.#stdout + this.#stderr), {
-      timeout: 15_000,
+      timeout: startTimeoutMs,
     });
     return /http:\/\/127\.0\.0\.1:\d+/.exec(this.#stdout)?.[0] ?? '';
+  }
+
+  /** Whether it has not ended. */
+  get running(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
   kill(signal: NodeJS.Signals): void {

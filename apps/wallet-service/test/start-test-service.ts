@@ -19,14 +19,20 @@ export interface TestServiceOptions {
   readonly thirdPort?: number;
   /** A database for a third shard, (2, 0). */
   readonly third?: TestDatabase;
+  /** The section `delivery`, in kebab-case. */
+  readonly delivery?: object;
   readonly retry?: Partial<RetryPolicy>;
 }
 
-/** The wallet service on a free port, with a database of its own for each shard. */
-export interface TestService extends RunningService {
-  readonly client: WalletClient;
+/** The databases of the two shards. */
+export interface ShardDatabases {
   readonly global: TestDatabase;
   readonly mexico: TestDatabase;
+}
+
+/** The wallet service on a free port, with a database of its own for each shard. */
+export interface TestService extends RunningService, ShardDatabases {
+  readonly client: WalletClient;
   /** The lines that the service has logged so far. */
   readonly log: readonly string[];
 }
@@ -39,7 +45,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
 
 /** Starts it on databases that the caller has made, such as ones behind a proxy. */
 export async function startTestServiceOn(
-  databases: { readonly global: TestDatabase; readonly mexico: TestDatabase },
+  databases: ShardDatabases,
   options: TestServiceOptions = {},
 ): Promise<TestService> {
   const log: string[] = [];
@@ -59,10 +65,7 @@ export async function stopTestService({ stop, global, mexico }: TestService): Pr
 }
 
 /** The configuration of the two shards as a file would hold it. */
-export function configTree(
-  { global, mexico }: { readonly global: TestDatabase; readonly mexico: TestDatabase },
-  options: TestServiceOptions = {},
-): unknown {
+export function configTree({ global, mexico }: ShardDatabases, options: TestServiceOptions = {}): unknown {
   const groups = [
     group(0, 'global', global, global.port, options.global),
     group(1, 'mexico', mexico, options.mexicoPort ?? mexico.port, options.mexico),
@@ -70,7 +73,8 @@ export function configTree(
   if (options.thirdPort !== undefined) groups.push(group(2, 'third', global, options.thirdPort, {}));
   if (options.third !== undefined) groups.push(group(2, 'third', options.third, options.third.port));
   const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
-  return { framework: { namespace: 'com.example.wallet', sharding } };
+  const { delivery = {} } = options;
+  return { framework: { namespace: 'com.example.wallet', sharding, delivery } };
 }
 
 function group(

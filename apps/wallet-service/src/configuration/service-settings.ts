@@ -11,7 +11,13 @@ const integer = (minimum: number, maximum: number) =>
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 
+const roles = ['all', 'http', 'worker'] as const;
+
+/** What a process does: answers requests, delivers events to handlers, or both. */
+export type ServiceRole = (typeof roles)[number];
+
 const environmentSchema = z.object({
+  WALLET_ROLE: z.enum(roles, { error: `must be one of ${roles.join(', ')}` }).default('all'),
   WALLET_CONFIG: z.string().optional(),
   HOST: z.string().default('127.0.0.1'),
   PORT: integer(0, 65_535).default(8080),
@@ -21,6 +27,7 @@ const environmentSchema = z.object({
 
 /** What the environment says about the process itself. */
 export interface ServiceSettings {
+  readonly role: ServiceRole;
   /** The file that names the databases; without it they are embedded. */
   readonly configFile: string | undefined;
   readonly host: string;
@@ -44,7 +51,12 @@ export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSett
       error.issues.map(({ path, message }) => ({ path: path.join('.'), message })),
     );
   }
+  if (data.WALLET_ROLE !== 'all' && data.WALLET_CONFIG === undefined) {
+    const message = `${data.WALLET_ROLE} shares its databases with other processes, and embedded ones are of one process only: set WALLET_CONFIG`;
+    throw new ConfigurationException([{ path: 'WALLET_ROLE', message }]);
+  }
   return {
+    role: data.WALLET_ROLE,
     configFile: data.WALLET_CONFIG,
     host: data.HOST,
     port: data.PORT,

@@ -9,8 +9,8 @@ export interface WalletService {
   readonly wallets: WalletRepository;
   readonly transfers: TransferRepository;
   readonly executor: ActionExecutor;
-  /** Brings committed events to their handlers. */
-  readonly delivery: Delivery;
+  /** Brings committed events to their handlers, or tells the processes that do. */
+  readonly delivery: Pick<Delivery, 'start' | 'stop'>;
   /** Tells who sent a request; a real service reads a token of it. */
   readonly principalOf: (request: Request) => Principal | Promise<Principal>;
 }

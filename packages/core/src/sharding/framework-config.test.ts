@@ -12,7 +12,10 @@ const member = { member: 0, name: 'global-1', configs: { 'primary-config': prima
 const group = { group: 0, name: 'global', members: [member] };
 
 /** A whole configuration with these shards and this default. */
-function treeOf(groups: unknown, defaultShard: unknown = { group: 0, member: 0 }): unknown {
+function treeOf(
+  groups: unknown,
+  defaultShard: unknown = { group: 0, member: 0 },
+): { readonly framework: object } {
   return {
     framework: { namespace: 'com.example.wallet', sharding: { 'default-shard': defaultShard, groups } },
   };
@@ -21,6 +24,12 @@ function treeOf(groups: unknown, defaultShard: unknown = { group: 0, member: 0 }
 /** A configuration of one shard with this database. */
 function treeWith(database: object): unknown {
   return treeOf([{ ...group, members: [{ ...member, configs: { 'primary-config': database } }] }]);
+}
+
+/** A configuration with this section of delivery. */
+function treeWithDelivery(delivery: unknown): unknown {
+  const { framework } = treeOf([group]);
+  return { framework: { ...framework, delivery } };
 }
 
 /** The username, the password and the address that a configuration with this database has. */
@@ -69,6 +78,16 @@ describe('a configuration', () => {
       statementTimeoutMs: 10_000,
     });
     expect(sharding.members[0]?.databases.get('primaryConfig')?.password?.reveal()).toBe('s3cret-1');
+    expect(parseFrameworkConfig(treeOf([group])).delivery).toEqual({});
+  });
+
+  test('carries the section of delivery unread, its keys in camelCase', () => {
+    const delivery = { 'lease-ms': '10 s', retry: { 'attempts-max': 3 }, unknown: [{ 'a-b': 1 }] };
+    expect(parseFrameworkConfig(treeWithDelivery(delivery)).delivery).toEqual({
+      leaseMs: '10 s',
+      retry: { attemptsMax: 3 },
+      unknown: [{ aB: 1 }],
+    });
   });
 
   test('is read in camelCase as in kebab-case', () => {
@@ -107,6 +126,11 @@ describe('a configuration', () => {
       poolMax: 3,
       path: `${atMember}.configs.secondary-config`,
     });
+  });
+
+  test('carries a prototype in disguise as a key', () => {
+    const delivery = JSON.parse('{"__proto__":{"lease-ms":1}}') as object;
+    expect(Object.keys(parseFrameworkConfig(treeWithDelivery(delivery)).delivery)).toEqual(['__proto__']);
   });
 
   test('takes the credentials of the URL where it names none beside it', () => {
@@ -226,11 +250,21 @@ describe('a faulty configuration', () => {
   test.each(['', '.', 'com.', '.com', 'com..wallet', 'com.1wallet', 'com wallet'])(
     'may not have the namespace %j',
     (namespace) => {
-      const tree = treeOf([group]) as { readonly framework: object };
-      const faults = faultsOf({ framework: { ...tree.framework, namespace } });
+      const faults = faultsOf({ framework: { ...treeOf([group]).framework, namespace } });
       expect(Object.keys(faults)).toEqual(['framework.namespace']);
     },
   );
+});
+
+describe('a faulty section of delivery', () => {
+  test.each([null, 'text', 5, [1]])('is refused when it is %j', (delivery) => {
+    expect(Object.keys(faultsOf(treeWithDelivery(delivery)))).toEqual(['framework.delivery']);
+  });
+
+  test('may not say one thing in kebab-case and in camelCase', () => {
+    const faults = faultsOf(treeWithDelivery({ 'lease-ms': 1, leaseMs: 2 }));
+    expect(Object.keys(faults)).toEqual(['framework.delivery.lease-ms']);
+  });
 });
 
 describe('EmbeddedBitsShardingStrategy', () => {

@@ -11,6 +11,8 @@ export interface FrameworkConfig {
   /** Dot-separated identifiers, written with every event. */
   readonly namespace: string;
   readonly sharding: ShardingConfig;
+  /** The section `delivery`, its keys in camelCase and not checked: whoever delivers knows them. Empty by default. */
+  readonly delivery: Readonly<Record<string, unknown>>;
 }
 
 const databaseSchema = z.strictObject({
@@ -38,6 +40,12 @@ const groupSchema = z.strictObject({
   members: z.array(memberSchema).min(1),
 });
 
+/** Carried as it is, with every key: whoever reads the section says which are unknown. */
+const sectionSchema = z.custom<Readonly<Record<string, unknown>>>(
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  { error: 'is not a section' },
+);
+
 const documentSchema = z.strictObject({
   framework: z.strictObject({
     namespace: z
@@ -50,6 +58,7 @@ const documentSchema = z.strictObject({
       defaultShard: z.strictObject({ group: z.int().min(0).max(255), member: z.int().min(0).max(63) }),
       groups: z.array(groupSchema).min(1),
     }),
+    delivery: sectionSchema.default({}),
   }),
 });
 
@@ -65,7 +74,7 @@ type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
   if (!document.success) throw new ConfigurationException(document.error.issues.flatMap(faultsOf));
-  const { namespace, sharding } = document.data.framework;
+  const { namespace, sharding, delivery } = document.data.framework;
   const faults = duplicates(sharding);
   const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
   const defaultShard = ShardIdentifier.of(sharding.defaultShard.group, sharding.defaultShard.member);
@@ -76,7 +85,7 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
     });
   }
   if (faults.length > 0) throw new ConfigurationException(faults);
-  return { namespace, sharding: { defaultShard, members } };
+  return { namespace, sharding: { defaultShard, members }, delivery };
 }
 
 function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {

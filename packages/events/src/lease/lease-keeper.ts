@@ -7,17 +7,19 @@ import { HeldSlot } from './held-slot.js';
 /** Holds this process's slots of one database: renews their leases, and drops them in time when that fails. */
 export class LeaseKeeper {
   readonly #context: WorkerContext;
-  readonly #leases: SlotLeases;
+  readonly #leases: Pick<SlotLeases, 'renew' | 'release'>;
   readonly #processId: string;
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
   readonly #alarm: Alarm;
   readonly #slots = new Map<number, HeldSlot>();
   #expiry = new AbortController();
   #stopped = false;
+  /** Settles when no renewal is under way. */
+  #renewing: Promise<void> = Promise.resolve();
 
   constructor(options: {
     readonly context: WorkerContext;
-    readonly leases: SlotLeases;
+    readonly leases: Pick<SlotLeases, 'renew' | 'release'>;
     readonly processId: string;
     /** Called after each renewal with the slots that are new; lost ones have been told before. */
     readonly onRenewed: (gained: readonly HeldSlot[]) => void;
@@ -42,16 +44,10 @@ export class LeaseKeeper {
 
   /** Renews until it is stopped. */
   async run(): Promise<void> {
-    const { settings, clock, onError } = this.#context;
+    const { settings, onError } = this.#context;
     while (!this.#stopped) {
-      const startedMs = elapsedMs(clock);
-      try {
-        const leases = await this.#leases.renew(this.#processId, settings.leaseMs);
-        // An answer that took longer than a lease says nothing about now.
-        if (elapsedMs(clock) - startedMs < settings.leaseMs) this.#take(leases, startedMs);
-      } catch (error) {
-        onError(error);
-      }
+      this.#renewing = this.#renew().catch(onError);
+      await this.#renewing;
       if (!this.#stopped) await this.#alarm.wait(settings.leaseMs / 3);
     }
   }
@@ -71,7 +67,17 @@ export class LeaseKeeper {
     this.#alarm.ring();
     this.#expiry.abort();
     this.drop([...this.#slots.keys()]);
+    // One that is under way would take the slots again after they were given back.
+    await this.#renewing;
     await this.#leases.release(this.#processId).catch(this.#context.onError);
+  }
+
+  async #renew(): Promise<void> {
+    const { settings, clock } = this.#context;
+    const startedMs = elapsedMs(clock);
+    const leases = await this.#leases.renew(this.#processId, settings.leaseMs);
+    // An answer that took longer than a lease says nothing about now.
+    if (elapsedMs(clock) - startedMs < settings.leaseMs) this.#take(leases, startedMs);
   }
 
   #take(leases: readonly SlotLease[], startedMs: number): void {

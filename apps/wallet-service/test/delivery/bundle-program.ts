@@ -1,0 +1,35 @@
+import { readFile } from 'node:fs/promises';
+import { pathToFileURL } from 'node:url';
+import { build } from 'esbuild';
+
+/** Makes one file of a program and of all that it imports, so that a process starts in a tenth of the time. */
+export async function bundleProgram(program: string, outfile: string): Promise<void> {
+  await build({
+    entryPoints: [program],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'es2022',
+    keepNames: true,
+    conditions: ['@framework/source'],
+    // What only a start without configuration needs.
+    external: ['@framework/testing', 'pg-native'],
+    banner: {
+      js: `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);`,
+    },
+    plugins: [
+      {
+        name: 'addresses-of-sources',
+        setup: (esbuild) => {
+          // Migrations and pages are found beside the sources.
+          esbuild.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
+            const source = await readFile(path, 'utf8');
+            const address = JSON.stringify(pathToFileURL(path).href);
+            return { loader: 'ts', contents: source.replaceAll('import.meta.url', address) };
+          });
+        },
+      },
+    ],
+  });
+}

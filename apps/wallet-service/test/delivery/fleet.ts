@@ -1,0 +1,113 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
+import { createTestDatabase } from '@framework/testing/postgres';
+import { composeWalletService } from '../../src/composition.js';
+import type { ServiceRole } from '../../src/configuration/service-settings.js';
+import type { WalletService } from '../../src/http/wallet-service.js';
+import { ServiceProcess } from '../service-process.js';
+import { type ShardDatabases, configTree } from '../start-test-service.js';
+import { bundleProgram } from './bundle-program.js';
+import { Deliveries } from './deliveries.js';
+
+const programs = {
+  main: fileURLToPath(new URL('../../src/main.ts', import.meta.url)),
+  recording: fileURLToPath(new URL('recording-worker.ts', import.meta.url)),
+} as const;
+
+/** Few connections per process, because there are many processes. */
+const connections = { 'maximum-pool-size': 4 };
+
+/** Takes over soon what a process that was killed has left, and soon knows that nothing is left. */
+const quickDelivery = { 'lease-ms': 1_500, 'cursor-rest-save-ms': 500 };
+
+/** Processes of the service on two databases of their own. */
+export class Fleet {
+  readonly databases: ShardDatabases;
+  readonly config: FrameworkConfig;
+  /** The service in the process of the test: executes actions and delivers nothing. */
+  readonly service: WalletService;
+  readonly deliveries: Deliveries;
+  readonly #folder: string;
+  readonly #configFile: string;
+  readonly #started: ServiceProcess[] = [];
+  #ended = false;
+
+  private constructor(options: {
+    readonly databases: ShardDatabases;
+    readonly config: FrameworkConfig;
+    readonly deliveries: Deliveries;
+    readonly folder: string;
+    readonly configFile: string;
+  }) {
+    this.databases = options.databases;
+    this.config = options.config;
+    this.deliveries = options.deliveries;
+    this.#folder = options.folder;
+    this.#configFile = options.configFile;
+    this.service = composeWalletService(options.config, { delivers: false });
+  }
+
+  /**
+   * Makes the databases, and waits until they are migrated; end it with {@link Fleet.end}.
+   *
+   * @param delivery what to change in the section of delivery
+   */
+  static async create(delivery: object = {}): Promise<Fleet> {
+    const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+    const databases = { global, mexico };
+    const folder = await mkdtemp(join(tmpdir(), 'wallet-fleet-'));
+    await Promise.all(
+      Object.entries(programs).map(([name, program]) => bundleProgram(program, programFile(folder, name))),
+    );
+    const options = { global: connections, mexico: connections };
+    const tree = configTree(databases, { ...options, delivery: { ...quickDelivery, ...delivery } });
+    const configFile = join(folder, 'wallet.json');
+    await writeFile(configFile, JSON.stringify(tree));
+    const config = parseFrameworkConfig(tree);
+    const deliveries = await Deliveries.in(global);
+    const fleet = new Fleet({ databases, config, deliveries, folder, configFile });
+    await fleet.service.databases.ready();
+    return fleet;
+  }
+
+  /** Whether processes end because the test is over. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Starts a process of the service. */
+  start(role: ServiceRole, environment: Readonly<Record<string, string>> = {}): ServiceProcess {
+    return this.#start('main', { ...environment, WALLET_ROLE: role });
+  }
+
+  /** Starts a worker that has the recording handlers as well. */
+  startRecording(environment: Readonly<Record<string, string>> = {}): ServiceProcess {
+    const { url } = this.deliveries;
+    return this.#start('recording', { ...environment, WALLET_ROLE: 'worker', RECORDS_URL: url });
+  }
+
+  /** Kills every process and drops the databases. */
+  async end(): Promise<void> {
+    this.#ended = true;
+    for (const each of this.#started) each.kill('SIGKILL');
+    await Promise.all(this.#started.map((each) => each.exitCode()));
+    await this.service.delivery.stop();
+    await this.service.databases.close();
+    const { global, mexico } = this.databases;
+    await Promise.all([global.drop(), mexico.drop(), rm(this.#folder, { recursive: true })]);
+  }
+
+  #start(program: keyof typeof programs, environment: Readonly<Record<string, string>>): ServiceProcess {
+    const settings = { WALLET_CONFIG: this.#configFile, LOG_LEVEL: 'warn', ...environment };
+    const started = new ServiceProcess(settings, [programFile(this.#folder, program)]);
+    this.#started.push(started);
+    return started;
+  }
+}
+
+function programFile(folder: string, name: string): string {
+  return join(folder, `${name}.mjs`);
+}

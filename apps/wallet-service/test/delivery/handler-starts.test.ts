@@ -1,0 +1,125 @@
+import {
+  type AnyEventHandler,
+  DeliveryOperator,
+  type EventEnvelope,
+  type EventHandler,
+  type EventHandlerOptions,
+  FrameworkEventHandler,
+} from '@framework/events';
+import { Big } from 'big.js';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
+import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
+import { composeWalletService } from '../../src/composition.js';
+import { type Wallet, WalletCreatedEvent, WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
+import { anOwner } from '../wallet-client.js';
+import { Fleet } from './fleet.js';
+
+const patience = { timeout: 15_000, interval: 20 };
+const principal = { name: 'test' };
+type Deposited = WalletCreatedEvent | WalletMoneyDepositedEvent;
+
+let fleet: Fleet;
+
+beforeAll(async () => {
+  fleet = await Fleet.create();
+});
+afterAll(() => fleet.end());
+
+it(
+  'a handler starts where it says, and a renamed one goes on where it was',
+  { timeout: 60_000 },
+  async () => {
+    const wallets = await Promise.all(['DE', 'MX', 'DE', 'MX'].map(open));
+    const poisoned = wallets[0]!;
+    await deposits(wallets, [2, 3]);
+    // What the old one fails to handle goes over to the new one, too.
+    const poison = `${poisoned.id.value} 3`;
+    const old = recording({ name: 'old-name', startFrom: 'beginning', retry: { attemptsMax: 1 } }, poison);
+    await whileDelivering([old.handler], async () => {
+      const handled = [...listed(wallets.slice(1), [1, 2, 3]), ...listed([poisoned], [1, 2])];
+      await vi.waitFor(() => expect(old.handled.toSorted()).toEqual(handled.toSorted()), patience);
+    });
+    await deposits(wallets, [4]);
+
+    const renamed = recording({ name: 'new-name', aliases: ['old-name'], startFrom: 'beginning' });
+    const fromBeginning = recording({ name: 'from-beginning', startFrom: 'beginning' });
+    const fromNow = recording({ name: 'from-now', startFrom: 'now' });
+    const generation = [renamed, fromBeginning, fromNow];
+    await whileDelivering(
+      generation.map(({ handler }) => handler),
+      async () => {
+        const history = listed(wallets, [1, 2, 3, 4]);
+        await vi.waitFor(() => expect(fromBeginning.handled.toSorted()).toEqual(history), patience);
+        await deposits(wallets, [5, 6]);
+        expect(await new DeliveryOperator(fleet.service.databases).replay({ handler: 'new-name' })).toBe(1);
+        const rest = [...listed(wallets, [4, 5, 6]), poison].toSorted();
+        await vi.waitFor(() => expect(renamed.handled.toSorted()).toEqual(rest), patience);
+        const everything = listed(wallets, [1, 2, 3, 4, 5, 6]);
+        await vi.waitFor(() => expect(fromBeginning.handled.toSorted()).toEqual(everything), patience);
+        await vi.waitFor(() => expect(fromNow.handled.toSorted()).toEqual(listed(wallets, [5, 6])), patience);
+      },
+    );
+    for (const { id } of wallets) {
+      const own = [...old.handled, ...renamed.handled].filter((each) => each.startsWith(id.value));
+      expect(own).toEqual(listed([{ id }], [1, 2, 3, 4, 5, 6]));
+      const all = fromBeginning.handled.filter((each) => each.startsWith(id.value));
+      expect(all).toEqual(listed([{ id }], [1, 2, 3, 4, 5, 6]));
+    }
+  },
+);
+
+/** A handler that notes what it has handled, as `wallet version`, and fails for one of them. */
+function recording(
+  options: EventHandlerOptions,
+  poison?: string,
+): { readonly handler: AnyEventHandler; readonly handled: readonly string[] } {
+  const handled: string[] = [];
+  class Recording implements EventHandler<Deposited> {
+    readonly event = [WalletCreatedEvent, WalletMoneyDepositedEvent];
+
+    async handle({ modelId, modelVersion }: EventEnvelope<Deposited>): Promise<void> {
+      const event = `${modelId} ${modelVersion}`;
+      if (event === poison) throw new Error('This event is poison');
+      handled.push(event);
+    }
+  }
+  FrameworkEventHandler(options)(Recording);
+  return { handler: new Recording(), handled };
+}
+
+/** Runs work while a service of its own delivers to these handlers. */
+async function whileDelivering(
+  handlers: readonly AnyEventHandler[],
+  work: () => Promise<void>,
+): Promise<void> {
+  const { delivery, databases } = composeWalletService(fleet.config, { handlers });
+  await databases.ready();
+  delivery.start();
+  try {
+    await work();
+  } finally {
+    await delivery.stop();
+    await databases.close();
+  }
+}
+
+function open(country: string): Promise<Wallet> {
+  const params = { country, ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
+  return fleet.service.executor.execute(principal, WalletCreateAction, params);
+}
+
+/** Makes these versions of each wallet, which are the next ones. */
+async function deposits(wallets: readonly Wallet[], versions: readonly number[]): Promise<void> {
+  for (const version of versions) {
+    for (const { id } of wallets) {
+      const params = { walletId: id, amount: new Big(version) };
+      await fleet.service.executor.execute(principal, WalletDepositMoneyAction, params);
+    }
+  }
+}
+
+/** These versions of each wallet, sorted. */
+function listed(wallets: readonly Pick<Wallet, 'id'>[], versions: readonly number[]): readonly string[] {
+  return wallets.flatMap(({ id }) => versions.map((version) => `${id.value} ${version}`)).toSorted();
+}

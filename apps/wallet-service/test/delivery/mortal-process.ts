@@ -1,0 +1,37 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ServiceProcess } from '../service-process.js';
+
+/** How long a process lives after it is ready. */
+const lifeMs = { min: 300, max: 3_000 };
+
+/** A process that is killed at random moments, and started again at once. */
+export class MortalProcess {
+  killCount = 0;
+  readonly #start: () => ServiceProcess;
+  readonly #random: () => number;
+  #running: ServiceProcess;
+
+  constructor(start: () => ServiceProcess, random: () => number) {
+    this.#start = start;
+    this.#random = random;
+    this.#running = start();
+  }
+
+  /** Waits until the one that runs now is ready, and gives its address; it may be dead already. */
+  ready(): Promise<string> {
+    return this.#running.printed('is ready');
+  }
+
+  /** Kills until it is told to stop, and leaves one that lives. */
+  async die(over: AbortSignal): Promise<void> {
+    for (;;) {
+      await this.ready();
+      const life = lifeMs.min + this.#random() * (lifeMs.max - lifeMs.min);
+      await delay(life, undefined, { signal: over }).catch(() => undefined);
+      if (over.aborted) return;
+      this.#running.kill('SIGKILL');
+      this.#running = this.#start();
+      this.killCount++;
+    }
+  }
+}

@@ -1,0 +1,156 @@
+import { DeliveryOperator } from '@framework/events';
+import { Big } from 'big.js';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
+import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
+import type { Wallet } from '../../src/wallet/wallet.js';
+import type { ServiceProcess } from '../service-process.js';
+import { anOwner } from '../wallet-client.js';
+import { type Fault, firstVersions } from './deliveries.js';
+import { Fleet } from './fleet.js';
+
+const attemptsMax = 3;
+const delivery = {
+  'parked-poll-ms': 200,
+  retry: { 'attempts-max': attemptsMax, 'backoff-base-ms': 20, 'backoff-max-ms': 100 },
+};
+const timeout = 60_000;
+const patience = { timeout: 30_000, interval: 50 };
+const walletCount = 10;
+/** The version of the wallets' second deposit. */
+const poisonVersion = 3;
+const versions = [1, 2, 3, 4, 5, 6];
+const handler = 'record-deposits';
+const principal = { name: 'test' };
+
+let fleet: Fleet;
+let operator: DeliveryOperator;
+
+beforeAll(async () => {
+  fleet = await Fleet.create(delivery);
+  operator = new DeliveryOperator(fleet.service.databases);
+});
+afterAll(() => fleet.end());
+
+describe('an event that fails at each attempt', { timeout }, () => {
+  it('stops its wallet only, until it is replayed', async () => {
+    const worker = fleet.startRecording();
+    const { poisoned, others } = await depositAround('throws');
+    await vi.waitFor(async () => expect(await deadAttempts()).toEqual([attemptsMax]), patience);
+    await everythingArrived(others);
+
+    expect(await attempts(poisoned)).toEqual([1, 2, 3]);
+    expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]);
+    expect(await operator.replay({ handler }, { dryRun: true })).toBe(1);
+    expect(await deadAttempts()).toEqual([attemptsMax]);
+
+    await fleet.deliveries.mend();
+    expect(await operator.replay({ handler })).toBe(1);
+    await everythingArrived([poisoned]);
+    expect(await attempts(poisoned)).toEqual([1, 2, 3, 1]);
+    expect(await received(poisoned)).toEqual([1, 2, 3, 3, 3, 3, 4, 5, 6]);
+    expect(await waiting(poisoned)).toEqual([]);
+    worker.kill('SIGTERM');
+    expect(await worker.exitCode()).toBe(0);
+  });
+});
+
+describe('an event that kills its process', { timeout }, () => {
+  it('is a dead letter after its attempts, and all others arrive', async () => {
+    const workers = [
+      new Restarted(() => fleet.startRecording()),
+      new Restarted(() => fleet.startRecording()),
+    ];
+    const { poisoned, others } = await depositAround('kills');
+    await vi.waitFor(async () => expect(await deadAttempts()).toEqual([attemptsMax]), patience);
+    await everythingArrived(others);
+
+    // The first death is in company, and not counted.
+    expect(await attempts(poisoned)).toEqual([1, 1, 2, 3]);
+    expect(workers.reduce((sum, { deathCount }) => sum + deathCount, 0)).toBe(1 + attemptsMax);
+    expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]);
+
+    await fleet.deliveries.mend();
+    expect(await operator.replay({ handler })).toBe(1);
+    await everythingArrived([poisoned]);
+    expect(
+      firstVersions(await fleet.deliveries.of(handler, poisoned.id.value)).get(poisoned.id.value),
+    ).toEqual(versions);
+    expect(await waiting(poisoned)).toEqual([]);
+  });
+});
+
+/** A process that is started again whenever it ends. */
+class Restarted {
+  deathCount = 0;
+  #running: ServiceProcess;
+
+  constructor(start: () => ServiceProcess) {
+    this.#running = start();
+    void this.#watch(start);
+  }
+
+  async #watch(start: () => ServiceProcess): Promise<void> {
+    for (;;) {
+      await this.#running.exitCode();
+      if (fleet.ended) return;
+      this.deathCount++;
+      this.#running = start();
+    }
+  }
+}
+
+/** Opens wallets on both shards and deposits into each, one deposit of one wallet being poison. */
+async function depositAround(fault: Fault) {
+  const [poisoned, ...others] = await Promise.all(
+    Array.from({ length: walletCount }, (_unused, n) => open(n)),
+  );
+  if (poisoned === undefined) throw new Error('There is no wallet');
+  await fleet.deliveries.break(poisoned.id.value, poisonVersion, fault);
+  await Promise.all([poisoned, ...others].map(deposits));
+  return { poisoned, others };
+}
+
+function open(n: number): Promise<Wallet> {
+  const country = n % 2 === 0 ? 'DE' : 'MX';
+  const params = { country, ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
+  return fleet.service.executor.execute(principal, WalletCreateAction, params);
+}
+
+async function deposits({ id: walletId }: Wallet): Promise<void> {
+  for (const version of versions.slice(1)) {
+    const params = { walletId, amount: new Big(version) };
+    await fleet.service.executor.execute(principal, WalletDepositMoneyAction, params);
+  }
+}
+
+/** Waits until each event of the wallets has been handled, the first deliveries in the order of versions. */
+async function everythingArrived(wallets: readonly Wallet[]): Promise<void> {
+  await vi.waitFor(async () => {
+    for (const name of [handler, 'record-everything']) {
+      const first = firstVersions(await fleet.deliveries.of(name));
+      for (const { id } of wallets) expect(first.get(id.value)).toEqual(versions);
+    }
+    for (const wallet of wallets) expect(await waiting(wallet)).toEqual([]);
+  }, patience);
+}
+
+async function received({ id }: Wallet): Promise<readonly number[]> {
+  return (await fleet.deliveries.of(handler, id.value)).map(({ version }) => version);
+}
+
+/** The attempts at the poison. */
+async function attempts({ id }: Wallet): Promise<readonly number[]> {
+  const own = await fleet.deliveries.of(handler, id.value);
+  return own.filter(({ version }) => version === poisonVersion).map(({ attempt }) => attempt);
+}
+
+async function deadAttempts(): Promise<readonly number[]> {
+  return (await operator.findParked({ handler, dead: true })).items.map((row) => row.attempts);
+}
+
+/** The versions of a wallet whose events wait for the handler. */
+async function waiting({ id }: Wallet): Promise<readonly number[]> {
+  const { items } = await operator.findParked({ handler, modelId: id.value });
+  return items.map(({ event }) => event.modelVersion).toSorted((one, other) => one - other);
+}

@@ -1,0 +1,21 @@
+import { destination, pino } from 'pino';
+import { readConfigFile } from '../../src/configuration/read-config-file.js';
+import { readServiceSettings } from '../../src/configuration/service-settings.js';
+import { Shutdown } from '../../src/process/shutdown.js';
+import { startWorker } from '../../src/start-worker.js';
+import { recordingHandlers } from './recording-handlers.js';
+
+// A worker as `main.ts` starts it, with handlers that note what they receive in the database RECORDS_URL.
+const settings = readServiceSettings(process.env);
+const { WALLET_CONFIG = '', RECORDS_URL = '' } = process.env;
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
+const worker = startWorker({
+  ...settings,
+  config: await readConfigFile(WALLET_CONFIG),
+  logger: pino({ level: settings.logLevel }, destination(2)),
+  handlers: recordingHandlers(RECORDS_URL),
+});
+shutdown.add(worker.stop);
+await worker.service.databases.ready();
+say('The recording worker is ready.');

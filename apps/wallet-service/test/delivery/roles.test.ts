@@ -1,0 +1,140 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { DeliveryOperator } from '@framework/events';
+import { Big } from 'big.js';
+import { afterEach, expect, it, vi } from 'vitest';
+import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
+import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
+import { lockedCount, rowsOf, withSession } from '../database-session.js';
+import { ServiceProcess } from '../service-process.js';
+import { WalletClient, anOwner } from '../wallet-client.js';
+import { Fleet } from './fleet.js';
+
+const timeout = 40_000;
+const patience = { timeout: 15_000, interval: 20 };
+const slotCount = 32;
+const principal = { name: 'test' };
+/** So rare that only a hint can be the reason that something is delivered. */
+const hardlyPolling = { 'poll-min-ms': 600_000, 'poll-max-ms': 600_000, 'parked-poll-ms': 600_000 };
+
+const fleets: Fleet[] = [];
+
+afterEach(async () => {
+  for (const fleet of fleets.splice(0)) await fleet.end();
+});
+
+it('a worker delivers what an http process commits, woken by its hints', { timeout }, async () => {
+  const fleet = await newFleet(hardlyPolling);
+  const http = fleet.start('http');
+  const client = new WalletClient(await http.printed('is ready'));
+  const [source, dest] = [
+    await client.openWallet({ country: 'DE' }),
+    await client.openWallet({ country: 'MX' }),
+  ];
+  const worker = fleet.start('worker');
+  await worker.printed('The wallet worker is ready.');
+  await vi.waitFor(async () => expect(await holders(fleet)).toHaveLength(slotCount), patience);
+  expect(new Set(await holders(fleet)).size).toBe(1);
+  await vi.waitFor(() => listens(fleet), patience);
+
+  const { body } = await client.post('/transfers', { sourceId: source.id, destId: dest.id, amount: '40' });
+  expect(body['state']).toBe('INITIATED');
+  await vi.waitFor(async () => {
+    const transfer = await client.get(`/transfers/${String(body['id'])}`);
+    expect(transfer.body['state']).toBe('COMPLETED');
+  }, patience);
+  expect(worker.stdout).not.toContain('http://');
+});
+
+it('a worker needs no port', { timeout }, async () => {
+  const fleet = await newFleet();
+  const other = createServer().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const { port } = other.address() as AddressInfo;
+  const worker = fleet.start('worker', { PORT: String(port) });
+  expect(await worker.printed('The wallet worker is ready.')).toBe('');
+  other.close();
+});
+
+it('a worker that is told to stop gives every slot back', { timeout }, async () => {
+  const fleet = await newFleet();
+  const workers = [fleet.start('worker'), fleet.start('worker')];
+  await vi.waitFor(async () => {
+    expect(await holders(fleet)).toHaveLength(slotCount);
+    expect(new Set(await holders(fleet)).size).toBe(2);
+  }, patience);
+  workers[0]?.kill('SIGTERM');
+  expect(await workers[0]?.exitCode()).toBe(0);
+  // The other one's only, or nobody's until it takes them.
+  expect(new Set(await holders(fleet)).size).toBe(1);
+  workers[1]?.kill('SIGTERM');
+  expect(await workers[1]?.exitCode()).toBe(0);
+  expect(await holders(fleet)).toEqual([]);
+});
+
+it('a worker gives its slots back in time while a handler hangs', { timeout }, async () => {
+  const fleet = await newFleet();
+  const { executor } = fleet.service;
+  const params = { country: 'MX', ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
+  const { id } = await executor.execute(principal, WalletCreateAction, params);
+  await fleet.deliveries.break(id.value, 2, 'hangs');
+  const worker = fleet.startRecording({ SHUTDOWN_TIMEOUT_MS: '2000' });
+  await executor.execute(principal, WalletDepositMoneyAction, { walletId: id, amount: new Big(1) });
+  await vi.waitFor(async () => {
+    expect(await fleet.deliveries.of('record-deposits', id.value)).toMatchObject([
+      { version: 1 },
+      { version: 2 },
+    ]);
+  }, patience);
+  worker.kill('SIGTERM');
+  expect(await worker.exitCode()).toBe(0);
+  expect(await holders(fleet)).toEqual([]);
+});
+
+it('a process gives its slots back in time while a request hangs', { timeout }, async () => {
+  const fleet = await newFleet();
+  const service = fleet.start('all', { SHUTDOWN_TIMEOUT_MS: '1000' });
+  const client = new WalletClient(await service.printed('is ready'));
+  const { id } = await client.openWallet();
+  await vi.waitFor(async () => expect(await holders(fleet)).toHaveLength(slotCount), patience);
+  await withSession(fleet.databases.global, async (session) => {
+    await session.query('begin');
+    await session.query('select from wallets where id = $1 for update', [id]);
+    const deposit = client.post(`/wallets/${id}/deposit`, { amount: '1' }).catch(() => 'no answer');
+    await vi.waitFor(async () => expect(await lockedCount(fleet.databases.global)).toBe(1), patience);
+    service.kill('SIGTERM');
+    expect(await service.exitCode()).toBe(1);
+    expect(await deposit).toBe('no answer');
+  });
+  expect(await holders(fleet)).toEqual([]);
+});
+
+it.each(['http', 'worker'])(
+  'a process of role %s says that it needs databases to share',
+  { timeout },
+  async (role) => {
+    const process = new ServiceProcess({ WALLET_ROLE: role });
+    expect(await process.exitCode()).toBe(1);
+    expect(process.stderr).toContain('WALLET_ROLE');
+    expect(process.stderr).toContain('set WALLET_CONFIG');
+  },
+);
+
+async function newFleet(delivery?: object): Promise<Fleet> {
+  const fleet = await Fleet.create(delivery);
+  fleets.push(fleet);
+  return fleet;
+}
+
+/** Who holds each slot that somebody holds, over both databases. */
+async function holders({ service }: Fleet): Promise<readonly string[]> {
+  const leases = await new DeliveryOperator(service.databases).leases();
+  return leases.flatMap(({ slots }) => slots.flatMap(({ processId }) => processId ?? []));
+}
+
+/** Resolves when a worker hears the hints of both databases. */
+async function listens({ databases: { global, mexico } }: Fleet): Promise<void> {
+  const text = `select from pg_stat_activity
+                where datname = current_database() and state = 'idle' and query ilike 'listen %'`;
+  for (const database of [global, mexico]) expect(await rowsOf(database, text)).not.toEqual([]);
+}

@@ -1,0 +1,132 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { rowsOf } from '../database-session.js';
+import { moneyByCurrency } from '../money-in-all.js';
+import { anOwner } from '../wallet-client.js';
+import { Fleet } from './fleet.js';
+import { MortalProcess } from './mortal-process.js';
+import { randomOf, seed } from './seeded-random.js';
+import { TransferClient } from './transfer-client.js';
+
+const httpKillsMin = 3;
+const workerKillsMin = 5;
+const transfersMin = 100;
+/** How long a client waits between two transfers, at most. */
+const pauseMaxMs = 200;
+
+interface TestWallet {
+  readonly id: string;
+  /** How a transfer to it ends; `undefined` where it may end either way. */
+  readonly end: 'COMPLETED' | 'REFUNDED' | undefined;
+}
+
+let fleet: Fleet;
+
+beforeAll(async () => {
+  fleet = await Fleet.create();
+});
+afterAll(() => fleet.end());
+
+it(
+  `transfers end, and money is constant, while processes are killed (seed ${seed})`,
+  { timeout: 60_000 },
+  async () => {
+    const http = new MortalProcess(() => fleet.start('http'), randomOf(seed));
+    const workers = [1, 2].map((n) => new MortalProcess(() => fleet.start('worker'), randomOf(seed + n)));
+    const client = new TransferClient(() => http.ready());
+    const { open, closing, others } = await openWallets(client);
+    const money = await moneyByCurrency(fleet.databases);
+    const [enough, over] = [new AbortController(), new AbortController()];
+    const samples = sampleMoney(money, over.signal);
+    samples.catch(() => enough.abort());
+
+    const dying = [http, ...workers].map((each) => each.die(enough.signal));
+    const ends = new Map<string, TestWallet['end']>();
+    const workerKills = (): number => workers.reduce((sum, { killCount }) => sum + killCount, 0);
+    const onTransfer = async (): Promise<void> => {
+      if (ends.size === transfersMin / 2) await Promise.all(closing.map(({ id }) => close(client, id)));
+      const killed = http.killCount >= httpKillsMin && workerKills() >= workerKillsMin;
+      if (killed && ends.size >= transfersMin) enough.abort();
+    };
+    const sending = open.map(async ({ id: sourceId }, n) => {
+      const random = randomOf(seed + 100 + n);
+      const dests = [...open, ...others].filter(({ id }) => id !== sourceId);
+      while (!enough.signal.aborted) {
+        const { id: destId, end } = dests[Math.floor(random() * dests.length)]!;
+        const amount = String(1 + Math.floor(random() * 9));
+        const { accepted, body } = await client.post('/transfers', { sourceId, destId, amount });
+        if (accepted) ends.set(String(body['id']), end);
+        await onTransfer();
+        await delay(random() * pauseMaxMs);
+      }
+    });
+    await Promise.all([...sending, ...dying]);
+    await vi.waitFor(async () => expect(await transfersIn('INITIATED')).toEqual([]), {
+      timeout: 30_000,
+      interval: 100,
+    });
+    over.abort();
+    process.stdout.write(
+      `${http.killCount} http processes and ${workerKills()} workers killed, ${ends.size} transfers, ` +
+        `${client.lostCount} answers lost, ${client.replayedCount} replayed, money counted ${await samples} times\n`,
+    );
+
+    expect(await moneyByCurrency(fleet.databases)).toEqual(money);
+    expect(client.lostCount).toBeGreaterThan(0);
+    const [completed, refunded] = [await transfersIn('COMPLETED'), await transfersIn('REFUNDED')];
+    expect([...completed, ...refunded].toSorted()).toEqual([...ends.keys()].toSorted());
+    for (const id of completed) expect(ends.get(id)).not.toBe('REFUNDED');
+    for (const id of refunded) expect(ends.get(id)).not.toBe('COMPLETED');
+    expect(await receivedTransfers()).toEqual(completed);
+  },
+);
+
+/** Wallets that take part, in two currencies and on both shards, and some that are closed before or meanwhile. */
+async function openWallets(client: TransferClient) {
+  const wallets = (count: number, currency: string, end: TestWallet['end']): Promise<readonly TestWallet[]> =>
+    Promise.all(
+      Array.from({ length: count }, async (_unused, n) => {
+        const country = n % 2 === 0 ? 'DE' : 'MX';
+        const wallet = { country, ownerId: anOwner, currency, initialBalance: '1000' };
+        const { body } = await client.post('/wallets', wallet);
+        return { id: String(body['id']), end };
+      }),
+    );
+  const open = await wallets(8, 'EUR', 'COMPLETED');
+  const foreign = await wallets(2, 'USD', 'REFUNDED');
+  const closed = await wallets(2, 'EUR', 'REFUNDED');
+  const closing = await wallets(2, 'EUR', undefined);
+  for (const { id } of closed) await close(client, id);
+  return { open, closing, others: [...foreign, ...closed, ...closing] };
+}
+
+async function close(client: TransferClient, id: string): Promise<void> {
+  await client.post(`/wallets/${id}/close`, {});
+}
+
+/** Counts all money again and again, which must always be the same; says how often. */
+async function sampleMoney(money: object, over: AbortSignal): Promise<number> {
+  let count = 0;
+  for (; !over.aborted; count++) expect(await moneyByCurrency(fleet.databases)).toEqual(money);
+  return count;
+}
+
+function transfersIn(state: string): Promise<readonly string[]> {
+  return texts('select id as text from transfers where state = $1', state);
+}
+
+/** The transfers that were received, each as often as it was. */
+function receivedTransfers(): Promise<readonly string[]> {
+  const text = `select payload ->> 'transferId' as text from eventlog.events where event_type = $1`;
+  return texts(text, 'WalletTransferReceivedEvent');
+}
+
+/** The texts that a query finds in both databases, sorted. */
+async function texts(query: string, value: string): Promise<readonly string[]> {
+  const { global, mexico } = fleet.databases;
+  const rows = await Promise.all([global, mexico].map((database) => rowsOf(database, query, [value])));
+  return rows
+    .flat()
+    .map(({ text }) => String(text))
+    .toSorted();
+}

@@ -1,0 +1,126 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { DeliveryOperator } from '@framework/events';
+import { Big } from 'big.js';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
+import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
+import type { Wallet } from '../../src/wallet/wallet.js';
+import { rowsOf } from '../database-session.js';
+import { anOwner } from '../wallet-client.js';
+import { firstVersions } from './deliveries.js';
+import { Fleet } from './fleet.js';
+
+const walletCount = 100;
+/** Each of so many clients deposits into one wallet after the other, so that events of a wallet follow closely. */
+const clientCount = 10;
+const depositsPerWallet = 20;
+/** Of so many deposits, one names a recipient. */
+const depositsPerRecipient = 4;
+/** What is committed before anybody delivers. */
+const backlogMin = 1_000;
+const workerCount = 3;
+const killIntervalMs = 1_000;
+/** How many events were committed and not delivered when a worker is killed. */
+const inFlightMin = 300;
+const killsMin = 5;
+/** Then the log may drain in peace, so that what is lost shows. */
+const killsMax = 20;
+/** Two databases, with three handlers of the service and two that record. */
+const cursorCount = 2 * 5;
+const principal = { name: 'test' };
+
+let fleet: Fleet;
+
+beforeAll(async () => {
+  fleet = await Fleet.create();
+});
+afterAll(() => fleet.end());
+
+it(
+  'workers that are killed every second lose nothing, keep the order and repeat no effect',
+  { timeout: 60_000 },
+  async () => {
+    const wallets = await Promise.all(Array.from({ length: walletCount }, (_unused, n) => open(n)));
+    let committedCount = walletCount;
+    let loaded = false;
+    const load = Promise.all(
+      Array.from({ length: clientCount }, async (_unused, client) => {
+        for (let n = client; n < walletCount; n += clientCount) {
+          await deposits(wallets[n]!, n, () => committedCount++);
+        }
+      }),
+    ).then(() => (loaded = true));
+    await vi.waitFor(() => expect(committedCount).toBeGreaterThan(backlogMin), { timeout: 20_000 });
+
+    const workers = Array.from({ length: workerCount }, () => fleet.startRecording());
+    const kills: number[] = [];
+    while (kills.length < killsMax) {
+      // A machine that is too slow to start a process in a second has longer, so that somebody works.
+      await Promise.all([delay(killIntervalMs), ...workers.map((worker) => worker.printed('is ready'))]);
+      const inFlightCount = committedCount - (await fleet.deliveries.count('record-deposits'));
+      if (loaded && inFlightCount < inFlightMin) break;
+      if (inFlightCount < inFlightMin) continue;
+      workers.shift()?.kill('SIGKILL');
+      workers.push(fleet.startRecording());
+      kills.push(inFlightCount);
+    }
+    await load;
+    process.stdout.write(`${kills.length} workers killed, with ${kills.join(', ')} events in flight\n`);
+    expect(kills.length).toBeGreaterThanOrEqual(killsMin);
+
+    await nothingIsPending();
+    const versions = Array.from({ length: 1 + depositsPerWallet }, (_unused, n) => n + 1);
+    for (const handler of ['record-deposits', 'record-everything']) {
+      const first = firstVersions(await fleet.deliveries.of(handler));
+      expect(first.size).toBe(walletCount);
+      for (const { id } of wallets) expect(first.get(id.value)).toEqual(versions);
+    }
+    expect(await notified()).toEqual(wallets.flatMap((_wallet, n) => recipients(n)).toSorted());
+    expect(workers.filter(({ running }) => !running).map(({ stderr }) => stderr)).toEqual([]);
+  },
+);
+
+function open(n: number): Promise<Wallet> {
+  const country = n % 2 === 0 ? 'DE' : 'MX';
+  const params = { country, ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
+  return fleet.service.executor.execute(principal, WalletCreateAction, params);
+}
+
+async function deposits({ id: walletId }: Wallet, n: number, onCommitted: () => void): Promise<void> {
+  for (let count = 0; count < depositsPerWallet; count++) {
+    const recipient = count % depositsPerRecipient === 0 ? `${n}-${count}` : undefined;
+    const params = { walletId, amount: new Big(1), recipient };
+    await fleet.service.executor.execute(principal, WalletDepositMoneyAction, params);
+    onCommitted();
+  }
+}
+
+/** Whom the deposits into a wallet name: each of them once. */
+function recipients(n: number): readonly string[] {
+  const count = Math.ceil(depositsPerWallet / depositsPerRecipient);
+  return Array.from({ length: count }, (_unused, index) => `${n}-${index * depositsPerRecipient}`);
+}
+
+/** Who was told, each as often as he was. */
+async function notified(): Promise<readonly string[]> {
+  const { global, mexico } = fleet.databases;
+  const rows = await Promise.all(
+    [global, mexico].map((database) => rowsOf(database, 'select recipient from notifications')),
+  );
+  return rows
+    .flat()
+    .map(({ recipient }) => String(recipient))
+    .toSorted();
+}
+
+async function nothingIsPending(): Promise<void> {
+  const operator = new DeliveryOperator(fleet.service.databases);
+  await vi.waitFor(
+    async () => {
+      const lags = await operator.lag();
+      expect(lags).toHaveLength(cursorCount);
+      for (const lag of lags) expect(lag).toMatchObject({ pendingCount: 0, parkedCount: 0, deadCount: 0 });
+    },
+    { timeout: 30_000, interval: 200 },
+  );
+}

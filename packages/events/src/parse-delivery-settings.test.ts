@@ -1,0 +1,54 @@
+import { ConfigurationException } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+import { parseDeliverySettings } from './parse-delivery-settings.js';
+
+/** The faults of a section by their paths, each with its message. */
+function faultsOf(section: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {
+  try {
+    parseDeliverySettings(section);
+    return {};
+  } catch (error) {
+    if (!(error instanceof ConfigurationException)) throw error;
+    return Object.fromEntries(error.faults.map(({ path, message }) => [path, message]));
+  }
+}
+
+describe('a section of delivery', () => {
+  test('changes what it names, and nothing else', () => {
+    expect(parseDeliverySettings({})).toEqual({});
+    expect(parseDeliverySettings({ leaseMs: 5_000, retry: { attemptsMax: 3 } })).toEqual({
+      leaseMs: 5_000,
+      retry: { attemptsMax: 3 },
+    });
+  });
+
+  test('may say that events are kept for ever', () => {
+    expect(parseDeliverySettings({ retentionMs: 0 })).toEqual({ retentionMs: 0 });
+  });
+
+  test('is refused with the paths of all names that it should not have', () => {
+    const disguised = JSON.parse('{"__proto__":{"leaseMs":1},"constructor":1}') as Record<string, unknown>;
+    expect(faultsOf({ ...disguised, lease: 1, attemptsMax: 3, retry: { retryMax: 3, leaseMs: 1 } })).toEqual({
+      'framework.delivery.lease': 'is not a known key',
+      'framework.delivery.__proto__': 'is not a known key',
+      'framework.delivery.constructor': 'is not a known key',
+      'framework.delivery.attempts-max': 'is not a known key',
+      'framework.delivery.retry.retry-max': 'is not a known key',
+      'framework.delivery.retry.lease-ms': 'is not a known key',
+    });
+  });
+
+  test.each([0, -1, 1.5, Number.NaN, Infinity, 2 ** 53, '10000', '', null, true, [1], {}])(
+    'is refused with the value %j, which is not shown',
+    (value) => {
+      expect(faultsOf({ pollMinMs: value, retry: { backoffBaseMs: value } })).toEqual({
+        'framework.delivery.poll-min-ms': 'must be a whole number from 1',
+        'framework.delivery.retry.backoff-base-ms': 'must be a whole number from 1',
+      });
+    },
+  );
+
+  test.each([null, 5, 'none', [3]])('is refused when its retry is %j', (retry) => {
+    expect(Object.keys(faultsOf({ retry }))).toEqual(['framework.delivery.retry']);
+  });
+});

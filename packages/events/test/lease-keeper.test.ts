@@ -1,0 +1,37 @@
+import type { SlotLease } from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { defaultDeliverySettings } from '../src/index.js';
+import { LeaseKeeper } from '../src/lease/lease-keeper.js';
+import { gate } from './delivery-bench.js';
+
+test('a keeper that stops gives its slots back behind a renewal that is under way', async () => {
+  const { opened, open } = gate();
+  const done: string[] = [];
+  const keeper = new LeaseKeeper({
+    context: {
+      settings: defaultDeliverySettings,
+      clock: new VirtualClock(),
+      random: () => 1,
+      onError: (error) => done.push(String(error)),
+      stopping: new AbortController().signal,
+      ended: new AbortController().signal,
+    },
+    leases: {
+      renew: async (): Promise<readonly SlotLease[]> => {
+        await opened;
+        done.push('renewed');
+        return [{ slot: 0, token: '1', abandoned: false }];
+      },
+      release: async () => void done.push('released'),
+    },
+    processId: 'one',
+    onRenewed: () => done.push('told'),
+  });
+  void keeper.run();
+  const stopped = keeper.stop();
+  open();
+  await stopped;
+  expect(done).toEqual(['renewed', 'released']);
+  expect(keeper.slots).toEqual([]);
+});
