@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest';
+import { commandLine } from './command-line.js';
+
+test('without arguments everything runs in full', () => {
+  expect(commandLine([])).toEqual({
+    parts: [],
+    rounds: 5,
+    scale: 1,
+    short: false,
+    record: false,
+    json: undefined,
+  });
+});
+
+test('the short form takes fewer rounds of a smaller scale, unless it is told', () => {
+  expect(commandLine(['--short'])).toMatchObject({ rounds: 3, scale: 0.2, short: true });
+  expect(commandLine(['--short', '--rounds', '2'])).toMatchObject({ rounds: 2, scale: 0.2 });
+});
+
+test('recording is done with the short form', () => {
+  expect(commandLine(['--record'])).toMatchObject({ rounds: 3, scale: 0.2, short: true, record: true });
+});
+
+test('what is not an option chooses benchmarks', () => {
+  expect(commandLine(['deposits', 'lag'])).toMatchObject({ parts: ['deposits', 'lag'] });
+});
+
+test.each([
+  ['--rounds', '0'],
+  ['--rounds', '1.5'],
+  ['--scale', '-1'],
+  ['--scale', 'half'],
+])('%s %s is refused', (option, value) => {
+  expect(() => commandLine([`${option}=${value}`])).toThrow(`${option} is ${value}`);
+});

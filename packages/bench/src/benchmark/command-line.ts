@@ -1,0 +1,49 @@
+import { parseArgs } from 'node:util';
+
+/** What a run is asked for. */
+export interface CommandLine {
+  /** Parts of names; a benchmark runs when it has one of them in its own. None means all. */
+  readonly parts: readonly string[];
+  readonly rounds: number;
+  readonly scale: number;
+  /** Compares with the ratios that were recorded, instead of with the bounds. */
+  readonly short: boolean;
+  /** Records the ratios of the short form, instead of comparing. */
+  readonly record: boolean;
+  /** Where the figures are written as JSON. */
+  readonly json: string | undefined;
+}
+
+/**
+ * Reads the arguments of the process.
+ *
+ * @throws Error that names the argument that is wrong
+ */
+export function commandLine(args: readonly string[]): CommandLine {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      rounds: { type: 'string' },
+      scale: { type: 'string' },
+      short: { type: 'boolean', default: false },
+      record: { type: 'boolean', default: false },
+      json: { type: 'string' },
+    },
+  });
+  const short = values.short || values.record;
+  return {
+    parts: positionals,
+    rounds: numberOf('rounds', values.rounds ?? (short ? '3' : '5'), Number.isInteger),
+    scale: numberOf('scale', values.scale ?? (short ? '0.2' : '1'), Number.isFinite),
+    short,
+    record: values.record,
+    json: values.json,
+  };
+}
+
+function numberOf(name: string, text: string, isRight: (value: number) => boolean): number {
+  const value = Number(text);
+  if (value <= 0 || !isRight(value)) throw new Error(`--${name} is ${text}: give a number above 0`);
+  return value;
+}

@@ -1,0 +1,86 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { cpus, totalmem } from 'node:os';
+import { type Figure, isReached } from './figure.js';
+
+/** This package's, beside `dist`, in which this file is; it names exact versions. */
+const manifest = new URL('../package.json', import.meta.url);
+const libraries = ['pg', 'drizzle-orm', 'graphile-worker', 'undici'] as const;
+
+/** Where and of what the figures are. */
+export interface Environment {
+  readonly date: string;
+  readonly commit: string;
+  readonly cpu: string;
+  readonly cpuCount: number;
+  readonly memoryGiB: number;
+  readonly node: string;
+  readonly postgres: string;
+  /** The version of each library that takes part, by its name. */
+  readonly libraries: Readonly<Record<string, string>>;
+}
+
+/** Describes this machine and this checkout. */
+export function environmentOf(postgres: string): Environment {
+  return {
+    date: new Date().toISOString(),
+    commit: commit(),
+    cpu: cpus()[0]?.model ?? 'unknown',
+    cpuCount: cpus().length,
+    memoryGiB: Math.round(totalmem() / 2 ** 30),
+    node: process.version,
+    postgres,
+    libraries: versionsOf(libraries),
+  };
+}
+
+/** Says in one line where the figures are from. */
+export function headingOf({ libraries: versions, ...environment }: Environment): string {
+  const { date, commit: of, cpu, cpuCount, memoryGiB, node, postgres } = environment;
+  const others = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return `${date}, commit ${of}, ${cpuCount} × ${cpu}, ${memoryGiB} GiB, Node ${node}, PostgreSQL ${postgres}, ${others.join(', ')}`;
+}
+
+/** The figures as a table for people, each with its bound and whether it is reached. */
+export function tableOf(figures: readonly Figure[]): string {
+  const lines = figures.map((figure) => [
+    isReached(figure) ? '✓' : '✗',
+    figure.title,
+    `${format(figure.value)} ${figure.unit}`,
+    boundOf(figure),
+    Object.entries(figure.measured)
+      .map(([name, value]) => `${name} ${format(value)}`)
+      .join(', '),
+  ]);
+  const rows = [['', 'figure', 'value', 'bound', 'measured'], ...lines];
+  const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows.map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')).join('\n');
+}
+
+function boundOf({ atLeast, atMost }: Figure): string {
+  if (atLeast !== undefined) return `≥ ${format(atLeast)}`;
+  return atMost === undefined ? '' : `≤ ${format(atMost)}`;
+}
+
+function format(value: number): string {
+  if (Math.abs(value) >= 1_000) return Math.round(value).toLocaleString('en');
+  return String(Number(value.toPrecision(4)));
+}
+
+function commit(): string {
+  try {
+    return execFileSync('git', ['describe', '--always', '--dirty', '--abbrev=12'], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }).trim();
+  } catch {
+    return 'unknown';
+  }
+}
+
+function versionsOf(names: readonly string[]): Readonly<Record<string, string>> {
+  const { dependencies } = JSON.parse(readFileSync(manifest, 'utf8')) as {
+    readonly dependencies: Readonly<Record<string, string>>;
+  };
+  return Object.fromEntries(names.map((name) => [name, dependencies[name] ?? 'unknown']));
+}

@@ -1,0 +1,61 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { EmbeddedPostgres } from '@framework/testing/postgres';
+import pg from 'pg';
+
+// As durable as PostgreSQL is by default: what a commit costs is part of what is measured.
+const settings = { shared_buffers: '512MB', max_wal_size: '4GB', max_connections: '300' } as const;
+
+/** A PostgreSQL server of its own for a run of benchmarks, in a temporary folder. */
+export class BenchServer {
+  readonly #server: EmbeddedPostgres;
+  readonly #directory: string;
+  #databaseCount = 0;
+
+  private constructor(server: EmbeddedPostgres, directory: string) {
+    this.#server = server;
+    this.#directory = directory;
+  }
+
+  static async start(): Promise<BenchServer> {
+    const directory = await mkdtemp(join(tmpdir(), 'bench-postgres-'));
+    return new BenchServer(await EmbeddedPostgres.start({ directory, settings }), directory);
+  }
+
+  /** Creates an empty database and gives its URL. */
+  async createDatabase(): Promise<string> {
+    const name = `bench_${++this.#databaseCount}`;
+    await this.#server.ensureDatabase(name);
+    return this.#server.url(name);
+  }
+
+  /** Such as `18.4`. */
+  async version(): Promise<string> {
+    const [row] = await query<{ server_version: string }>(
+      this.#server.url('postgres'),
+      'show server_version',
+    );
+    return row?.server_version ?? 'unknown';
+  }
+
+  async stop(): Promise<void> {
+    await this.#server.stop();
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+}
+
+/** Runs one statement on a connection of its own. */
+export async function query<Row extends pg.QueryResultRow>(
+  url: string,
+  text: string,
+  values: unknown[] = [],
+): Promise<readonly Row[]> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query<Row>(text, values)).rows;
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,19 @@
+import { query } from '../database/bench-server.js';
+
+/** How many row versions were written in the framework's tables of a database so far. */
+export async function rowVersions(url: string): Promise<number> {
+  const [row] = await query<{ count: number }>(
+    url,
+    `select sum(n_tup_ins + n_tup_upd)::float8 as count from pg_stat_user_tables where schemaname = 'eventlog'`,
+  );
+  return row?.count ?? 0;
+}
+
+/** How many dead rows PostgreSQL counts in the framework's tables now. */
+export async function deadRows(url: string): Promise<number> {
+  const [row] = await query<{ count: number }>(
+    url,
+    `select sum(n_dead_tup)::float8 as count from pg_stat_user_tables where schemaname = 'eventlog'`,
+  );
+  return row?.count ?? 0;
+}

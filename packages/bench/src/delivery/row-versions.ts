@@ -1,0 +1,50 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Delivery } from '@framework/events';
+import type { Benchmark } from '../benchmark/benchmark.js';
+import { openService, openWallets } from '../load/bench-wallets.js';
+import { depositAtRate } from '../load/deposit-at-rate.js';
+import { recordingHandler } from './recording-handler.js';
+import { rowVersions } from './row-counts.js';
+
+const depositsPerSecond = 200;
+const walletCount = 200;
+const durationMs = 30_000;
+const handlerCount = 3;
+
+/** How many row versions the framework writes for an event that nothing goes wrong with. */
+export const rowVersionsPerEvent: Benchmark = {
+  name: 'delivery-row-versions',
+  async run({ server, scale }) {
+    const url = await server.createDatabase();
+    const first = await openService([url]);
+    const wallets = await openWallets(first, walletCount);
+    const handlers = Array.from({ length: handlerCount }, (_, index) => recordingHandler(`handler-${index}`));
+    // Registers the handlers, which happens once in their lives.
+    const registering = new Delivery({ ...first, handlers });
+    registering.start();
+    await Promise.all(handlers.map((handler) => handler.reached(0)));
+    await pause(1_000);
+    await registering.stop();
+    // Sessions report their counts when they end at the latest.
+    await first.databases.close();
+    const before = await rowVersions(url);
+
+    const service = await openService([url]);
+    const delivery = new Delivery({ ...service, handlers });
+    delivery.start();
+    const deposits = await depositAtRate(service, wallets, depositsPerSecond, pause(durationMs * scale));
+    await Promise.all(handlers.map((handler) => handler.reached(deposits.length)));
+    await delivery.stop();
+    await service.databases.close();
+    const versions = (await rowVersions(url)) - before;
+    return [
+      {
+        title: `row versions written per event for ${handlerCount} handlers at ${depositsPerSecond} deposits/s`,
+        value: versions / deposits.length,
+        unit: 'rows',
+        atMost: 1.05,
+        measured: { versions, events: deposits.length },
+      },
+    ];
+  },
+};

@@ -1,0 +1,46 @@
+import type { Wallet, WalletService } from 'wallet-service';
+import { type BenchServer, query } from '../database/bench-server.js';
+import { openService, openWallets } from '../load/bench-wallets.js';
+
+/** The databases that sides deposit in, and the wallet service on them. */
+export interface DepositWorld {
+  /** One for each shard. */
+  readonly urls: readonly string[];
+  /** Composed, but delivering nothing. */
+  readonly service: WalletService;
+  readonly close: () => Promise<void>;
+}
+
+/** A wallet to deposit to. */
+export interface DepositTarget {
+  readonly id: Wallet['id'];
+  /** The slot of its events in the log, so that nobody who writes them by hand has to compute it. */
+  readonly slot: number;
+}
+
+/** Creates databases, and composes the wallet service on them. */
+export async function openWorld(server: BenchServer, shardCount = 1): Promise<DepositWorld> {
+  const urls: string[] = [];
+  while (urls.length < shardCount) urls.push(await server.createDatabase());
+  const service = await openService(urls);
+  return { urls, service, close: () => service.databases.close() };
+}
+
+/** Opens empty wallets, on each shard in turn. */
+export async function openTargets(
+  { urls, service }: DepositWorld,
+  count: number,
+): Promise<readonly DepositTarget[]> {
+  const wallets = await openWallets(service, count);
+  const ids = wallets.map(({ id }) => id.value);
+  const slots = new Map<string, number>();
+  for (const url of urls) {
+    const rows = await query<{ model_id: string; slot: number }>(
+      url,
+      'select model_id, slot from eventlog.events where model_id = any($1)',
+      [ids],
+    );
+    for (const { model_id: id, slot } of rows) slots.set(id, slot);
+  }
+  return wallets.map(({ id }) => ({ id, slot: slots.get(id.value) ?? Number.NaN }));
+}

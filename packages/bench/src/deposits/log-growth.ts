@@ -1,0 +1,36 @@
+import type { Benchmark } from '../benchmark/benchmark.js';
+import { valuesOf } from './best-of.js';
+import { openWorld } from './deposit-world.js';
+import { fillHistory } from './fill-history.js';
+import { measureDeposits } from './measure-deposits.js';
+import { frameworkSide } from './sides/framework-side.js';
+
+const load = { clientCount: 16, walletCount: 2_000 } as const;
+const eventCount = 10_000_000;
+
+/** What the length of the log costs a deposit. */
+export const logGrowth: Benchmark = {
+  name: 'deposits-log-growth',
+  async run(context) {
+    const count = Math.round(eventCount * context.scale);
+    const young = await openWorld(context.server);
+    const old = await openWorld(context.server);
+    await fillHistory(old, count, context.say);
+    const sides = [
+      { ...frameworkSide(young), name: 'no events' },
+      { ...frameworkSide(old), name: 'many events' },
+    ] as const;
+    const found = await measureDeposits(sides, load, context);
+    await young.close();
+    await old.close();
+    return [
+      {
+        title: `cost growth: deposits/s with ${count.toLocaleString('en')} events in the log ÷ with none`,
+        value: found['many events'].perSecond / found['no events'].perSecond,
+        unit: '×',
+        atLeast: 0.95,
+        measured: valuesOf(found, 'perSecond'),
+      },
+    ];
+  },
+};

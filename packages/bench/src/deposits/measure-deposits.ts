@@ -1,0 +1,87 @@
+import type { BenchContext } from '../benchmark/benchmark.js';
+import { measureSides, median, quantile } from '../benchmark/measure-sides.js';
+import { type Load, runLoad } from '../load/run-load.js';
+import type { DepositSide } from './deposit-side.js';
+import { type DepositTarget, openTargets } from './deposit-world.js';
+import { verifyDeposits } from './verify-deposits.js';
+
+/** How long a measurement of the full run takes. */
+export const fullDurationMs = 3_000;
+/** How much of the duration is not counted, so that connections are open and statements prepared. */
+const leadInShare = 0.1;
+
+/** How sides are measured. */
+export interface DepositLoad {
+  readonly clientCount: number;
+  /** How many wallets the clients deposit to, chosen at random each time. */
+  readonly walletCount: number;
+}
+
+/** The medians over the rounds of one side. */
+export interface LoadMedians {
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly cpuMs: number;
+}
+
+/**
+ * Measures the sides in turn, with new wallets for each measurement, and closes them.
+ *
+ * @throws Error when a call fails, or the rows are not exactly what the calls have said
+ */
+export async function measureDeposits<Name extends string>(
+  sides: readonly DepositSide<Name>[],
+  load: DepositLoad,
+  context: BenchContext,
+): Promise<Readonly<Record<Name, LoadMedians>>> {
+  const loads = new Map<Name, Load[]>();
+  const measured = await measureSides(
+    sides.map((side) => {
+      const own: Load[] = [];
+      loads.set(side.name, own);
+      return {
+        name: side.name,
+        measure: async () => {
+          const last = await measureOnce(side, load, fullDurationMs * context.scale);
+          own.push(last);
+          return last.perSecond;
+        },
+      };
+    }),
+    context,
+  );
+  for (const side of sides) await side.close();
+  const medians = [...loads].map(([name, [_warmUp, ...counted]]) => {
+    const over = (value: (one: Load) => number): number => median(counted.map(value));
+    return [
+      name,
+      {
+        perSecond: measured[name],
+        p50Ms: over(({ latenciesMs }) => quantile(latenciesMs, 0.5)),
+        p99Ms: over(({ latenciesMs }) => quantile(latenciesMs, 0.99)),
+        cpuMs: over(({ cpuMsPerCall }) => cpuMsPerCall),
+      },
+    ];
+  });
+  return Object.fromEntries(medians) as Record<Name, LoadMedians>;
+}
+
+async function measureOnce(
+  { world, deposit }: DepositSide,
+  { clientCount, walletCount }: DepositLoad,
+  durationMs: number,
+): Promise<Load> {
+  const targets = await openTargets(world, walletCount);
+  const call = (): Promise<void> => deposit(anyOf(targets));
+  const leadIn = await runLoad(call, { clientCount, durationMs: durationMs * leadInShare });
+  const load = await runLoad(call, { clientCount, durationMs });
+  await verifyDeposits(world, targets, leadIn.count + load.count);
+  return load;
+}
+
+function anyOf(targets: readonly DepositTarget[]): DepositTarget {
+  const target = targets[Math.floor(Math.random() * targets.length)];
+  if (target === undefined) throw new Error('No wallets were opened');
+  return target;
+}

@@ -1,0 +1,59 @@
+import { ActionExecutor, systemClock } from '@framework/core';
+import type { Benchmark } from '../benchmark/benchmark.js';
+import { measureSides } from '../benchmark/measure-sides.js';
+import { principal } from '../load/bench-wallets.js';
+import { runLoad } from '../load/run-load.js';
+import { amount } from './deposit-side.js';
+import { DepositToManyAction } from './deposit-to-many-action.js';
+import { type DepositWorld, openTargets, openWorld } from './deposit-world.js';
+import { fullDurationMs } from './measure-deposits.js';
+import { verifyDeposits } from './verify-deposits.js';
+
+const clientCount = 16;
+const walletCount = 2_000;
+const modelCounts = [1, 3, 10] as const;
+
+/** Actions that change several models of one shard at once. */
+export const modelsPerAction: Benchmark = {
+  name: 'deposits-models',
+  async run(context) {
+    const world = await openWorld(context.server);
+    const measured = await measureSides(
+      modelCounts.map((count) => ({
+        name: `${count}`,
+        measure: () => measureActions(world, count, fullDurationMs * context.scale),
+      })),
+      context,
+    );
+    await world.close();
+    return modelCounts.map((count) => ({
+      title: `an action that changes ${count} ${count === 1 ? 'model' : 'models'}, ${clientCount} clients`,
+      value: measured[`${count}`] ?? Number.NaN,
+      unit: 'actions/s',
+      measured: { 'models/s': (measured[`${count}`] ?? Number.NaN) * count },
+    }));
+  },
+};
+
+/** Actions per second; each client has wallets of its own, so that what is measured is not conflicts. */
+async function measureActions(world: DepositWorld, modelCount: number, durationMs: number): Promise<number> {
+  const { databases, wallets } = world.service;
+  const executor = new ActionExecutor({
+    namespace: 'bench',
+    databases,
+    repositories: [wallets],
+    actions: [new DepositToManyAction(systemClock, wallets)],
+  });
+  const targets = await openTargets(world, walletCount);
+  const perClientCount = walletCount / clientCount;
+  const load = await runLoad(
+    async (client) => {
+      const first = Math.floor(Math.random() * (perClientCount - modelCount + 1)) + client * perClientCount;
+      const walletIds = targets.slice(first, first + modelCount).map(({ id }) => id);
+      await executor.execute(principal, DepositToManyAction, { walletIds, amount });
+    },
+    { clientCount, durationMs },
+  );
+  await verifyDeposits(world, targets, load.count * modelCount, 'DepositToManyAction');
+  return load.perSecond;
+}

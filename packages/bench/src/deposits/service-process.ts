@@ -1,0 +1,70 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { serviceConfig } from '../load/bench-wallets.js';
+
+/** The built service. */
+const file = fileURLToPath(new URL('dist/main.js', import.meta.resolve('wallet-service/package.json')));
+
+/** The wallet service as it is run, in a process of its own. */
+export class ServiceProcess {
+  /** Such as `http://127.0.0.1:40123`. */
+  readonly url: string;
+  /** How long it took from its start until it said that every shard can serve. */
+  readonly readyMs: number;
+  readonly #child: ChildProcess;
+  readonly #directory: string;
+
+  private constructor(child: ChildProcess, directory: string, url: string, readyMs: number) {
+    this.#child = child;
+    this.#directory = directory;
+    this.url = url;
+    this.readyMs = readyMs;
+  }
+
+  /** Starts one on a database per shard, and waits until it is ready; its log goes to a file. */
+  static async start(urls: readonly string[], role: 'all' | 'http'): Promise<ServiceProcess> {
+    const directory = await mkdtemp(join(tmpdir(), 'bench-service-'));
+    const configFile = join(directory, 'wallet.json');
+    await writeFile(configFile, JSON.stringify(serviceConfig(urls)));
+    const logFile = join(directory, 'log');
+    const log = await open(logFile, 'w');
+    const startedAtMs = performance.now();
+    const child = spawn(process.execPath, [file], {
+      env: { ...process.env, WALLET_CONFIG: configFile, WALLET_ROLE: role, PORT: '0' },
+      stdio: ['ignore', 'pipe', log.fd],
+    });
+    let printed = '';
+    const ready = Promise.withResolvers<number>();
+    child.once('exit', (code) =>
+      ready.reject(new Error(`The service ended with ${code}; its log: ${logFile}`)),
+    );
+    child.stdout?.on('data', (chunk: Buffer) => {
+      printed += chunk.toString();
+      if (printed.includes('is ready.')) ready.resolve(performance.now() - startedAtMs);
+    });
+    const readyMs = await ready.promise;
+    await log.close();
+    const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(printed) ?? [];
+    if (url === undefined) throw new Error(`The service did not say where it listens:\n${printed}`);
+    return new ServiceProcess(child, directory, url, readyMs);
+  }
+
+  /** The memory that it holds now, in megabytes; `undefined` where the system does not tell. */
+  async residentMB(): Promise<number | undefined> {
+    const status = await readFile(`/proc/${this.#child.pid}/status`, 'utf8').catch(() => '');
+    const [, kibibytes] = /^VmRSS:\s*(\d+) kB$/m.exec(status) ?? [];
+    return kibibytes === undefined ? undefined : (Number(kibibytes) * 1_024) / 1_000_000;
+  }
+
+  /** Ends it in order. */
+  async stop(): Promise<void> {
+    const exited = once(this.#child, 'exit');
+    this.#child.kill('SIGTERM');
+    await exited;
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+}

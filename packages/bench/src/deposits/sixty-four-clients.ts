@@ -1,0 +1,58 @@
+import type { Benchmark } from '../benchmark/benchmark.js';
+import { bestOf, valuesOf } from './best-of.js';
+import { openWorld } from './deposit-world.js';
+import { measureDeposits } from './measure-deposits.js';
+import { drizzleSide } from './sides/drizzle-side.js';
+import { frameworkSide, groupedSide } from './sides/framework-side.js';
+import { oneStatementSide, pipelinedSide } from './sides/one-statement-side.js';
+
+const load = { clientCount: 64, walletCount: 2_000 } as const;
+
+/** Deposits of 64 clients: what committing concurrent actions together gains. */
+export const sixtyFourClients: Benchmark = {
+  name: 'deposits-64-clients',
+  async run(context) {
+    const world = await openWorld(context.server);
+    const sides = [
+      drizzleSide(world),
+      oneStatementSide(world),
+      await pipelinedSide(world),
+      frameworkSide(world),
+      groupedSide(world),
+    ] as const;
+    const found = await measureDeposits(sides, load, context);
+    await world.close();
+    const { framework, 'framework, grouped': grouped, drizzle } = found;
+    const best = bestOf(found);
+    return [
+      {
+        title: 'framework ÷ best hand-written statement, 64 clients',
+        value: framework.perSecond / best.perSecond,
+        unit: '×',
+        atLeast: 0.95,
+        measured: valuesOf(found, 'perSecond'),
+      },
+      {
+        title: 'grouped commit ÷ hand-written Drizzle, 64 clients',
+        value: grouped.perSecond / drizzle.perSecond,
+        unit: '×',
+        atLeast: 10,
+        measured: { grouped: grouped.perSecond, drizzle: drizzle.perSecond },
+      },
+      {
+        title: 'grouped commit ÷ best hand-written statement, 64 clients',
+        value: grouped.perSecond / best.perSecond,
+        unit: '×',
+        atLeast: 3,
+        measured: { grouped: grouped.perSecond, best: best.perSecond },
+      },
+      {
+        title: 'p99 latency, grouped commit ÷ best hand-written statement, 64 clients',
+        value: grouped.p99Ms / best.p99Ms,
+        unit: '×',
+        atMost: 0.7,
+        measured: valuesOf(found, 'p99Ms'),
+      },
+    ];
+  },
+};

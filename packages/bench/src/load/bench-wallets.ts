@@ -1,0 +1,61 @@
+import { parseFrameworkConfig } from '@framework/core';
+import { Big } from 'big.js';
+import { type Wallet, WalletCreateAction, type WalletService, composeWalletService } from 'wallet-service';
+
+/** Who executes the actions of a benchmark. */
+export const principal = { name: 'bench' } as const;
+
+const openedAtOnce = 32;
+
+/** Puts the wallet service together on one database per shard, the first of `global`, the second of Mexico. */
+export async function openService(
+  urls: readonly string[],
+  options?: { readonly maximumPoolSize?: number },
+): Promise<WalletService> {
+  const service = composeWalletService(parseFrameworkConfig(serviceConfig(urls, options)));
+  await service.databases.ready();
+  return service;
+}
+
+/** The configuration of such a service, as its file says it. */
+export function serviceConfig(
+  urls: readonly string[],
+  { maximumPoolSize = 20 }: { readonly maximumPoolSize?: number } = {},
+): unknown {
+  const groups = urls.map((url, group) => ({
+    group,
+    name: `group-${group}`,
+    members: [
+      {
+        member: 0,
+        name: `member-${group}`,
+        configs: { primaryConfig: { jdbcUrl: url, maximumPoolSize } },
+      },
+    ],
+  }));
+  return {
+    framework: { namespace: 'bench', sharding: { defaultShard: { group: 0, member: 0 }, groups } },
+  };
+}
+
+/** Opens empty wallets, on each shard in turn. */
+export async function openWallets(
+  { executor, databases }: WalletService,
+  count: number,
+): Promise<readonly Wallet[]> {
+  const countries = databases.shards.length > 1 ? ['DE', 'MX'] : ['DE'];
+  const wallets: Wallet[] = [];
+  while (wallets.length < count) {
+    const left = Math.min(openedAtOnce, count - wallets.length);
+    const opened = Array.from({ length: left }, (_, index) =>
+      executor.execute(principal, WalletCreateAction, {
+        country: countries[index % countries.length] ?? 'DE',
+        ownerId: crypto.randomUUID(),
+        currency: 'EUR',
+        initialBalance: Big(0),
+      }),
+    );
+    wallets.push(...(await Promise.all(opened)));
+  }
+  return wallets;
+}

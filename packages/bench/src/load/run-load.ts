@@ -1,0 +1,46 @@
+/** What clients did that each sent the next call when the one before had ended. */
+export interface Load {
+  readonly count: number;
+  readonly perSecond: number;
+  /** How long each call took. */
+  readonly latenciesMs: readonly number[];
+  /** CPU time of this process, all its threads, per call. */
+  readonly cpuMsPerCall: number;
+}
+
+/**
+ * Calls again and again, in as many loops as there are clients, and lets every call end.
+ *
+ * @param call is given the number of its client, from 0
+ * @throws the first error of a call, after all loops have ended
+ */
+export async function runLoad(
+  call: (client: number) => Promise<void>,
+  { clientCount, durationMs }: { readonly clientCount: number; readonly durationMs: number },
+): Promise<Load> {
+  const latenciesMs: number[] = [];
+  const cpuBefore = process.cpuUsage();
+  const startedAtMs = performance.now();
+  const endsAtMs = startedAtMs + durationMs;
+  const loops = await Promise.allSettled(Array.from({ length: clientCount }, (_, client) => loop(client)));
+  const tookMs = performance.now() - startedAtMs;
+  const { user, system } = process.cpuUsage(cpuBefore);
+  for (const outcome of loops) if (outcome.status === 'rejected') throw outcome.reason;
+  const count = latenciesMs.length;
+  return {
+    count,
+    perSecond: (count / tookMs) * 1_000,
+    latenciesMs,
+    cpuMsPerCall: (user + system) / 1_000 / count,
+  };
+
+  async function loop(client: number): Promise<void> {
+    let atMs = performance.now();
+    while (atMs < endsAtMs) {
+      await call(client);
+      const endedAtMs = performance.now();
+      latenciesMs.push(endedAtMs - atMs);
+      atMs = endedAtMs;
+    }
+  }
+}
