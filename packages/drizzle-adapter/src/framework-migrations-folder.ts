@@ -1,4 +1,7 @@
-import { fileURLToPath } from 'node:url';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 
-/** The folder of the framework's own migrations; this file stands as deep in `src` as the bundle does in `dist`. */
-export const frameworkMigrationsFolder: string = fileURLToPath(new URL('../migrations', import.meta.url));
+const manifest = createRequire(import.meta.url).resolve('@framework/drizzle-adapter/package.json');
+
+/** Where the framework's own migrations are: in this package, also when its code is bundled into an application. */
+export const frameworkMigrationsFolder: string = join(dirname(manifest), 'migrations');

@@ -29,12 +29,12 @@ export const lag: Benchmark = {
     });
     const delivery = new Delivery({ ...service, handlers: [handler] });
     delivery.start();
-    const same = await measured(load, handledMs, durationMs * scale);
+    const same = await warmLags(load, handledMs, durationMs * scale);
     await delivery.stop();
 
     const other = await DeliveringProcess.start({ urls: [url], handler: 'other-process' });
     const stopHints = hintCommits(service);
-    const across = await measured(load, other.handledMs, durationMs * scale);
+    const across = await warmLags(load, other.handledMs, durationMs * scale);
     stopHints();
     await other.stop();
     await service.databases.close();
@@ -46,7 +46,7 @@ export const lag: Benchmark = {
 };
 
 /** The lags of a load that begins when delivery holds its slots and is warm. */
-async function measured(
+async function warmLags(
   load: (ms: number) => Promise<readonly CommittedDeposit[]>,
   handledMs: ReadonlyMap<string, number>,
   ms: number,
