@@ -7,6 +7,8 @@ import {
   type DatabaseRegistry,
   type DeliveryStore,
   type EventLog,
+  FrameworkException,
+  type GroupOutcome,
   type IdempotencyKeys,
   type KeyScope,
   type PersistOutcome,
@@ -62,6 +64,12 @@ export class FakeTransactionManager implements TransactionManager {
   /** Given by the next calls of isCommitted, one each; an error is thrown. */
   readonly outcomes: (boolean | Error)[] = [];
   readonly asked: CommitOutcomeUnknownException[] = [];
+  /** What persistAll was called with. */
+  readonly groups: (readonly ChangeSet[])[] = [];
+  /** Thrown by the next calls of persistAll, one each; `undefined` lets the call pass. */
+  readonly groupFailures: unknown[] = [];
+  /** Whether every caller is taken for one within a transaction. */
+  inScript = false;
   readonly #journal: ChangeSet[];
 
   constructor(shard: ShardIdentifier, journal: ChangeSet[]) {
@@ -79,6 +87,27 @@ export class FakeTransactionManager implements TransactionManager {
     if (!this.keys.take(changes)) return 'key-taken';
     this.#journal.push(changes);
     return 'written';
+  }
+
+  /** Writes each in turn; rejects for the whole group when one of them cannot be written for a reason of its own. */
+  async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
+    this.groups.push(group);
+    const failure = this.groupFailures.shift();
+    if (failure !== undefined) throw failure;
+    const outcomes: GroupOutcome[] = [];
+    for (const changes of group) {
+      outcomes.push(
+        await this.persist(changes).catch((error: unknown) => {
+          if (FrameworkException.is(error)) return error;
+          throw error;
+        }),
+      );
+    }
+    return outcomes;
+  }
+
+  isInTransaction(): boolean {
+    return this.inScript;
   }
 
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {

@@ -4,18 +4,23 @@ import {
   EntityNotFoundException,
   type Id,
   type ModelClass,
+  type ModelSource,
   type Repository,
   type ShardingStrategy,
+  readById,
+  readByIds,
 } from '../src/index.js';
 
 /** A repository of models in memory, which a test puts there. */
 export class FakeRepository<M extends AnyEntity> implements Repository<M> {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
-  /** How often a model was read. */
+  /** How often it was asked for one model or several. */
   reads = 0;
   readonly #stored = new Map<string, M>();
   readonly #encode: (model: M) => unknown;
+  readonly #encoded = new WeakMap<object, M>();
+  readonly #source: ModelSource<M>;
 
   constructor(
     model: ModelClass<M>,
@@ -23,11 +28,20 @@ export class FakeRepository<M extends AnyEntity> implements Repository<M> {
   ) {
     this.model = model;
     this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
-    this.#encode = options.encode ?? ((each) => ({ id: each.id.value, version: each.version }));
+    this.#encode = options.encode ?? ((each) => this.#row(each));
+    this.#source = {
+      model,
+      readOne: async (id) => this.#read([id]).get(id),
+      readSeveral: async (ids) => this.#read(ids),
+    };
   }
 
   encode(model: M): unknown {
     return this.#encode(model);
+  }
+
+  decode(row: unknown): M | undefined {
+    return typeof row === 'object' && row !== null ? this.#encoded.get(row) : undefined;
   }
 
   store(model: M): M {
@@ -36,9 +50,30 @@ export class FakeRepository<M extends AnyEntity> implements Repository<M> {
   }
 
   async getById(id: Id<M>): Promise<M> {
-    this.reads++;
-    const model = this.#stored.get(id.value);
+    const model = await readById(this.#source, id.value);
     if (model === undefined) throw new EntityNotFoundException(this.model.name, id.value);
     return model;
+  }
+
+  async findAllByIds(ids: readonly Id<M>[]): Promise<readonly M[]> {
+    return [
+      ...(
+        await readByIds(
+          this.#source,
+          ids.map(({ value }) => value),
+        )
+      ).values(),
+    ];
+  }
+
+  #row(model: M): object {
+    const row = { id: model.id.value, version: model.version };
+    this.#encoded.set(row, model);
+    return row;
+  }
+
+  #read(ids: readonly string[]): ReadonlyMap<string, M> {
+    this.reads++;
+    return new Map([...this.#stored].filter(([id]) => ids.includes(id)));
   }
 }

@@ -13,11 +13,14 @@ import {
   ShardUndeterminedException,
   type ShardingStrategy,
   modelNameOf,
+  readById,
+  readByIds,
 } from '@framework/core';
 import type { SQL } from 'drizzle-orm';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import { type PgTransactionManager, joinedManager, pgManager } from './connection/pg-transaction-manager.js';
 import type { ModelTable } from './model-table.js';
+import { PgModelSource } from './read/pg-model-source.js';
 import { TableReader } from './read/table-reader.js';
 import { RowEncoder } from './write/row-encoder.js';
 import type { Row } from './write/row.js';
@@ -57,6 +60,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
   readonly #databases: DatabaseRegistry;
   readonly #reader: TableReader<T>;
   readonly #encoder: RowEncoder;
+  readonly #sources = new Map<PgTransactionManager, PgModelSource<M, T>>();
 
   /** @throws InvariantViolation `invariant-violation` when the table or the registry does not fit */
   constructor(options: {
@@ -83,6 +87,11 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
     return this.#encoder.encode(this.toRow(model), model.version === 1 ? 'add' : 'update');
   }
 
+  decode(row: Row): M | undefined {
+    const fields = this.#encoder.decode(row);
+    return fields && this.toModel(fields);
+  }
+
   /**
    * Reads the model of an id.
    *
@@ -98,18 +107,25 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
 
   /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
   async findById(id: Id<M> | string): Promise<M | undefined> {
-    const text = String(id);
-    const row = await this.#reader.byId(this.#manager(text), text);
-    return row === undefined ? undefined : this.toModel(row);
+    const text = this.#reader.idText(String(id));
+    const manager = this.#manager(text);
+    const source = this.#source(manager);
+    return manager.isInTransaction() ? source.readOne(text) : readById(source, text);
   }
 
   /** Reads the models of several ids, one statement per database, in the order of the ids; missing ones are left out. */
   async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
     const texts = ids.map((id) => this.#reader.idText(String(id)));
     const byManager = Map.groupBy(texts, (id) => this.#manager(id));
-    const found = await Promise.all([...byManager].map(([manager, own]) => this.#reader.byIds(manager, own)));
-    const models = new Map(found.flat().map((row) => this.#modelById(row)));
-    return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
+    const found = await Promise.all(
+      [...byManager].map(([manager, own]) => {
+        const source = this.#source(manager);
+        return manager.isInTransaction() ? source.readSeveral(own) : readByIds(source, own);
+      }),
+    );
+    return texts
+      .map((id) => found.find((models) => models.has(id))?.get(id))
+      .filter((model) => model !== undefined);
   }
 
   /**
@@ -190,9 +206,13 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
     return this.#databases.eachDatabase().map(joinedManager);
   }
 
-  #modelById(row: T['$inferSelect']): readonly [string, M] {
-    const model = this.toModel(row);
-    return [model.id.value, model];
+  #source(manager: PgTransactionManager): PgModelSource<M, T> {
+    let source = this.#sources.get(manager);
+    if (source === undefined) {
+      source = new PgModelSource(this.model, manager, this.#reader, (row) => this.toModel(row));
+      this.#sources.set(manager, source);
+    }
+    return source;
   }
 
   #manager(id: string): PgTransactionManager {

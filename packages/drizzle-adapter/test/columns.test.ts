@@ -1,13 +1,17 @@
 import { type DatabaseRegistry, type NewEntity, systemClock } from '@framework/core';
-import { Account, home } from '@framework/testing/conformance';
+import { Account, type AccountFields, Tag, home, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { Gadget, PgGadgetRepository, gadgetStatements } from './fixtures/gadget.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
-import { persist } from './fixtures/persist.js';
+import { PgFixture } from './fixtures/pg-fixture.js';
+import { persist, persistInGroup } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
 
-describe('the columns of a table', () => {
+describe.each([
+  ['', persist],
+  [', written in a group,', persistInGroup],
+])('the columns of a table%s', (_how, write) => {
   let database: TestDatabase;
   let registry: DatabaseRegistry;
   let gadgets: PgGadgetRepository;
@@ -23,7 +27,7 @@ describe('the columns of a table', () => {
   });
 
   const store = async (gadget: Gadget): Promise<Gadget> => {
-    await persist(registry, gadgets, gadget.with({ version: gadget.version + 1 }));
+    await write(registry, gadgets, gadget.with({ version: gadget.version + 1 }));
     return gadgets.getById(gadget.id);
   };
 
@@ -98,6 +102,62 @@ describe('the columns of a table', () => {
     expect(() => gadgets.encode(Gadget.of({ ...fields, version: 1 }))).toThrow(
       expect.objectContaining({ code: 'unstorable-value', path }) as Error,
     );
+  });
+});
+
+describe('a row that is not written yet', () => {
+  let database: TestDatabase;
+  let registry: DatabaseRegistry;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    await query(database.url, gadgetStatements);
+  });
+  afterAll(() => database.drop());
+  beforeEach(async () => {
+    registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+    await registry.ready();
+  });
+
+  it.each<[string, Partial<AccountFields>]>([
+    ['of usual values', {}],
+    ['with a decimal of few digits', { balance: '-007.50' }],
+    ['with a decimal of nothing', { balance: '-0' }],
+    ['with a fraction alone', { balance: '.5' }],
+    ['with a large integer', { quota: -(2n ** 63n) }],
+    ['with a double', { score: -1.5e-7 }],
+    ['with an early instant', { dueDate: new Date('1000-01-01T00:00:00.001Z') }],
+    ['with a text', { note: `'single' "double" {braces} \\ ünï 🚲` }],
+    ['with JSON', { settings: { b: [1, 'two', null, { c: 0.1 }], a: '12' } }],
+    ['with JSON that is a text', { settings: '{"looks": "like JSON"}' }],
+  ])('%s gives the model that is read when it is', async (_what, fields) => {
+    const { accounts } = new PgFixture(registry);
+    const account = Account.blank(home, systemClock.now(), fields).variant({ version: 1 });
+    const staged = accounts.decode(accounts.encode(account));
+    await persistInGroup(registry, accounts, account);
+    expect(staged).toEqual(await accounts.getById(account.id));
+  });
+
+  it('gives no model where the database has the last word', () => {
+    const gadgets = new PgGadgetRepository(registry);
+    expect(gadgets.decode(gadgets.encode(Gadget.of({ version: 1 })))).toBeUndefined();
+  });
+});
+
+describe('a table that is not what Drizzle believes', () => {
+  it('is written row by row', async () => {
+    const database = await createTestDatabase();
+    onTestFinished(() => database.drop());
+    const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+    await registry.ready();
+    await query(
+      database.url,
+      `create type mood as enum ('calm', 'wild'); alter table tags alter column label type mood using 'calm'`,
+    );
+    const suite = suiteOn(registry, { groupCommit: true });
+    const tags = Array.from({ length: 10 }, () => Tag.of(home, 'wild'));
+    for (let round = 0; round < 2; round++)
+      await Promise.all(tags.map((tag) => suite.stage((plan) => plan.add(Tag.of(home, tag.label)), once)));
+    expect(await suite.fixture.tags.count()).toBe(20);
   });
 });
 

@@ -2,3 +2,4 @@ import { describeStorageAdapter } from '@framework/testing/conformance';
 import { PgFixture } from './fixtures/pg-fixture.js';
 
 describeStorageAdapter('PostgreSQL', () => PgFixture.open());
+describeStorageAdapter('PostgreSQL, with grouped commit', () => PgFixture.open(), { groupCommit: true });

@@ -6,12 +6,18 @@ import { type IdempotencySettings, defaultIdempotencySettings } from '../idempot
 import { KeyedRequest } from '../idempotency/keyed-request.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { KeySweep } from '../idempotency/key-sweep.js';
+import { GroupCommit, untilWritten } from '../group/group-commit.js';
+import { type GroupSettings, defaultGroupSettings } from '../group/group-settings.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { ActionRecord, ChangeSet } from '../persistence/change-set.js';
 import type { StoredKey } from '../persistence/idempotency-keys.js';
 import type { Repository } from '../persistence/repository.js';
+import type { PersistOutcome } from '../persistence/transaction-manager.js';
+import { AttemptReads } from '../read/attempt-reads.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ModelTurns } from '../turn/model-turns.js';
+import { type TurnSettings, defaultTurnSettings } from '../turn/turn-settings.js';
 import { type ActionClass, perform } from './action.js';
 import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry, type AnyAction, type RegisteredAction } from './action-registry.js';
@@ -39,6 +45,16 @@ export interface ExecutorOptions {
   readonly limits?: Partial<ExecutionLimits>;
   /** What to change in the default handling of idempotency keys. */
   readonly idempotency?: Partial<IdempotencySettings>;
+  /**
+   * Whether the plans of concurrent executions on one shard are written together, or how; each execution can decide
+   * otherwise. Default false.
+   */
+  readonly groupCommit?: boolean | Partial<GroupSettings>;
+  /**
+   * Whether executions of this executor that read the same model by its id take turns, so that they are not stale
+   * because of each other, or how. Default true.
+   */
+  readonly turns?: boolean | Partial<TurnSettings>;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
   /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
@@ -56,8 +72,12 @@ export class ActionExecutor {
   readonly #keyLifetimeMs: number;
   readonly #keySearch: KeySearch;
   readonly #keySweep: KeySweep;
+  readonly #groupsByDefault: boolean;
+  readonly #groupSettings: GroupSettings;
+  readonly #turns: ModelTurns | undefined;
   readonly #clock: Clock;
   readonly #random: () => number;
+  #groups: GroupCommit | undefined;
   readonly #commitListeners = new Set<(shard: ShardIdentifier) => void>();
 
   /** @throws InvariantViolation `invariant-violation` when two repositories store the same model */
@@ -73,6 +93,11 @@ export class ActionExecutor {
     this.#keySearch = new KeySearch(options.databases, idempotency.searchWaitMs);
     this.#keySweep = new KeySweep(options.databases, idempotency);
     this.#clock = options.clock ?? systemClock;
+    const { groupCommit = false, turns = true } = options;
+    this.#groupsByDefault = groupCommit !== false;
+    this.#groupSettings = settingsOf(defaultGroupSettings, groupCommit);
+    this.#turns =
+      turns === false ? undefined : new ModelTurns(settingsOf(defaultTurnSettings, turns), this.#clock);
     this.#random = options.random ?? Math.random;
     this.#recorder = new ActionRecorder(options.namespace, this.#limits, this.#clock);
   }
@@ -157,6 +182,22 @@ export class ActionExecutor {
   }
 
   async #attempt<Params, Result>(run: Run<Params, Result>): Promise<Result> {
+    const { groupCommit: isGrouped = this.#groupsByDefault } = run.configuration;
+    if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings);
+    const reads = new AttemptReads(this.#turns, this.#groups, isGrouped);
+    try {
+      return await this.#performAndCommit(run, reads);
+    } catch (error) {
+      reads.giveBackTurns();
+      // Who was refused because of a model that is not committed yet must learn whether it ever is.
+      await untilWritten(reads.builtOn);
+      throw error;
+    } finally {
+      reads.giveBackTurns();
+    }
+  }
+
+  async #performAndCommit<Params, Result>(run: Run<Params, Result>, reads: AttemptReads): Promise<Result> {
     const { registered, principal, params, record: action, configuration, request } = run;
     const plan = new Plan({
       actionName: action.name,
@@ -164,7 +205,8 @@ export class ActionExecutor {
       limits: this.#limits,
       clock: this.#clock,
     });
-    const { result, staged } = await performed(registered, principal, params, plan);
+    const { result, staged } = await performed(registered, principal, params, plan, reads);
+    reads.keepTurnsOf(staged);
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardException(
         action.name,
@@ -172,23 +214,37 @@ export class ActionExecutor {
       );
     }
     const changeSets = this.#changeSets(staged, action);
-    if (request !== undefined) return this.#commitKeyed(run, request, changeSets, result);
-    await commit(changeSets, this.#databases);
+    if (request !== undefined) return this.#commitKeyed(run, request, changeSets, { result, reads });
+    await this.#commit(changeSets, configuration, reads);
     this.#tellCommitted(changeSets);
     return result;
   }
 
+  /** Commits in a group where the execution may and the plan can be in one, else in the ordinary way. */
+  async #commit(
+    changeSets: readonly ChangeSet[],
+    { groupCommit: isGrouped = this.#groupsByDefault }: ExecutionConfiguration,
+    reads: AttemptReads,
+  ): Promise<PersistOutcome> {
+    const [first] = changeSets;
+    if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
+      return this.#groups.commit(first, reads.builtOn, () => reads.giveBackTurns());
+    await untilWritten(reads.builtOn);
+    return commit(changeSets, this.#databases);
+  }
+
   /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
   async #commitKeyed<Params, Result>(
-    { record, configuration }: Run<Params, Result>,
+    run: Run<Params, Result>,
     request: KeyedRequest<Result>,
     changeSets: readonly ChangeSet[],
-    result: Result,
+    { result, reads }: { readonly result: Result; readonly reads: AttemptReads },
   ): Promise<Result> {
+    const { record, configuration } = run;
     const key = request.record(result, this.#keyLifetimeMs);
     boundedJson(`result of ${record.name}`, key.result ?? '', this.#limits);
     const keyed = changeSets.map((changes) => ({ ...changes, key }));
-    const outcome = await commit(keyed, this.#databases);
+    const outcome = await this.#commit(keyed, configuration, reads);
     const shard = keyed[0]?.shard ?? this.#databases.defaultShard;
     if (outcome === 'key-taken') {
       const stored = await request.taken(this.#databases.transactionManager(shard));
@@ -238,13 +294,19 @@ async function performed<Params, Result>(
   principal: Principal,
   params: Params,
   plan: Plan,
+  reads: AttemptReads,
 ): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
   try {
-    const result = await runAs({ actionName: name, plan }, () => perform(action, principal, params));
+    const result = await runAs({ actionName: name, plan, reads }, () => perform(action, principal, params));
     return { result, staged: plan.seal() };
   } finally {
     plan.seal();
   }
+}
+
+/** An option that is a switch or settings: `true` and `false` mean the defaults. */
+function settingsOf<T extends object>(defaults: T, option: boolean | Partial<T>): T {
+  return typeof option === 'boolean' ? defaults : withDefaults(defaults, option);
 }
 
 function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repository> {

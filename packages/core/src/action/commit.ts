@@ -45,16 +45,25 @@ export async function commit(
 }
 
 /** Commits on one shard; when the answer is lost, asks the log instead of guessing. */
-async function commitOne(changes: ChangeSet, manager: TransactionManager): Promise<PersistOutcome> {
+export async function commitOne(changes: ChangeSet, manager: TransactionManager): Promise<PersistOutcome> {
   try {
     return await manager.persist(changes);
   } catch (error) {
-    if (!isOutcomeUnknown(error)) throw error;
-    if (await manager.isCommitted(error)) return 'written';
-    throw new TransientStorageException(changes.shard, 'the connection was lost before the commit', {
-      cause: error,
-    });
+    return outcomeOf(error, manager);
   }
+}
+
+/**
+ * Asks the log for the outcome of a commit whose answer was lost.
+ *
+ * @throws TransientStorageException `transient-storage` when it did not happen; any other error as it is
+ */
+export async function outcomeOf(error: unknown, manager: TransactionManager): Promise<PersistOutcome> {
+  if (!isOutcomeUnknown(error)) throw error;
+  if (await manager.isCommitted(error)) return 'written';
+  throw new TransientStorageException(manager.shard, 'the connection was lost before the commit', {
+    cause: error,
+  });
 }
 
 /** By code, because an adapter may bring its own copy of this package. */

@@ -4,6 +4,8 @@ import type { RetryPolicy } from './retry-policy.js';
 export interface ExecutionConfiguration {
   /** Whether the plan may span shards, one transaction each. Default false. */
   readonly allowCrossShard?: boolean;
+  /** Whether the plan may be written together with those of concurrent executions. Default: as the executor does. */
+  readonly groupCommit?: boolean;
   /** What to change in the executor's retry policy for this execution. */
   readonly retry?: Partial<RetryPolicy>;
   /** Texts to write with every event, such as correlation and causation ids; trace context is added by itself. */

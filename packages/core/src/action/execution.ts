@@ -1,10 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { AttemptReads } from '../read/attempt-reads.js';
 import type { Plan } from './plan.js';
 
 /** One attempt of an action: found from anywhere inside its perform by the async context. */
 export interface Execution {
   readonly actionName: string;
   readonly plan: Plan;
+  /** Through which it reads by id; `undefined` where nothing has to be known about that. */
+  readonly reads?: AttemptReads | undefined;
 }
 
 const executions = new AsyncLocalStorage<Execution>();

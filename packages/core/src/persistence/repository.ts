@@ -13,4 +13,9 @@ export interface Repository<M extends AnyEntity = AnyEntity> {
    * @throws UnstorableValueException `unstorable-value` when a value would not come back as it is
    */
   encode(model: M): unknown;
+  /**
+   * Makes the model that a read will give once a row is written; `undefined` where only the database can tell, such as a
+   * default that it fills in. Without this method every read waits until the row is written.
+   */
+  decode?(row: unknown): M | undefined;
 }

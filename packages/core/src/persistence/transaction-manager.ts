@@ -1,3 +1,4 @@
+import type { FrameworkException } from '../errors/framework-exception.js';
 import type { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ChangeSet } from './change-set.js';
@@ -6,6 +7,12 @@ import type { IdempotencyKeys } from './idempotency-keys.js';
 
 /** Whether a change set was written; `key-taken` when its idempotency key is there already, and nothing was. */
 export type PersistOutcome = 'written' | 'key-taken';
+
+/**
+ * What became of one change set of a group: as with {@link TransactionManager.persist}, or the error that this would have
+ * thrown, or `alone`: nothing of it was written, and it must be persisted on its own.
+ */
+export type GroupOutcome = PersistOutcome | 'alone' | FrameworkException;
 
 /** Port: the transactions of one shard. */
 export interface TransactionManager {
@@ -39,6 +46,22 @@ export interface TransactionManager {
    * @throws NestedTransactionException `nested-transaction` inside {@link inTransaction} on the same shard
    */
   persist(changes: ChangeSet): Promise<PersistOutcome>;
+
+  /**
+   * Writes change sets of several actions in one transaction: each of them as {@link persist} would, in the order given,
+   * as a whole or not at all, whatever becomes of the others.
+   *
+   * A row may be changed by several of them, each expecting the version that the one before writes: then it is written
+   * once, as the last one leaves it, and what follows one that is not written is not written either. An idempotency key
+   * occurs once.
+   *
+   * @returns an outcome for each change set, in order; `alone` for what this group could not hold
+   * @throws what {@link persist} throws when nothing of all of them is written
+   */
+  persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]>;
+
+  /** Whether the caller runs within {@link inTransaction} of this shard, so that it can persist nothing. */
+  isInTransaction(): boolean;
 
   /**
    * Finds out whether a commit that was sent has happened; waits for a bounded time.

@@ -13,6 +13,7 @@ import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
 import { isWorthWaiting } from '../migration/is-worth-waiting.js';
 import { migrateDatabase } from '../migration/migrate-database.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
+import { GroupWriter } from '../write/group-writer.js';
 import { ConnectionPool, connectionSettings } from './connection-pool.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
 import type { PostgresOptions } from './postgres-options.js';
@@ -33,6 +34,7 @@ export class PgDatabase implements Database {
   /** The connections of the requests. */
   readonly pool: ConnectionPool;
   readonly writer: ChangeSetWriter = new ChangeSetWriter();
+  readonly groups: GroupWriter = new GroupWriter();
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
   readonly #closing = new AbortController();

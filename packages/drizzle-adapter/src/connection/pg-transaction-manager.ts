@@ -3,6 +3,7 @@ import {
   type ChangeSet,
   CommitOutcomeUnknownException,
   FrameworkException,
+  type GroupOutcome,
   InvariantViolation,
   NestedTransactionException,
   type PersistOutcome,
@@ -107,6 +108,36 @@ export class PgTransactionManager implements TransactionManager {
     }
   }
 
+  async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
+    this.#assertOutside();
+    const { groups } = this.database;
+    const write = groups.prepare(group);
+    if (write === undefined) return group.map(() => 'alone');
+    let server: ServerSession | undefined;
+    let sent = false;
+    try {
+      return await this.#pool.use(this.shard, async (client) => {
+        server = this.#pool.sessionOf(client);
+        sent = true;
+        const { rows } = await client.query<(string | null)[]>(write.query);
+        return write.outcomes(rows[0] ?? []);
+      });
+    } catch (error) {
+      if (isMistyped(error)) groups.refuse(write.shapes);
+      if (!sent || isDecided(error)) throw storageError(this.shard, error);
+      return group.map(({ action }, index) => {
+        const eventId = write.eventIds[index];
+        if (eventId === undefined) return 'alone';
+        const session: SentCommit = { server, eventId };
+        return new CommitOutcomeUnknownException(this.shard, action.id, { session, cause: error });
+      });
+    }
+  }
+
+  isInTransaction(): boolean {
+    return openTransaction(this) !== undefined;
+  }
+
   /**
    * Looks for the action in the log, until the server's process that ran the commit is gone.
    *
@@ -186,6 +217,11 @@ export function joinedManager(managers: readonly TransactionManager[]): PgTransa
   const joined = own.find((manager) => openTransaction(manager) !== undefined) ?? own[0];
   if (joined === undefined) throw new InvariantViolation('A database holds no shard');
   return joined;
+}
+
+/** Whether the server does not understand the statement: SQLSTATE class 42. */
+function isMistyped(error: unknown): boolean {
+  return isPlainServerError(error) && error.code?.startsWith('42') === true;
 }
 
 /** Whether the server itself said that nothing is committed. */

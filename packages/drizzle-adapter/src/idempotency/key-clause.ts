@@ -3,6 +3,13 @@ import type { ActionRecord, KeyRecord } from '@framework/core';
 /** How many parameters {@link keyClause} takes. */
 export const keyParameterCount = 8;
 
+/** What happens to a key that is there already, in an insert into `eventlog.idempotency_keys as held`. */
+export const keyConflictClause: string =
+  'on conflict (key, principal, namespace) do update set action_id = excluded.action_id, ' +
+  'action_name = excluded.action_name, fingerprint = excluded.fingerprint, result = excluded.result, ' +
+  'created_date = excluded.created_date, expires_date = excluded.expires_date ' +
+  'where held.expires_date <= now()';
+
 /**
  * The insert of an idempotency key, whose parameters are {@link keyValues}; it returns a row when the key was free.
  *
@@ -17,11 +24,7 @@ export function keyClause(firstParameter: number): string {
     'insert into eventlog.idempotency_keys as held ' +
     '(key, principal, namespace, action_id, action_name, fingerprint, result, expires_date) ' +
     `select ${own(0)}, ${own(1)}, ${own(2)}, ${own(3)}::uuid, ${own(4)}, ${own(5)}, ${own(6)}::jsonb, ` +
-    `now() + ${own(7)}::bigint * interval '1 millisecond' ` +
-    'on conflict (key, principal, namespace) do update set action_id = excluded.action_id, ' +
-    'action_name = excluded.action_name, fingerprint = excluded.fingerprint, result = excluded.result, ' +
-    'created_date = excluded.created_date, expires_date = excluded.expires_date ' +
-    'where held.expires_date <= now() returning 1'
+    `now() + ${own(7)}::bigint * interval '1 millisecond' ${keyConflictClause} returning 1`
   );
 }
 

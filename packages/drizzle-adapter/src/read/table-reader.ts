@@ -3,6 +3,7 @@ import { type SQL, and, asc, count, gt, is, ne, sql } from 'drizzle-orm';
 import { PgEnumColumn, PgUUID, QueryBuilder } from 'drizzle-orm/pg-core';
 import type pg from 'pg';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import { queryOf } from '../connection/query-of.js';
 import type { ModelTable } from '../model-table.js';
 import { RowDecoder, drizzleTypes } from './row-decoder.js';
 
@@ -17,6 +18,7 @@ export class TableReader<T extends ModelTable> {
   readonly #decoder: RowDecoder;
   readonly #present: SQL | undefined;
   readonly #byId: Omit<pg.QueryArrayConfig, 'values'>;
+  readonly #bySeveralIds: Omit<pg.QueryArrayConfig, 'values'>;
   readonly #idConstants: readonly unknown[];
   readonly #idIsUuid: boolean;
   readonly #idOrder: SQL;
@@ -28,35 +30,31 @@ export class TableReader<T extends ModelTable> {
     // PostgreSQL compares UUIDs by their bytes; texts must not depend on the database's locale.
     this.#idIsUuid = is(table.id, PgUUID);
     this.#idOrder = this.#idIsUuid ? sql`${table.id}` : sql`${table.id} collate "C"`;
-    const byId = new QueryBuilder()
-      .select()
-      .from<ModelTable>(table)
-      .where(and(sql`${table.id} = ${sql.placeholder('id')}`, this.#present))
-      .toSQL();
-    this.#idConstants = byId.params.slice(1);
-    this.#byId = {
-      name: `framework_read_${readerCount++}`,
-      text: byId.sql,
-      rowMode: 'array',
-      types: drizzleTypes,
-    };
+    const byId = preparedSelect(table, and(sql`${table.id} = ${sql.placeholder('id')}`, this.#present));
+    this.#idConstants = byId.constants;
+    this.#byId = byId.query;
+    this.#bySeveralIds = preparedSelect(
+      table,
+      and(sql`${table.id} = any(${sql.placeholder('ids')})`, this.#present),
+    ).query;
   }
 
   /** Reads the row of an id by a prepared statement. */
   async byId(manager: PgTransactionManager, id: string): Promise<T['$inferSelect'] | undefined> {
-    const { rows } = await manager.query<unknown[]>({ ...this.#byId, values: [id, ...this.#idConstants] });
+    const { rows } = await manager.query<unknown[]>(queryOf(this.#byId, [id, ...this.#idConstants]));
     const values = rows[0];
     return values === undefined ? undefined : this.#decoder.decode(values);
+  }
+
+  /** Reads the rows of several ids by a prepared statement, in no order. */
+  async bySeveralIds(manager: PgTransactionManager, ids: readonly string[]): Promise<T['$inferSelect'][]> {
+    const { rows } = await manager.query<unknown[]>(queryOf(this.#bySeveralIds, [ids, ...this.#idConstants]));
+    return rows.map((each) => this.#decoder.decode(each));
   }
 
   /** An id as the database writes it: UUIDs in lower case. */
   idText(id: string): string {
     return this.#idIsUuid ? id.toLowerCase() : id;
-  }
-
-  /** Reads the rows of several ids, in the order of ids. */
-  byIds(manager: PgTransactionManager, ids: readonly string[]): Promise<T['$inferSelect'][]> {
-    return this.#select(manager, sql`${this.#table.id} = any(${sql.param([...ids])})`);
   }
 
   /**
@@ -98,17 +96,27 @@ export class TableReader<T extends ModelTable> {
   async #select(
     manager: PgTransactionManager,
     condition: SQL | undefined,
-    limit?: number,
+    limit: number,
   ): Promise<T['$inferSelect'][]> {
     const query = new QueryBuilder()
       .select()
       .from<ModelTable>(this.#table)
       .where(and(condition, this.#present))
       .orderBy(asc(this.#idOrder))
-      .$dynamic();
-    const rows = await rowsOf(manager, limit === undefined ? query : query.limit(limit));
+      .limit(limit);
+    const rows = await rowsOf(manager, query);
     return rows.map((values) => this.#decoder.decode(values));
   }
+}
+
+/** A select whose first parameter is given at each use, and the constants that follow it. */
+function preparedSelect(
+  table: ModelTable,
+  condition: SQL | undefined,
+): { readonly query: Omit<pg.QueryArrayConfig, 'values'>; readonly constants: readonly unknown[] } {
+  const { sql: text, params } = new QueryBuilder().select().from(table).where(condition).toSQL();
+  const name = `framework_read_${readerCount++}`;
+  return { query: { name, text, rowMode: 'array', types: drizzleTypes }, constants: params.slice(1) };
 }
 
 /** Leaves out what is deleted; a state of an enum without DELETED cannot be. */

@@ -24,9 +24,10 @@ export interface Batch {
  *
  * Over all batches rows are locked in the fixed order (table, id), so two change sets never deadlock each other.
  */
-export function batchesOf({ shard, changes, events }: ChangeSet): readonly Batch[] {
+export function batchesOf(changeSet: ChangeSet): readonly Batch[] {
+  const { changes } = changeSet;
   const rows = changes.length > 1 ? changes.toSorted(byTableAndId) : changes;
-  const logged: Batch['events'] = events.length > 0 ? events : [actionRow(shard)];
+  const logged = loggedEvents(changeSet);
   const count = Math.max(
     Math.ceil(rows.length / changesPerStatement),
     Math.ceil(logged.length / eventsPerStatement),
@@ -35,6 +36,11 @@ export function batchesOf({ shard, changes, events }: ChangeSet): readonly Batch
     changes: sliceOf(rows, index, changesPerStatement).toSorted(updatesFirst),
     events: sliceOf(logged, index, eventsPerStatement),
   }));
+}
+
+/** The rows of the log that a change set writes: its events, or the one that records its action. */
+export function loggedEvents({ shard, events }: ChangeSet): Batch['events'] {
+  return events.length > 0 ? events : [actionRow(shard)];
 }
 
 function sliceOf<T>(list: readonly T[], index: number, size: number): readonly T[] {

@@ -6,6 +6,7 @@ import {
   modelNameOf,
 } from '@framework/core';
 import pg from 'pg';
+import { queryOf } from '../connection/query-of.js';
 import { keyValues } from '../idempotency/key-clause.js';
 import { type Batch, batchesOf } from './change-set-batches.js';
 import { eventValues } from './events-clause.js';
@@ -23,7 +24,7 @@ export type PreparedWrite = readonly { readonly query: pg.QueryArrayConfig; read
 
 /** Writes change sets in one round trip: one prepared statement, or several in a pipeline with begin and commit. */
 export class ChangeSetWriter {
-  readonly #statements = new Map<string, pg.QueryConfig>();
+  readonly #statements = new Map<string, pg.QueryArrayConfig>();
 
   /** Does everything that needs no connection. */
   prepare(changeSet: ChangeSet): PreparedWrite {
@@ -76,16 +77,17 @@ export class ChangeSetWriter {
       alone,
       keyed: key !== undefined,
     });
-    return { ...statement, values, rowMode: 'array' };
+    return queryOf(statement, values);
   }
 
-  #statement(shape: WriteShape): pg.QueryConfig {
+  #statement(shape: WriteShape): pg.QueryArrayConfig {
     const key = shapeKey(shape);
     const known = this.#statements.get(key);
     if (known !== undefined) return known;
     const text = writeStatement(shape);
-    if (this.#statements.size >= preparedMax) return { text };
-    const statement = { name: `framework_write_${this.#statements.size}`, text };
+    if (this.#statements.size >= preparedMax) return { text, rowMode: 'array' };
+    const name = `framework_write_${this.#statements.size}`;
+    const statement = { name, text, rowMode: 'array' } as const;
     this.#statements.set(key, statement);
     return statement;
   }

@@ -1,12 +1,16 @@
 import type { ActionRecord, EventRecord } from '@framework/core';
 import { slotOf } from '../delivery/slot-of.js';
 
-const columns =
+/** The columns of the log that a write fills. */
+export const eventColumns: string =
   '"action_id", "namespace", "action_name", "action_params", "principal", "headers", "started_date", ' +
   '"id", "ordinal", "model_id", "model_name", "model_version", "event_type", "payload", "slot", "early_xid"';
 
 const actionTypes = ['uuid', 'text', 'text', 'jsonb', 'text', 'jsonb', 'timestamptz'];
 const eventTypes = ['uuid', 'integer', 'text', 'text', 'bigint', 'text', 'jsonb', 'smallint'];
+
+/** The types of {@link eventColumns}, but for the last one, which is `false`. */
+export const eventColumnTypes: readonly string[] = [...actionTypes, ...eventTypes];
 
 /**
  * The insert of an action's events into the log, whose parameters are {@link eventValues}.
@@ -21,7 +25,7 @@ export function eventsClause(eventCount: number, firstParameter: number, gate: s
   });
   const where = gate === undefined ? '' : ` where ${gate}`;
   return (
-    `insert into eventlog.events (${columns}) ` +
+    `insert into eventlog.events (${eventColumns}) ` +
     // What an action read it has read before this statement, with which the transaction gets its xid.
     `select ${parameters(actionTypes, firstParameter)}, event.*, false from (values ${rows.join(', ')}) as event${where}`
   );
@@ -33,7 +37,14 @@ function parameters(types: readonly string[], from: number): string {
 
 /** The parameters of {@link eventsClause}, in order. */
 export function eventValues(action: ActionRecord, events: readonly (EventRecord | ActionRow)[]): unknown[] {
-  const values: unknown[] = [
+  const values: unknown[] = [...actionValues(action)];
+  for (const event of events) values.push(...eventRowValues(event));
+  return values;
+}
+
+/** What the log says of an action with each of its events, in the order of {@link eventColumns}. */
+export function actionValues(action: ActionRecord): readonly string[] {
+  return [
     action.id,
     action.namespace,
     action.name,
@@ -42,19 +53,20 @@ export function eventValues(action: ActionRecord, events: readonly (EventRecord 
     action.headers,
     action.startedDate.toISOString(),
   ];
-  for (const event of events) {
-    values.push(
-      event.id,
-      event.ordinal,
-      event.modelId,
-      event.modelName,
-      event.modelVersion,
-      event.type,
-      event.payload,
-      event.modelId === null ? null : slotOf(event.modelId),
-    );
-  }
-  return values;
+}
+
+/** What the log says of an event, in the order of {@link eventColumns} after the action's. */
+export function eventRowValues(event: EventRecord | ActionRow): readonly unknown[] {
+  return [
+    event.id,
+    event.ordinal,
+    event.modelId,
+    event.modelName,
+    event.modelVersion,
+    event.type,
+    event.payload,
+    event.modelId === null ? null : slotOf(event.modelId),
+  ];
 }
 
 /** The row that records an action which attached no event on a shard; its id is its own, as an event's is. */

@@ -2,7 +2,9 @@ import { InvariantViolation, UnstorableValueException } from '@framework/core';
 import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 import { type ColumnGuard, columnGuard } from './column-guard.js';
+import { groupType } from './group-type.js';
 import type { Row, RowShape } from './row.js';
+import { stagedValue } from './staged-value.js';
 
 interface ColumnEncoder {
   readonly key: string;
@@ -18,6 +20,8 @@ export class RowEncoder {
   readonly #modelName: string;
   readonly #table: string;
   readonly #columns: readonly ColumnEncoder[];
+  /** The columns' keys, also of those that the database generates. */
+  readonly #keys: readonly string[];
   readonly #shapes = new Map<string, RowShape>();
 
   /** @throws InvariantViolation `invariant-violation` when the table has no column `id`, `state` or `version` */
@@ -30,6 +34,7 @@ export class RowEncoder {
       if (columns[key] === undefined)
         throw new InvariantViolation(`Table ${name} has no column ${key}: add entityColumns()`);
     }
+    this.#keys = Object.keys(columns);
     this.#columns = Object.entries(columns)
       .filter(([, column]) => column.generated === undefined)
       .map(([key, column]) => encoderOf(key, column));
@@ -52,6 +57,16 @@ export class RowEncoder {
       if (!omitted) values.push(this.#encodeValue(encoder, value));
     }
     return { shape: this.#shape(present), values };
+  }
+
+  /** The fields of a row as a read will give them once it is written; `undefined` where only the database knows. */
+  decode({ shape, values }: Row): Record<string, unknown> | undefined {
+    const { staged } = shape;
+    if (staged === undefined) return undefined;
+    const row: Record<string, unknown> = {};
+    // A shape that is known as a whole has every column.
+    this.#keys.forEach((key, index) => (row[key] = staged[index]?.(values[index])));
+    return row;
   }
 
   #encodeValue({ key, column, guard }: ColumnEncoder, value: unknown): unknown {
@@ -80,12 +95,23 @@ export class RowEncoder {
       columns: columns.map(({ name }) => name),
       idIndex: columns.findIndex(({ key }) => key === 'id'),
       versionColumn: columns.find(({ key }) => key === 'version')?.name ?? '',
+      casts: allOf(columns.map(({ column }) => groupType(column))),
+      staged:
+        columns.length === this.#keys.length
+          ? allOf(columns.map(({ column }) => stagedValue(column)))
+          : undefined,
     };
   }
 }
 
 function encoderOf(key: string, column: PgColumn): ColumnEncoder {
   return { key, name: quoted(column.name), column, guard: columnGuard(column) };
+}
+
+/** The list when nothing is missing in it. */
+function allOf<T>(list: readonly (T | undefined)[]): readonly T[] | undefined {
+  const present = list.filter((item) => item !== undefined);
+  return present.length === list.length ? present : undefined;
 }
 
 function quoted(name: string): string {

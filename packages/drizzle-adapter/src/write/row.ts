@@ -1,3 +1,5 @@
+import type { StagedValue } from './staged-value.js';
+
 /** Which columns of a table a row gives values for; one object for all rows of the same columns. */
 export interface RowShape {
   /** Differs between shapes, also of other tables. */
@@ -10,6 +12,10 @@ export interface RowShape {
   readonly idIndex: number;
   /** The version column's name, quoted. */
   readonly versionColumn: string;
+  /** The columns' types, to which texts of them are cast; `undefined` when rows of this shape cannot be in a group. */
+  readonly casts: readonly string[] | undefined;
+  /** How the columns' values read before they are written; `undefined` where only the database knows the whole row. */
+  readonly staged: readonly StagedValue[] | undefined;
 }
 
 /** A row as it is sent: values in the order of its shape's columns. */

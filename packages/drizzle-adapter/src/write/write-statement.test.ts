@@ -8,6 +8,8 @@ const shape: RowShape = {
   columns: ['"id"', '"version"', '"note"'],
   idIndex: 0,
   versionColumn: '"version"',
+  casts: undefined,
+  staged: undefined,
 };
 const update = { kind: 'update', shape } as const;
 const add = { kind: 'add', shape } as const;

@@ -4,6 +4,7 @@ import { describeCommits } from './behaviours/describe-commits.js';
 import { describeConcurrency } from './behaviours/describe-concurrency.js';
 import { describeCrossShard } from './behaviours/describe-cross-shard.js';
 import { describeEventLog } from './behaviours/describe-event-log.js';
+import { describeGroups } from './behaviours/describe-groups.js';
 import { describeIdempotency } from './behaviours/describe-idempotency.js';
 import { describeKeyExpiry } from './behaviours/describe-key-expiry.js';
 import { describeLargePlans } from './behaviours/describe-large-plans.js';
@@ -17,7 +18,7 @@ import { describeTransactions } from './behaviours/describe-transactions.js';
 import { describeUnstorableValues } from './behaviours/describe-unstorable-values.js';
 import { describeValues } from './behaviours/describe-values.js';
 import type { StorageFixture } from './storage-fixture.js';
-import { SuiteContext } from './suite-context.js';
+import { SuiteContext, type SuiteOptions } from './suite-context.js';
 
 /**
  * Registers the tests that every storage adapter must pass, to be called at the top of a vitest file.
@@ -29,11 +30,16 @@ import { SuiteContext } from './suite-context.js';
  * ```
  *
  * @param name of the database, for the titles
+ * @param options what to change in the defaults of the suite's executor: an adapter runs it with `groupCommit`, too
  */
-export function describeStorageAdapter(name: string, openFixture: () => Promise<StorageFixture>): void {
+export function describeStorageAdapter(
+  name: string,
+  openFixture: () => Promise<StorageFixture>,
+  options: SuiteOptions = {},
+): void {
   describe(`a storage adapter on ${name}`, () => {
     const context = new SuiteContext();
-    beforeAll(async () => context.open(await openFixture()));
+    beforeAll(async () => context.open(await openFixture(), options));
     beforeEach(() => context.fixture.clear());
     afterAll(() => context.fixture.close());
 
@@ -42,6 +48,7 @@ export function describeStorageAdapter(name: string, openFixture: () => Promise<
     describeStaleRecords(context);
     describeRefusals(context);
     describeConcurrency(context);
+    describeGroups(context);
     describeLargePlans(context);
     describeIdempotency(context);
     describeKeyExpiry(context);

@@ -1,5 +1,13 @@
 export { describeStorageAdapter } from './describe-storage-adapter.js';
-export { SuiteContext, abroad, home, neighbour, once, principal } from './suite-context.js';
+export {
+  SuiteContext,
+  type SuiteOptions,
+  abroad,
+  home,
+  neighbour,
+  once,
+  principal,
+} from './suite-context.js';
 export type { AccountReader, StorageFixture, StoredEvent } from './storage-fixture.js';
 export type { ModelReader } from './model-reader.js';
 export {

@@ -2,6 +2,7 @@ import {
   ActionExecutor,
   type AnyEntity,
   type ExecutionConfiguration,
+  type ExecutorOptions,
   type Plan,
   ShardIdentifier,
   systemClock,
@@ -29,6 +30,9 @@ export const principal = { name: 'auditor' };
 /** The namespace of the suite's executor. */
 export const namespace = 'conformance.suite';
 
+/** How the suite's executor differs from one with the defaults. */
+export type SuiteOptions = Pick<ExecutorOptions, 'groupCommit' | 'turns' | 'retry'>;
+
 /**
  * What the tests of the suite share: the fixture, and an executor of the suite's actions on it.
  *
@@ -53,11 +57,16 @@ export class SuiteContext {
     return this.#executor;
   }
 
-  /** Takes the fixture, and makes the executor on it; to be called before anything else. */
-  open(fixture: StorageFixture): void {
+  /**
+   * Takes the fixture, and makes the executor on it; to be called before anything else.
+   *
+   * @param options what to change in the executor's defaults
+   */
+  open(fixture: StorageFixture, options: SuiteOptions = {}): void {
     const { accounts, tags, databases } = fixture;
     this.#fixture = fixture;
     this.#executor = new ActionExecutor({
+      ...options,
       namespace,
       databases,
       repositories: [accounts, tags],

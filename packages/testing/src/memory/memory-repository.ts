@@ -7,12 +7,15 @@ import {
   InvalidCursorException,
   LimitExceededException,
   type ModelClass,
+  type ModelSource,
   NotUniqueException,
   type Page,
   type Repository,
   ShardUndeterminedException,
   type ShardingStrategy,
   modelNameOf,
+  readById,
+  readByIds,
 } from '@framework/core';
 import { faithfulCopy } from './faithful-copy.js';
 import { MemoryRow } from './memory-row.js';
@@ -58,6 +61,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   readonly strategy: ShardingStrategy<M>;
   readonly #databases: DatabaseRegistry;
   readonly #table: string;
+  readonly #source: ModelSource<M>;
 
   /** @throws InvariantViolation `invariant-violation` when the registry does not fit */
   constructor(options: {
@@ -70,6 +74,11 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
     this.#databases = options.databases;
     this.#table = modelNameOf(options.model);
+    this.#source = {
+      model: options.model,
+      readOne: async (id) => this.#present(id),
+      readSeveral: async (ids) => this.#presentOf(ids),
+    };
     this.#eachDatabase();
   }
 
@@ -86,6 +95,10 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   encode(model: M): MemoryRow {
     const { id, version, state } = model;
     return new MemoryRow({ id: id.value, version, state, fields: this.#copy(this.toRow(model)) });
+  }
+
+  decode({ fields }: MemoryRow): M {
+    return this.toModel(this.#copy(fields));
   }
 
   /**
@@ -115,20 +128,22 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
 
   /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
   async findById(id: Id<M> | string): Promise<M | undefined> {
-    const model = await this.findStored(id);
-    return model?.state === deletedState ? undefined : model;
+    const text = idText(String(id));
+    return this.#manager(text).isInTransaction() ? this.#present(text) : readById(this.#source, text);
   }
 
   /** Reads the model of an id, also one of state `DELETED`; throws as {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
     const row = this.#row(String(id));
-    return row && this.#modelOf(row);
+    return row && this.decode(row);
   }
 
   /** Reads the models of several ids, in the order of the ids; missing ones are left out. */
   async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
-    const models = await Promise.all(ids.map((id) => this.findById(id)));
-    return models.filter((model) => model !== undefined);
+    const texts = ids.map((id) => idText(String(id)));
+    const isJoined = texts.some((id) => this.#manager(id).isInTransaction());
+    const models = isJoined ? this.#presentOf(texts) : await readByIds(this.#source, texts);
+    return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
   }
 
   /**
@@ -200,12 +215,8 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
       .flatMap((manager) => [...manager.rows(this.#table).values()])
       .filter(({ state }) => state !== deletedState)
       .sort((one, other) => byBytes(one.id, other.id))
-      .map((row) => this.#modelOf(row))
+      .map((row) => this.decode(row))
       .filter((model) => condition?.(model) ?? true);
-  }
-
-  #modelOf({ fields }: MemoryRow): M {
-    return this.toModel(this.#copy(fields));
   }
 
   #copy(fields: object): object {
@@ -215,11 +226,28 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     );
   }
 
+  #present(id: string): M | undefined {
+    const row = this.#row(id);
+    return row === undefined || row.state === deletedState ? undefined : this.decode(row);
+  }
+
+  #presentOf(ids: readonly string[]): ReadonlyMap<string, M> {
+    const found = new Map<string, M>();
+    for (const id of ids) {
+      const model = this.#present(id);
+      if (model !== undefined) found.set(id, model);
+    }
+    return found;
+  }
+
   #row(id: string): MemoryRow | undefined {
+    return this.#manager(id).rows(this.#table).get(idText(id));
+  }
+
+  #manager(id: string): MemoryTransactionManager {
     const shard = this.strategy.shardOfId(id);
     if (shard === undefined) throw new ShardUndeterminedException(this.#table, id);
-    const manager = memoryManager(this.#databases.transactionManager(shard));
-    return manager.rows(this.#table).get(uuid.test(id) ? id.toLowerCase() : id);
+    return memoryManager(this.#databases.transactionManager(shard));
   }
 
   /** A cursor is the id of a model: where that cannot be read, it is none. */
@@ -234,6 +262,11 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   #eachDatabase(): readonly MemoryTransactionManager[] {
     return this.#databases.eachDatabase().map(joinedManager);
   }
+}
+
+/** An id as it is stored: UUIDs in lower case. */
+function idText(id: string): string {
+  return uuid.test(id) ? id.toLowerCase() : id;
 }
 
 function byBytes(one: string, other: string): number {

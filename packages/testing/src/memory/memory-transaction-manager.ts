@@ -2,6 +2,7 @@ import {
   type ChangeSet,
   type CommitOutcomeUnknownException,
   type DeliverableEvent,
+  type GroupOutcome,
   InvariantViolation,
   NestedTransactionException,
   type PersistOutcome,
@@ -10,6 +11,7 @@ import {
   TransactionOverException,
 } from '@framework/core';
 import { applyChangeSet } from './apply-change-set.js';
+import { applyGroup } from './apply-group.js';
 import { MemoryEventLog } from './memory-event-log.js';
 import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
 import type { MemoryRow } from './memory-row.js';
@@ -77,6 +79,16 @@ export class MemoryTransactionManager implements TransactionManager {
     // As with a database, others may be faster between the reads of an action and this.
     await Promise.resolve();
     return applyChangeSet(this.tables, changes, this.#nextPosition);
+  }
+
+  async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
+    this.#assertOutside();
+    await Promise.resolve();
+    return applyGroup(this.tables, group, this.#nextPosition);
+  }
+
+  isInTransaction(): boolean {
+    return openTransaction(this) !== undefined;
   }
 
   /** True when the log holds the action; a commit in memory is never lost on its way. */

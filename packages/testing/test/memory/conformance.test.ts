@@ -2,3 +2,4 @@ import { describeStorageAdapter } from '../../src/conformance/index.js';
 import { MemoryFixture } from './memory-fixture.js';
 
 describeStorageAdapter('memory', async () => new MemoryFixture());
+describeStorageAdapter('memory, with grouped commit', async () => new MemoryFixture(), { groupCommit: true });

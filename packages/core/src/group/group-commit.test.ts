@@ -1,0 +1,233 @@
+import { describe, expect, test } from 'vitest';
+import { settled } from '../../test/manual-clock.js';
+import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
+import { Wallet } from '../../test/wallet.js';
+import {
+  CommitOutcomeUnknownException,
+  ConstraintViolationException,
+  ShardUnavailableException,
+  StaleRecordException,
+} from '../errors/storage-exceptions.js';
+import type { ExecutionConfiguration } from '../action/execution-configuration.js';
+import type { GroupOutcome } from '../persistence/transaction-manager.js';
+import type { GroupSettings } from './group-settings.js';
+
+const once: ExecutionConfiguration = { retry: { attemptsMax: 1 } };
+const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
+
+/** An executor whose action opens a wallet, and whose first commit waits until it is released. */
+async function busy(
+  groupCommit: boolean | Partial<GroupSettings> = true,
+): Promise<TestExecutor & { readonly release: () => void; readonly first: Promise<unknown> }> {
+  const running = executorOf(
+    async (plan, shard) => plan().add(openWallet(shard === 'mexico' ? mexico : global)),
+    {
+      groupCommit,
+    },
+  );
+  const gate = Promise.withResolvers<void>();
+  const manager = running.manager(global);
+  const persist = manager.persist.bind(manager);
+  let isFirst = true;
+  manager.persist = async (changes) => {
+    const waits = isFirst;
+    isFirst = false;
+    if (waits) await gate.promise;
+    return persist(changes);
+  };
+  const first = running.execute();
+  await settled();
+  return { ...running, release: gate.resolve, first };
+}
+
+/** Executes so often at once, and lets everything come as far as it can. */
+async function executeAll(
+  { execute }: TestExecutor,
+  count: number,
+  configuration: ExecutionConfiguration = once,
+): Promise<readonly Promise<unknown>[]> {
+  const executions = Array.from({ length: count }, () => execute(undefined, configuration));
+  for (const execution of executions) execution.catch(() => undefined);
+  await settled();
+  return executions;
+}
+
+/** Gives these outcomes to the first group, and writes nothing of it. */
+function answering(running: TestExecutor, ...outcomes: readonly GroupOutcome[]): void {
+  const manager = running.manager(global);
+  const persistAll = manager.persistAll.bind(manager);
+  let isFirst = true;
+  manager.persistAll = (group) => {
+    if (!isFirst) return persistAll(group);
+    isFirst = false;
+    return Promise.resolve(outcomes);
+  };
+}
+
+describe('grouped commit', () => {
+  test('persists a lone plan as without it', async () => {
+    const { execute, manager, driver } = executorOf(async (plan) => plan().add(openWallet()), {
+      groupCommit: true,
+    });
+    await execute();
+    await execute();
+    expect(manager(global).groups).toEqual([]);
+    expect(driver.committed).toHaveLength(2);
+  });
+
+  test('is off by default', async () => {
+    const running = executorOf(async (plan) => plan().add(openWallet()));
+    await Promise.all(await executeAll(running, 3));
+    expect(running.manager(global).groups).toEqual([]);
+  });
+
+  test('writes plans that come while the writer is busy as one group, in their order', async () => {
+    const running = await busy();
+    const executions = await executeAll(running, 3);
+    expect(running.driver.committed).toEqual([]);
+    running.release();
+    const wallets = await Promise.all([running.first, ...executions]);
+    const { groups } = running.manager(global);
+    expect(groups.map((group) => group.length)).toEqual([3]);
+    expect(running.driver.committed.map(({ changes }) => changes[0]?.model)).toEqual(wallets);
+  });
+
+  test('writes plans that are ready at the same moment as one group, also when the writer is idle', async () => {
+    const running = executorOf(async (plan) => plan().add(openWallet()), { groupCommit: true });
+    await Promise.all(await executeAll(running, 3));
+    expect(running.manager(global).groups.map((group) => group.length)).toEqual([3]);
+  });
+
+  test('writes no more than its maximum together', async () => {
+    const running = await busy({ plansMax: 2 });
+    const executions = await executeAll(running, 5);
+    running.release();
+    await Promise.all(executions);
+    expect(running.manager(global).groups.map((group) => group.length)).toEqual([2, 2]);
+    expect(running.driver.committed).toHaveLength(6);
+  });
+
+  test('refuses a plan when too many wait', async () => {
+    const running = await busy({ queueMax: 2 });
+    const [, , refused] = await executeAll(running, 3);
+    await expect(refused).rejects.toMatchObject({ code: 'shard-unavailable' });
+    running.release();
+    await running.first;
+  });
+
+  test('is what an execution can leave, and join', async () => {
+    const running = await busy();
+    const [alone] = await executeAll(running, 1, { groupCommit: false });
+    await alone;
+    expect(running.driver.committed).toHaveLength(1);
+    running.release();
+    const off = executorOf(async (plan) => plan().add(openWallet()));
+    await Promise.all(await executeAll(off, 3, { groupCommit: true }));
+    expect(off.manager(global).groups).toHaveLength(1);
+  });
+
+  test.each<[string, Partial<GroupSettings>]>([
+    ['many models or events', { planSizeMax: 0 }],
+    ['long payloads', { planCharactersMax: 10 }],
+  ])('leaves out a plan with %s', async (_what, settings) => {
+    const running = executorOf(async (plan) => plan().add(openWallet()), { groupCommit: settings });
+    await Promise.all(await executeAll(running, 3));
+    expect(running.manager(global).groups).toEqual([]);
+    expect(running.driver.committed).toHaveLength(3);
+  });
+
+  test('leaves out a plan of several shards, and one within a transaction', async () => {
+    const running = executorOf(async (plan) => plan().addAll([openWallet(global), openWallet(mexico)]), {
+      groupCommit: true,
+    });
+    await Promise.all(await executeAll(running, 2, { allowCrossShard: true }));
+    expect(running.manager(global).groups).toEqual([]);
+    const inScript = executorOf(async (plan) => plan().add(openWallet()), { groupCommit: true });
+    inScript.manager(global).inScript = true;
+    await Promise.all(await executeAll(inScript, 2));
+    expect(inScript.manager(global).groups).toEqual([]);
+  });
+
+  test('writes each shard by itself', async () => {
+    const running = await busy();
+    expect(await running.execute('mexico')).toBeInstanceOf(Wallet);
+    expect(running.driver.committed.map(({ shard }) => shard)).toEqual([mexico]);
+    running.release();
+    await running.first;
+  });
+});
+
+describe('a group that fails as a whole', () => {
+  test('is written in halves, so that only the culprit fails', async () => {
+    const running = await busy();
+    const executions = await executeAll(running, 4);
+    const { groupFailures, persistFailures } = running.manager(global);
+    groupFailures.push(constraint, undefined, constraint);
+    // The first two pass as a group; then one of the others fails on its own, as it did in the groups.
+    running.release();
+    await settled();
+    expect(persistFailures).toEqual([]);
+    await Promise.all(executions);
+    expect(running.manager(global).groups.map((group) => group.length)).toEqual([4, 2, 2]);
+    expect(running.driver.committed).toHaveLength(5);
+  });
+
+  test('gives the culprit its own error', async () => {
+    const running = await busy();
+    const executions = await executeAll(running, 2);
+    const { groupFailures, persistFailures } = running.manager(global);
+    groupFailures.push(constraint);
+    persistFailures.push(undefined, constraint);
+    running.release();
+    const [one, other] = await Promise.allSettled(executions);
+    expect(one).toMatchObject({ status: 'rejected', reason: constraint });
+    expect(other).toMatchObject({ status: 'fulfilled' });
+  });
+
+  test('fails at once for all when the shard is unavailable', async () => {
+    const running = await busy();
+    const executions = await executeAll(running, 4);
+    const unavailable = new ShardUnavailableException(global, 'it is down');
+    running.manager(global).groupFailures.push(unavailable);
+    running.release();
+    for (const execution of executions) await expect(execution).rejects.toBe(unavailable);
+    expect(running.manager(global).groups).toHaveLength(1);
+  });
+});
+
+describe('the plans of a group', () => {
+  test('run again when they are stale, and do not disturb the others', async () => {
+    const running = await busy();
+    answering(running, 'written', new StaleRecordException('Wallet', 'wallet-1', 1));
+    const executions = await executeAll(running, 2, {});
+    running.release();
+    await Promise.all(executions);
+    expect(running.clock.sleeps).toEqual([10]);
+    // Of the group itself the fake has kept nothing.
+    expect(running.driver.committed).toHaveLength(2);
+  });
+
+  test('are persisted alone when the group could not hold them', async () => {
+    const running = await busy();
+    answering(running, 'written', 'alone');
+    const executions = await executeAll(running, 2);
+    running.release();
+    await Promise.all(executions);
+    expect(running.driver.committed).toHaveLength(2);
+  });
+
+  test('are each asked for in the log when the outcome is unknown', async () => {
+    const running = await busy();
+    const unknown = [1, 2, 3].map((index) => new CommitOutcomeUnknownException(global, `action-${index}`));
+    answering(running, ...unknown);
+    const stillUnknown = new CommitOutcomeUnknownException(global, 'action-3');
+    running.manager(global).outcomes.push(true, false, stillUnknown);
+    const executions = await executeAll(running, 3);
+    running.release();
+    const [one, two, three] = await Promise.allSettled(executions);
+    expect(running.manager(global).asked).toEqual(unknown);
+    expect(one).toMatchObject({ status: 'fulfilled' });
+    expect(two).toMatchObject({ status: 'rejected', reason: { code: 'transient-storage' } });
+    expect(three).toMatchObject({ status: 'rejected', reason: stillUnknown });
+  });
+});

@@ -1,0 +1,109 @@
+import type { AnyEntity } from '../model/entity.js';
+import type { ChangeSet } from '../persistence/change-set.js';
+import type { PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
+import type { ModelSource } from '../read/model-source.js';
+import { ReadCombiner } from '../read/read-combiner.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { GroupSettings } from './group-settings.js';
+import { QueuedPlan, type StagedModel, lostBaseError } from './queued-plan.js';
+import { ShardWriter } from './shard-writer.js';
+import { StagedModels } from './staged-models.js';
+
+/** Writes the plans of concurrent executions together, and lets them read what is on its way into the database. */
+export class GroupCommit {
+  readonly staged: StagedModels = new StagedModels();
+  readonly #databases: DatabaseRegistry;
+  readonly #settings: GroupSettings;
+  readonly #writers = new Map<ShardIdentifier, ShardWriter>();
+  readonly #combiners = new WeakMap<object, unknown>();
+
+  constructor(databases: DatabaseRegistry, settings: GroupSettings) {
+    this.#databases = databases;
+    this.#settings = settings;
+  }
+
+  /** Whether change sets are one that a group can hold; the others are committed in the ordinary way. */
+  takes(changeSets: readonly ChangeSet[]): boolean {
+    const [only] = changeSets;
+    if (only === undefined || changeSets.length > 1) return false;
+    const { planSizeMax, planCharactersMax } = this.#settings;
+    const { changes, events } = only;
+    if (changes.length > planSizeMax || events.length > planSizeMax) return false;
+    if (characterCount(only) > planCharactersMax) return false;
+    return !this.#manager(only).isInTransaction();
+  }
+
+  /**
+   * Queues a change set and resolves when it is committed.
+   *
+   * @param builtOn the staged models that its action read
+   * @param onQueued called as soon as others may read what it stages
+   * @throws StaleRecordException `stale-record` when something on which it was built was not written
+   * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already; as {@link TransactionManager.persist}
+   */
+  async commit(
+    changes: ChangeSet,
+    builtOn: readonly StagedModel[],
+    onQueued: () => void,
+  ): Promise<PersistOutcome> {
+    const manager = this.#manager(changes);
+    if (builtOn.length > 0) await untilWritten(builtOn.filter((base) => !isChanged(base, changes)));
+    const plan = new QueuedPlan(changes, builtOn);
+    const lost = plan.lostBase;
+    if (lost !== undefined) throw lostBaseError(lost);
+    this.#writer(manager).add(plan);
+    onQueued();
+    return plan.outcome;
+  }
+
+  /** Reads a model together with others that are read at the same time. */
+  readCombined<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
+    let combiner = this.#combiners.get(source) as ReadCombiner<M> | undefined;
+    if (combiner === undefined) {
+      combiner = new ReadCombiner(source, this.#settings.readsMax);
+      this.#combiners.set(source, combiner);
+    }
+    return combiner.read(id);
+  }
+
+  #manager({ shard }: ChangeSet): TransactionManager {
+    return this.#databases.transactionManager(shard);
+  }
+
+  #writer(manager: TransactionManager): ShardWriter {
+    let writer = this.#writers.get(manager.shard);
+    if (writer === undefined) {
+      writer = new ShardWriter(manager, this.#settings, this.staged);
+      this.#writers.set(manager.shard, writer);
+    }
+    return writer;
+  }
+}
+
+/**
+ * Waits until the plans that staged these models are committed.
+ *
+ * @throws StaleRecordException `stale-record` when one of them is not written
+ */
+export async function untilWritten(models: readonly StagedModel[]): Promise<void> {
+  for (const base of models) {
+    await base.plan.ended;
+    if (base.plan.state === 'lost') throw lostBaseError(base);
+  }
+}
+
+/** Whether a change set continues a staged model: then both can be in one group. */
+function isChanged({ change }: StagedModel, { changes }: ChangeSet): boolean {
+  return changes.some(
+    ({ repository, model }) =>
+      repository.model === change.repository.model && model.id.value === change.model.id.value,
+  );
+}
+
+/** The action is written with each event. */
+function characterCount({ action, events, key }: ChangeSet): number {
+  let count = key?.result?.length ?? 0;
+  for (const { payload } of events) count += payload.length;
+  return count + Math.max(events.length, 1) * (action.params.length + action.headers.length);
+}

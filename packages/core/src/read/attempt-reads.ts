@@ -1,0 +1,127 @@
+import type { ShardPlan } from '../action/plan.js';
+import type { GroupCommit } from '../group/group-commit.js';
+import type { StagedModel } from '../group/queued-plan.js';
+import type { AnyEntity } from '../model/entity.js';
+import type { ModelClass } from '../model/model-class.js';
+import type { ModelTurns, Turn } from '../turn/model-turns.js';
+import type { ModelSource } from './model-source.js';
+
+/** How many turns one attempt holds at most; it goes on without further ones. */
+const turnsMax = 64;
+const deletedState = 'DELETED';
+
+/** What the reads by id of one attempt have in common: the turns that it holds, and the staged models that it saw. */
+export class AttemptReads {
+  /** The models that were not committed yet when they were read. */
+  readonly builtOn: StagedModel[] = [];
+  readonly #turns: ModelTurns | undefined;
+  readonly #groups: GroupCommit | undefined;
+  readonly #isGrouped: boolean;
+  #held: Turn[] = [];
+  #mayWait = true;
+
+  /**
+   * @param turns `undefined` when executions take no turns
+   * @param groups what the executor writes in groups, if anything
+   * @param isGrouped whether this attempt takes part
+   */
+  constructor(turns: ModelTurns | undefined, groups: GroupCommit | undefined, isGrouped: boolean) {
+    this.#turns = turns;
+    this.#groups = groups;
+    this.#isGrouped = isGrouped;
+  }
+
+  /** Reads a model when it is this attempt's turn, or when that took too long. */
+  async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
+    const wait = this.#takeTurn(source.model, id);
+    if (wait !== undefined) await wait;
+    const groups = this.#groups;
+    if (groups === undefined) return source.readOne(id);
+    const staged = groups.staged.get(source.model, id);
+    if (staged !== undefined) {
+      const model = this.#see(source.model, staged);
+      if (model !== undefined) return present(model);
+      await staged.plan.ended;
+    }
+    if (!this.#isGrouped) return source.readOne(id);
+    return this.#latest(source.model, id, await groups.readCombined(source, id));
+  }
+
+  /** Reads models without waiting for a turn, as they are when everything that is queued is written. */
+  async readSeveral<M extends AnyEntity>(
+    source: ModelSource<M>,
+    ids: readonly string[],
+  ): Promise<ReadonlyMap<string, M>> {
+    const stored = await source.readSeveral(ids);
+    if (!this.#isGrouped) return stored;
+    const models = new Map<string, M>();
+    for (const id of ids) {
+      const model = this.#latest(source.model, id, stored.get(id));
+      if (model !== undefined) models.set(id, model);
+    }
+    return models;
+  }
+
+  /** Gives back the turns of models that the plan does not change. */
+  keepTurnsOf(staged: readonly ShardPlan[]): void {
+    if (this.#held.length === 0) return;
+    this.#held = this.#held.filter((turn) => {
+      const isKept = staged.some(({ changes }) =>
+        changes.some(
+          ({ repository, model }) => repository.model === turn.model && model.id.value === turn.id,
+        ),
+      );
+      if (!isKept) this.#turns?.giveBack(turn);
+      return isKept;
+    });
+  }
+
+  /** Gives back every turn. */
+  giveBackTurns(): void {
+    for (const turn of this.#held) this.#turns?.giveBack(turn);
+    this.#held = [];
+    this.#mayWait = false;
+  }
+
+  /** Waits only for the first turn: who waits while he holds one could wait for somebody who waits for him. */
+  #takeTurn(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
+    if (this.#turns === undefined || this.#held.length >= turnsMax || this.#holds(model, id))
+      return undefined;
+    const free = this.#turns.takeFree(model, id);
+    if (free !== undefined) this.#held.push(free);
+    else if (this.#held.length === 0 && this.#mayWait) return this.#waitForTurn(this.#turns, model, id);
+    return undefined;
+  }
+
+  async #waitForTurn(turns: ModelTurns, model: ModelClass<unknown>, id: string): Promise<void> {
+    this.#mayWait = false;
+    const turn = await turns.waitFor(model, id);
+    if (turn !== undefined) this.#held.push(turn);
+  }
+
+  #holds(model: ModelClass<unknown>, id: string): boolean {
+    return this.#held.some((turn) => turn.model === model && turn.id === id);
+  }
+
+  /** The staged model where it is newer than the one that was read. */
+  #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
+    const staged = this.#groups?.staged.get(model, id);
+    if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
+    return present(this.#see(model, staged) ?? stored);
+  }
+
+  /** The staged model as a read will give it, where that is known already. */
+  #see<M extends AnyEntity>(_model: ModelClass<M>, staged: StagedModel): M | undefined {
+    if (!this.#isGrouped) return undefined;
+    const { repository, row } = staged.change;
+    // Of this class: staged models are kept by their classes.
+    const model = repository.decode?.(row) as M | undefined;
+    if (model !== undefined && !this.builtOn.includes(staged)) this.builtOn.push(staged);
+    return model;
+  }
+}
+
+/** Rows of state `DELETED` are never read. */
+function present<M extends AnyEntity>(model: M | undefined): M | undefined {
+  return model?.state === deletedState ? undefined : model;
+}

@@ -1,0 +1,89 @@
+import { describe, expect, test } from 'vitest';
+import { global, openWallet } from '../../test/test-executor.js';
+import { Wallet } from '../../test/wallet.js';
+import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import type { ModelSource } from './model-source.js';
+import { ReadCombiner } from './read-combiner.js';
+
+/** A source of wallets that keeps what it was asked for, and answers when a test lets it. */
+class FakeSource implements ModelSource<Wallet> {
+  readonly model = Wallet;
+  readonly asked: (string | readonly string[])[] = [];
+  readonly failures: unknown[] = [];
+  readonly wallets = new Map<string, Wallet>();
+  gate: Promise<void> | undefined;
+
+  async readOne(id: string): Promise<Wallet | undefined> {
+    this.asked.push(id);
+    await this.gate;
+    if (id === 'none') throw new Error('this is no id');
+    return this.wallets.get(id);
+  }
+
+  async readSeveral(ids: readonly string[]): Promise<ReadonlyMap<string, Wallet>> {
+    this.asked.push(ids);
+    const failure = this.failures.shift();
+    if (failure !== undefined) throw failure;
+    return new Map([...this.wallets].filter(([id]) => ids.includes(id)));
+  }
+}
+
+function sourceOf(...ids: readonly string[]): FakeSource {
+  const source = new FakeSource();
+  for (const id of ids) source.wallets.set(id, openWallet());
+  return source;
+}
+
+describe('reads that are combined', () => {
+  test('are not, when there is only one', async () => {
+    const source = sourceOf('a');
+    const combiner = new ReadCombiner(source, 10);
+    expect(await combiner.read('a')).toBe(source.wallets.get('a'));
+    expect(await combiner.read('b')).toBeUndefined();
+    expect(source.asked).toEqual(['a', 'b']);
+  });
+
+  test('are those that come while one is under way, and those that begin together', async () => {
+    const source = sourceOf('a', 'b', 'c');
+    const gate = Promise.withResolvers<void>();
+    source.gate = gate.promise;
+    const combiner = new ReadCombiner(source, 10);
+    const first = combiner.read('a');
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    const others = [combiner.read('b'), combiner.read('c'), combiner.read('x')];
+    gate.resolve();
+    expect(await first).toBe(source.wallets.get('a'));
+    expect(await Promise.all(others)).toEqual([source.wallets.get('b'), source.wallets.get('c'), undefined]);
+    expect(source.asked).toEqual(['a', ['b', 'c', 'x']]);
+  });
+
+  test('are no more than the maximum together', async () => {
+    const source = sourceOf();
+    const combiner = new ReadCombiner(source, 2);
+    await Promise.all(['a', 'b', 'c', 'd', 'e'].map((id) => combiner.read(id)));
+    expect(source.asked).toEqual([['a', 'b'], ['c', 'd'], 'e']);
+  });
+
+  test('are done one by one when the statement fails, so that only the culprit fails', async () => {
+    const source = sourceOf('a', 'b');
+    source.failures.push(new Error('one of them is no id'));
+    const combiner = new ReadCombiner(source, 10);
+    const [one, none, two] = await Promise.allSettled(['a', 'none', 'b'].map((id) => combiner.read(id)));
+    expect([one, two].map((outcome) => outcome?.status)).toEqual(['fulfilled', 'fulfilled']);
+    expect(none).toMatchObject({ status: 'rejected' });
+  });
+
+  test('fail together when the shard cannot be reached', async () => {
+    const source = sourceOf('a', 'b');
+    const unavailable = new ShardUnavailableException(global, 'it is down');
+    source.failures.push(unavailable);
+    const combiner = new ReadCombiner(source, 10);
+    const outcomes = await Promise.allSettled(['a', 'b'].map((id) => combiner.read(id)));
+    expect(outcomes).toEqual([
+      { status: 'rejected', reason: unavailable },
+      { status: 'rejected', reason: unavailable },
+    ]);
+    expect(source.asked).toHaveLength(1);
+    expect(await combiner.read('a')).toBe(source.wallets.get('a'));
+  });
+});

@@ -1,0 +1,189 @@
+import { describe, expect, test } from 'vitest';
+import { ManualClock, settled } from '../../test/manual-clock.js';
+import { executorOf, global, openWallet } from '../../test/test-executor.js';
+import { Wallet } from '../../test/wallet.js';
+import type { Clock } from '../clock.js';
+import { StaleRecordException } from '../errors/storage-exceptions.js';
+import { ModelTurns, type Turn } from './model-turns.js';
+
+function turnsOf(clock: Clock = new ManualClock()): ModelTurns {
+  return new ModelTurns({ waitMs: 100 }, clock);
+}
+
+function taken(turns: ModelTurns, id: string): Turn {
+  const turn = turns.takeFree(Wallet, id);
+  if (turn === undefined) throw new Error(`The turn of ${id} is not free`);
+  return turn;
+}
+
+function depositing(options: Parameters<typeof executorOf>[1] = {}) {
+  const clock = new ManualClock();
+  let inside = 0;
+  let most = 0;
+  const running = executorOf(
+    async (plan, params) => {
+      const wallets: Wallet[] = [];
+      for (const wallet of params as readonly Wallet[])
+        wallets.push(await running.wallets.getById(wallet.id));
+      most = Math.max(most, ++inside);
+      await settled();
+      inside--;
+      return plan().updateAll(wallets.map((wallet) => wallet.deposit(1n)));
+    },
+    { clock, ...options },
+  );
+  const manager = running.manager(global);
+  const persist = manager.persist.bind(manager);
+  manager.persist = async (changes) => {
+    const outcome = await persist(changes);
+    for (const { model, expectedVersion } of changes.changes) {
+      if (!(model instanceof Wallet)) continue;
+      const before = await running.wallets.getById(model.id);
+      if (before.version !== expectedVersion)
+        throw new StaleRecordException('Wallet', model.id.value, expectedVersion);
+      running.wallets.store(model);
+    }
+    return outcome;
+  };
+  return { ...running, manual: clock, most: () => most };
+}
+
+function stored({ wallets }: Pick<ReturnType<typeof executorOf>, 'wallets'>): Wallet {
+  const { id, createdDate } = openWallet(global);
+  return wallets.store(
+    new Wallet({ id, createdDate, state: 'OPENED', ownerId: 'owner-1', balance: 100n, version: 1 }),
+  );
+}
+
+describe('turns', () => {
+  test('go to one at a time, in the order in which they were asked for', async () => {
+    const turns = turnsOf();
+    const first = taken(turns, 'a');
+    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
+    const order: number[] = [];
+    const waits = [1, 2, 3].map(async (number) => {
+      const turn = await turns.waitFor(Wallet, 'a');
+      order.push(number);
+      if (turn !== undefined) turns.giveBack(turn);
+    });
+    await settled();
+    expect(order).toEqual([]);
+    turns.giveBack(first);
+    await Promise.all(waits);
+    expect(order).toEqual([1, 2, 3]);
+    expect(turns.takeFree(Wallet, 'a')).toBeDefined();
+  });
+
+  test('of one model say nothing about another one', () => {
+    const turns = turnsOf();
+    taken(turns, 'a');
+    expect(turns.takeFree(Wallet, 'b')).toBeDefined();
+  });
+
+  test('are waited for no longer than the limit allows, by one timer for all', async () => {
+    const clock = new ManualClock();
+    const turns = turnsOf(clock);
+    const held = taken(turns, 'a');
+    const waits = [turns.waitFor(Wallet, 'a'), turns.waitFor(Wallet, 'a')];
+    let ended = 0;
+    for (const wait of waits) void wait.then(() => ended++);
+    await clock.wake();
+    await clock.wake();
+    expect(ended).toBe(0);
+    await clock.wake();
+    expect(await Promise.all(waits)).toEqual([undefined, undefined]);
+    expect(clock.sleeps).toBe(3);
+    turns.giveBack(held);
+    expect(turns.takeFree(Wallet, 'a')).toBeDefined();
+  });
+
+  test('that were given back already are not given back twice', () => {
+    const turns = turnsOf();
+    const old = taken(turns, 'a');
+    turns.giveBack(old);
+    taken(turns, 'a');
+    turns.giveBack(old);
+    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
+  });
+});
+
+describe('executions that take turns', () => {
+  const once = { retry: { attemptsMax: 1 } };
+
+  test.each([false, true])('are not stale because of each other (grouped: %s)', async (groupCommit) => {
+    const running = depositing({ groupCommit });
+    const wallet = stored(running);
+    await Promise.all(Array.from({ length: 10 }, () => running.execute([wallet], once)));
+    expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 11, balance: 110n });
+  });
+
+  test('hold the turn until the commit has ended, one at a time', async () => {
+    const running = depositing();
+    const wallet = stored(running);
+    await Promise.all(Array.from({ length: 3 }, () => running.execute([wallet], once)));
+    expect(running.most()).toBe(1);
+  });
+
+  test('do without when that is switched off', async () => {
+    const running = depositing({ turns: false });
+    const wallet = stored(running);
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 3 }, () => running.execute([wallet], once)),
+    );
+    expect(running.most()).toBe(3);
+    expect(outcomes.filter(({ status }) => status === 'rejected')).toHaveLength(2);
+  });
+
+  test('never wait for a second model, and so never for each other', async () => {
+    const running = depositing();
+    const [one, other] = [stored(running), stored(running)];
+    const outcomes = await Promise.allSettled([
+      running.execute([one, other], once),
+      running.execute([other, one], once),
+    ]);
+    expect(outcomes.map(({ status }) => status)).toContain('fulfilled');
+    expect(running.manual.sleeps).toBe(0);
+  });
+
+  test('give the turn back before they wait to run again', async () => {
+    const running = depositing();
+    const wallet = stored(running);
+    running.manager(global).persistFailures.push(new StaleRecordException('Wallet', wallet.id.value, 1));
+    const first = running.execute([wallet]);
+    await settled();
+    await settled();
+    expect(running.manual.sleeps).toBe(1);
+    await running.execute([wallet], once);
+    await running.manual.wake();
+    await first;
+    expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 3 });
+  });
+
+  test('give the turn back when perform fails', async () => {
+    const running = executorOf(async (_plan, params) => {
+      await running.wallets.getById((params as Wallet).id);
+      throw new Error('refused');
+    });
+    const wallet = stored(running);
+    for (let count = 0; count < 3; count++) await expect(running.execute(wallet)).rejects.toThrow('refused');
+  });
+
+  test('do not keep those waiting who want a model that they only read', async () => {
+    const gate = Promise.withResolvers<void>();
+    const running = executorOf(async (_plan, params) => running.wallets.getById((params as Wallet).id), {
+      clock: new ManualClock(),
+    });
+    const wallet = stored(running);
+    const manager = running.manager(global);
+    const persist = manager.persist.bind(manager);
+    manager.persist = async (changes) => {
+      await gate.promise;
+      return persist(changes);
+    };
+    const executions = [running.execute(wallet), running.execute(wallet)];
+    await settled();
+    expect(running.wallets.reads).toBe(2);
+    gate.resolve();
+    await Promise.all(executions);
+  });
+});

@@ -1,0 +1,88 @@
+import type { Change, ChangeSet } from '@framework/core';
+import type { Row, RowShape } from './row.js';
+
+/** One row that a group writes, as the last of its plans leaves it. */
+export interface GroupRow {
+  readonly kind: Change['kind'];
+  readonly shape: RowShape;
+  readonly id: string;
+  /** What its first plan expects. */
+  readonly expectedVersion: number;
+  /** The place of its first plan. */
+  readonly plan: number;
+  /** The change of its first plan, of which a stale row is told. */
+  readonly change: Change;
+  values: readonly unknown[];
+}
+
+/** What a group can write, and what must be written together. */
+export interface GroupRows {
+  readonly rows: readonly GroupRow[];
+  /** The unit of each plan: plans that change the same row have the same one. `undefined` for a plan that goes alone. */
+  readonly units: readonly (number | undefined)[];
+}
+
+/**
+ * Lays the rows of many plans together: a row that several plans change in turn is written once.
+ *
+ * A plan goes alone when it holds values that no array of texts can carry, when it gives other columns of a row than the
+ * plan before it, or when it follows such a plan.
+ */
+export function groupRows(group: readonly ChangeSet[], refused: ReadonlySet<RowShape>): GroupRows {
+  const rows = new Map<string, GroupRow>();
+  const alone = new Set<string>();
+  const parents: number[] = [];
+  const isAlone = group.map(({ changes }, plan) => {
+    parents.push(plan);
+    if (!changes.every((change) => fits(change, rows, alone, refused))) {
+      for (const change of changes) alone.add(rowKey(change));
+      return true;
+    }
+    for (const change of changes) lay(change, plan, rows, parents);
+    return false;
+  });
+  const units = isAlone.map((goesAlone, plan) => (goesAlone ? undefined : rootOf(plan, parents)));
+  return { rows: [...rows.values()], units };
+}
+
+function fits(
+  change: Change,
+  rows: ReadonlyMap<string, GroupRow>,
+  alone: ReadonlySet<string>,
+  refused: ReadonlySet<RowShape>,
+): boolean {
+  const { shape, values } = change.row as Row;
+  if (shape.casts === undefined || refused.has(shape) || !values.every(isPlain)) return false;
+  const key = rowKey(change);
+  const before = rows.get(key);
+  return !alone.has(key) && (before === undefined || before.shape === shape);
+}
+
+function lay(change: Change, plan: number, rows: Map<string, GroupRow>, parents: number[]): void {
+  const key = rowKey(change);
+  const before = rows.get(key);
+  const { shape, values } = change.row as Row;
+  if (before === undefined) {
+    const { kind, expectedVersion, model } = change;
+    rows.set(key, { kind, shape, id: model.id.value, expectedVersion, plan, change, values });
+  } else {
+    before.values = values;
+    parents[rootOf(plan, parents)] = rootOf(before.plan, parents);
+  }
+}
+
+function rootOf(plan: number, parents: number[]): number {
+  let root = plan;
+  while (parents[root] !== root) root = parents[root] ?? root;
+  parents[plan] = root;
+  return root;
+}
+
+function rowKey({ row, model }: Change): string {
+  return `${(row as Row).shape.table} ${model.id.value}`;
+}
+
+/** Whether a value has one text that means it, whatever its column is. */
+function isPlain(value: unknown): boolean {
+  return value === null || typeof value !== 'object';
+}

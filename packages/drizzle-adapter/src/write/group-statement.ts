@@ -1,0 +1,173 @@
+import { keyConflictClause } from '../idempotency/key-clause.js';
+import { eventColumns, eventColumnTypes } from './events-clause.js';
+import type { RowShape } from './row.js';
+
+/** What determines the text of a group's statement: everything but the values and their number. */
+export interface GroupShape {
+  /** The shapes of guarded updates, in the order of tables. */
+  readonly updates: readonly RowShape[];
+  /** The shapes of additions, in the order of tables. */
+  readonly additions: readonly RowShape[];
+  readonly keyed: boolean;
+  /** Whether no unit has more than one guarded row: then the update itself tells whether the unit is written. */
+  readonly direct: boolean;
+}
+
+/** The columns of {@link groupStatement} for idempotency keys. */
+const keyColumns = [
+  ['key', 'text'],
+  ['principal', 'text'],
+  ['namespace', 'text'],
+  ['action_id', 'uuid'],
+  ['action_name', 'text'],
+  ['fingerprint', 'text'],
+  ['result', 'jsonb'],
+  ['lifetime', 'bigint'],
+] as const;
+
+/** Identifies a shape, for the cache of statements. */
+export function groupShapeKey({ updates, additions, keyed, direct }: GroupShape): string {
+  return `${joinedKeys(updates)}|${joinedKeys(additions)}|${keyed ? 'keyed' : ''}|${direct ? 'direct' : 'locked'}`;
+}
+
+/**
+ * Builds one statement that writes the plans of many actions, each as a whole or not at all.
+ *
+ * What must be written together is a unit; every row that comes carries the text of its unit. A unit is bad when one of
+ * its guarded rows has another version, or its idempotency key is taken; nothing of it is written, and the others are
+ * not affected. Keys come first, then rows in the order given, table by table: the order of all other writes.
+ *
+ * With `direct`, a guarded update is its own check. Else all guarded rows are locked first, and updated when all rows of
+ * their units were found. Should a row be lost in between, or a unit with a key turn out to be bad, SQLSTATE FW001 undoes
+ * everything, so that the caller writes one by one.
+ *
+ * Every parameter is a `text[]`: for keys the unit and {@link keyColumns}; for each shape of updates the unit, the
+ * expected version and the values; for each shape of additions the unit and the values; for events the unit and the
+ * columns of the log. The result is one row: per shape of updates the numbers of the rows that were not found, from 1,
+ * joined by commas, then the units whose keys are taken.
+ */
+export function groupStatement(shape: GroupShape): string {
+  const { updates, additions, keyed, direct } = shape;
+  const clauses: string[] = [];
+  let parameter = 1;
+  const given = (names: readonly string[], alias: string): string => {
+    const arrays = names.map((_name, index) => `$${parameter + index}::text[]`).join(', ');
+    parameter += names.length;
+    return `unnest(${arrays}) with ordinality as ${alias}(${names.join(', ')}, n)`;
+  };
+  if (keyed) clauses.push(...keyClauses(given(['unit', ...keyColumns.map(([name]) => name)], 'g')));
+  const notTaken = keyed ? `g.unit <> all(array(select unit from taken))` : undefined;
+  const notBad = 'g.unit <> all(array(select unit from bad))';
+  let before = keyed ? '(select count(*) from k) >= 0' : undefined;
+  updates.forEach((each, index) => {
+    const names = ['unit', 'expected', ...valueNames(each)];
+    clauses.push(`g${index} as materialized (select * from ${given(names, 'g')})`);
+    const found = direct ? updateClause(each, index, [notTaken, before]) : lockClause(each, index, before);
+    clauses.push(`m${index} as ${found}`);
+    before = `(select count(*) from m${index}) >= 0`;
+  });
+  clauses.push(`bad as materialized (${badUnits(shape)})`);
+  if (!direct)
+    updates.forEach((each, index) => clauses.push(`u${index} as ${updateClause(each, index, [notBad])}`));
+  additions.forEach((each, index) => {
+    const names = ['unit', ...valueNames(each)];
+    const values = valueNames(each).map((name, column) => cast(`g.${name}`, each.casts?.[column]));
+    clauses.push(
+      `a${index} as (insert into ${each.table} (${each.columns.join(', ')}) ` +
+        `select ${values.join(', ')} from ${given(names, 'g')} where ${notBad} order by g.n)`,
+    );
+  });
+  const eventNames = ['unit', ...eventColumnTypes.map((_type, index) => `c${index}`)];
+  const eventValues = eventColumnTypes.map((type, index) => `g.c${index}::${type}`).join(', ');
+  clauses.push(
+    // What an action read it has read before this statement, with which the transaction gets its xid.
+    `e as (insert into eventlog.events (${eventColumns}) select ${eventValues}, false ` +
+      `from ${given(eventNames, 'g')} where ${notBad} order by g.n)`,
+  );
+  return `with ${clauses.join(', ')} select ${results(shape).join(', ')}`;
+}
+
+function joinedKeys(shapes: readonly RowShape[]): string {
+  return shapes.map(({ key }) => key).join(' ');
+}
+
+function keyClauses(given: string): readonly string[] {
+  return [
+    `kg as materialized (select * from ${given})`,
+    'k as (insert into eventlog.idempotency_keys as held ' +
+      '(key, principal, namespace, action_id, action_name, fingerprint, result, expires_date) ' +
+      'select g.key, g.principal, g.namespace, g.action_id::uuid, g.action_name, g.fingerprint, g.result::jsonb, ' +
+      "now() + g.lifetime::bigint * interval '1 millisecond' from kg g order by 1, 2, 3 " +
+      `${keyConflictClause} returning held.action_id)`,
+    'taken as materialized (select unit from kg where action_id::uuid not in (select action_id from k))',
+  ];
+}
+
+/** One row after the other, in the order given: a join would leave that to the planner. */
+function lockClause(shape: RowShape, index: number, before: string | undefined): string {
+  return (
+    `materialized (select g.n from g${index} g cross join lateral ` +
+    `(select 1 from ${shape.table} t where ${guards(shape).join(' and ')} for update) r` +
+    `${before === undefined ? '' : ` where ${before}`})`
+  );
+}
+
+function updateClause(shape: RowShape, index: number, conditions: readonly (string | undefined)[]): string {
+  const assignments = shape.columns
+    .map((column, position) => `${column} = ${cast(`g.c${position}`, shape.casts?.[position])}`)
+    .filter((_assignment, position) => position !== shape.idIndex);
+  const where = [...guards(shape), ...conditions.filter((condition) => condition !== undefined)];
+  return (
+    `(update ${shape.table} t set ${assignments.join(', ')} from g${index} g ` +
+    `where ${where.join(' and ')} returning g.n)`
+  );
+}
+
+function guards({ columns, idIndex, casts, versionColumn }: RowShape): readonly string[] {
+  return [
+    `t.${columns[idIndex] ?? ''} = ${cast(`g.c${idIndex}`, casts?.[idIndex])}`,
+    `t.${versionColumn} = g.expected::bigint`,
+  ];
+}
+
+function badUnits({ updates, keyed }: GroupShape): string {
+  const missing = updates.map(
+    (_shape, index) => `select unit from g${index} where n not in (select n from m${index})`,
+  );
+  const all = keyed ? [...missing, 'select unit from taken'] : missing;
+  return all.length === 0 ? "select '' as unit where false" : all.join(' union all ');
+}
+
+function results({ updates, keyed, direct }: GroupShape): readonly string[] {
+  const lost = updates.map(
+    (_shape, index) =>
+      `(select string_agg(n::text, ',') from g${index} where n not in (select n from m${index}))`,
+  );
+  const taken = keyed ? `(select string_agg(unit, ',') from taken)` : 'null';
+  const checks: string[] = [];
+  if (!direct) {
+    updates.forEach((_shape, index) =>
+      checks.push(
+        `(select count(*) from u${index}) <> ` +
+          `(select count(*) from g${index} g where g.unit <> all(array(select unit from bad)))`,
+      ),
+    );
+  }
+  if (keyed) {
+    checks.push(
+      'exists (select from kg where unit = any(array(select unit from bad)) ' +
+        'and action_id::uuid in (select action_id from k))',
+    );
+  }
+  const check =
+    checks.length === 0 ? [] : [`case when ${checks.join(' or ')} then eventlog.raise_stale(0) end`];
+  return [...lost, taken, ...check];
+}
+
+function valueNames({ columns }: RowShape): readonly string[] {
+  return columns.map((_column, index) => `c${index}`);
+}
+
+function cast(value: string, type: string | undefined): string {
+  return type === undefined || type === 'text' ? value : `${value}::${type}`;
+}

@@ -1,0 +1,54 @@
+import { is } from 'drizzle-orm';
+import { PgArray, type PgColumn, PgEnumColumn } from 'drizzle-orm/pg-core';
+
+/** Types whose values go into a group, by Drizzle's names for them, and what they are called in a cast. */
+const castTypes: Readonly<Record<string, string>> = {
+  uuid: 'uuid',
+  text: 'text',
+  varchar: 'varchar',
+  // In a cast, `char` would mean `char(1)`.
+  char: 'bpchar',
+  boolean: 'boolean',
+  smallint: 'smallint',
+  integer: 'integer',
+  bigint: 'bigint',
+  smallserial: 'smallint',
+  serial: 'integer',
+  bigserial: 'bigint',
+  real: 'real',
+  'double precision': 'double precision',
+  numeric: 'numeric',
+  json: 'json',
+  jsonb: 'jsonb',
+  date: 'date',
+  time: 'time',
+  'time with time zone': 'timetz',
+  timestamp: 'timestamp',
+  'timestamp with time zone': 'timestamptz',
+  interval: 'interval',
+  inet: 'inet',
+  cidr: 'cidr',
+  macaddr: 'macaddr',
+};
+
+/**
+ * The type to which a value of a column is cast, when many rows come as arrays of texts; `undefined` for types that the
+ * framework does not know.
+ *
+ * It names no length and no scale: the column itself refuses or rounds, as it does for a parameter of its own.
+ */
+export function groupType(column: PgColumn): string | undefined {
+  if (is(column, PgArray)) {
+    const base = groupType(column.baseColumn);
+    return base === undefined ? undefined : `${base}[]`;
+  }
+  if (is(column, PgEnumColumn)) {
+    const { schema, enumName } = column.enum;
+    return schema === undefined ? quoted(enumName) : `${quoted(schema)}.${quoted(enumName)}`;
+  }
+  return castTypes[column.getSQLType().replace(/ ?\([^)]*\)/, '')];
+}
+
+function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}

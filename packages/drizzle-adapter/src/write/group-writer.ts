@@ -1,0 +1,193 @@
+import {
+  type ChangeSet,
+  type GroupOutcome,
+  InvariantViolation,
+  StaleRecordException,
+  modelNameOf,
+} from '@framework/core';
+import type pg from 'pg';
+import { keyValues } from '../idempotency/key-clause.js';
+import { loggedEvents } from './change-set-batches.js';
+import { actionValues, eventRowValues } from './events-clause.js';
+import { type GroupRow, groupRows } from './group-rows.js';
+import { type GroupShape, groupShapeKey, groupStatement } from './group-statement.js';
+import type { RowShape } from './row.js';
+import { textArray } from './text-array.js';
+
+/** How many statements are kept prepared; further shapes are parsed at each use. */
+const preparedMax = 100;
+
+/** A group, ready to be sent. */
+export interface PreparedGroup {
+  readonly query: pg.QueryArrayConfig;
+  /** For each change set the id of its first row in the log; `undefined` for those that go alone. */
+  readonly eventIds: readonly (string | undefined)[];
+  readonly shapes: readonly RowShape[];
+  /** Tells what became of each change set. */
+  readonly outcomes: (result: readonly (string | null)[]) => readonly GroupOutcome[];
+}
+
+/** Writes the change sets of many actions by one prepared statement, whose text does not depend on their number. */
+export class GroupWriter {
+  readonly #statements = new Map<string, { readonly name?: string; readonly text: string }>();
+  readonly #refused = new Set<RowShape>();
+
+  /** Does everything that needs no connection; `undefined` when all of them go alone. */
+  prepare(group: readonly ChangeSet[]): PreparedGroup | undefined {
+    const { rows, units } = groupRows(group, this.#refused);
+    if (units.every((unit) => unit === undefined)) return undefined;
+    const updates = byShape(rows, 'update');
+    const additions = byShape(rows, 'add');
+    const keyed = group.some(({ key }, plan) => key !== undefined && units[plan] !== undefined);
+    const shape: GroupShape = {
+      updates: updates.map(([first]) => shapeOf(first)),
+      additions: additions.map(([first]) => shapeOf(first)),
+      keyed,
+      direct: isDirect(updates, units),
+    };
+    const eventIds: (string | undefined)[] = [];
+    const values = [
+      ...(keyed ? keyArrays(group, units) : []),
+      ...updates.flatMap((each) => rowArrays(each, units, true)),
+      ...additions.flatMap((each) => rowArrays(each, units, false)),
+      ...eventArrays(group, units, eventIds),
+    ];
+    return {
+      query: { ...this.#statement(shape), values: values.map(textArray), rowMode: 'array' },
+      eventIds,
+      shapes: [...shape.updates, ...shape.additions],
+      outcomes: (result) => outcomesOf(result, updates, group, units),
+    };
+  }
+
+  /** Keeps rows of these shapes out of groups from now on: the database does not take them as Drizzle's table says. */
+  refuse(shapes: readonly RowShape[]): void {
+    for (const shape of shapes) this.#refused.add(shape);
+  }
+
+  #statement(shape: GroupShape): { readonly name?: string; readonly text: string } {
+    const key = groupShapeKey(shape);
+    const known = this.#statements.get(key);
+    if (known !== undefined) return known;
+    const text = groupStatement(shape);
+    if (this.#statements.size >= preparedMax) return { text };
+    const statement = { name: `framework_group_${this.#statements.size}`, text };
+    this.#statements.set(key, statement);
+    return statement;
+  }
+}
+
+type Units = readonly (number | undefined)[];
+type Texts = (string | null)[];
+
+/** The rows of one kind, one list for each shape, in the order of tables; within a list in the order of ids. */
+function byShape(rows: readonly GroupRow[], kind: GroupRow['kind']): readonly (readonly GroupRow[])[] {
+  const own = rows.filter((row) => row.kind === kind).sort(byTableAndId);
+  return [...Map.groupBy(own, ({ shape }) => shape).values()];
+}
+
+function byTableAndId(one: GroupRow, other: GroupRow): number {
+  const { table } = one.shape;
+  if (table !== other.shape.table) return table < other.shape.table ? -1 : 1;
+  return one.id < other.id ? -1 : 1;
+}
+
+/** Whether no unit has more than one guarded row. */
+function isDirect(updates: readonly (readonly GroupRow[])[], units: Units): boolean {
+  const seen = new Set<number | undefined>();
+  for (const { plan } of updates.flat()) {
+    if (seen.has(units[plan])) return false;
+    seen.add(units[plan]);
+  }
+  return true;
+}
+
+function rowArrays(rows: readonly GroupRow[], units: Units, guarded: boolean): Texts[] {
+  const columns = shapeOf(rows[0]).columns.map((_column, index) =>
+    rows.map(({ values }) => textOf(values[index])),
+  );
+  const unit = rows.map(({ plan }) => textOf(units[plan]));
+  return guarded
+    ? [unit, rows.map(({ expectedVersion }) => textOf(expectedVersion)), ...columns]
+    : [unit, ...columns];
+}
+
+function keyArrays(group: readonly ChangeSet[], units: Units): Texts[] {
+  const arrays: Texts[] = Array.from({ length: 9 }, () => []);
+  group.forEach(({ action, key }, plan) => {
+    if (key === undefined || units[plan] === undefined) return;
+    [units[plan], ...keyValues(action, key)].forEach((value, index) => arrays[index]?.push(textOf(value)));
+  });
+  return arrays;
+}
+
+function eventArrays(group: readonly ChangeSet[], units: Units, eventIds: (string | undefined)[]): Texts[] {
+  const arrays: Texts[] = Array.from({ length: 16 }, () => []);
+  group.forEach((changes, plan) => {
+    const unit = units[plan];
+    const events = unit === undefined ? [] : loggedEvents(changes);
+    eventIds.push(events[0]?.id);
+    if (unit === undefined) return;
+    const action = actionValues(changes.action);
+    for (const event of events) {
+      let index = 0;
+      arrays[index++]?.push(String(unit));
+      for (const value of action) arrays[index++]?.push(value);
+      for (const value of eventRowValues(event)) arrays[index++]?.push(textOf(value));
+    }
+  });
+  return arrays;
+}
+
+function outcomesOf(
+  result: readonly (string | null)[],
+  updates: readonly (readonly GroupRow[])[],
+  group: readonly ChangeSet[],
+  units: Units,
+): readonly GroupOutcome[] {
+  const stale = new Map<number, GroupRow>();
+  const bad = new Set<number | undefined>();
+  updates.forEach((rows, index) => {
+    for (const number of numbers(result[index])) {
+      const row = rows[number - 1];
+      if (row === undefined)
+        throw new InvariantViolation(`The database named row ${number}, which was not sent`);
+      bad.add(units[row.plan]);
+      stale.set(row.plan, row);
+    }
+  });
+  const taken = new Set(numbers(result[updates.length]));
+  for (const unit of taken) bad.add(unit);
+  return group.map(({ key }, plan) => {
+    const unit = units[plan];
+    if (unit === undefined) return 'alone';
+    if (!bad.has(unit)) return 'written';
+    // Whose key it is that is taken, and which of several plans is stale, a write of its own tells.
+    if (taken.has(unit)) return key !== undefined && isAloneInUnit(unit, units) ? 'key-taken' : 'alone';
+    const row = stale.get(plan);
+    return row === undefined ? 'alone' : staleRecord(row);
+  });
+}
+
+function isAloneInUnit(unit: number, units: Units): boolean {
+  return units.indexOf(unit) === units.lastIndexOf(unit);
+}
+
+function staleRecord({ change, expectedVersion, id }: GroupRow): StaleRecordException {
+  return new StaleRecordException(modelNameOf(change.repository.model), id, expectedVersion);
+}
+
+function numbers(joined: string | null | undefined): readonly number[] {
+  return joined === null || joined === undefined ? [] : joined.split(',').map(Number);
+}
+
+function shapeOf(row: GroupRow | undefined): RowShape {
+  if (row === undefined) throw new InvariantViolation('A list of rows is empty');
+  return row.shape;
+}
+
+/** The text of a value that has one: see {@link groupRows}. */
+function textOf(value: unknown): string | null {
+  if (typeof value === 'string') return value;
+  return value === null || value === undefined ? null : `${value as number | bigint | boolean}`;
+}

@@ -1,0 +1,34 @@
+const headerBytes = 20;
+const textOid = 25;
+/** UTF-8 takes at most three bytes for each unit of a JavaScript string. */
+const bytesPerUnit = 3;
+
+/**
+ * Writes texts as one parameter of type `text[]`, in PostgreSQL's binary form: nothing in them has to be escaped.
+ *
+ * @param texts at least one; `null` is SQL's
+ * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/adt/arrayfuncs.c array_recv
+ */
+export function textArray(texts: readonly (string | null)[]): Buffer {
+  let size = headerBytes;
+  for (const text of texts) size += 4 + (text === null ? 0 : text.length * bytesPerUnit);
+  const bytes = Buffer.allocUnsafe(size);
+  let end = headerBytes;
+  let hasNull = 0;
+  for (const text of texts) {
+    if (text === null) {
+      hasNull = 1;
+      end = bytes.writeInt32BE(-1, end);
+    } else {
+      const length = bytes.write(text, end + 4, 'utf8');
+      bytes.writeInt32BE(length, end);
+      end += 4 + length;
+    }
+  }
+  const dimensions = 1;
+  const lowerBound = 1;
+  [dimensions, hasNull, textOid, texts.length, lowerBound].forEach((field, index) =>
+    bytes.writeInt32BE(field, index * 4),
+  );
+  return bytes.subarray(0, end);
+}

@@ -1,0 +1,335 @@
+import { FrameworkException, systemClock } from '@framework/core';
+import { Account, type SuiteContext, Tag, decimal, home, once } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
+
+/** In every message that sends a group. */
+const groupMarker = 'framework_group';
+
+describe('grouped commit', () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+  afterAll(() => database.drop());
+
+  const open = async (url = database.url): Promise<SuiteContext> => {
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    await registry.ready();
+    const suite = suiteOn(registry, { groupCommit: true });
+    await suite.fixture.clear();
+    return suite;
+  };
+
+  /** Holds the row of an account, so that the next write of it waits, and so does what comes after that. */
+  const holding = async (account: Account): Promise<() => Promise<void>> => {
+    const holder = new pg.Client({ connectionString: database.url });
+    await holder.connect();
+    onTestFinished(() => holder.end());
+    await holder.query('begin');
+    await holder.query('select from accounts where id = $1 for update', [account.id.value]);
+    return async () => void (await holder.query('rollback'));
+  };
+
+  /** Starts executions while the writer is busy, and lets it go on when all of them have staged their accounts. */
+  const queued = async <T>(
+    suite: SuiteContext,
+    start: () => readonly Promise<T>[],
+    stagedCount?: number,
+  ): Promise<readonly Promise<T>[]> => {
+    const busy = await suite.openAccount(home);
+    const release = await holding(busy);
+    const first = suite.credit(busy, '1', once);
+    await waitForLock(database.url);
+    const encode = vi.spyOn(suite.accounts, 'encode');
+    const executions = start();
+    for (const execution of executions) execution.catch(() => undefined);
+    await vi.waitFor(() => expect(encode).toHaveBeenCalledTimes(stagedCount ?? executions.length), 5_000);
+    await release();
+    await first;
+    return executions;
+  };
+
+  it('lets 64 deposits into one account succeed at the first attempt', async () => {
+    const suite = await open();
+    const account = await suite.openAccount(home);
+    const results = await Promise.all(Array.from({ length: 64 }, () => suite.credit(account, '0.01', once)));
+    expect(results.map(({ version }) => version).toSorted((one, other) => one - other)).toEqual(
+      Array.from({ length: 64 }, (_unused, index) => index + 2),
+    );
+    expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 65, balance: decimal('0.64') });
+    const events = await suite.storedEvents();
+    expect(events.map(({ modelVersion }) => modelVersion)).toEqual(
+      Array.from({ length: 65 }, (_unused, index) => index + 1),
+    );
+    expect(events.at(-1)?.payload).toMatchObject({ newBalance: decimal('0.64') });
+    const { early } = (
+      await query<{ early: number }>(
+        database.url,
+        'select count(*)::int as early from eventlog.events where early_xid',
+      )
+    )[0]!;
+    expect(early).toBe(0);
+  });
+
+  it('writes successive versions of one account by one update of its row', async () => {
+    const suite = await open();
+    const account = await suite.openAccount(home);
+    const executions = await queued(suite, () =>
+      Array.from({ length: 20 }, () => suite.credit(account, '1', once)),
+    );
+    await Promise.all(executions);
+    const [row] = await query<{ xids: number; events: number }>(
+      database.url,
+      `select count(distinct xid)::int as xids, count(*)::int as events
+       from eventlog.events where model_id = $1 and model_version > 1`,
+      [account.id.value],
+    );
+    expect(row).toEqual({ xids: 1, events: 20 });
+  });
+
+  it('takes the path of a single action for a lone plan', async () => {
+    const through = await proxied(database);
+    const suite = await open(through.url);
+    const account = await suite.openAccount(home);
+    const sent: string[] = [];
+    through.proxy.judge = ({ direction, bytes }) => {
+      if (direction === 'to-server') sent.push(bytes.toString('latin1'));
+      return 'forward';
+    };
+    await suite.credit(account, '1');
+    await suite.credit(account, '1');
+    expect(sent.join('\n')).toContain('framework_write');
+    expect(sent.join('\n')).not.toContain(groupMarker);
+    expect(sent.filter((text) => text.includes('framework_'))).toHaveLength(4);
+  });
+
+  it('does not let a stale plan disturb the others', async () => {
+    const suite = await open();
+    const accounts = await suite.store(...accountsOf(4));
+    const stale = accounts[1]!.variant({ version: 7 });
+    const executions = await queued(suite, () =>
+      accounts.map((account, index) =>
+        suite.stage((plan) => plan.update((index === 1 ? stale : account).credit('1')), once),
+      ),
+    );
+    const outcomes = await Promise.allSettled(executions);
+    expect(outcomes.map(codeOf)).toEqual(['done', 'stale-record', 'done', 'done']);
+    expect(outcomes[1]).toMatchObject({ reason: { id: stale.id.value, expectedVersion: 7 } });
+    const stored = await suite.accounts.findAllByIds(accounts.map(({ id }) => id));
+    expect(stored.map(({ version }) => version)).toEqual([2, 1, 2, 2]);
+    expect((await suite.storedEvents()).filter(({ modelId }) => modelId === stale.id.value)).toHaveLength(1);
+  });
+
+  it('does not let a stale plan of several rows disturb the others', async () => {
+    const suite = await open();
+    const accounts = await suite.store(...accountsOf(6));
+    const plans = [
+      accounts.slice(0, 2),
+      [accounts[2]!, accounts[3]!.variant({ version: 7 })],
+      accounts.slice(4),
+    ];
+    const start = (): readonly Promise<void>[] =>
+      plans.map((own) =>
+        suite.stage((plan) => {
+          plan.add(Tag.of(home, 'beside'));
+          plan.updateAll(own.map((account) => account.credit('1')));
+        }, once),
+      );
+    const executions = await queued(suite, start, 6);
+    const outcomes = await Promise.allSettled(executions);
+    expect(outcomes.map(codeOf)).toEqual(['done', 'stale-record', 'done']);
+    const stored = await suite.accounts.findAllByIds(accounts.map(({ id }) => id));
+    expect(stored.map(({ version }) => version)).toEqual([2, 2, 1, 1, 2, 2]);
+    expect(await suite.fixture.tags.count()).toBe(2);
+  });
+
+  it('lets only the culprit fail when a constraint is violated', async () => {
+    const suite = await open();
+    const [there] = await suite.store(Account.open(home, systemClock.now()));
+    const again = there.variant({ version: 0 });
+    const executions = await queued(suite, () =>
+      Array.from({ length: 8 }, (_unused, index) =>
+        suite.stage(
+          (plan) => plan.add(index === 3 ? again : Account.open(home, systemClock.now(), { owner: 'new' })),
+          once,
+        ),
+      ),
+    );
+    const outcomes = await Promise.allSettled(executions);
+    expect(outcomes.map(codeOf)).toEqual([
+      'done',
+      'done',
+      'done',
+      'constraint-violation',
+      'done',
+      'done',
+      'done',
+      'done',
+    ]);
+    expect(await suite.accounts.countByOwner('new')).toBe(7);
+  });
+
+  it.each([
+    ['before', 'cut'],
+    ['after', 'forward-and-cut'],
+  ] as const)(
+    'has one effect for each when the connection is lost %s a group arrived',
+    async (_when, verdict) => {
+      const through = await proxied(database);
+      const suite = await open(through.url);
+      const accounts = await suite.store(...accountsOf(5));
+      const wasCut = cutOnce(through.proxy, groupMarker, verdict);
+      const executions = await queued(suite, () => accounts.map((account) => suite.credit(account, '1')));
+      await Promise.all(executions);
+      expect(wasCut()).toBe(true);
+      const stored = await suite.accounts.findAllByIds(accounts.map(({ id }) => id));
+      expect(stored.map(({ version, balance }) => [version, balance])).toEqual(
+        accounts.map(() => [2, decimal('1')]),
+      );
+      const events = (await suite.storedEvents()).filter(({ modelVersion }) => modelVersion === 2);
+      // Those of the five accounts, and of the one that kept the writer busy.
+      expect(events).toHaveLength(6);
+    },
+  );
+
+  it('tells of a stale plan truthfully when the connection is lost after its group arrived', async () => {
+    const through = await proxied(database);
+    const suite = await open(through.url);
+    const accounts = await suite.store(...accountsOf(3));
+    const stale = accounts[1]!.variant({ version: 7 });
+    const wasCut = cutOnce(through.proxy, groupMarker, 'forward-and-cut');
+    const executions = await queued(suite, () =>
+      accounts.map((account, index) =>
+        suite.stage((plan) => plan.update((index === 1 ? stale : account).credit('1')), once),
+      ),
+    );
+    const outcomes = await Promise.allSettled(executions);
+    expect(wasCut()).toBe(true);
+    expect(outcomes.map(codeOf)).toEqual(['done', 'transient-storage', 'done']);
+    const stored = await suite.accounts.findAllByIds(accounts.map(({ id }) => id));
+    expect(stored.map(({ version }) => version)).toEqual([2, 1, 2]);
+  });
+
+  it('keeps idempotency keys: one effect for each key, whatever the group', async () => {
+    const suite = await open();
+    const accounts = await suite.store(...accountsOf(4, '10'));
+    const keys = ['a', 'b', 'a', 'c'];
+    const taken = await suite.withdraw(accounts[0]!, '1', { idempotencyKey: 'a' });
+    const executions = await queued(suite, () =>
+      keys.map((idempotencyKey, index) =>
+        suite.withdraw(accounts[index === 2 ? 0 : index]!, '1', {
+          idempotencyKey,
+          idempotencyKeySearch: 'nowhere',
+          ...once,
+        }),
+      ),
+    );
+    const [first, second, third, fourth] = await Promise.all(executions);
+    expect([first, third]).toEqual([taken, taken]);
+    expect([second, fourth]).toMatchObject([{ version: 2 }, { version: 2 }]);
+    expect(await suite.fixture.keyCount(home)).toBe(3);
+    expect(await suite.accounts.getById(accounts[0]!.id)).toMatchObject({ version: 2 });
+  });
+
+  it('leaves no key of a stale plan, and does not let it disturb the others', async () => {
+    const suite = await open();
+    const accounts = await suite.store(...accountsOf(4));
+    const stale = accounts[1]!.variant({ version: 7 });
+    const executions = await queued(suite, () =>
+      accounts.map((account, index) =>
+        suite.stage((plan) => plan.update((index === 1 ? stale : account).credit('1')), {
+          ...once,
+          idempotencyKey: `k-${index}`,
+          idempotencyKeySearch: 'nowhere',
+        }),
+      ),
+    );
+    const outcomes = await Promise.allSettled(executions);
+    expect(outcomes.map(codeOf)).toEqual(['done', 'stale-record', 'done', 'done']);
+    expect(await suite.fixture.keyCount(home)).toBe(3);
+  });
+
+  it('loses nothing and deadlocks nobody when two processes write the same accounts', async () => {
+    const suites = [await open(), await open()];
+    const accounts = await suites[0]!.store(...accountsOf(10));
+    const before = await deadlocks(database.url);
+    const retry = { attemptsMax: 100, backoffMaxMs: 20 };
+    const count = 200;
+    await Promise.all(
+      suites.flatMap((suite) =>
+        Array.from({ length: count }, async (_unused, index) => {
+          const [one, other] = [accounts[index % 10]!, accounts[(index * 7 + 3) % 10]!];
+          if (index % 4 > 0 || one === other) return suite.credit(one, '1', { retry });
+          return suite.stage(
+            async (plan) => {
+              const read = [await suite.accounts.getById(one.id), await suite.accounts.getById(other.id)];
+              plan.updateAll(read.map((account, place) => account.credit(place === 0 ? '1' : '0')));
+            },
+            { retry },
+          );
+        }),
+      ),
+    );
+    const stored = await suites[0]!.accounts.findAll();
+    const total = stored.reduce((sum, { balance }) => sum + Number(balance), 0);
+    expect(total).toBe(2 * count);
+    for (const { id, version } of stored) {
+      const { log } = suites[0]!.fixture.databases.transactionManager(home);
+      const { items } = await log.findByModel({ name: 'Account', id: id.value }, { limit: 1_000 });
+      expect(items.map(({ modelVersion }) => modelVersion)).toEqual(
+        Array.from({ length: version }, (_each, index) => index + 1),
+      );
+    }
+    expect(await deadlocks(database.url)).toBe(before);
+  });
+});
+
+function accountsOf(count: number, balance = '0'): readonly Account[] {
+  return Array.from({ length: count }, () =>
+    Account.open(home, systemClock.now(), { balance: decimal(balance) }),
+  );
+}
+
+function codeOf(outcome: PromiseSettledResult<unknown>): string {
+  if (outcome.status === 'fulfilled') return 'done';
+  return FrameworkException.find(outcome.reason)?.code ?? String(outcome.reason);
+}
+
+/** Waits until some session of the database waits for a row. */
+async function waitForLock(url: string): Promise<void> {
+  await vi.waitFor(async () => {
+    const rows = await query(
+      url,
+      `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`,
+    );
+    expect(rows.length).toBeGreaterThan(0);
+  }, 5_000);
+}
+
+async function deadlocks(url: string): Promise<number> {
+  const [row] = await query<{ deadlocks: number }>(
+    url,
+    'select deadlocks::int from pg_stat_database where datname = current_database()',
+  );
+  return row?.deadlocks ?? 0;
+}
+
+/** Gives the verdict on the first passage to the server that holds the marker; tells whether there was one. */
+function cutOnce(
+  proxy: ProxiedDatabase['proxy'],
+  marker: string,
+  verdict: 'cut' | 'forward-and-cut',
+): () => boolean {
+  let cut = false;
+  proxy.judge = ({ direction, bytes }) => {
+    if (cut || direction !== 'to-server' || !bytes.includes(marker)) return 'forward';
+    cut = true;
+    return verdict;
+  };
+  return () => cut;
+}

@@ -1,0 +1,316 @@
+import {
+  type Change,
+  type ChangeSet,
+  FrameworkException,
+  ShardedId,
+  type TransactionManager,
+  systemClock,
+} from '@framework/core';
+import { Account, SuiteContext, Tag, home, once } from '@framework/testing/conformance';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { PgFixture } from './fixtures/pg-fixture.js';
+
+const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
+const modelCount = 8;
+
+/** One change of a plan: of the model in that place, whose even ones are accounts and odd ones are tags. */
+interface Step {
+  readonly place: number;
+  /** How far the version that it expects is from the right one: 0 mostly. */
+  readonly offset: number;
+  /** Whether it adds the model, which is a violation of its key when it is there. */
+  readonly adds: boolean;
+  readonly events: number;
+}
+
+interface RandomPlan {
+  readonly steps: readonly Step[];
+  readonly key: string | undefined;
+}
+
+const rarely = <T>(usual: T, other: fc.Arbitrary<T>): fc.Arbitrary<T> =>
+  fc.oneof({ arbitrary: fc.constant(usual), weight: 9 }, { arbitrary: other, weight: 1 });
+const step: fc.Arbitrary<Step> = fc.record({
+  place: fc.nat(modelCount - 1),
+  offset: rarely(0, fc.integer({ min: -1, max: 1 })),
+  adds: rarely(false, fc.constant(true)),
+  events: fc.nat(2),
+});
+const randomPlan: fc.Arbitrary<RandomPlan> = fc.record({
+  steps: fc.uniqueArray(step, { selector: ({ place }) => place, maxLength: 4 }),
+  key: rarely<string | undefined>(undefined, fc.constantFrom('a', 'b', 'c')),
+});
+const batches = fc.array(fc.array(randomPlan, { minLength: 1, maxLength: 12 }), {
+  minLength: 1,
+  maxLength: 4,
+});
+
+describe(`random groups (seed ${seed})`, () => {
+  const [grouped, single] = [new SuiteContext(), new SuiteContext()];
+  beforeAll(async () => {
+    grouped.open(await PgFixture.open(), { groupCommit: true });
+    single.open(await PgFixture.open());
+  });
+  afterAll(() => Promise.all([grouped.fixture.close(), single.fixture.close()]));
+
+  it('of executions end as one execution after the other does', async () => {
+    await fc.assert(
+      fc.asyncProperty(batches, async (sequence) => {
+        await Promise.all([grouped.fixture.clear(), single.fixture.clear()]);
+        const models = new Models();
+        for (const batch of sequence) {
+          const plans = batch.map(({ steps }) => steps.map((each) => models.next(each, single)));
+          const expected: string[] = [];
+          for (const plan of plans) {
+            const staged = await Promise.all(plan.map((make) => make()));
+            expected.push(await codeOf(stage(single, staged)));
+            models.staged.push(staged);
+          }
+          const actual = models.staged.splice(0).map((staged) => codeOf(stage(grouped, staged)));
+          expect(await Promise.all(actual)).toEqual(expected);
+        }
+        expect(await contents(grouped)).toEqual(await contents(single));
+      }),
+      { seed, numRuns: 30 },
+    );
+  });
+
+  it('of change sets are written as by one write after the other', async () => {
+    await fc.assert(
+      fc.asyncProperty(batches, async (sequence) => {
+        await Promise.all([grouped.fixture.clear(), single.fixture.clear()]);
+        const versions = new Map<number, number>();
+        const ids = Array.from({ length: modelCount }, (_unused, place) => newModel(place));
+        for (const batch of sequence) {
+          const sets = changeSets(batch, ids, { versions, suite: single });
+          const expected = await inTurn(sets, single);
+          expect(await together(sets, grouped)).toEqual(expected);
+          for (const [place, model] of ids.entries()) versions.set(place, await storedVersion(single, model));
+        }
+        expect(await contents(grouped)).toEqual(await contents(single));
+      }),
+      { seed, numRuns: 60 },
+    );
+  });
+});
+
+type AnyModel = Account | Tag;
+
+/** What a database holds, and through which its rows are made. */
+interface Stored {
+  readonly versions: ReadonlyMap<number, number>;
+  readonly suite: SuiteContext;
+}
+
+function newModel(place: number): AnyModel {
+  return place % 2 === 0 ? Account.blank(home, systemClock.now()) : Tag.of(home, 'new');
+}
+
+/** The models that executions stage: made of what a database holds that executes them one by one. */
+class Models {
+  /** What every plan of a batch has staged. */
+  readonly staged: (readonly AnyModel[])[] = [];
+  readonly #models = Array.from({ length: modelCount }, (_unused, place) => newModel(place));
+
+  /** Gives the next version of a model, made when its turn has come. */
+  next({ place, offset, adds, events }: Step, suite: SuiteContext): () => Promise<AnyModel> {
+    return async () => {
+      const model = this.#models[place]!;
+      const stored = await storedVersion(suite, model);
+      const version = adds || stored === 0 ? 0 : Math.max(1, stored + offset);
+      return changed(withVersion(model, version), events);
+    };
+  }
+}
+
+function withVersion(model: AnyModel, version: number): AnyModel {
+  if (model instanceof Account) return model.variant({ version });
+  return new Tag({ id: model.id, state: model.state, label: model.label, version });
+}
+
+function changed(model: AnyModel, events: number): AnyModel {
+  if (model instanceof Tag) return model.rename(`after ${model.version}`);
+  let account = model.adjust({ quota: BigInt(model.version) });
+  for (let count = 0; count < events; count++) account = account.credit('1');
+  return account;
+}
+
+async function storedVersion(suite: SuiteContext, model: AnyModel): Promise<number> {
+  const reader = model instanceof Account ? suite.accounts : suite.fixture.tags;
+  return (await reader.findById(model.id.value))?.version ?? 0;
+}
+
+function stage(suite: SuiteContext, models: readonly AnyModel[]): Promise<void> {
+  return suite.stage((plan) => {
+    for (const model of models) {
+      if (model.version === 0) plan.add<AnyModel>(model);
+      else plan.update<AnyModel>(model);
+    }
+  }, once);
+}
+
+async function codeOf(execution: Promise<unknown>): Promise<string> {
+  try {
+    await execution;
+    return 'done';
+  } catch (error) {
+    return FrameworkException.find(error)?.code ?? String(error);
+  }
+}
+
+/** Everything stored, without what differs between two runs of the same. */
+async function contents(suite: SuiteContext): Promise<unknown> {
+  const [accounts, tags, events, keyCount] = await Promise.all([
+    suite.accounts.findAll(),
+    suite.fixture.tags.findAll(),
+    suite.storedEvents(),
+    suite.fixture.keyCount(home),
+  ]);
+  return {
+    accounts: accounts.map(({ id, version, quota, balance }) => [id.value, version, quota, balance]),
+    tags: tags.map(({ id, version, label }) => [id.value, version, label]),
+    histories: accounts.map(({ id }) =>
+      events
+        .filter(({ modelId }) => modelId === id.value)
+        .map(({ modelVersion, ordinal, eventType, payload }) => [modelVersion, ordinal, eventType, payload]),
+    ),
+    records: events.filter(({ eventType }) => eventType === null).length,
+    keyCount,
+  };
+}
+
+/** The change sets of a batch, in which a row that was changed before goes on from there. */
+function changeSets(
+  batch: readonly RandomPlan[],
+  models: readonly AnyModel[],
+  stored: Stored,
+): readonly ChangeSet[] {
+  const written = new Map<number, number>();
+  const keys = new Set<string>();
+  return batch.map(({ steps, key }, index) => {
+    const changes = steps.map((each) => changeOf(each, models[each.place]!, written, stored));
+    const isNewKey = key !== undefined && !keys.has(key);
+    if (key !== undefined) keys.add(key);
+    return changeSetOf(
+      changes,
+      steps.map(({ events }) => events),
+      isNewKey ? key : undefined,
+      index,
+    );
+  });
+}
+
+function changeOf(
+  { place, offset, adds }: Step,
+  model: AnyModel,
+  written: Map<number, number>,
+  { versions, suite }: Stored,
+): Change {
+  // In a group, only the first write of a row may expect a wrong version.
+  const expected = written.get(place) ?? (adds ? 0 : Math.max(0, (versions.get(place) ?? 0) + offset));
+  const next = changed(withVersion(model, expected + 1), 0);
+  written.set(place, expected + 1);
+  const kind = expected === 0 ? 'add' : 'update';
+  if (next instanceof Account) {
+    const { accounts: repository } = suite;
+    return { kind, repository, model: next, expectedVersion: expected, row: repository.encode(next) };
+  }
+  const { tags: repository } = suite.fixture;
+  return { kind, repository, model: next, expectedVersion: expected, row: repository.encode(next) };
+}
+
+function changeSetOf(
+  changes: readonly Change[],
+  eventCounts: readonly number[],
+  key: string | undefined,
+  index: number,
+): ChangeSet {
+  let ordinal = 0;
+  const action = {
+    id: newId(),
+    name: 'TryAction',
+    params: `{"index":${index}}`,
+    namespace: 'random.groups',
+    principal: 'tester',
+    headers: '{}',
+    startedDate: systemClock.now(),
+  };
+  const events = changes.flatMap(({ model }, place) =>
+    Array.from({ length: eventCounts[place] ?? 0 }, () => ({
+      id: newId(),
+      ordinal: ordinal++,
+      modelId: model.id.value,
+      modelName: model.constructor.name,
+      modelVersion: model.version,
+      type: 'TriedEvent',
+      payload: `{"text":"ünï \\\\ \\" {,}","version":${model.version}}`,
+    })),
+  );
+  const record = key && {
+    key,
+    principal: 'tester',
+    namespace: 'random.groups',
+    fingerprint: `print ${key}`,
+    result: '{"a":null}',
+    lifetimeMs: 60_000,
+  };
+  return { shard: home, action, changes, events, ...(record && { key: record }) };
+}
+
+function newId(): string {
+  return ShardedId.generate(Object, home).value;
+}
+
+async function inTurn(sets: readonly ChangeSet[], suite: SuiteContext): Promise<readonly string[]> {
+  return writeInTurn(sets, suite.fixture.databases.transactionManager(home), new Set());
+}
+
+async function writeInTurn(
+  sets: readonly ChangeSet[],
+  manager: TransactionManager,
+  lost: Set<string>,
+): Promise<string[]> {
+  const outcomes: string[] = [];
+  for (const set of sets) outcomes.push(await writeOne(set, manager, lost));
+  return outcomes;
+}
+
+/** What follows a change set that is not written is stale. */
+async function writeOne(set: ChangeSet, manager: TransactionManager, lost: Set<string>): Promise<string> {
+  const ids = set.changes.map(({ model }) => model.id.value);
+  let outcome = 'stale-record';
+  if (!ids.some((id) => lost.has(id))) {
+    try {
+      outcome = await manager.persist(set);
+    } catch (error) {
+      outcome = FrameworkException.find(error)?.code ?? String(error);
+    }
+  }
+  if (outcome !== 'written') for (const id of ids) lost.add(id);
+  return outcome;
+}
+
+/** What undoes a whole group: a violation, and a stale row of a plan whose key was free. */
+const groupFailures = new Set<string | undefined>(['constraint-violation', 'storage-failure']);
+
+/** Writes a group, and alone what it could not hold. */
+async function together(sets: readonly ChangeSet[], suite: SuiteContext): Promise<readonly string[]> {
+  const manager = suite.fixture.databases.transactionManager(home);
+  const lost = new Set<string>();
+  try {
+    const outcomes = await manager.persistAll(sets);
+    const codes: string[] = [];
+    for (const [index, outcome] of outcomes.entries()) {
+      const set = sets[index]!;
+      if (outcome === 'alone') codes.push(await writeOne(set, manager, lost));
+      else codes.push(typeof outcome === 'string' ? outcome : outcome.code);
+      if (codes.at(-1) !== 'written') for (const { model } of set.changes) lost.add(model.id.value);
+    }
+    return codes;
+  } catch (error) {
+    // Nothing of the whole group is written then.
+    if (!groupFailures.has(FrameworkException.find(error)?.code)) throw error;
+    return writeInTurn(sets, manager, lost);
+  }
+}

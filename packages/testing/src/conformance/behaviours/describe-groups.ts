@@ -1,0 +1,132 @@
+import type { ChangeSet, TransactionManager } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import { changeSetOf } from '../change-set-of.js';
+import type { Account } from '../domain/account.js';
+import { decimal } from '../domain/decimal-text.js';
+import { type SuiteContext, at, home } from '../suite-context.js';
+
+/** Registers what holds for change sets of several actions that are written together. */
+export function describeGroups(context: SuiteContext): void {
+  const manager = (): TransactionManager => context.fixture.databases.transactionManager(home);
+  const update = (account: Account, amount: string): Update => {
+    const next = account.credit(amount).variant({ version: account.version + 1, events: [] });
+    return { next, set: changeSetOf(context.accounts, next, ['{}']) };
+  };
+  const store = async (count: number): Promise<readonly Account[]> => {
+    const accounts: Account[] = [];
+    while (accounts.length < count) accounts.push(await context.openAccount(home));
+    return accounts;
+  };
+  const versions = async (accounts: readonly Account[]): Promise<readonly number[]> =>
+    (await context.accounts.findAllByIds(accounts.map(({ id }) => id))).map(({ version }) => version);
+
+  describe('a group of change sets', () => {
+    it('is written as a whole, and its events in the order of the change sets', async () => {
+      const accounts = await store(3);
+      const updates = accounts.toReversed().map((account) => update(account, '1'));
+      expect(await writeTogether(manager(), updates)).toEqual(['written', 'written', 'written']);
+      expect(await versions(accounts)).toEqual([2, 2, 2]);
+      const events = (await context.storedEvents()).slice(3);
+      expect(events.map(({ actionId }) => actionId)).toEqual(updates.map(({ set }) => set.action.id));
+    });
+
+    it('is written but for the one that is stale, of which nothing is', async () => {
+      const accounts = await store(3);
+      const stale = accounts.map((account, index) =>
+        index === 1 ? account.variant({ version: 7 }) : account,
+      );
+      const outcomes = await writeTogether(
+        manager(),
+        stale.map((account) => update(account, '1')),
+      );
+      expect(outcomes).toEqual(['written', 'stale-record', 'written']);
+      expect(await versions(accounts)).toEqual([2, 1, 2]);
+      expect(await context.storedEvents()).toHaveLength(5);
+    });
+
+    it('takes a row through several versions, with all their events', async () => {
+      const account = at(await store(1), 0);
+      const chain = chainOf(account, 4, update);
+      expect(await writeTogether(manager(), chain)).toEqual(chain.map(() => 'written'));
+      expect(await context.accounts.getById(account.id)).toMatchObject({
+        version: 5,
+        balance: decimal('4'),
+      });
+      const events = await context.storedEvents();
+      expect(events.map(({ modelVersion }) => modelVersion)).toEqual([1, 2, 3, 4, 5]);
+    });
+
+    it('writes nothing of what follows a version that is stale', async () => {
+      const accounts = await store(2);
+      const [account, other] = [at(accounts, 0), at(accounts, 1)];
+      const overtaken = await context.credit(account, '9');
+      const chain = chainOf(account, 3, update);
+      const outcomes = await writeTogether(manager(), [...chain, update(other, '1')]);
+      expect(outcomes).toEqual(['stale-record', 'stale-record', 'stale-record', 'written']);
+      expect(await context.accounts.getById(account.id)).toEqual(overtaken);
+    });
+
+    it('writes an idempotency key with its change set, and nothing of one whose key is taken', async () => {
+      const accounts = await store(3);
+      await context.withdraw(at(accounts, 0), '0', { idempotencyKey: 'taken' });
+      const keyed = accounts.map((account, index) => {
+        const { next, set } = update(index === 0 ? account.variant({ version: 2 }) : account, '1');
+        return { next, set: { ...set, key: keyOf(set, index === 0 ? 'taken' : `k-${index}`) } };
+      });
+      expect(await writeTogether(manager(), keyed)).toEqual(['key-taken', 'written', 'written']);
+      expect(await versions(accounts)).toEqual([2, 2, 2]);
+      expect(await context.fixture.keyCount(home)).toBe(3);
+    });
+
+    it('is refused within a transaction on its shard, which is known there', async () => {
+      const account = at(await store(1), 0);
+      expect(manager().isInTransaction()).toBe(false);
+      await manager().inTransaction(async () => {
+        expect(manager().isInTransaction()).toBe(true);
+        await expect(manager().persistAll([update(account, '1').set])).rejects.toMatchObject({
+          code: 'nested-transaction',
+        });
+      });
+    });
+  });
+}
+
+/** An account as it will be stored, and the change set that stores it. */
+interface Update {
+  readonly next: Account;
+  readonly set: ChangeSet;
+}
+
+/** So many versions of an account, each made of the one before. */
+function chainOf(
+  account: Account,
+  length: number,
+  update: (account: Account, amount: string) => Update,
+): readonly Update[] {
+  const chain: Update[] = [];
+  while (chain.length < length) chain.push(update(chain.at(-1)?.next ?? account, '1'));
+  return chain;
+}
+
+/** Persists a group, and on its own what it could not hold; gives outcomes and codes. */
+async function writeTogether(
+  manager: TransactionManager,
+  updates: readonly { readonly set: ChangeSet }[],
+): Promise<readonly string[]> {
+  const outcomes = await manager.persistAll(updates.map(({ set }) => set));
+  const codes: string[] = [];
+  const lost = new Set<string>();
+  for (const [index, { set }] of updates.entries()) {
+    const outcome = outcomes[index];
+    const ids = set.changes.map(({ model }) => model.id.value);
+    if (outcome !== 'alone') codes.push(typeof outcome === 'string' ? outcome : (outcome?.code ?? 'none'));
+    else codes.push(ids.some((id) => lost.has(id)) ? 'stale-record' : await manager.persist(set));
+    if (codes.at(-1) !== 'written') for (const id of ids) lost.add(id);
+  }
+  return codes;
+}
+
+function keyOf({ action }: ChangeSet, key: string): NonNullable<ChangeSet['key']> {
+  const { namespace, principal } = action;
+  return { namespace, principal, key, fingerprint: 'print', result: undefined, lifetimeMs: 60_000 };
+}
