@@ -53,6 +53,18 @@ describe('the process at its start', { timeout }, () => {
     expect(service.stdout + service.stderr).not.toContain('hunter2');
   });
 
+  it('delivers what it can while a database is down, and says what it waits for', async () => {
+    const worker = await start({ mexicoPort: closedPort }, { WALLET_ROLE: 'worker' });
+    await worker.printed('Waiting for shard (1, 0) mexico-1 (connect ECONNREFUSED');
+    const lease = "select from eventlog.processes where process_id like $1 || '-%'";
+    await expect.poll(() => rowsOf(global, lease, [worker.pid])).toHaveLength(1);
+    expect(worker.stderr).toContain('delivery goes on after an error');
+    expect(worker.stdout).not.toMatch(/is ready|http:/);
+    worker.kill('SIGTERM');
+    expect(await worker.exitCode()).toBe(0);
+    expect(await rowsOf(global, lease, [worker.pid])).toEqual([]);
+  });
+
   it('ends with every fault of its configuration, and no password', async () => {
     const service = await start({
       global: { 'maximum-pool-size': 0, password: 'hunter2', pasword: 'hunter2' },

@@ -51,6 +51,10 @@ export class ServiceProcess {
     return /http:\/\/127\.0\.0\.1:\d+/.exec(this.#stdout)?.[0] ?? '';
   }
 
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
   /** Whether it has not ended. */
   get running(): boolean {
     return this.#child.exitCode === null && this.#child.signalCode === null;

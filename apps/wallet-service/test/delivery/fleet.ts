@@ -4,11 +4,16 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
 import { createTestDatabase } from '@framework/testing/postgres';
+import { Big } from 'big.js';
+import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
+import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
 import { composeWalletService } from '../../src/composition.js';
 import type { ServiceRole } from '../../src/configuration/service-settings.js';
 import type { WalletService } from '../../src/http/wallet-service.js';
+import type { Wallet } from '../../src/wallet/wallet.js';
 import { ServiceProcess } from '../service-process.js';
 import { type ShardDatabases, configTree } from '../start-test-service.js';
+import { anOwner } from '../wallet-client.js';
 import { bundleProgram } from './bundle-program.js';
 import { Deliveries } from './deliveries.js';
 
@@ -16,6 +21,8 @@ const programs = {
   main: fileURLToPath(new URL('../../src/main.ts', import.meta.url)),
   recording: fileURLToPath(new URL('recording-worker.ts', import.meta.url)),
 } as const;
+
+const principal = { name: 'test' };
 
 /** Few connections per process, because there are many processes. */
 const connections = { 'maximum-pool-size': 4 };
@@ -87,6 +94,18 @@ export class Fleet {
   startRecording(environment: Readonly<Record<string, string>> = {}): ServiceProcess {
     const { url } = this.deliveries;
     return this.#start('recording', { ...environment, WALLET_ROLE: 'worker', RECORDS_URL: url });
+  }
+
+  /** Opens an empty wallet, on the shard of its country. */
+  openWallet(country: string): Promise<Wallet> {
+    const params = { country, ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
+    return this.service.executor.execute(principal, WalletCreateAction, params);
+  }
+
+  /** Deposits 1 into a wallet. */
+  async deposit({ id: walletId }: Pick<Wallet, 'id'>, recipient?: string): Promise<void> {
+    const params = { walletId, amount: new Big(1), recipient };
+    await this.service.executor.execute(principal, WalletDepositMoneyAction, params);
   }
 
   /** Kills every process and drops the databases. */

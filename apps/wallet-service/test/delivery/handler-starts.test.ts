@@ -6,17 +6,12 @@ import {
   type EventHandlerOptions,
   FrameworkEventHandler,
 } from '@framework/events';
-import { Big } from 'big.js';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
-import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
 import { composeWalletService } from '../../src/composition.js';
 import { type Wallet, WalletCreatedEvent, WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
-import { anOwner } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 
-const patience = { timeout: 15_000, interval: 20 };
-const principal = { name: 'test' };
+const patience = { timeout: 30_000, interval: 20 };
 type Deposited = WalletCreatedEvent | WalletMoneyDepositedEvent;
 
 let fleet: Fleet;
@@ -30,17 +25,20 @@ it(
   'a handler starts where it says, and a renamed one goes on where it was',
   { timeout: 60_000 },
   async () => {
-    const wallets = await Promise.all(['DE', 'MX', 'DE', 'MX'].map(open));
+    const operator = new DeliveryOperator(fleet.service.databases);
+    const wallets = await Promise.all(['DE', 'MX', 'DE', 'MX'].map((country) => fleet.openWallet(country)));
     const poisoned = wallets[0]!;
-    await deposits(wallets, [2, 3]);
+    await deposits(wallets, 2);
     // What the old one fails to handle goes over to the new one, too.
     const poison = `${poisoned.id.value} 3`;
     const old = recording({ name: 'old-name', startFrom: 'beginning', retry: { attemptsMax: 1 } }, poison);
     await whileDelivering([old.handler], async () => {
       const handled = [...listed(wallets.slice(1), [1, 2, 3]), ...listed([poisoned], [1, 2])];
       await vi.waitFor(() => expect(old.handled.toSorted()).toEqual(handled.toSorted()), patience);
+      const dead = { handler: 'old-name', dead: true };
+      await vi.waitFor(async () => expect((await operator.findParked(dead)).items).toHaveLength(1), patience);
     });
-    await deposits(wallets, [4]);
+    await deposits(wallets, 1);
 
     const renamed = recording({ name: 'new-name', aliases: ['old-name'], startFrom: 'beginning' });
     const fromBeginning = recording({ name: 'from-beginning', startFrom: 'beginning' });
@@ -51,8 +49,8 @@ it(
       async () => {
         const history = listed(wallets, [1, 2, 3, 4]);
         await vi.waitFor(() => expect(fromBeginning.handled.toSorted()).toEqual(history), patience);
-        await deposits(wallets, [5, 6]);
-        expect(await new DeliveryOperator(fleet.service.databases).replay({ handler: 'new-name' })).toBe(1);
+        await deposits(wallets, 2);
+        expect(await operator.replay({ handler: 'new-name' })).toBe(1);
         const rest = [...listed(wallets, [4, 5, 6]), poison].toSorted();
         await vi.waitFor(() => expect(renamed.handled.toSorted()).toEqual(rest), patience);
         const everything = listed(wallets, [1, 2, 3, 4, 5, 6]);
@@ -60,6 +58,7 @@ it(
         await vi.waitFor(() => expect(fromNow.handled.toSorted()).toEqual(listed(wallets, [5, 6])), patience);
       },
     );
+    expect(fromNow.handled.toSorted()).toEqual(listed(wallets, [5, 6]));
     for (const { id } of wallets) {
       const own = [...old.handled, ...renamed.handled].filter((each) => each.startsWith(id.value));
       expect(own).toEqual(listed([{ id }], [1, 2, 3, 4, 5, 6]));
@@ -104,19 +103,9 @@ async function whileDelivering(
   }
 }
 
-function open(country: string): Promise<Wallet> {
-  const params = { country, ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
-  return fleet.service.executor.execute(principal, WalletCreateAction, params);
-}
-
-/** Makes these versions of each wallet, which are the next ones. */
-async function deposits(wallets: readonly Wallet[], versions: readonly number[]): Promise<void> {
-  for (const version of versions) {
-    for (const { id } of wallets) {
-      const params = { walletId: id, amount: new Big(version) };
-      await fleet.service.executor.execute(principal, WalletDepositMoneyAction, params);
-    }
-  }
+/** Deposits into each wallet so many times. */
+async function deposits(wallets: readonly Wallet[], count: number): Promise<void> {
+  for (let n = 0; n < count; n++) for (const wallet of wallets) await fleet.deposit(wallet);
 }
 
 /** These versions of each wallet, sorted. */

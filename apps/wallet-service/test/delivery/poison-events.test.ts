@@ -1,11 +1,7 @@
 import { DeliveryOperator } from '@framework/events';
-import { Big } from 'big.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
-import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
 import type { Wallet } from '../../src/wallet/wallet.js';
 import type { ServiceProcess } from '../service-process.js';
-import { anOwner } from '../wallet-client.js';
 import { type Fault, firstVersions } from './deliveries.js';
 import { Fleet } from './fleet.js';
 
@@ -21,7 +17,6 @@ const walletCount = 10;
 const poisonVersion = 3;
 const versions = [1, 2, 3, 4, 5, 6];
 const handler = 'record-deposits';
-const principal = { name: 'test' };
 
 let fleet: Fleet;
 let operator: DeliveryOperator;
@@ -103,7 +98,7 @@ class Restarted {
 /** Opens wallets on both shards and deposits into each, one deposit of one wallet being poison. */
 async function depositAround(fault: Fault) {
   const [poisoned, ...others] = await Promise.all(
-    Array.from({ length: walletCount }, (_unused, n) => open(n)),
+    Array.from({ length: walletCount }, (_unused, n) => fleet.openWallet(n % 2 === 0 ? 'DE' : 'MX')),
   );
   if (poisoned === undefined) throw new Error('There is no wallet');
   await fleet.deliveries.break(poisoned.id.value, poisonVersion, fault);
@@ -111,17 +106,8 @@ async function depositAround(fault: Fault) {
   return { poisoned, others };
 }
 
-function open(n: number): Promise<Wallet> {
-  const country = n % 2 === 0 ? 'DE' : 'MX';
-  const params = { country, ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
-  return fleet.service.executor.execute(principal, WalletCreateAction, params);
-}
-
-async function deposits({ id: walletId }: Wallet): Promise<void> {
-  for (const version of versions.slice(1)) {
-    const params = { walletId, amount: new Big(version) };
-    await fleet.service.executor.execute(principal, WalletDepositMoneyAction, params);
-  }
+async function deposits(wallet: Wallet): Promise<void> {
+  for (const _version of versions.slice(1)) await fleet.deposit(wallet);
 }
 
 /** Waits until each event of the wallets has been handled, the first deliveries in the order of versions. */

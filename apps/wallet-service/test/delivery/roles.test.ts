@@ -1,19 +1,15 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { DeliveryOperator } from '@framework/events';
-import { Big } from 'big.js';
 import { afterEach, expect, it, vi } from 'vitest';
-import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
-import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
 import { lockedCount, rowsOf, withSession } from '../database-session.js';
 import { ServiceProcess } from '../service-process.js';
-import { WalletClient, anOwner } from '../wallet-client.js';
+import { WalletClient } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 
-const timeout = 40_000;
-const patience = { timeout: 15_000, interval: 20 };
+const timeout = 60_000;
+const patience = { timeout: 30_000, interval: 20 };
 const slotCount = 32;
-const principal = { name: 'test' };
 /** So rare that only a hint can be the reason that something is delivered. */
 const hardlyPolling = { 'poll-min-ms': 600_000, 'poll-max-ms': 600_000, 'parked-poll-ms': 600_000 };
 
@@ -74,14 +70,12 @@ it('a worker that is told to stop gives every slot back', { timeout }, async () 
 
 it('a worker gives its slots back in time while a handler hangs', { timeout }, async () => {
   const fleet = await newFleet();
-  const { executor } = fleet.service;
-  const params = { country: 'MX', ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
-  const { id } = await executor.execute(principal, WalletCreateAction, params);
-  await fleet.deliveries.break(id.value, 2, 'hangs');
+  const wallet = await fleet.openWallet('MX');
+  await fleet.deliveries.break(wallet.id.value, 2, 'hangs');
   const worker = fleet.startRecording({ SHUTDOWN_TIMEOUT_MS: '2000' });
-  await executor.execute(principal, WalletDepositMoneyAction, { walletId: id, amount: new Big(1) });
+  await fleet.deposit(wallet);
   await vi.waitFor(async () => {
-    expect(await fleet.deliveries.of('record-deposits', id.value)).toMatchObject([
+    expect(await fleet.deliveries.of('record-deposits', wallet.id.value)).toMatchObject([
       { version: 1 },
       { version: 2 },
     ]);

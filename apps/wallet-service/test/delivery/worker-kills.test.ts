@@ -1,12 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { DeliveryOperator } from '@framework/events';
-import { Big } from 'big.js';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
-import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
 import type { Wallet } from '../../src/wallet/wallet.js';
 import { rowsOf } from '../database-session.js';
-import { anOwner } from '../wallet-client.js';
 import { firstVersions } from './deliveries.js';
 import { Fleet } from './fleet.js';
 
@@ -24,10 +20,9 @@ const killIntervalMs = 1_000;
 const inFlightMin = 300;
 const killsMin = 5;
 /** Then the log may drain in peace, so that what is lost shows. */
-const killsMax = 20;
+const killsMax = 15;
 /** Two databases, with three handlers of the service and two that record. */
 const cursorCount = 2 * 5;
-const principal = { name: 'test' };
 
 let fleet: Fleet;
 
@@ -40,7 +35,9 @@ it(
   'workers that are killed every second lose nothing, keep the order and repeat no effect',
   { timeout: 60_000 },
   async () => {
-    const wallets = await Promise.all(Array.from({ length: walletCount }, (_unused, n) => open(n)));
+    const wallets = await Promise.all(
+      Array.from({ length: walletCount }, (_unused, n) => fleet.openWallet(n % 2 === 0 ? 'DE' : 'MX')),
+    );
     let committedCount = walletCount;
     let loaded = false;
     const load = Promise.all(
@@ -80,17 +77,9 @@ it(
   },
 );
 
-function open(n: number): Promise<Wallet> {
-  const country = n % 2 === 0 ? 'DE' : 'MX';
-  const params = { country, ownerId: anOwner, currency: 'EUR', initialBalance: new Big(0) };
-  return fleet.service.executor.execute(principal, WalletCreateAction, params);
-}
-
-async function deposits({ id: walletId }: Wallet, n: number, onCommitted: () => void): Promise<void> {
+async function deposits(wallet: Wallet, n: number, onCommitted: () => void): Promise<void> {
   for (let count = 0; count < depositsPerWallet; count++) {
-    const recipient = count % depositsPerRecipient === 0 ? `${n}-${count}` : undefined;
-    const params = { walletId, amount: new Big(1), recipient };
-    await fleet.service.executor.execute(principal, WalletDepositMoneyAction, params);
+    await fleet.deposit(wallet, count % depositsPerRecipient === 0 ? `${n}-${count}` : undefined);
     onCommitted();
   }
 }
