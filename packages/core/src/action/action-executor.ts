@@ -6,23 +6,21 @@ import { type IdempotencySettings, defaultIdempotencySettings } from '../idempot
 import { KeyedRequest } from '../idempotency/keyed-request.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { KeySweep } from '../idempotency/key-sweep.js';
-import { GroupCommit, untilWritten } from '../group/group-commit.js';
-import { type GroupSettings, defaultGroupSettings } from '../group/group-settings.js';
+import { untilWritten } from '../group/group-commit.js';
+import type { GroupSettings } from '../group/group-settings.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { ActionRecord, ChangeSet } from '../persistence/change-set.js';
 import type { StoredKey } from '../persistence/idempotency-keys.js';
 import type { Repository } from '../persistence/repository.js';
-import type { PersistOutcome } from '../persistence/transaction-manager.js';
-import { AttemptReads } from '../read/attempt-reads.js';
+import type { AttemptReads } from '../read/attempt-reads.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { ModelTurns } from '../turn/model-turns.js';
-import { type TurnSettings, defaultTurnSettings } from '../turn/turn-settings.js';
+import type { TurnSettings } from '../turn/turn-settings.js';
 import { type ActionClass, perform } from './action.js';
 import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry, type AnyAction, type RegisteredAction } from './action-registry.js';
 import { boundedJson } from './bounded-json.js';
-import { commit } from './commit.js';
+import { AttemptCommits } from './attempt-commits.js';
 import { currentExecution, runAs } from './execution.js';
 import type { ExecutionConfiguration } from './execution-configuration.js';
 import { type ExecutionLimits, defaultExecutionLimits } from './execution-limits.js';
@@ -72,15 +70,12 @@ export class ActionExecutor {
   readonly #keyLifetimeMs: number;
   readonly #keySearch: KeySearch;
   readonly #keySweep: KeySweep;
-  readonly #groupsByDefault: boolean;
-  readonly #groupSettings: GroupSettings;
-  readonly #turns: ModelTurns | undefined;
+  readonly #commits: AttemptCommits;
   readonly #clock: Clock;
   readonly #random: () => number;
-  #groups: GroupCommit | undefined;
   readonly #commitListeners = new Set<(shard: ShardIdentifier) => void>();
 
-  /** @throws InvariantViolation `invariant-violation` when two repositories store the same model */
+  /** @throws InvariantViolation `invariant-violation` when two repositories store the same model, or a setting is out of its range */
   constructor(options: ExecutorOptions) {
     this.#databases = options.databases;
     this.#repositories = byModel(options.repositories);
@@ -93,11 +88,7 @@ export class ActionExecutor {
     this.#keySearch = new KeySearch(options.databases, idempotency.searchWaitMs);
     this.#keySweep = new KeySweep(options.databases, idempotency);
     this.#clock = options.clock ?? systemClock;
-    const { groupCommit = false, turns = true } = options;
-    this.#groupsByDefault = groupCommit !== false;
-    this.#groupSettings = settingsOf(defaultGroupSettings, groupCommit);
-    this.#turns =
-      turns === false ? undefined : new ModelTurns(settingsOf(defaultTurnSettings, turns), this.#clock);
+    this.#commits = new AttemptCommits(options.databases, this.#clock, options);
     this.#random = options.random ?? Math.random;
     this.#recorder = new ActionRecorder(options.namespace, this.#limits, this.#clock);
   }
@@ -182,9 +173,7 @@ export class ActionExecutor {
   }
 
   async #attempt<Params, Result>(run: Run<Params, Result>): Promise<Result> {
-    const { groupCommit: isGrouped = this.#groupsByDefault } = run.configuration;
-    if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings);
-    const reads = new AttemptReads(this.#turns, this.#groups, isGrouped);
+    const reads = this.#commits.openReads(run.configuration);
     try {
       return await this.#performAndCommit(run, reads);
     } catch (error) {
@@ -215,22 +204,9 @@ export class ActionExecutor {
     }
     const changeSets = this.#changeSets(staged, action);
     if (request !== undefined) return this.#commitKeyed(run, request, changeSets, { result, reads });
-    await this.#commit(changeSets, configuration, reads);
+    await this.#commits.commit(changeSets, configuration, reads);
     this.#tellCommitted(changeSets);
     return result;
-  }
-
-  /** Commits in a group where the execution may and the plan can be in one, else in the ordinary way. */
-  async #commit(
-    changeSets: readonly ChangeSet[],
-    { groupCommit: isGrouped = this.#groupsByDefault }: ExecutionConfiguration,
-    reads: AttemptReads,
-  ): Promise<PersistOutcome> {
-    const [first] = changeSets;
-    if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
-      return this.#groups.commit(first, reads.builtOn, () => reads.giveBackTurns());
-    await untilWritten(reads.builtOn);
-    return commit(changeSets, this.#databases);
   }
 
   /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
@@ -244,7 +220,7 @@ export class ActionExecutor {
     const key = request.record(result, this.#keyLifetimeMs);
     boundedJson(`result of ${record.name}`, key.result ?? '', this.#limits);
     const keyed = changeSets.map((changes) => ({ ...changes, key }));
-    const outcome = await this.#commit(keyed, configuration, reads);
+    const outcome = await this.#commits.commit(keyed, configuration, reads);
     const shard = keyed[0]?.shard ?? this.#databases.defaultShard;
     if (outcome === 'key-taken') {
       const stored = await request.taken(this.#databases.transactionManager(shard));
@@ -302,11 +278,6 @@ async function performed<Params, Result>(
   } finally {
     plan.seal();
   }
-}
-
-/** An option that is a switch or settings: `true` and `false` mean the defaults. */
-function settingsOf<T extends object>(defaults: T, option: boolean | Partial<T>): T {
-  return typeof option === 'boolean' ? defaults : withDefaults(defaults, option);
 }
 
 function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repository> {

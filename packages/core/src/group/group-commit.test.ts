@@ -75,6 +75,15 @@ describe('grouped commit', () => {
     expect(driver.committed).toHaveLength(2);
   });
 
+  test.each<Partial<GroupSettings>>([{ plansMax: 0 }, { readsMax: Number.NaN }])(
+    'refuses settings with which nothing would ever be written or read: %o',
+    (groupCommit) => {
+      expect(() => executorOf(async () => null, { groupCommit })).toThrow(
+        expect.objectContaining({ code: 'invariant-violation' }) as Error,
+      );
+    },
+  );
+
   test('is off by default', async () => {
     const running = executorOf(async (plan) => plan().add(openWallet()));
     await Promise.all(await executeAll(running, 3));

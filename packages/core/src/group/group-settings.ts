@@ -1,3 +1,5 @@
+import { InvariantViolation } from '../errors/invariant-violation.js';
+
 /** How plans of concurrent executions are written together. */
 export interface GroupSettings {
   /** How many plans one group writes at most. Default 128. */
@@ -19,3 +21,10 @@ export const defaultGroupSettings: GroupSettings = {
   planCharactersMax: 65_536,
   readsMax: 128,
 };
+
+/** @throws InvariantViolation `invariant-violation` when no plan and no read could ever be in a group */
+export function checkGroupSettings({ plansMax, readsMax }: GroupSettings): void {
+  for (const [name, value] of Object.entries({ plansMax, readsMax })) {
+    if (!(value >= 1)) throw new InvariantViolation(`groupCommit.${name} is ${value}: set it to 1 or more`);
+  }
+}

@@ -24,6 +24,9 @@ import { storageError } from './storage-error.js';
 
 const outcomePollMs = 50;
 
+/** SQLSTATEs of a cast to another type than the column's: type mismatch, unknown type, no such cast, no such operator. */
+const mistypedStates = new Set(['42804', '42704', '42846', '42883']);
+
 /** By what the outcome of a commit is found. */
 interface SentCommit {
   /** The process that ran it; `undefined` when something between client and server hides it. */
@@ -219,9 +222,9 @@ export function joinedManager(managers: readonly TransactionManager[]): PgTransa
   return joined;
 }
 
-/** Whether the server does not understand the statement: SQLSTATE class 42. */
+/** Whether the server says that the types of the statement are not those of the table. */
 function isMistyped(error: unknown): boolean {
-  return isPlainServerError(error) && error.code?.startsWith('42') === true;
+  return isPlainServerError(error) && mistypedStates.has(error.code ?? '');
 }
 
 /** Whether the server itself said that nothing is committed. */

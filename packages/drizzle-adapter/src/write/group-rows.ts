@@ -34,32 +34,37 @@ export function groupRows(group: readonly ChangeSet[], refused: ReadonlySet<RowS
   const parents: number[] = [];
   const isAlone = group.map(({ changes }, plan) => {
     parents.push(plan);
-    if (!changes.every((change) => fits(change, rows, alone, refused))) {
-      for (const change of changes) alone.add(rowKey(change));
-      return true;
-    }
-    for (const change of changes) lay(change, plan, rows, parents);
-    return false;
+    const keys = changes.map(rowKey);
+    const isFit = changes.every(
+      (change, index) => !alone.has(keys[index] ?? '') && fits(change, rows.get(keys[index] ?? ''), refused),
+    );
+    changes.forEach((change, index) => {
+      const key = keys[index] ?? '';
+      if (isFit) lay(change, { key, plan, rows, parents });
+      else alone.add(key);
+    });
+    return !isFit;
   });
   const units = isAlone.map((goesAlone, plan) => (goesAlone ? undefined : rootOf(plan, parents)));
   return { rows: [...rows.values()], units };
 }
 
-function fits(
-  change: Change,
-  rows: ReadonlyMap<string, GroupRow>,
-  alone: ReadonlySet<string>,
-  refused: ReadonlySet<RowShape>,
-): boolean {
+function fits(change: Change, before: GroupRow | undefined, refused: ReadonlySet<RowShape>): boolean {
   const { shape, values } = change.row as Row;
   if (shape.casts === undefined || refused.has(shape) || !values.every(isPlain)) return false;
-  const key = rowKey(change);
-  const before = rows.get(key);
-  return !alone.has(key) && (before === undefined || before.shape === shape);
+  return before === undefined || before.shape === shape;
 }
 
-function lay(change: Change, plan: number, rows: Map<string, GroupRow>, parents: number[]): void {
-  const key = rowKey(change);
+function lay(
+  change: Change,
+  at: {
+    readonly key: string;
+    readonly plan: number;
+    readonly rows: Map<string, GroupRow>;
+    readonly parents: number[];
+  },
+): void {
+  const { key, plan, rows, parents } = at;
   const before = rows.get(key);
   const { shape, values } = change.row as Row;
   if (before === undefined) {

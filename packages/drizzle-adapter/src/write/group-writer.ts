@@ -6,6 +6,7 @@ import {
   modelNameOf,
 } from '@framework/core';
 import type pg from 'pg';
+import { queryOf } from '../connection/query-of.js';
 import { keyValues } from '../idempotency/key-clause.js';
 import { loggedEvents } from './change-set-batches.js';
 import { actionValues, eventRowValues } from './events-clause.js';
@@ -29,7 +30,7 @@ export interface PreparedGroup {
 
 /** Writes the change sets of many actions by one prepared statement, whose text does not depend on their number. */
 export class GroupWriter {
-  readonly #statements = new Map<string, { readonly name?: string; readonly text: string }>();
+  readonly #statements = new Map<string, pg.QueryArrayConfig>();
   readonly #refused = new Set<RowShape>();
 
   /** Does everything that needs no connection; `undefined` when all of them go alone. */
@@ -53,7 +54,7 @@ export class GroupWriter {
       ...eventArrays(group, units, eventIds),
     ];
     return {
-      query: { ...this.#statement(shape), values: values.map(textArray), rowMode: 'array' },
+      query: queryOf(this.#statement(shape), values.map(textArray)),
       eventIds,
       shapes: [...shape.updates, ...shape.additions],
       outcomes: (result) => outcomesOf(result, updates, group, units),
@@ -65,13 +66,14 @@ export class GroupWriter {
     for (const shape of shapes) this.#refused.add(shape);
   }
 
-  #statement(shape: GroupShape): { readonly name?: string; readonly text: string } {
+  #statement(shape: GroupShape): pg.QueryArrayConfig {
     const key = groupShapeKey(shape);
     const known = this.#statements.get(key);
     if (known !== undefined) return known;
     const text = groupStatement(shape);
-    if (this.#statements.size >= preparedMax) return { text };
-    const statement = { name: `framework_group_${this.#statements.size}`, text };
+    if (this.#statements.size >= preparedMax) return { text, rowMode: 'array' };
+    const name = `framework_group_${this.#statements.size}`;
+    const statement = { name, text, rowMode: 'array' } as const;
     this.#statements.set(key, statement);
     return statement;
   }

@@ -2,6 +2,11 @@ const headerBytes = 20;
 const textOid = 25;
 /** UTF-8 takes at most three bytes for each unit of a JavaScript string. */
 const bytesPerUnit = 3;
+/** How much memory is kept for the next arrays. */
+const scratchMax = 1024 * 1024;
+
+/** Where arrays are written before their size is known; grows to the largest one. */
+let scratch: Buffer = Buffer.allocUnsafe(64 * 1024);
 
 /**
  * Writes texts as one parameter of type `text[]`, in PostgreSQL's binary form: nothing in them has to be escaped.
@@ -10,9 +15,7 @@ const bytesPerUnit = 3;
  * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/adt/arrayfuncs.c array_recv
  */
 export function textArray(texts: readonly (string | null)[]): Buffer {
-  let size = headerBytes;
-  for (const text of texts) size += 4 + (text === null ? 0 : text.length * bytesPerUnit);
-  const bytes = Buffer.allocUnsafe(size);
+  const bytes = scratchFor(texts);
   let end = headerBytes;
   let hasNull = 0;
   for (const text of texts) {
@@ -30,5 +33,12 @@ export function textArray(texts: readonly (string | null)[]): Buffer {
   [dimensions, hasNull, textOid, texts.length, lowerBound].forEach((field, index) =>
     bytes.writeInt32BE(field, index * 4),
   );
-  return bytes.subarray(0, end);
+  return Buffer.from(bytes.subarray(0, end));
+}
+
+function scratchFor(texts: readonly (string | null)[]): Buffer {
+  let size = headerBytes;
+  for (const text of texts) size += 4 + (text === null ? 0 : text.length * bytesPerUnit);
+  if (size <= scratchMax && size > scratch.length) scratch = Buffer.allocUnsafe(size);
+  return size <= scratch.length ? scratch : Buffer.allocUnsafe(size);
 }

@@ -1,0 +1,64 @@
+import type { Clock } from '../clock.js';
+import { GroupCommit, untilWritten } from '../group/group-commit.js';
+import { type GroupSettings, checkGroupSettings, defaultGroupSettings } from '../group/group-settings.js';
+import type { ChangeSet } from '../persistence/change-set.js';
+import type { PersistOutcome } from '../persistence/transaction-manager.js';
+import { AttemptReads } from '../read/attempt-reads.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import { ModelTurns } from '../turn/model-turns.js';
+import { type TurnSettings, defaultTurnSettings } from '../turn/turn-settings.js';
+import { commit } from './commit.js';
+import type { ExecutionConfiguration } from './execution-configuration.js';
+import { withDefaults } from './with-defaults.js';
+
+/** What the attempts of one executor have in common: the turns that they take, and the groups in which they commit. */
+export class AttemptCommits {
+  readonly #databases: DatabaseRegistry;
+  readonly #isGroupedByDefault: boolean;
+  readonly #groupSettings: GroupSettings;
+  readonly #turns: ModelTurns | undefined;
+  #groups: GroupCommit | undefined;
+
+  /** @throws InvariantViolation `invariant-violation` when a setting of groups is below 1 */
+  constructor(
+    databases: DatabaseRegistry,
+    clock: Clock,
+    {
+      groupCommit = false,
+      turns = true,
+    }: {
+      readonly groupCommit?: boolean | Partial<GroupSettings>;
+      readonly turns?: boolean | Partial<TurnSettings>;
+    },
+  ) {
+    this.#databases = databases;
+    this.#isGroupedByDefault = groupCommit !== false;
+    this.#groupSettings = settingsOf(defaultGroupSettings, groupCommit);
+    checkGroupSettings(this.#groupSettings);
+    if (turns !== false) this.#turns = new ModelTurns(settingsOf(defaultTurnSettings, turns), clock);
+  }
+
+  /** What a new attempt reads through; its turns are to be given back. */
+  openReads({ groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration): AttemptReads {
+    if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings);
+    return new AttemptReads(this.#turns, this.#groups, isGrouped);
+  }
+
+  /** Commits in a group where the execution may and the plan can be in one, else as {@link commit}. */
+  async commit(
+    changeSets: readonly ChangeSet[],
+    { groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration,
+    reads: AttemptReads,
+  ): Promise<PersistOutcome> {
+    const [first] = changeSets;
+    if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
+      return this.#groups.commit(first, reads.builtOn, () => reads.giveBackTurns());
+    await untilWritten(reads.builtOn);
+    return commit(changeSets, this.#databases);
+  }
+}
+
+/** An option that is a switch or settings: `true` and `false` mean the defaults. */
+function settingsOf<T extends object>(defaults: T, option: boolean | Partial<T>): T {
+  return typeof option === 'boolean' ? defaults : withDefaults(defaults, option);
+}
