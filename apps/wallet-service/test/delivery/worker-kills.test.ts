@@ -9,7 +9,9 @@ import { Fleet } from './fleet.js';
 const walletCount = 100;
 /** Each of so many clients deposits into one wallet after the other, so that events of a wallet follow closely. */
 const clientCount = 10;
-const depositsPerWallet = 20;
+/** Ten thousand deposits, and kills until all are delivered, take minutes: `FULL_KILL_TEST=1` asks for them. */
+const full = process.env['FULL_KILL_TEST'] === '1';
+const depositsPerWallet = full ? 100 : 20;
 /** Of so many deposits, one names a recipient. */
 const depositsPerRecipient = 4;
 /** What is committed before anybody delivers. */
@@ -20,7 +22,7 @@ const killIntervalMs = 1_000;
 const inFlightMin = 300;
 const killsMin = 5;
 /** Then the log may drain in peace, so that what is lost shows. */
-const killsMax = 15;
+const killsMax = full ? Infinity : 15;
 /** Two databases, with three handlers of the service and two that record. */
 const cursorCount = 2 * 5;
 
@@ -33,7 +35,7 @@ afterAll(() => fleet.end());
 
 it(
   'workers that are killed every second lose nothing, keep the order and repeat no effect',
-  { timeout: 60_000 },
+  { timeout: full ? 300_000 : 60_000 },
   async () => {
     const wallets = await Promise.all(
       Array.from({ length: walletCount }, (_unused, n) => fleet.openWallet(n % 2 === 0 ? 'DE' : 'MX')),
@@ -110,6 +112,6 @@ async function nothingIsPending(): Promise<void> {
       expect(lags).toHaveLength(cursorCount);
       for (const lag of lags) expect(lag).toMatchObject({ pendingCount: 0, parkedCount: 0, deadCount: 0 });
     },
-    { timeout: 30_000, interval: 200 },
+    { timeout: full ? 120_000 : 30_000, interval: 200 },
   );
 }
