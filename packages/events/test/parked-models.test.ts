@@ -76,6 +76,20 @@ describe('a handler that throws', () => {
     expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 1, dead: true }]);
   });
 
+  test('parks its model only, not another one of the same id', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' }, ({ modelName }) => {
+      if (modelName !== 'Other') throw new Error('fails');
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    for (const version of [1, 2]) {
+      bench.database.commit({ ...deposited('a', version), id: `other${version}`, modelName: 'Other' });
+    }
+    bench.start([handler]);
+    await bench.clock.advance(300);
+    expect(handler.seen).toEqual(expect.arrayContaining(['other1', 'other2']));
+  });
+
   test('fails by an event that does not fit its schema, too', async () => {
     const bench = new DeliveryBench();
     const amounts: unknown[] = [];

@@ -114,9 +114,8 @@ export class FlowDispatch {
     this.#caller.drop(reason, slot);
   }
 
-  /** Models of different classes with the same id share a lane, which costs nothing but that they wait for each other. */
-  #laneOf({ slot, modelId }: DeliverableEvent): string {
-    return this.#policy.batches ? `${slot}` : modelId;
+  #laneOf(event: DeliverableEvent): string {
+    return this.#policy.batches ? `${event.slot}` : modelKey(event);
   }
 
   #step(lane: Lane<FlowWork>): Promise<void> {
