@@ -5,7 +5,7 @@ import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { proxied } from './fixtures/proxied.js';
 
 const statementTimeoutMs = 100;
-const acquisitionTimeoutMs = 100;
+const acquisitionTimeoutMs = 500;
 /** How much later than the server the client gives up. */
 const graceMs = 1_000;
 /** What a busy machine may add. */

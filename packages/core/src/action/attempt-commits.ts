@@ -4,6 +4,8 @@ import { type GroupSettings, checkGroupSettings, defaultGroupSettings } from '..
 import type { ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome } from '../persistence/transaction-manager.js';
 import { AttemptReads } from '../read/attempt-reads.js';
+import { CombinedReads } from '../read/combined-reads.js';
+
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import { ModelTurns } from '../turn/model-turns.js';
 import { type TurnSettings, defaultTurnSettings } from '../turn/turn-settings.js';
@@ -11,11 +13,12 @@ import { commit } from './commit.js';
 import type { ExecutionConfiguration } from './execution-configuration.js';
 import { withDefaults } from './with-defaults.js';
 
-/** What the attempts of one executor have in common: the turns that they take, and the groups in which they commit. */
+/** What the attempts of one executor have in common: combined reads, turns, and the groups in which they commit. */
 export class AttemptCommits {
   readonly #databases: DatabaseRegistry;
   readonly #isGroupedByDefault: boolean;
   readonly #groupSettings: GroupSettings;
+  readonly #reads = new CombinedReads();
   readonly #turns: ModelTurns | undefined;
   #groups: GroupCommit | undefined;
 
@@ -41,7 +44,7 @@ export class AttemptCommits {
   /** What a new attempt reads through; its turns are to be given back. */
   openReads({ groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration): AttemptReads {
     if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings);
-    return new AttemptReads(this.#turns, this.#groups, isGrouped);
+    return new AttemptReads(this.#reads, this.#turns, this.#groups, isGrouped);
   }
 
   /** Commits in a group where the execution may and the plan can be in one, else as {@link commit}. */

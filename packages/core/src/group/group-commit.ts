@@ -1,8 +1,5 @@
-import type { AnyEntity } from '../model/entity.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
-import type { ModelSource } from '../read/model-source.js';
-import { ReadCombiner } from '../read/read-combiner.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { GroupSettings } from './group-settings.js';
@@ -16,7 +13,6 @@ export class GroupCommit {
   readonly #databases: DatabaseRegistry;
   readonly #settings: GroupSettings;
   readonly #writers = new Map<ShardIdentifier, ShardWriter>();
-  readonly #combiners = new WeakMap<object, unknown>();
 
   constructor(databases: DatabaseRegistry, settings: GroupSettings) {
     this.#databases = databases;
@@ -55,16 +51,6 @@ export class GroupCommit {
     this.#writer(manager).add(plan);
     onQueued();
     return plan.outcome;
-  }
-
-  /** Reads a model together with others that are read at the same time. */
-  readCombined<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
-    let combiner = this.#combiners.get(source) as ReadCombiner<M> | undefined;
-    if (combiner === undefined) {
-      combiner = new ReadCombiner(source, this.#settings.readsMax);
-      this.#combiners.set(source, combiner);
-    }
-    return combiner.read(id);
   }
 
   #manager({ shard }: ChangeSet): TransactionManager {

@@ -4,6 +4,7 @@ import type { StagedModel } from '../group/queued-plan.js';
 import type { AnyEntity } from '../model/entity.js';
 import type { ModelClass } from '../model/model-class.js';
 import type { ModelTurns, Turn } from '../turn/model-turns.js';
+import type { CombinedReads } from './combined-reads.js';
 import type { ModelSource } from './model-source.js';
 
 /** How many turns one attempt holds at most; it goes on without further ones. */
@@ -14,6 +15,7 @@ const deletedState = 'DELETED';
 export class AttemptReads {
   /** The models that were not committed yet when they were read. */
   readonly builtOn: StagedModel[] = [];
+  readonly #combined: CombinedReads;
   readonly #turns: ModelTurns | undefined;
   readonly #groups: GroupCommit | undefined;
   readonly #isGrouped: boolean;
@@ -21,11 +23,18 @@ export class AttemptReads {
   #mayWait = true;
 
   /**
+   * @param combined what combines them with the reads of other attempts
    * @param turns `undefined` when executions take no turns
    * @param groups what the executor writes in groups, if anything
    * @param isGrouped whether this attempt takes part
    */
-  constructor(turns: ModelTurns | undefined, groups: GroupCommit | undefined, isGrouped: boolean) {
+  constructor(
+    combined: CombinedReads,
+    turns: ModelTurns | undefined,
+    groups: GroupCommit | undefined,
+    isGrouped: boolean,
+  ) {
+    this.#combined = combined;
     this.#turns = turns;
     this.#groups = groups;
     this.#isGrouped = isGrouped;
@@ -36,15 +45,14 @@ export class AttemptReads {
     const wait = this.#takeTurn(source.model, id);
     if (wait !== undefined) await wait;
     const groups = this.#groups;
-    if (groups === undefined) return source.readOne(id);
+    if (groups === undefined) return this.#combined.read(source, id);
     const staged = groups.staged.get(source.model, id);
     if (staged !== undefined) {
       const model = this.#see(source.model, staged);
       if (model !== undefined) return present(model);
       await staged.plan.ended;
     }
-    if (!this.#isGrouped) return source.readOne(id);
-    return this.#latest(source.model, id, await groups.readCombined(source, id));
+    return this.#latest(source.model, id, await this.#combined.read(source, id));
   }
 
   /** Reads models without waiting for a turn, as they are when everything that is queued is written. */
@@ -103,8 +111,9 @@ export class AttemptReads {
     return this.#held.some((turn) => turn.model === model && turn.id === id);
   }
 
-  /** The staged model where it is newer than the one that was read. */
+  /** The staged model where it is newer than the one that was read, and this attempt may build on it. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
+    if (!this.#isGrouped) return stored;
     const staged = this.#groups?.staged.get(model, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
     return present(this.#see(model, staged) ?? stored);

@@ -37,7 +37,7 @@ function sourceOf(...ids: readonly string[]): FakeSource {
 describe('reads that are combined', () => {
   test('are not, when there is only one', async () => {
     const source = sourceOf('a');
-    const combiner = new ReadCombiner(source, 10);
+    const combiner = new ReadCombiner(source);
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
     expect(await combiner.read('b')).toBeUndefined();
     expect(source.asked).toEqual(['a', 'b']);
@@ -47,7 +47,7 @@ describe('reads that are combined', () => {
     const source = sourceOf('a', 'b', 'c');
     const gate = Promise.withResolvers<void>();
     source.gate = gate.promise;
-    const combiner = new ReadCombiner(source, 10);
+    const combiner = new ReadCombiner(source);
     const first = combiner.read('a');
     await new Promise((resolve) => setTimeout(resolve, 0));
     const others = [combiner.read('b'), combiner.read('c'), combiner.read('x')];
@@ -57,17 +57,39 @@ describe('reads that are combined', () => {
     expect(source.asked).toEqual(['a', ['b', 'c', 'x']]);
   });
 
-  test('are no more than the maximum together', async () => {
+  test('are no more than 128 together', async () => {
     const source = sourceOf();
-    const combiner = new ReadCombiner(source, 2);
-    await Promise.all(['a', 'b', 'c', 'd', 'e'].map((id) => combiner.read(id)));
-    expect(source.asked).toEqual([['a', 'b'], ['c', 'd'], 'e']);
+    const combiner = new ReadCombiner(source);
+    const ids = Array.from({ length: 257 }, (_unused, index) => `${index}`);
+    await Promise.all(ids.map((id) => combiner.read(id)));
+    expect(source.asked).toEqual([ids.slice(0, 128), ids.slice(128, 256), '256']);
+  });
+
+  test('do not wait for a statement that has been under way for more than 100 ms', async () => {
+    const source = sourceOf('a', 'b', 'c');
+    const gate = Promise.withResolvers<void>();
+    source.gate = gate.promise;
+    let nowMs = 0;
+    const combiner = new ReadCombiner(source, () => nowMs);
+    const silent = combiner.read('a');
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    nowMs = 100;
+    const waiting = combiner.read('b');
+    await Promise.resolve();
+    expect(source.asked).toEqual(['a']);
+    nowMs = 101;
+    const late = combiner.read('c');
+    expect(await Promise.all([waiting, late])).toEqual([source.wallets.get('b'), source.wallets.get('c')]);
+    expect(source.asked).toEqual(['a', ['b', 'c']]);
+    gate.resolve();
+    await silent;
+    expect(await combiner.read('a')).toBe(source.wallets.get('a'));
   });
 
   test('are done one by one when the statement fails, so that only the culprit fails', async () => {
     const source = sourceOf('a', 'b');
     source.failures.push(new Error('one of them is no id'));
-    const combiner = new ReadCombiner(source, 10);
+    const combiner = new ReadCombiner(source);
     const [one, none, two] = await Promise.allSettled(['a', 'none', 'b'].map((id) => combiner.read(id)));
     expect([one, two].map((outcome) => outcome?.status)).toEqual(['fulfilled', 'fulfilled']);
     expect(none).toMatchObject({ status: 'rejected' });
@@ -77,7 +99,7 @@ describe('reads that are combined', () => {
     const source = sourceOf('a', 'b');
     const unavailable = new ShardUnavailableException(global, 'it is down');
     source.failures.push(unavailable);
-    const combiner = new ReadCombiner(source, 10);
+    const combiner = new ReadCombiner(source);
     const outcomes = await Promise.allSettled(['a', 'b'].map((id) => combiner.read(id)));
     expect(outcomes).toEqual([
       { status: 'rejected', reason: unavailable },

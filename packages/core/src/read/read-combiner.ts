@@ -2,6 +2,11 @@ import { FrameworkException } from '../errors/framework-exception.js';
 import type { AnyEntity } from '../model/entity.js';
 import type { ModelSource } from './model-source.js';
 
+/** How many models one statement asks for at most. */
+const readsMax = 128;
+/** How long a statement is under way before the next one does not wait for it any more. */
+const patienceMs = 100;
+
 interface Waiting<M> {
   readonly id: string;
   readonly resolve: (model: M | undefined) => void;
@@ -11,37 +16,48 @@ interface Waiting<M> {
 /**
  * Combines the reads of one source: those that come while one is under way become one statement.
  *
- * A lone read goes at once, by the source's fastest way for one.
+ * A lone read goes at once, by the source's fastest way for one. A statement that takes long, because the connection is
+ * silent, holds up those that wait for it, but nobody who comes later.
  */
 export class ReadCombiner<M extends AnyEntity> {
   readonly #source: ModelSource<M>;
-  readonly #readsMax: number;
+  readonly #now: () => number;
   readonly #waiting: Waiting<M>[] = [];
-  #isBusy = false;
+  /** The statement that the waiting ones wait for, if there is one. */
+  #underWay: { readonly since: number } | undefined;
 
-  constructor(source: ModelSource<M>, readsMax: number) {
+  /** @param now milliseconds that only grow */
+  constructor(source: ModelSource<M>, now: () => number = () => performance.now()) {
     this.#source = source;
-    this.#readsMax = readsMax;
+    this.#now = now;
   }
 
   read(id: string): Promise<M | undefined> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ id, resolve, reject });
-      if (!this.#isBusy) void this.#readAll();
+      if (this.#underWay === undefined || this.#now() - this.#underWay.since > patienceMs)
+        void this.#readAll();
     });
   }
 
   async #readAll(): Promise<void> {
-    this.#isBusy = true;
+    let own = this.#begin();
     // Reads that begin at this very moment go together.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
-      const reads = this.#waiting.splice(0, this.#readsMax);
+      const reads = this.#waiting.splice(0, readsMax);
       const [only] = reads;
       if (only !== undefined && reads.length === 1) await this.#readOne(only);
       else await this.#readSeveral(reads);
+      // Others have lost their patience and read what waits.
+      if (this.#underWay !== own) return;
+      own = this.#begin();
     }
-    this.#isBusy = false;
+    this.#underWay = undefined;
+  }
+
+  #begin(): object {
+    return (this.#underWay = { since: this.#now() });
   }
 
   async #readOne({ id, resolve, reject }: Waiting<M>): Promise<void> {

@@ -6,6 +6,8 @@ import {
 } from '@framework/core';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
+import { BatchingSocket } from './batching-socket.js';
+import { SharedConnections } from './shared-connections.js';
 
 /** How much later than the server the client gives a statement up, in milliseconds. */
 const clientGraceMs = 1_000;
@@ -31,6 +33,7 @@ export class ConnectionPool {
   readonly #poolMax: number;
   readonly #queueMax: number;
   readonly #sessions = new WeakMap<pg.ClientBase, ServerSession>();
+  readonly #shared: SharedConnections;
 
   constructor(config: DatabaseConfig, applicationName: string) {
     this.#poolMax = config.poolMax;
@@ -46,9 +49,17 @@ export class ConnectionPool {
       keepAlive: true,
       // Statements that are sent without waiting for each other share one round trip.
       pipeline: true,
+      stream: () => new BatchingSocket(),
       onConnect: (client) => this.#prepareSession(client),
     });
     this.#pool.on('error', ignoreError);
+    this.#shared = new SharedConnections(this);
+  }
+
+  /** How many connections can be lent at once; below 0, how many callers wait for one. */
+  get freeCount(): number {
+    const { idleCount, totalCount, waitingCount } = this.#pool;
+    return idleCount + this.#poolMax - totalCount - waitingCount;
   }
 
   /**
@@ -65,7 +76,7 @@ export class ConnectionPool {
       broken = false;
       return result;
     } catch (error) {
-      broken = !isSoundAfter(error);
+      broken = !this.isSoundAfter(error);
       throw error;
     } finally {
       client.removeListener('error', ignoreError);
@@ -73,9 +84,25 @@ export class ConnectionPool {
     }
   }
 
+  /**
+   * Lets the work send one statement, which is a transaction of its own, on a connection that others use as well.
+   *
+   * @throws ShardUnavailableException `shard-unavailable` as {@link use}
+   */
+  async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    this.#refuseBeyondQueue(shard);
+    return this.#shared.share(shard, work);
+  }
+
   /** The server's process behind a connection; `undefined` when something between client and server hides it. */
   sessionOf(client: pg.ClientBase): ServerSession | undefined {
     return this.#sessions.get(client);
+  }
+
+  /** Whether a connection is as good as before; not after a deadline, whatever the server says about it. */
+  isSoundAfter(error: unknown): boolean {
+    if (error instanceof StaleRecordException) return true;
+    return isPlainServerError(error) && error.code !== queryCanceled;
   }
 
   /** Waits until every connection was given back, then closes all. */
@@ -83,12 +110,13 @@ export class ConnectionPool {
     await this.#pool.end();
   }
 
+  #refuseBeyondQueue(shard: ShardIdentifier): void {
+    if (this.#shared.waitingCount - this.freeCount < this.#queueMax) return;
+    throw new ShardUnavailableException(shard, `${this.#queueMax} callers wait for a connection already`);
+  }
+
   async #acquire(shard: ShardIdentifier): Promise<pg.PoolClient> {
-    const { idleCount, totalCount, waitingCount } = this.#pool;
-    const freeCount = idleCount + this.#poolMax - totalCount;
-    if (waitingCount - freeCount >= this.#queueMax) {
-      throw new ShardUnavailableException(shard, `${this.#queueMax} callers wait for a connection already`);
-    }
+    this.#refuseBeyondQueue(shard);
     try {
       return await this.#pool.connect();
     } catch (error) {
@@ -117,12 +145,6 @@ export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
     ...(config.username !== undefined && { user: config.username }),
     ...(config.password !== undefined && { password: config.password.reveal() }),
   };
-}
-
-/** Whether a connection is as good as before; not after a deadline, whatever the server says about it. */
-function isSoundAfter(error: unknown): boolean {
-  if (error instanceof StaleRecordException) return true;
-  return isPlainServerError(error) && error.code !== queryCanceled;
 }
 
 /** Whether the server refused a statement and the connection is as good as before. */

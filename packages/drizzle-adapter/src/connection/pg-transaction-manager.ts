@@ -99,11 +99,14 @@ export class PgTransactionManager implements TransactionManager {
     let server: ServerSession | undefined;
     let sent = false;
     try {
-      return await this.#pool.use(this.shard, async (client) => {
+      const send = async (client: pg.PoolClient): Promise<PersistOutcome> => {
         server = this.#pool.sessionOf(client);
         sent = true;
         return this.database.writer.send(client, write);
-      });
+      };
+      return await (write.length === 1
+        ? this.#pool.share(this.shard, send)
+        : this.#pool.use(this.shard, send));
     } catch (error) {
       if (!sent || isDecided(error)) throw storageError(this.shard, error);
       const session: SentCommit = { server, eventId: write[0]?.batch.events[0]?.id };

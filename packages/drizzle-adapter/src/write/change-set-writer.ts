@@ -47,8 +47,8 @@ export class ChangeSetWriter {
     const [only] = write;
     if (only === undefined || write.length > 1) return sendPipelined(client, write);
     try {
-      const { rows } = await client.query<[number]>(only.query);
-      const position = rows[0]?.[0] ?? 0;
+      const { rows, rowCount } = await client.query<[number]>(only.query);
+      const position = rows[0]?.[0] ?? (rowCount === 0 ? 1 : 0);
       if (position === keyTaken) return 'key-taken';
       if (position > 0) throw stale(only.batch, position);
       return 'written';

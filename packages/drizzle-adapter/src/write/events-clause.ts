@@ -15,19 +15,24 @@ export const eventColumnTypes: readonly string[] = [...actionTypes, ...eventType
 /**
  * The insert of an action's events into the log, whose parameters are {@link eventValues}.
  *
+ * @param eventCount at least 1
  * @param firstParameter the number of the clause's first parameter
- * @param gate a condition under which the events are written, if any
+ * @param source a clause of one row, or of none so that no event is written, if there is one
  */
-export function eventsClause(eventCount: number, firstParameter: number, gate: string | undefined): string {
-  const rows = Array.from({ length: eventCount }, (_unused, index) => {
-    const from = firstParameter + actionTypes.length + index * eventTypes.length;
-    return `(${parameters(eventTypes, from)})`;
-  });
-  const where = gate === undefined ? '' : ` where ${gate}`;
+export function eventsClause(eventCount: number, firstParameter: number, source: string | undefined): string {
+  const firstEvent = firstParameter + actionTypes.length;
+  const rows = Array.from({ length: eventCount }, (_unused, index) =>
+    parameters(eventTypes, firstEvent + index * eventTypes.length),
+  );
+  const [only = ''] = rows;
+  const isOne = rows.length === 1;
+  const values = `(values ${rows.map((row) => `(${row})`).join(', ')}) as event`;
+  const from = [...(isOne ? [] : [values]), ...(source === undefined ? [] : [source])].join(', ');
   return (
     `insert into eventlog.events (${eventColumns}) ` +
     // What an action read it has read before this statement, with which the transaction gets its xid.
-    `select ${parameters(actionTypes, firstParameter)}, event.*, false from (values ${rows.join(', ')}) as event${where}`
+    `select ${parameters(actionTypes, firstParameter)}, ${isOne ? only : 'event.*'}, false` +
+    (from === '' ? '' : ` from ${from}`)
   );
 }
 

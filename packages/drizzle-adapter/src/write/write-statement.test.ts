@@ -29,7 +29,20 @@ describe('writeStatement', () => {
       keyed: false,
     });
     expect(statement).toContain('select $9, $10, $11 where (select count(*) from u2) = 1');
-    expect(statement).toMatch(/as event where \(select count\(\*\) from u2\) = 1\)/);
+    expect(statement).toContain(') as event, u2)');
+  });
+
+  it.each([
+    { changes: [update, add], eventCount: 1, end: ', false from u1' },
+    { changes: [update], eventCount: 2, end: ') as event, u1' },
+    { changes: [add], eventCount: 1, end: ', false' },
+    { changes: [], eventCount: 1, end: ', false' },
+  ])('has the events as its main part when nothing has to raise: %o', ({ changes, eventCount, end }) => {
+    const statement = writeStatement({ changes, eventCount, alone: true, keyed: false });
+    expect(statement).toMatch(/^(with .*\) )?insert into eventlog\.events /);
+    expect(statement).not.toContain('as stale');
+    expect(statement.endsWith(end)).toBe(true);
+    expect(writeStatement({ changes, eventCount, alone: false, keyed: false })).toContain('as stale');
   });
 
   it('raises for a stale row after the first, and for the first one among other statements', () => {
@@ -50,7 +63,7 @@ describe('writeStatement', () => {
     const among = writeStatement({ changes: [add], eventCount: 1, alone: false, keyed: true });
     expect(among).toContain('when (select count(*) from k) = 0 then eventlog.raise_key_taken()');
     expect(among).toContain('select $9, $10, $11 where (select count(*) from k) = 1');
-    expect(among).toMatch(/as event where \(select count\(\*\) from k\) = 1\)/);
+    expect(among).toContain(', false from k)');
   });
 
   it.each([false, true])('uses each parameter once, without a gap, keyed: %s', (keyed) => {

@@ -33,6 +33,9 @@ export function shapeKey({ changes, eventCount, alone, keyed }: WriteShape): str
  * nothing after a stale row is written. The result is one row `stale`: 0, or the number of the stale update, from 1.
  * A row that turns out stale when others are written already raises SQLSTATE FW001 with that number as its message.
  *
+ * A statement alone with at most one update has the events' insert as its main part, which is the fastest: instead of
+ * giving a row, it inserts no event when the update is stale.
+ *
  * An idempotency key comes first, and everything waits for it as for an update (`(select count(*) from k) = 1`). When
  * it is taken, nothing is written: the result is {@link keyTaken}, or SQLSTATE FW002 among other statements. With a
  * key every stale row raises, so that the key is undone too.
@@ -47,7 +50,7 @@ export function writeStatement({ changes, eventCount, alone, keyed }: WriteShape
   if (keyed) {
     clauses.push(`k as (${keyClause(parameter)})`);
     cases.push(`when (select count(*) from k) = 0 then ${alone ? keyTaken : 'eventlog.raise_key_taken()'}`);
-    gate = '(select count(*) from k) = 1';
+    gate = 'k';
     parameter += keyParameterCount;
   }
   changes.forEach(({ kind, shape }, index) => {
@@ -56,14 +59,17 @@ export function writeStatement({ changes, eventCount, alone, keyed }: WriteShape
       const outcome = alone && index === 0 && !keyed ? '1' : `eventlog.raise_stale(${index + 1})`;
       clauses.push(`${name} as (${updateClause(shape, parameter, gate)})`);
       cases.push(`when (select count(*) from ${name}) = 0 then ${outcome}`);
-      gate = `(select count(*) from ${name}) = 1`;
+      gate = name;
       parameter += 1 + shape.columns.length;
     } else {
       clauses.push(`a${index + 1} as (${insertClause(shape, parameter, gate)})`);
       parameter += shape.columns.length;
     }
   });
-  if (eventCount > 0) clauses.push(`e as (${eventsClause(eventCount, parameter, gate)})`);
+  const events = eventCount > 0 ? eventsClause(eventCount, parameter, gate) : undefined;
+  if (alone && !keyed && cases.length <= 1 && events !== undefined)
+    return clauses.length === 0 ? events : `with ${clauses.join(', ')} ${events}`;
+  if (events !== undefined) clauses.push(`e as (${events})`);
   const stale = cases.length === 0 ? '0' : `case ${cases.join(' ')} else 0 end`;
   return `with ${clauses.join(', ')} select ${stale} as stale`;
 }
@@ -76,13 +82,18 @@ function updateClause(shape: RowShape, parameter: number, gate: string | undefin
   const guards = [
     `${shape.columns[shape.idIndex] ?? ''} = ${own(shape.idIndex)}`,
     `${shape.versionColumn} = $${parameter}`,
-    ...(gate === undefined ? [] : [gate]),
+    ...(gate === undefined ? [] : [isOpen(gate)]),
   ];
   return `update ${shape.table} set ${assignments.join(', ')} where ${guards.join(' and ')} returning 1`;
 }
 
 function insertClause(shape: RowShape, parameter: number, gate: string | undefined): string {
   const values = shape.columns.map((_column, index) => `$${parameter + index}`).join(', ');
-  const where = gate === undefined ? '' : ` where ${gate}`;
+  const where = gate === undefined ? '' : ` where ${isOpen(gate)}`;
   return `insert into ${shape.table} (${shape.columns.join(', ')}) select ${values}${where}`;
+}
+
+/** That a clause gives its row. */
+function isOpen(gate: string): string {
+  return `(select count(*) from ${gate}) = 1`;
 }

@@ -1,0 +1,134 @@
+import { ShardIdentifier } from '@framework/core';
+import type pg from 'pg';
+import { describe, expect, it } from 'vitest';
+import { type ConnectionSource, SharedConnections } from './shared-connections.js';
+
+const shard = ShardIdentifier.of(0, 0);
+const other = ShardIdentifier.of(0, 1);
+const broken = new Error('the connection is broken');
+
+/** A pool of numbered connections that tells which ones it has lent, and how each came back. */
+class FakeSource implements ConnectionSource {
+  readonly lent: number[] = [];
+  readonly returned: (readonly [client: number, error: unknown])[] = [];
+  freeCount: number;
+  refusal: unknown;
+  #number = 0;
+
+  constructor(freeCount: number) {
+    this.freeCount = freeCount;
+  }
+
+  async use(_shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<void>): Promise<void> {
+    const number = ++this.#number;
+    this.freeCount--;
+    if (this.refusal !== undefined) throw this.refusal;
+    this.lent.push(number);
+    const error = await work(number as unknown as pg.PoolClient).catch((failure: unknown) => failure);
+    this.freeCount++;
+    this.returned.push([number, error]);
+    if (error !== undefined) throw error;
+  }
+
+  isSoundAfter(error: unknown): boolean {
+    return error !== broken;
+  }
+}
+
+/** A statement that is answered when the test says so; gives the connection on which it was sent. */
+function send(connections: SharedConnections, on = shard) {
+  const answer = Promise.withResolvers<void>();
+  const sent = connections.share(on, async (client) => {
+    await answer.promise;
+    return client as unknown as number;
+  });
+  sent.catch(() => undefined);
+  return { sent, answer: answer.resolve, fail: answer.reject };
+}
+
+function sendMany(connections: SharedConnections, count: number) {
+  return Array.from({ length: count }, () => send(connections));
+}
+
+async function answersOf(statements: readonly ReturnType<typeof send>[]): Promise<readonly number[]> {
+  for (const { answer } of statements) answer();
+  return Promise.all(statements.map(({ sent }) => sent));
+}
+
+describe('shared connections', () => {
+  it('are one for each statement while there are few, and then 8 with up to 4 statements', async () => {
+    const source = new FakeSource(20);
+    const connections = new SharedConnections(source);
+    const few = sendMany(connections, 32);
+    await Promise.resolve();
+    expect(source.lent).toHaveLength(8);
+    expect(connections.waitingCount).toBe(24);
+    const ninth = send(connections);
+    await Promise.resolve();
+    expect(source.lent).toHaveLength(9);
+    const counts = Map.groupBy(await answersOf([...few, ninth]), (client) => client);
+    expect([...counts.values()].map(({ length }) => length)).toEqual([4, 4, 4, 4, 4, 4, 4, 4, 1]);
+    expect(connections.waitingCount).toBe(0);
+  });
+
+  it('take more statements when the pool has no connection left', async () => {
+    const source = new FakeSource(2);
+    const connections = new SharedConnections(source);
+    const answered = await answersOf(sendMany(connections, 100));
+    expect(new Set(answered)).toEqual(new Set([1, 2]));
+  });
+
+  it('are given back when nothing is on its way', async () => {
+    const source = new FakeSource(1);
+    const connections = new SharedConnections(source);
+    const [first, second] = [send(connections), send(connections)];
+    await answersOf([first]);
+    expect(source.returned).toEqual([]);
+    await answersOf([second]);
+    await Promise.resolve();
+    expect(source.returned).toEqual([[1, undefined]]);
+  });
+
+  it('take nothing new when somebody waits for a connection of his own', async () => {
+    const source = new FakeSource(1);
+    const connections = new SharedConnections(source);
+    const before = send(connections);
+    source.freeCount = -1;
+    const after = send(connections);
+    expect(await answersOf([before, after])).toEqual([1, 2]);
+  });
+
+  it('take nothing new after an error that is not a plain one, and are destroyed when they are empty', async () => {
+    const source = new FakeSource(1);
+    const connections = new SharedConnections(source);
+    const [failing, behind] = [send(connections), send(connections)];
+    failing.fail(broken);
+    await expect(failing.sent).rejects.toBe(broken);
+    expect(source.returned).toEqual([]);
+    const next = send(connections);
+    expect(await answersOf([behind, next])).toEqual([1, 2]);
+    expect(source.returned).toContainEqual([1, broken]);
+  });
+
+  it('go on after a plain error', async () => {
+    const source = new FakeSource(1);
+    const connections = new SharedConnections(source);
+    const [failing, behind] = [send(connections), send(connections)];
+    failing.fail(new Error('a constraint'));
+    await expect(failing.sent).rejects.toThrow('a constraint');
+    expect(await answersOf([behind, send(connections)])).toEqual([1, 1]);
+  });
+
+  it('refuse everybody who has waited for one that cannot be had, each for his own shard', async () => {
+    const source = new FakeSource(1);
+    source.refusal = new Error('no server');
+    const connections = new SharedConnections(source);
+    const statements = [send(connections), send(connections, other)];
+    const outcomes = await Promise.allSettled(statements.map(({ sent }) => sent));
+    expect(outcomes).toMatchObject([
+      { reason: { code: 'shard-unavailable', shard, cause: source.refusal } },
+      { reason: { code: 'shard-unavailable', shard: other, cause: source.refusal } },
+    ]);
+    expect(connections.waitingCount).toBe(0);
+  });
+});

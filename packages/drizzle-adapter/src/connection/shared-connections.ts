@@ -1,0 +1,127 @@
+import { type ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import type pg from 'pg';
+
+/** How many connections are shared while each of them has little to do. */
+const fewCount = 8;
+/** How many statements are on their way over one connection before a further one is taken. */
+const depthMax = 4;
+/** How long a connection may be silent before it takes nothing new, in milliseconds. */
+const silenceMaxMs = 50;
+
+/** The pool from which the connections come. */
+export interface ConnectionSource {
+  /** How many connections the pool can lend at once; below 0, how many callers wait for one. */
+  readonly freeCount: number;
+  /** Lends a connection for as long as the work runs, and destroys it when an error of the work means that. */
+  use(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<void>): Promise<void>;
+  /** Whether a connection is as good as before when a statement on it has failed so. */
+  isSoundAfter(error: unknown): boolean;
+}
+
+/** A connection that takes statements without waiting for the answers to those before. */
+interface SharedConnection {
+  readonly client: Promise<pg.PoolClient>;
+  /** Gives the connection back. */
+  readonly end: () => void;
+  statementCount: number;
+  /** When it was taken, or last answered something. */
+  heardAtMs: number;
+  /** After which it must not be used again. */
+  failure: unknown;
+}
+
+/**
+ * Sends statements of many callers over few connections: the server answers them in order, each in a transaction of its
+ * own, and neither side waits for the other in between.
+ *
+ * Statements behind one that waits for a lock wait, too. So a connection takes few at a time while others are free, and
+ * one that has fallen silent takes none. Whoever waits for a connection of his own comes before new statements.
+ */
+export class SharedConnections {
+  readonly #source: ConnectionSource;
+  /** Those that take further statements. */
+  readonly #open = new Set<SharedConnection>();
+  #usedCount = 0;
+  #statementCount = 0;
+
+  constructor(source: ConnectionSource) {
+    this.#source = source;
+  }
+
+  /** How many statements wait for those before them. */
+  get waitingCount(): number {
+    return this.#statementCount - this.#usedCount;
+  }
+
+  /**
+   * Lets the work send one statement, which must be a transaction of its own.
+   *
+   * @throws ShardUnavailableException `shard-unavailable` when no connection can be had
+   */
+  async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    if (this.#source.freeCount < 0) this.#open.clear();
+    const connection = this.#choose() ?? this.#take(shard);
+    connection.statementCount++;
+    this.#statementCount++;
+    try {
+      return await work(await clientOf(connection, shard));
+    } catch (error) {
+      if (!this.#source.isSoundAfter(error)) {
+        connection.failure = error;
+        this.#open.delete(connection);
+      }
+      throw error;
+    } finally {
+      this.#statementCount--;
+      connection.heardAtMs = performance.now();
+      if (--connection.statementCount === 0) {
+        this.#open.delete(connection);
+        this.#usedCount--;
+        connection.end();
+      }
+    }
+  }
+
+  /** The one with the fewest statements, unless another connection should be taken. */
+  #choose(): SharedConnection | undefined {
+    const silentSinceMs = performance.now() - silenceMaxMs;
+    let best: SharedConnection | undefined;
+    for (const connection of this.#open) {
+      if (connection.heardAtMs < silentSinceMs) continue;
+      if (best === undefined || connection.statementCount < best.statementCount) best = connection;
+    }
+    if (best === undefined || this.#source.freeCount <= 0) return best;
+    return this.#open.size >= fewCount && best.statementCount < depthMax ? best : undefined;
+  }
+
+  #take(shard: ShardIdentifier): SharedConnection {
+    const client = Promise.withResolvers<pg.PoolClient>();
+    const ended = Promise.withResolvers<void>();
+    const connection: SharedConnection = {
+      client: client.promise,
+      end: ended.resolve,
+      statementCount: 0,
+      heardAtMs: performance.now(),
+      failure: undefined,
+    };
+    this.#open.add(connection);
+    this.#usedCount++;
+    this.#source
+      .use(shard, async (lent) => {
+        client.resolve(lent);
+        await ended.promise;
+        if (connection.failure !== undefined) throw connection.failure;
+      })
+      .catch(client.reject);
+    return connection;
+  }
+}
+
+async function clientOf({ client }: SharedConnection, shard: ShardIdentifier): Promise<pg.PoolClient> {
+  try {
+    return await client;
+  } catch (error) {
+    // Who asked for the connection may have done so for another shard of the database.
+    throw new ShardUnavailableException(shard, 'no connection could be had', { cause: error });
+  }
+}

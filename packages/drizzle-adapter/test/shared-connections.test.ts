@@ -1,0 +1,132 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { SuiteContext, home, neighbour, once } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import pg from 'pg';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { openRegistry } from './fixtures/open-registry.js';
+import { PgFixture } from './fixtures/pg-fixture.js';
+import { query } from './fixtures/query.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
+
+const patience = { timeout: 10_000, interval: 10 };
+const applicationName = 'shared';
+
+describe('connections that commits share', () => {
+  let database: TestDatabase;
+  beforeEach(async () => {
+    database = await createTestDatabase();
+    return () => database.drop();
+  });
+
+  /** Without grouped commit, whose groups are not many statements. */
+  const open = async (poolMax: number): Promise<SuiteContext> => {
+    const settings = { 'maximum-pool-size': poolMax };
+    const members = [0, 1].map((member) => ({ group: 0, member, url: database.url, settings }));
+    const registry = openRegistry(members, { migrationsFolder, applicationName });
+    await registry.ready();
+    const suite = new SuiteContext();
+    suite.open(new PgFixture(registry));
+    return suite;
+  };
+
+  it('are few, while each of them has little to do', async () => {
+    const suite = await open(20);
+    await Promise.all(Array.from({ length: 32 }, () => suite.openAccount()));
+    expect(await sessions(database)).toHaveLength(8);
+  });
+
+  it('are as many as the pool has, when there is more to do', async () => {
+    const suite = await open(20);
+    await Promise.all(Array.from({ length: 200 }, () => suite.openAccount()));
+    expect(await sessions(database)).toHaveLength(20);
+  });
+
+  it('keep the outcomes of commits apart', async () => {
+    const suite = await open(1);
+    const account = await suite.openAccount();
+    await suite.credit(account, '1');
+    const stale = (): Promise<void> => suite.stage((plan) => plan.update(account.credit('1')), once);
+    const taken = (): Promise<void> => suite.stage((plan) => plan.add(account.variant({ version: 0 })), once);
+    const calls = [stale, () => suite.openAccount(), taken, () => suite.openAccount(), stale];
+    const outcomes = await Promise.allSettled(calls.map((call) => call()));
+    expect(outcomes).toMatchObject([
+      { reason: { code: 'stale-record' } },
+      { value: { version: 1 } },
+      { reason: { code: 'constraint-violation' } },
+      { value: { version: 1 } },
+      { reason: { code: 'stale-record' } },
+    ]);
+    expect(await suite.accounts.findAll()).toHaveLength(3);
+    expect(await sessions(database)).toHaveLength(1);
+  });
+
+  it('take nothing new while a commit on them waits for a lock', async () => {
+    const suite = await open(3);
+    const account = await suite.openAccount();
+    const release = await lock(database, account.id.value);
+    const blocked = suite.credit(account, '1');
+    await vi.waitUntil(() => isBlocked(database), patience);
+    const opened = await Promise.all(Array.from({ length: 50 }, () => suite.openAccount()));
+    expect(opened).toHaveLength(50);
+    await release();
+    expect(await blocked).toMatchObject({ version: 2 });
+  });
+
+  it('let a commit pass whose caller holds the lock, in a transaction on another shard', async () => {
+    const suite = await open(3);
+    const account = await suite.openAccount();
+    const manager = suite.fixture.databases.transactionManager(home);
+    const outside = AsyncLocalStorage.snapshot();
+    let blocked: Promise<unknown> | undefined;
+    await manager.inTransaction(async () => {
+      await suite.fixture.overwriteNote(account, 'held');
+      blocked = outside(() => suite.credit(account, '1'));
+      await vi.waitUntil(() => isBlocked(database), patience);
+      await suite.openAccount(neighbour);
+    });
+    expect(await blocked).toMatchObject({ version: 2 });
+  });
+
+  it('can break under several commits, and each of them happens once', async () => {
+    const suite = await open(2);
+    const accounts = await Promise.all(Array.from({ length: 12 }, () => suite.openAccount()));
+    const release = await lock(database, accounts[0]?.id.value ?? '');
+    const credited = Promise.all(accounts.map((account) => suite.credit(account, '1')));
+    await vi.waitUntil(() => isBlocked(database), patience);
+    for (const pid of await sessions(database)) await terminate(database, pid);
+    await release();
+    for (const account of await credited) expect(account).toMatchObject({ version: 2 });
+    const events = await suite.storedEvents();
+    expect(events.filter(({ eventType }) => eventType === 'AccountCreditedEvent')).toHaveLength(12);
+  });
+});
+
+/** The server's processes that serve the suite. */
+async function sessions({ url }: TestDatabase): Promise<readonly number[]> {
+  const text =
+    'select pid from pg_stat_activity where application_name = $1 and datname = current_database()';
+  return (await query<{ pid: number }>(url, text, [applicationName])).map(({ pid }) => pid);
+}
+
+async function terminate({ url }: TestDatabase, pid: number): Promise<void> {
+  await query(url, 'select pg_terminate_backend($1, 5000)', [pid]);
+}
+
+/** Holds the row of an account until the returned function is called. */
+async function lock({ url }: TestDatabase, id: string): Promise<() => Promise<void>> {
+  const holder = new pg.Client({ connectionString: url });
+  // The database is dropped while it is open.
+  holder.on('error', () => undefined);
+  await holder.connect();
+  onTestFinished(() => holder.end());
+  await holder.query('begin');
+  await holder.query('select from accounts where id = $1 for update', [id]);
+  return async () => void (await holder.query('rollback'));
+}
+
+/** Whether a commit has waited for a lock for so long that its connection takes nothing new. */
+async function isBlocked({ url }: TestDatabase): Promise<boolean> {
+  const text = `select from pg_stat_activity where application_name = $1 and datname = current_database()
+    and wait_event_type = 'Lock' and query_start < clock_timestamp() - interval '100 ms'`;
+  return (await query(url, text, [applicationName])).length > 0;
+}
