@@ -1,4 +1,5 @@
 import { readdirSync } from 'node:fs';
+import { basename } from 'node:path';
 
 import { defineConfig } from 'vitest/config';
 
@@ -7,26 +8,70 @@ import { standardDecorators } from './scripts/vitest-decorators.mjs';
 // Workspace packages are read from their sources, so that tests need no build and stack traces show the sources.
 const conditions = ['@framework/source', 'module', 'node', 'development|production'];
 
+/** Tests that hold only where the project has grouped commit on; some of them show that it has. */
+const onlyGrouped = 'test/**/*.grouped.test.ts';
+
 const projects = ['packages', 'apps'].flatMap((folder) =>
   readdirSync(new URL(folder, import.meta.url), { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map((entry) => ({
       extends: true as const,
-      test: { name: entry.name, root: `${folder}/${entry.name}` },
+      test: {
+        name: entry.name,
+        root: `${folder}/${entry.name}`,
+        include: ['{src,test}/**/*.test.ts'],
+        exclude: [onlyGrouped],
+      },
     })),
 );
+
+/**
+ * The tests that run once more, with grouped commit on: those that execute actions, where it could make a difference.
+ *
+ * None of `core`, whose tests say themselves which way of committing they are about, and none of `events` and of the
+ * adapter's delivery, whose tests write their events by hand: to them it is the same log.
+ */
+const grouped: Readonly<Record<string, { readonly include: string[]; readonly exclude?: string[] }>> = {
+  'packages/testing': {
+    include: ['test/memory/memory-delivery.test.ts', 'test/specification/*.test.ts'],
+  },
+  'packages/drizzle-adapter': {
+    include: [
+      'test/{broken-connections,commit-outcome,connections,idempotency-faults,random-plans,secrets}.test.ts',
+      // That a lone action has the statements that it has without.
+      'test/statements.test.ts',
+      'test/{sharding-strategies,silent-network,startup}.test.ts',
+    ],
+  },
+  'apps/wallet-service': {
+    include: ['src/{actions,handlers}/*.test.ts', 'test/**/*.test.ts'],
+    // What is read from files, and what is refused or answered without any action.
+    exclude: ['test/{configuration,openapi,pages,request-shape}.test.ts'],
+  },
+};
+
+const groupedProjects = Object.entries(grouped).map(([root, { include, exclude = [] }]) => ({
+  extends: true as const,
+  test: {
+    name: `${basename(root)}-grouped`,
+    root,
+    include: [...include, onlyGrouped],
+    exclude,
+    provide: { groupCommit: true },
+  },
+}));
 
 export default defineConfig({
   plugins: [standardDecorators()],
   resolve: { conditions },
   ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
-    include: ['{src,test}/**/*.test.ts'],
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
     // Most tests wait for a database or for other processes.
     maxWorkers: '100%',
     testTimeout: 20_000,
     hookTimeout: 60_000,
-    projects,
+    provide: { groupCommit: false },
+    projects: [...projects, ...groupedProjects],
   },
 });

@@ -68,6 +68,7 @@ export function composeWalletService(
   const executor = new ActionExecutor({
     ...(options.retry && { retry: options.retry }),
     namespace: config.namespace,
+    groupCommit: config.groupCommit,
     databases,
     repositories: [wallets, transfers, notifications],
     actions: [

@@ -2,6 +2,7 @@ import { type RetryPolicy, parseFrameworkConfig } from '@framework/core';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
 import { type RunningService, startService } from '../src/start-service.js';
+import { groupCommit } from './group-commit.js';
 import { WalletClient } from './wallet-client.js';
 
 /** Keys of a `primary-config`, in kebab-case. */
@@ -64,7 +65,7 @@ export async function stopTestService({ stop, global, mexico }: TestService): Pr
   await Promise.all([global.drop(), mexico.drop()]);
 }
 
-/** The configuration of the two shards as a file would hold it. */
+/** The configuration of the two shards as a file would hold it, with grouped commit where the project has it. */
 export function configTree({ global, mexico }: ShardDatabases, options: TestServiceOptions = {}): unknown {
   const groups = [
     group(0, 'global', global, global.port, options.global),
@@ -74,7 +75,7 @@ export function configTree({ global, mexico }: ShardDatabases, options: TestServ
   if (options.third !== undefined) groups.push(group(2, 'third', options.third, options.third.port));
   const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
   const { delivery = {} } = options;
-  return { framework: { namespace: 'com.example.wallet', sharding, delivery } };
+  return { framework: { namespace: 'com.example.wallet', sharding, 'group-commit': groupCommit, delivery } };
 }
 
 function group(

@@ -17,6 +17,7 @@ import { ReceiveTransfer } from '../src/handlers/receive-transfer.js';
 import { Notification } from '../src/notification/notification.js';
 import { Transfer } from '../src/transfer/transfer.js';
 import { Wallet } from '../src/wallet/wallet.js';
+import { groupCommit } from './group-commit.js';
 
 export const global: ShardIdentifier = ShardIdentifier.of(0, 0);
 export const mexico: ShardIdentifier = ShardIdentifier.of(1, 0);
@@ -26,6 +27,7 @@ export const ownerId = '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10';
 export const walletSpecification: Specification = specification({
   models: [Wallet, Transfer, Notification],
   shards: [global, mexico],
+  groupCommit,
   actions: ({ clock, repository }) => {
     const wallets = repository(Wallet);
     const transfers = repository(Transfer);

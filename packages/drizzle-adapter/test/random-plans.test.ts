@@ -2,6 +2,7 @@ import { systemClock } from '@framework/core';
 import { Account, SuiteContext, abroad, home, once } from '@framework/testing/conformance';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { groupCommit } from './fixtures/group-commit.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 
 const accountCount = 6;
@@ -32,7 +33,7 @@ const plans = fc.array(fc.uniqueArray(step, { selector: ({ place }) => place, ma
 
 describe(`random plans over two shards (seed ${seed})`, () => {
   const suite = new SuiteContext();
-  beforeAll(async () => suite.open(await PgFixture.open()));
+  beforeAll(async () => suite.open(await PgFixture.open(), { groupCommit }));
   afterAll(() => suite.fixture.close());
 
   it('leave the rows and events that a model of them predicts', async () => {

@@ -2,6 +2,7 @@ import { ShardIdentifier, type ShardingStrategy, systemClock } from '@framework/
 import { Account, SuiteContext, abroad, home } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { groupCommit } from './fixtures/group-commit.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { PgAccountRepository } from './fixtures/pg-account-repository.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
@@ -38,7 +39,8 @@ describe('a sharding strategy of the user', () => {
     await registry.ready();
     const fixture = new PgFixture(registry);
     suite = new SuiteContext();
-    suite.open(Object.assign(fixture, { accounts: new PgAccountRepository(registry, strategy) }));
+    const accounts = new PgAccountRepository(registry, strategy);
+    suite.open(Object.assign(fixture, { accounts }), { groupCommit });
     await suite.fixture.clear();
   };
   const rowsOf = async (shard: ShardIdentifier): Promise<readonly string[]> => {

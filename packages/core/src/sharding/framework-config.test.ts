@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { Wallet } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { ConfigurationException } from '../errors/configuration-exception.js';
+import { defaultGroupSettings } from '../group/group-settings.js';
 import { EmbeddedBitsShardingStrategy } from './embedded-bits-sharding-strategy.js';
 import { parseFrameworkConfig } from './framework-config.js';
 import { ShardIdentifier } from './shard-identifier.js';
@@ -30,6 +31,17 @@ function treeWith(database: object): unknown {
 function treeWithDelivery(delivery: unknown): unknown {
   const { framework } = treeOf([group]);
   return { framework: { ...framework, delivery } };
+}
+
+/** A configuration with this section of grouped commit. */
+function treeWithGroupCommit(groupCommit: unknown): unknown {
+  const { framework } = treeOf([group]);
+  return { framework: { ...framework, 'group-commit': groupCommit } };
+}
+
+/** What a configuration with this section of grouped commit says of it. */
+function groupCommitOf(section: unknown): unknown {
+  return parseFrameworkConfig(treeWithGroupCommit(section)).groupCommit;
 }
 
 /** The username, the password and the address that a configuration with this database has. */
@@ -254,6 +266,62 @@ describe('a faulty configuration', () => {
       expect(Object.keys(faults)).toEqual(['framework.namespace']);
     },
   );
+});
+
+describe('the section of grouped commit', () => {
+  test('leaves it off by default, and with false', () => {
+    expect(parseFrameworkConfig(treeOf([group])).groupCommit).toBe(false);
+    expect(groupCommitOf(false)).toBe(false);
+  });
+
+  test('switches it on with the default settings by true, and by an empty section', () => {
+    expect(groupCommitOf(true)).toEqual(defaultGroupSettings);
+    expect(groupCommitOf({})).toEqual(defaultGroupSettings);
+  });
+
+  test('changes the settings that it names, in kebab-case and in camelCase, and no others', () => {
+    expect(groupCommitOf({ 'plans-max': 16, queueMax: 1 })).toEqual({
+      ...defaultGroupSettings,
+      plansMax: 16,
+      queueMax: 1,
+    });
+  });
+
+  test('knows every setting that an executor has', () => {
+    const changed = Object.fromEntries(Object.keys(defaultGroupSettings).map((name) => [name, 7]));
+    expect(groupCommitOf(changed)).toEqual(changed);
+  });
+
+  test('is refused with the paths of all names that it should not have', () => {
+    const disguised = JSON.parse('{"__proto__":{"plans-max":1},"constructor":1}') as object;
+    expect(faultsOf(treeWithGroupCommit({ ...disguised, plans: 1, 'plans-min': 1 }))).toEqual({
+      'framework.group-commit.__proto__': 'is not a known key',
+      'framework.group-commit.constructor': 'is not a known key',
+      'framework.group-commit.plans': 'is not a known key',
+      'framework.group-commit.plans-min': 'is not a known key',
+    });
+  });
+
+  test.each([0, -1, 1.5, Number.NaN, Infinity, 2 ** 53, '128', '', null, true, [1], {}])(
+    'is refused with the value %j, which is not shown',
+    (value) => {
+      expect(faultsOf(treeWithGroupCommit({ 'plans-max': value, 'reads-max': value }))).toEqual({
+        'framework.group-commit.plans-max': 'must be a whole number from 1',
+        'framework.group-commit.reads-max': 'must be a whole number from 1',
+      });
+    },
+  );
+
+  test.each([null, 'true', 'yes', 0, 128, [true]])('is refused when it is %j', (section) => {
+    expect(faultsOf(treeWithGroupCommit(section))).toEqual({
+      'framework.group-commit': 'is neither true nor false nor a section',
+    });
+  });
+
+  test('may not say one thing in kebab-case and in camelCase', () => {
+    const faults = faultsOf(treeWithGroupCommit({ 'plans-max': 1, plansMax: 2 }));
+    expect(Object.keys(faults)).toEqual(['framework.group-commit.plans-max']);
+  });
 });
 
 describe('a faulty section of delivery', () => {

@@ -1,7 +1,9 @@
 import * as z from 'zod';
 import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
+import type { GroupSettings } from '../group/group-settings.js';
 import { camelCaseKeys, kebabCasePath } from './configuration-keys.js';
 import { parseDatabaseUrl } from './database-url.js';
+import { groupCommitSchema } from './group-commit-schema.js';
 import { Secret } from './secret.js';
 import { ShardIdentifier } from './shard-identifier.js';
 import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-config.js';
@@ -11,6 +13,8 @@ export interface FrameworkConfig {
   /** Dot-separated identifiers, written with every event. */
   readonly namespace: string;
   readonly sharding: ShardingConfig;
+  /** The section `group-commit`: what executors are to be made with. False by default; `true` gives the default settings. */
+  readonly groupCommit: GroupSettings | false;
   /** The section `delivery`, its keys in camelCase and not checked: whoever delivers knows them. Empty by default. */
   readonly delivery: Readonly<Record<string, unknown>>;
 }
@@ -58,6 +62,7 @@ const documentSchema = z.strictObject({
       defaultShard: z.strictObject({ group: z.int().min(0).max(255), member: z.int().min(0).max(63) }),
       groups: z.array(groupSchema).min(1),
     }),
+    groupCommit: groupCommitSchema.default(false),
     delivery: sectionSchema.default({}),
   }),
 });
@@ -74,7 +79,7 @@ type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
   if (!document.success) throw new ConfigurationException(document.error.issues.flatMap(faultsOf));
-  const { namespace, sharding, delivery } = document.data.framework;
+  const { namespace, sharding, groupCommit, delivery } = document.data.framework;
   const faults = duplicates(sharding);
   const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
   const defaultShard = ShardIdentifier.of(sharding.defaultShard.group, sharding.defaultShard.member);
@@ -85,7 +90,7 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
     });
   }
   if (faults.length > 0) throw new ConfigurationException(faults);
-  return { namespace, sharding: { defaultShard, members }, delivery };
+  return { namespace, sharding: { defaultShard, members }, groupCommit, delivery };
 }
 
 function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {

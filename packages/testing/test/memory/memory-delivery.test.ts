@@ -2,6 +2,7 @@ import { Delivery, type EventEnvelope } from '@framework/events';
 import { describe, expect, it } from 'vitest';
 import { SuiteContext, abroad, decimal, home, neighbour } from '../../src/conformance/index.js';
 import { VirtualClock } from '../../src/index.js';
+import { groupCommit } from '../group-commit.js';
 import { onCredit } from '../specification/accounts.js';
 import { MemoryFixture } from './memory-fixture.js';
 
@@ -12,7 +13,7 @@ function delivering(): {
   readonly clock: VirtualClock;
 } {
   const context = new SuiteContext();
-  context.open(new MemoryFixture());
+  context.open(new MemoryFixture(), { groupCommit });
   const clock = new VirtualClock();
   const seen: EventEnvelope<never>[] = [];
   const { executor, fixture } = context;

@@ -20,6 +20,7 @@ import {
   decimal,
 } from '../../src/conformance/index.js';
 import { type WorldOptions, specification } from '../../src/specification/index.js';
+import { groupCommit } from '../group-commit.js';
 
 export const home: ShardIdentifier = ShardIdentifier.of(0, 0);
 export const abroad: ShardIdentifier = ShardIdentifier.of(1, 0);
@@ -64,8 +65,9 @@ export function onCredit(
 }
 
 /** What the tests are about: accounts on two shards, and the actions on them. */
-export const accountWorld: Pick<WorldOptions, 'models' | 'actions' | 'shards'> = {
+export const accountWorld: Pick<WorldOptions, 'models' | 'actions' | 'shards' | 'groupCommit'> = {
   models: [Account],
+  groupCommit,
   shards: [home, abroad],
   actions: ({ clock, repository }) => {
     const accounts = repository(Account);

@@ -2,6 +2,7 @@ import type {
   AnyAction,
   AnyEntity,
   DatabaseRegistry,
+  ExecutorOptions,
   ModelClass,
   Principal,
   ShardIdentifier,
@@ -43,6 +44,8 @@ export interface WorldOptions {
   readonly shards?: readonly [ShardIdentifier, ...ShardIdentifier[]];
   /** Who executes the actions. Default: `specification`. */
   readonly principal?: Principal;
+  /** Whether the plans of concurrent executions are written together, or how; as the service has it. Default false. */
+  readonly groupCommit?: ExecutorOptions['groupCommit'];
   /** What to change in the settings of delivery, such as `retry`. */
   readonly delivery?: DeliveryOverrides;
   /** When the clock starts. Default: 2026-01-01T00:00:00Z. */

@@ -57,7 +57,7 @@ export class World {
   readonly #delivery: WorldDelivery;
 
   private constructor(options: WorldOptions) {
-    const { models, actions, handlers, shards = [ShardIdentifier.of(0, 0)] } = options;
+    const { models, actions, handlers, shards = [ShardIdentifier.of(0, 0)], groupCommit = false } = options;
     const clock = (this.clock = new VirtualClock(options.start));
     const databases = (this.databases = openDatabases(memorySharding(...shards), memory({ clock })));
     this.#principal = options.principal ?? { name: 'specification' };
@@ -69,6 +69,7 @@ export class World {
       databases,
       repositories: this.#repositories.all,
       actions: actions(setup),
+      groupCommit,
       clock,
       random: () => 1,
     });

@@ -1,0 +1,124 @@
+import { FrameworkException } from '@framework/core';
+import type { Passage } from '@framework/testing';
+import { type Account, type SuiteContext, decimal, home } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
+
+const group = 'framework_group';
+/** In every message that writes, in a group or alone. */
+const writes = [group, 'framework_write'];
+const accountCount = 8;
+const hasty = { 'statement-timeout-ms': 300, 'acquisition-timeout-ms': 300 };
+/** Two of three writes or their answers are lost, so that it may take many attempts. */
+const patient = { retry: { attemptsMax: 100, backoffMaxMs: 20 } };
+
+describe('a connection that breaks around the commit of a group', () => {
+  let database: TestDatabase;
+  let proxy: ProxiedDatabase['proxy'];
+  let suite: SuiteContext;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+  afterAll(() => database.drop());
+
+  /** Opens the suite behind a proxy, and gives accounts with a balance of 10. */
+  const open = async (settings: Readonly<Record<string, unknown>> = {}) => {
+    const through = await proxied(database);
+    proxy = through.proxy;
+    const registry = openRegistry([{ group: 0, member: 0, url: through.url, settings }]);
+    await registry.ready();
+    suite = suiteOn(registry, { groupCommit: true });
+    await suite.fixture.clear();
+    return Promise.all(
+      Array.from({ length: accountCount }, () => suite.openAccount(home, { balance: decimal('10') })),
+    );
+  };
+  /** Credits 5 to each without reading it, so that all plans are there at once and go together. */
+  const creditTogether = (accounts: readonly Account[]): readonly Promise<void>[] =>
+    accounts.map((account) => suite.stage((plan) => plan.update(account.credit('5'))));
+  const storedOf = async (): Promise<readonly unknown[]> => {
+    const accounts = await suite.accounts.findAll();
+    return accounts.map(({ version, balance }) => [version, balance]);
+  };
+
+  it('while it waits for a lock: waits for its end, and all succeed', async () => {
+    const accounts = await open();
+    const holder = new pg.Client({ connectionString: database.url });
+    await holder.connect();
+    onTestFinished(() => holder.end());
+    await holder.query('begin');
+    await holder.query('select from accounts where id = $1 for update', [accounts[3]!.id.value]);
+    let questions = 0;
+    let cut = false;
+    proxy.judge = (passage) => {
+      if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
+      if (cut || !isSent(passage, group)) return 'forward';
+      cut = true;
+      return 'forward-and-cut';
+    };
+    const credits = Promise.all(creditTogether(accounts));
+    await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 5_000);
+    await holder.query('rollback');
+    await credits;
+    expect(await storedOf()).toEqual(accounts.map(() => [2, decimal('15')]));
+    expect(await suite.storedEvents()).toHaveLength(2 * accountCount);
+  });
+
+  it('for good: says within a deadline of each that its outcome is unknown', async () => {
+    const accounts = await open(hasty);
+    proxy.judge = (passage) => {
+      if (!isSent(passage, group)) return 'forward';
+      void proxy.refuse();
+      return 'cut';
+    };
+    const startedMs = performance.now();
+    const outcomes = await Promise.allSettled(creditTogether(accounts));
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    expect(new Set(outcomes.map(codeOf))).toEqual(new Set(['commit-outcome-unknown']));
+    const rows = await query(database.url, 'select distinct version::int from accounts');
+    expect(rows).toEqual([{ version: 1 }]);
+  });
+
+  it('again and again: has one effect for each success', async () => {
+    const accounts = await open();
+    loseTwoOfThree(proxy);
+    const credits = [...accounts, ...accounts, ...accounts].map((account) =>
+      suite.credit(account, '1', patient),
+    );
+    await Promise.all(credits);
+    expect(await storedOf()).toEqual(accounts.map(() => [4, decimal('13')]));
+    expect(await suite.storedEvents()).toHaveLength(4 * accountCount);
+  });
+
+  it('again and again: has one effect for each idempotency key', async () => {
+    const accounts = await open();
+    loseTwoOfThree(proxy);
+    const withdraw = (index: number): Promise<unknown> =>
+      suite.withdraw(accounts[index]!, '10', { ...patient, idempotencyKey: `k-${index}` });
+    const answers = await Promise.all([...accounts.keys(), ...accounts.keys()].map(withdraw));
+    expect(answers).toMatchObject(answers.map(() => ({ version: 2, balance: decimal('0') })));
+    expect(await storedOf()).toEqual(accounts.map(() => [2, decimal('0')]));
+    expect(await suite.fixture.keyCount(home)).toBe(accountCount);
+  });
+});
+
+function isSent({ direction, bytes }: Passage, marker: string): boolean {
+  return direction === 'to-server' && bytes.includes(marker);
+}
+
+/** Loses one write, then the answer to one, then lets one pass, and so on. */
+function loseTwoOfThree(proxy: ProxiedDatabase['proxy']): void {
+  let turn = 0;
+  const verdicts = ['cut', 'forward-and-cut', 'forward'] as const;
+  proxy.judge = (passage) =>
+    writes.some((marker) => isSent(passage, marker)) ? verdicts[turn++ % 3]! : 'forward';
+}
+
+function codeOf(outcome: PromiseSettledResult<unknown>): string {
+  if (outcome.status === 'fulfilled') return 'done';
+  return FrameworkException.find(outcome.reason)?.code ?? String(outcome.reason);
+}

@@ -1,0 +1,19 @@
+import { home } from '@framework/testing/conformance';
+import { createTestDatabase } from '@framework/testing/postgres';
+import { expect, it, onTestFinished } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+
+const accountCount = 16;
+
+it('concurrent executions of a suite share transactions', async () => {
+  const database = await createTestDatabase();
+  onTestFinished(() => database.drop());
+  const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+  await registry.ready();
+  const suite = suiteOn(registry);
+  await Promise.all(Array.from({ length: accountCount }, () => suite.openAccount(home)));
+  const transactions = await query(database.url, 'select distinct xmin::text from accounts');
+  expect(transactions.length).toBeGreaterThan(0);
+  expect(transactions.length).toBeLessThan(accountCount);
+});
