@@ -75,14 +75,11 @@ describe('grouped commit', () => {
     expect(driver.committed).toHaveLength(2);
   });
 
-  test.each<Partial<GroupSettings>>([{ plansMax: 0 }, { readsMax: Number.NaN }])(
-    'refuses settings with which nothing would ever be written or read: %o',
-    (groupCommit) => {
-      expect(() => executorOf(async () => null, { groupCommit })).toThrow(
-        expect.objectContaining({ code: 'invariant-violation' }) as Error,
-      );
-    },
-  );
+  test.each([0, Number.NaN])('refuses settings with which nothing would ever be written: %d', (plansMax) => {
+    expect(() => executorOf(async () => null, { groupCommit: { plansMax } })).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }) as Error,
+    );
+  });
 
   test('is off by default', async () => {
     const running = executorOf(async (plan) => plan().add(openWallet()));
@@ -105,6 +102,24 @@ describe('grouped commit', () => {
     const running = executorOf(async (plan) => plan().add(openWallet()), { groupCommit: true });
     await Promise.all(await executeAll(running, 3));
     expect(running.manager(global).groups.map((group) => group.length)).toEqual([3]);
+  });
+
+  test('sends the next group before the executions of the one before go on', async () => {
+    const running = await busy({ plansMax: 2 });
+    const manager = running.manager(global);
+    const persistAll = manager.persistAll.bind(manager);
+    const order: string[] = [];
+    manager.persistAll = async (group) => {
+      // As a pool takes a while to lend a connection.
+      for (let hop = 0; hop < 50; hop++) await Promise.resolve();
+      order.push('sent');
+      return persistAll(group);
+    };
+    const executions = await executeAll(running, 4);
+    for (const execution of executions) void execution.then(() => order.push('went on'));
+    running.release();
+    await Promise.all(executions);
+    expect(order.slice(0, 2)).toEqual(['sent', 'sent']);
   });
 
   test('writes no more than its maximum together', async () => {

@@ -18,6 +18,7 @@ export class QueuedPlan {
   readonly outcome: Promise<PersistOutcome>;
   #resolve!: (outcome: PersistOutcome) => void;
   #reject!: (error: unknown) => void;
+  #decided: PersistOutcome | undefined;
   #state: 'pending' | 'written' | 'lost' = 'pending';
 
   constructor(changes: ChangeSet, builtOn: readonly StagedModel[]) {
@@ -44,9 +45,15 @@ export class QueuedPlan {
     return this.outcome.catch(() => undefined);
   }
 
-  settle(outcome: PersistOutcome): void {
+  /** Gives it its outcome; its execution goes on when it is told. */
+  decide(outcome: PersistOutcome): void {
     this.#state = outcome === 'written' ? 'written' : 'lost';
-    this.#resolve(outcome);
+    this.#decided = outcome;
+  }
+
+  /** Lets its execution go on, when it has its outcome. */
+  tell(): void {
+    if (this.#decided !== undefined) this.#resolve(this.#decided);
   }
 
   fail(error: unknown): void {

@@ -50,6 +50,9 @@ export class ShardWriter {
       await writeGroup(group, this.#manager);
       for (const plan of group) this.#staged.hide(plan);
       if (group.some(({ state }) => state === 'lost')) this.#dropLost();
+      // The next group is on its way before the executions of this one go on, which takes the process a while.
+      if (this.#queue.length > 0) setImmediate(tellAll, group);
+      else tellAll(group);
     }
     this.#isBusy = false;
   }
@@ -64,4 +67,8 @@ export class ShardWriter {
       return false;
     });
   }
+}
+
+function tellAll(group: readonly QueuedPlan[]): void {
+  for (const plan of group) plan.tell();
 }

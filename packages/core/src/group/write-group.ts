@@ -4,7 +4,7 @@ import type { GroupOutcome, TransactionManager } from '../persistence/transactio
 import { type QueuedPlan, lostBaseError } from './queued-plan.js';
 
 /**
- * Writes plans together, and gives each its outcome. Never rejects.
+ * Writes plans together, and gives each its outcome; a group that is written as a whole is still to be told. Never rejects.
  *
  * A group that fails as a whole is written in halves, so that only the culprit fails; a group of one is an ordinary
  * commit. What was built on a plan that is lost is lost, too, and not sent.
@@ -46,9 +46,11 @@ async function settleAll(
   const open: Promise<void>[] = [];
   group.forEach((plan, index) => {
     const outcome = outcomes[index];
-    if (outcome === 'written' || outcome === 'key-taken') plan.settle(outcome);
+    if (outcome === 'written' || outcome === 'key-taken') plan.decide(outcome);
     else if (outcome !== undefined && outcome !== 'alone') open.push(settleError(plan, outcome, manager));
   });
+  if (outcomes.every((outcome) => outcome === 'written')) return;
+  for (const plan of group) plan.tell();
   await Promise.all(open);
   for (const [index, plan] of group.entries()) {
     const outcome = outcomes[index];
@@ -60,7 +62,8 @@ async function settleAll(
 /** Asks the log where the outcome is not known. */
 async function settleError(plan: QueuedPlan, error: unknown, manager: TransactionManager): Promise<void> {
   try {
-    plan.settle(await outcomeOf(error, manager));
+    plan.decide(await outcomeOf(error, manager));
+    plan.tell();
   } catch (failure) {
     plan.fail(failure);
   }
@@ -68,7 +71,8 @@ async function settleError(plan: QueuedPlan, error: unknown, manager: Transactio
 
 async function writeAlone(plan: QueuedPlan, manager: TransactionManager): Promise<void> {
   try {
-    plan.settle(await commitOne(plan.changes, manager));
+    plan.decide(await commitOne(plan.changes, manager));
+    plan.tell();
   } catch (error) {
     plan.fail(error);
   }

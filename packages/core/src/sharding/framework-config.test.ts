@@ -305,9 +305,9 @@ describe('the section of grouped commit', () => {
   test.each([0, -1, 1.5, Number.NaN, Infinity, 2 ** 53, '128', '', null, true, [1], {}])(
     'is refused with the value %j, which is not shown',
     (value) => {
-      expect(faultsOf(treeWithGroupCommit({ 'plans-max': value, 'reads-max': value }))).toEqual({
+      expect(faultsOf(treeWithGroupCommit({ 'plans-max': value, 'queue-max': value }))).toEqual({
         'framework.group-commit.plans-max': 'must be a whole number from 1',
-        'framework.group-commit.reads-max': 'must be a whole number from 1',
+        'framework.group-commit.queue-max': 'must be a whole number from 1',
       });
     },
   );

@@ -13,7 +13,6 @@ const settingsSchema = z.strictObject(
     queueMax: setting('queueMax'),
     planSizeMax: setting('planSizeMax'),
     planCharactersMax: setting('planCharactersMax'),
-    readsMax: setting('readsMax'),
   },
   { error: ({ code }) => (code === 'invalid_type' ? 'is neither true nor false nor a section' : undefined) },
 );

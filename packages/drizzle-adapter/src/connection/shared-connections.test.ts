@@ -5,6 +5,8 @@ import { type ConnectionSource, SharedConnections } from './shared-connections.j
 
 const shard = ShardIdentifier.of(0, 0);
 const other = ShardIdentifier.of(0, 1);
+const busy = { isBusy: () => true };
+const idle = { isBusy: () => false };
 const broken = new Error('the connection is broken');
 
 /** A pool of numbered connections that tells which ones it has lent, and how each came back. */
@@ -56,31 +58,38 @@ async function answersOf(statements: readonly ReturnType<typeof send>[]): Promis
 }
 
 describe('shared connections', () => {
-  it('are one for each statement while there are few, and then 8 with up to 4 statements', async () => {
+  it('are one for each statement while the process has time to spare', async () => {
     const source = new FakeSource(20);
-    const connections = new SharedConnections(source);
-    const few = sendMany(connections, 32);
+    const connections = new SharedConnections(source, idle);
+    const answered = await answersOf(sendMany(connections, 20));
+    expect(new Set(answered).size).toBe(20);
+  });
+
+  it('are 4 with up to 4 statements when the process is busy, and then one more', async () => {
+    const source = new FakeSource(20);
+    const connections = new SharedConnections(source, busy);
+    const few = sendMany(connections, 16);
     await Promise.resolve();
-    expect(source.lent).toHaveLength(8);
-    expect(connections.waitingCount).toBe(24);
-    const ninth = send(connections);
+    expect(source.lent).toHaveLength(4);
+    expect(connections.waitingCount).toBe(12);
+    const another = send(connections);
     await Promise.resolve();
-    expect(source.lent).toHaveLength(9);
-    const counts = Map.groupBy(await answersOf([...few, ninth]), (client) => client);
-    expect([...counts.values()].map(({ length }) => length)).toEqual([4, 4, 4, 4, 4, 4, 4, 4, 1]);
+    expect(source.lent).toHaveLength(5);
+    const counts = Map.groupBy(await answersOf([...few, another]), (client) => client);
+    expect([...counts.values()].map(({ length }) => length)).toEqual([4, 4, 4, 4, 1]);
     expect(connections.waitingCount).toBe(0);
   });
 
   it('take more statements when the pool has no connection left', async () => {
     const source = new FakeSource(2);
-    const connections = new SharedConnections(source);
+    const connections = new SharedConnections(source, busy);
     const answered = await answersOf(sendMany(connections, 100));
     expect(new Set(answered)).toEqual(new Set([1, 2]));
   });
 
   it('are given back when nothing is on its way', async () => {
     const source = new FakeSource(1);
-    const connections = new SharedConnections(source);
+    const connections = new SharedConnections(source, busy);
     const [first, second] = [send(connections), send(connections)];
     await answersOf([first]);
     expect(source.returned).toEqual([]);
@@ -91,7 +100,7 @@ describe('shared connections', () => {
 
   it('take nothing new when somebody waits for a connection of his own', async () => {
     const source = new FakeSource(1);
-    const connections = new SharedConnections(source);
+    const connections = new SharedConnections(source, busy);
     const before = send(connections);
     source.freeCount = -1;
     const after = send(connections);
@@ -100,7 +109,7 @@ describe('shared connections', () => {
 
   it('take nothing new after an error that is not a plain one, and are destroyed when they are empty', async () => {
     const source = new FakeSource(1);
-    const connections = new SharedConnections(source);
+    const connections = new SharedConnections(source, busy);
     const [failing, behind] = [send(connections), send(connections)];
     failing.fail(broken);
     await expect(failing.sent).rejects.toBe(broken);
@@ -112,7 +121,7 @@ describe('shared connections', () => {
 
   it('go on after a plain error', async () => {
     const source = new FakeSource(1);
-    const connections = new SharedConnections(source);
+    const connections = new SharedConnections(source, busy);
     const [failing, behind] = [send(connections), send(connections)];
     failing.fail(new Error('a constraint'));
     await expect(failing.sent).rejects.toThrow('a constraint');
@@ -122,7 +131,7 @@ describe('shared connections', () => {
   it('refuse everybody who has waited for one that cannot be had, each for his own shard', async () => {
     const source = new FakeSource(1);
     source.refusal = new Error('no server');
-    const connections = new SharedConnections(source);
+    const connections = new SharedConnections(source, busy);
     const statements = [send(connections), send(connections, other)];
     const outcomes = await Promise.allSettled(statements.map(({ sent }) => sent));
     expect(outcomes).toMatchObject([

@@ -1,9 +1,10 @@
 import { type ShardIdentifier, ShardUnavailableException } from '@framework/core';
 import type pg from 'pg';
+import { EventLoopLoad } from './event-loop-load.js';
 
-/** How many connections are shared while each of them has little to do. */
-const fewCount = 8;
-/** How many statements are on their way over one connection before a further one is taken. */
+/** How many connections a busy process shares while each of them has little to do. */
+const fewCount = 4;
+/** How many statements are on their way over one of them before a further connection is taken. */
 const depthMax = 4;
 /** How long a connection may be silent before it takes nothing new, in milliseconds. */
 const silenceMaxMs = 50;
@@ -34,6 +35,8 @@ interface SharedConnection {
  * Sends statements of many callers over few connections: the server answers them in order, each in a transaction of its
  * own, and neither side waits for the other in between.
  *
+ * That saves the process time, and costs it where the disk is slow: the server flushes the commits of several connections
+ * together, but not those of one. So statements share connections only when the process is busy, or the pool has none left.
  * Statements behind one that waits for a lock wait, too. So a connection takes few at a time while others are free, and
  * one that has fallen silent takes none. Whoever waits for a connection of his own comes before new statements.
  */
@@ -41,11 +44,13 @@ export class SharedConnections {
   readonly #source: ConnectionSource;
   /** Those that take further statements. */
   readonly #open = new Set<SharedConnection>();
+  readonly #load: Pick<EventLoopLoad, 'isBusy'>;
   #usedCount = 0;
   #statementCount = 0;
 
-  constructor(source: ConnectionSource) {
+  constructor(source: ConnectionSource, load: Pick<EventLoopLoad, 'isBusy'> = new EventLoopLoad()) {
     this.#source = source;
+    this.#load = load;
   }
 
   /** How many statements wait for those before them. */
@@ -84,13 +89,14 @@ export class SharedConnections {
 
   /** The one with the fewest statements, unless another connection should be taken. */
   #choose(): SharedConnection | undefined {
-    const silentSinceMs = performance.now() - silenceMaxMs;
+    const nowMs = performance.now();
     let best: SharedConnection | undefined;
     for (const connection of this.#open) {
-      if (connection.heardAtMs < silentSinceMs) continue;
+      if (nowMs - connection.heardAtMs > silenceMaxMs) continue;
       if (best === undefined || connection.statementCount < best.statementCount) best = connection;
     }
     if (best === undefined || this.#source.freeCount <= 0) return best;
+    if (!this.#load.isBusy(nowMs)) return undefined;
     return this.#open.size >= fewCount && best.statementCount < depthMax ? best : undefined;
   }
 
