@@ -202,6 +202,20 @@ describe('the address', () => {
     expect(await service.client.get(`/wallets/${walletId}/`)).toMatchObject(problem(404, 'not-found'));
   });
 
+  it.each([
+    ['GET', '/wallets/{known}', 200],
+    ['HEAD', '/wallets/{known}', 200],
+    ['OPTIONS', '/wallets/{known}', 204],
+    ['DELETE', '/wallets/{known}', 405],
+    ['GET', '/nothing', 404],
+    ['GET', '/health/live', 200],
+    ['GET', '/docs', 200],
+  ])('is answered with its id: %s %s', async (method, path, status) => {
+    const answer = await fetch(`${service.url}${path.replace('{known}', walletId)}`, { method });
+    expect(answer.status).toBe(status);
+    expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
   it('says which methods it has', async () => {
     const refused = await service.client.send(`/wallets/${walletId}`, { method: 'DELETE' });
     expect(refused).toMatchObject(problem(405, 'method-not-allowed'));

@@ -5,13 +5,11 @@ import type { Problem } from './problem/problem-of.js';
 import type { WalletEnv } from './wallet-app-env.js';
 
 /** Writes one line per request: never a body, a query or a header. */
-export function logRequest(
-  logger: Logger,
-  { req, res, var: { requestId } }: Context<WalletEnv>,
-  tookMs: number,
-): void {
-  const { method, path } = req;
-  logger.info({ requestId, method, path, status: res.status, durationMs: Math.round(tookMs) }, 'request');
+export function logRequest(logger: Logger, context: Context<WalletEnv>, tookMs: number): void {
+  const { method, path } = context.req;
+  const { status } = context.res;
+  const requestId = context.get('requestId');
+  logger.info({ requestId, method, path, status, durationMs: Math.round(tookMs) }, 'request');
 }
 
 /** Writes down what operators need to know of a problem, by the request's id that the client was told. */

@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { answerOtherMethods } from './answer-other-methods.js';
 import { problemOf } from './problem/problem-of.js';
 import { problemResponse } from './problem/problem-response.js';
+import { requestIdHeader } from './request-id-header.js';
 import { logProblem, logRequest } from './request-log.js';
 import { RequestFault } from './request/request-fault.js';
 import { docsRoutes } from './routes/docs-routes.js';
@@ -22,8 +23,9 @@ export function walletApp(service: WalletService, logger: Logger): WalletApp {
     const requestId = randomUUID();
     context.set('requestId', requestId);
     const startedAtMs = performance.now();
+    // Before there is an answer: afterwards, the whole answer would be made anew.
+    context.header(requestIdHeader, requestId);
     await next();
-    context.header('x-request-id', requestId);
     logRequest(logger, context, performance.now() - startedAtMs);
   });
   for (const path of ['/wallets/*', '/transfers/*']) {

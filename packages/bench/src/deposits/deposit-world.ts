@@ -44,3 +44,10 @@ export async function openTargets(
   }
   return wallets.map(({ id }) => ({ id, slot: slots.get(id.value) ?? Number.NaN }));
 }
+
+/** Chooses one at random. */
+export function anyOf(targets: readonly DepositTarget[]): DepositTarget {
+  const target = targets[Math.floor(Math.random() * targets.length)];
+  if (target === undefined) throw new Error('No wallets were opened');
+  return target;
+}

@@ -1,5 +1,5 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { valuesOf } from './best-of.js';
+import { valuesOf } from './values-of.js';
 import { openWorld } from './deposit-world.js';
 import { measureDeposits } from './measure-deposits.js';
 import { frameworkSide, groupedSide } from './sides/framework-side.js';

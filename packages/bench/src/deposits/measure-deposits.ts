@@ -2,7 +2,7 @@ import type { BenchContext } from '../benchmark/benchmark.js';
 import { measureSides, median, quantile } from '../benchmark/measure-sides.js';
 import { type Load, runLoad } from '../load/run-load.js';
 import type { DepositSide } from './deposit-side.js';
-import { type DepositTarget, openTargets } from './deposit-world.js';
+import { anyOf, openTargets } from './deposit-world.js';
 import { verifyDeposits } from './verify-deposits.js';
 
 /** How long a measurement of the full run takes. */
@@ -78,10 +78,4 @@ async function measureOnce(
   const load = await runLoad(call, { clientCount, durationMs });
   await verifyDeposits(world, targets, leadIn.count + load.count);
   return load;
-}
-
-function anyOf(targets: readonly DepositTarget[]): DepositTarget {
-  const target = targets[Math.floor(Math.random() * targets.length)];
-  if (target === undefined) throw new Error('No wallets were opened');
-  return target;
 }

@@ -41,10 +41,10 @@ export function serve<
 ): void {
   documentOperation(app, operation);
   app.on(operation.method.toUpperCase(), routingPath(operation.path), async (context) => {
-    const { principal, requestId } = context.var;
+    const principal = context.get('principal');
     const key = operation.method === 'post' ? idempotencyKey(context.req.raw.headers) : undefined;
     const execution: ExecutionConfiguration = {
-      headers: { 'request-id': requestId },
+      headers: { 'request-id': context.get('requestId') },
       ...(key !== undefined && {
         idempotencyKey: key,
         onReplayed: () => context.header(replayedHeader, 'true'),

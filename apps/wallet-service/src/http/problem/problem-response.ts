@@ -1,4 +1,5 @@
 import type { Problem } from './problem-of.js';
+import { requestIdHeader } from '../request-id-header.js';
 import type { ProblemBody } from './problem-schema.js';
 
 /** The media type of problem details (RFC 9457). */
@@ -15,7 +16,7 @@ export function problemResponse(problem: Problem, requestId: string): Response {
     instance: `urn:uuid:${requestId}`,
     ...(problem.faults.length > 0 && { errors: problem.faults }),
   };
-  const headers = new Headers({ 'content-type': problemMediaType });
+  const headers = new Headers({ 'content-type': problemMediaType, [requestIdHeader]: requestId });
   if (problem.retryAfterSeconds !== undefined) headers.set('retry-after', String(problem.retryAfterSeconds));
   // The rest of a body that is too large is not worth reading.
   if (problem.name === 'body-too-large') headers.set('connection', 'close');

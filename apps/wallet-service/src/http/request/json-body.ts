@@ -2,6 +2,7 @@ import { parseExactJson } from './json-number.js';
 import { RequestFault } from './request-fault.js';
 
 const bytesMax = 64 * 1024;
+const utf8 = new TextDecoder('utf-8', { fatal: true });
 const mediaType = /^application\/json[ \t]*(;[ \t]*charset=("utf-8"|utf-8)[ \t]*)?$/i;
 
 /**
@@ -63,7 +64,7 @@ function tooLarge(): RequestFault {
 
 function parse(bytes: Uint8Array): unknown {
   try {
-    return parseExactJson(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+    return parseExactJson(utf8.decode(bytes));
   } catch (error) {
     throw new RequestFault('bad-request', 'The body is not JSON in UTF-8', { cause: error });
   }

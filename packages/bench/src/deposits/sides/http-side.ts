@@ -1,4 +1,4 @@
-import { Pool } from 'undici';
+import { type Dispatcher, Pool } from 'undici';
 import { type DepositSide, amount } from '../deposit-side.js';
 import type { DepositWorld } from '../deposit-world.js';
 
@@ -11,12 +11,26 @@ export function httpSide(world: DepositWorld, serviceUrl: string, clientCount: n
   return {
     name: 'http',
     world,
-    deposit: async ({ id }) => {
-      const path = `/wallets/${id.value}/deposit`;
-      const answer = await pool.request({ method: 'POST', path, headers, body });
-      const text = await answer.body.text();
-      if (answer.statusCode !== 200) throw new Error(`${path} answered ${answer.statusCode}: ${text}`);
-    },
+    deposit: ({ id }) => deposit(pool, `/wallets/${id.value}/deposit`),
     close: () => pool.close(),
   };
+}
+
+/** Reads the whole answer, but makes no stream of it: the client's processor time is not what is measured. */
+function deposit(pool: Pool, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let statusCode = 0;
+    const handler: Dispatcher.DispatchHandler = {
+      onRequestStart: () => undefined,
+      onResponseStart: (_controller, status) => void (statusCode = status),
+      onResponseData: (_controller, chunk) => void chunks.push(chunk),
+      onResponseEnd: () => {
+        if (statusCode === 200) resolve();
+        else reject(new Error(`${path} answered ${statusCode}: ${Buffer.concat(chunks).toString()}`));
+      },
+      onResponseError: (_controller, error) => reject(error),
+    };
+    pool.dispatch({ method: 'POST', path, headers, body }, handler);
+  });
 }
