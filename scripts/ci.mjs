@@ -4,7 +4,8 @@ import { existsSync } from 'node:fs';
 import { Tally } from './tally.mjs';
 import { root, tool } from './workspace.mjs';
 
-// What CI runs: both commands of the README and its example in a consumer's hands, with one tally over them.
+// What CI runs: both commands of the README, its example in a consumer's hands, and the benchmarks against their recorded
+// ratios, with one tally over them.
 const tally = new Tally();
 tally.add(await outcomeOf('npm', ['test']));
 // The tests above use the newest PostgreSQL, which they bring along; a machine that has an older one tests that, too.
@@ -24,6 +25,7 @@ tally.add(await outcomeOf(process.execPath, ['scripts/check-start.mjs']));
 tally.add(
   await outcomeOf(tool('node'), ['--disable-warning=ExperimentalWarning', 'scripts/check-consumer.mjs']),
 );
+tally.add(await outcomeOf('npm', ['run', 'bench', '--', '--short']));
 tally.close();
 
 /** Runs the command, shows what it prints, and reads the tally that it ends with. */

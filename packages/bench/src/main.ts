@@ -1,10 +1,11 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Benchmark } from './benchmark/benchmark.js';
-import { type CommandLine, commandLine } from './benchmark/command-line.js';
+import { commandLine } from './benchmark/command-line.js';
 import { type Figure, isReached } from './benchmark/figure.js';
-import { fallenRatios, isRatio, recordRatios, recordedRatios } from './benchmark/recorded-ratios.js';
+import { isRatio, recordRatios, recordedRatios } from './benchmark/recorded-ratios.js';
 import { environmentOf, headingOf, tableOf } from './benchmark/report.js';
+import { compareWithRecorded, lineOf } from './benchmark/short-form.js';
 import { BenchServer } from './database/bench-server.js';
 import { backlog } from './delivery/backlog.js';
 import { disturbedThroughput } from './delivery/disturbed-throughput.js';
@@ -45,46 +46,50 @@ const ofAbsolutes: readonly Benchmark[] = [
   idleStatements,
 ];
 
-const options = commandLine(process.argv.slice(2));
-const { environment, figures } = await measure(options);
-const shown = options.short ? figures.filter(isRatio) : figures;
-say(`\n${headingOf(environment)}\n\n${tableOf(shown)}`);
-if (options.json !== undefined) {
-  await mkdir(dirname(options.json), { recursive: true });
-  await writeFile(options.json, `${JSON.stringify({ environment, figures: shown }, undefined, 2)}\n`);
+const { parts, rounds, scale, short, record, json } = commandLine(process.argv.slice(2));
+const chosen = [...ofRatios, ...(short ? [] : ofAbsolutes)].filter(
+  ({ name }) => parts.length === 0 || parts.some((part) => name.includes(part)),
+);
+const server = await BenchServer.start();
+try {
+  const isGood = short && !record ? await compare() : await measure();
+  process.exitCode = isGood ? 0 : 1;
+} finally {
+  await server.stop();
 }
-process.exitCode = (await isGood(shown)) ? 0 : 1;
 
-async function measure({ parts, rounds, scale, short }: CommandLine) {
-  const chosen = [...ofRatios, ...(short ? [] : ofAbsolutes)].filter(
-    ({ name }) => parts.length === 0 || parts.some((part) => name.includes(part)),
-  );
-  const server = await BenchServer.start();
+/** Whether no ratio has fallen below the recorded one. */
+async function compare(): Promise<boolean> {
+  const recorded = await recordedRatios();
+  const comparisons = await compareWithRecorded(chosen, { server, rounds, scale, say }, recorded);
+  say('');
+  for (const comparison of comparisons) say(lineOf(comparison));
+  const passedCount = comparisons.filter(({ isGood }) => isGood).length;
+  say(`${passedCount} passed, ${comparisons.length - passedCount} failed`);
+  return passedCount === comparisons.length;
+}
+
+/** Whether every figure is within its bounds; what is recorded need not be. */
+async function measure(): Promise<boolean> {
   const measured: Figure[] = [];
   try {
     for (const benchmark of chosen) {
       say(`${benchmark.name} …`);
       measured.push(...(await benchmark.run({ server, rounds, scale, say })));
     }
-    return { environment: environmentOf(await server.version()), figures: measured };
   } catch (error) {
     say(tableOf(measured));
     throw error;
-  } finally {
-    await server.stop();
   }
-}
-
-/** Whether this run found what it should have: the bounds, or in the short form what was recorded. */
-async function isGood(found: readonly Figure[]): Promise<boolean> {
-  if (!options.short) return found.every(isReached);
-  if (options.record) {
-    await recordRatios(found, environment);
-    return true;
+  const environment = environmentOf(await server.version());
+  const figures = record ? measured.filter(isRatio) : measured;
+  say(`\n${headingOf(environment)}\n\n${tableOf(figures)}`);
+  if (json !== undefined) {
+    await mkdir(dirname(json), { recursive: true });
+    await writeFile(json, `${JSON.stringify({ environment, figures }, undefined, 2)}\n`);
   }
-  const fallen = fallenRatios(found, await recordedRatios());
-  for (const line of fallen) say(line);
-  return fallen.length === 0;
+  if (record) await recordRatios(figures, environment);
+  return record || figures.every(isReached);
 }
 
 function say(line: string): void {

@@ -21,6 +21,11 @@ test('recording is done with the short form', () => {
   expect(commandLine(['--record'])).toMatchObject({ rounds: 3, scale: 0.2, short: true, record: true });
 });
 
+test('figures are not written where ratios are compared', () => {
+  expect(() => commandLine(['--short', '--json', 'file'])).toThrow('--json has nothing to write');
+  expect(commandLine(['--record', '--json', 'file'])).toMatchObject({ json: 'file' });
+});
+
 test('what is not an option chooses benchmarks', () => {
   expect(commandLine(['deposits', 'lag'])).toMatchObject({ parts: ['deposits', 'lag'] });
 });

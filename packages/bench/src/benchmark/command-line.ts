@@ -32,6 +32,8 @@ export function commandLine(args: readonly string[]): CommandLine {
     },
   });
   const short = values.short || values.record;
+  if (values.json !== undefined && short && !values.record)
+    throw new Error('--json has nothing to write with --short: leave one of them out');
   return {
     parts: positionals,
     rounds: numberOf('rounds', values.rounds ?? (short ? '3' : '5'), Number.isInteger),

@@ -5,12 +5,13 @@ import type { Environment } from './report.js';
 
 /** Beside `dist`, in which this file is. */
 const file = fileURLToPath(new URL('../recorded.json', import.meta.url));
-const toleratedShare = 0.8;
 
 /** The ratios of an earlier run of the short form, by the figures' titles. */
+export type Ratios = Readonly<Record<string, number>>;
+
 interface RecordedRatios {
   readonly environment: Environment;
-  readonly ratios: Readonly<Record<string, number>>;
+  readonly ratios: Ratios;
 }
 
 /** Whether a figure is a ratio with a direction: the same on any machine, more or less. */
@@ -26,23 +27,9 @@ export async function recordRatios(figures: readonly Figure[], environment: Envi
   await writeFile(file, `${JSON.stringify({ environment, ratios }, undefined, 2)}\n`);
 }
 
-/** The ratios that were recorded, by the figures' titles; none before the first time. */
-export async function recordedRatios(): Promise<RecordedRatios['ratios']> {
+/** The ratios that were recorded; none before the first time. */
+export async function recordedRatios(): Promise<Ratios> {
   return (await readRecorded())?.ratios ?? {};
-}
-
-/** Says of each ratio that is more than 20 % worse than the recorded one, or was never recorded, what is wrong. */
-export function fallenRatios(
-  figures: readonly Figure[],
-  ratios: RecordedRatios['ratios'],
-): readonly string[] {
-  return figures.filter(isRatio).flatMap(({ title, value, atLeast }) => {
-    const recorded = ratios[title];
-    if (recorded === undefined) return [`${title}: was never recorded; do it by --record`];
-    const isGood =
-      atLeast === undefined ? value <= recorded / toleratedShare : value >= recorded * toleratedShare;
-    return isGood ? [] : [`${title}: ${value.toPrecision(4)}, recorded ${recorded}`];
-  });
 }
 
 async function readRecorded(): Promise<RecordedRatios | undefined> {

@@ -21,7 +21,7 @@ export const overHttp: Benchmark = {
     const service = await ServiceProcess.start(world.urls, 'http');
     try {
       const http = httpSide(world, service.url, load.clientCount);
-      await warmUp(http, warmUpMs * context.scale);
+      await warmUp(http);
       const sides = [http, frameworkSide(world)] as const;
       const found = await measureDeposits(sides, load, context);
       return [
@@ -41,7 +41,10 @@ export const overHttp: Benchmark = {
 };
 
 /** Deposits for a while to wallets of their own, so that nothing of it is verified or counted. */
-async function warmUp(side: DepositSide, durationMs: number): Promise<void> {
+async function warmUp(side: DepositSide): Promise<void> {
   const targets = await openTargets(side.world, load.walletCount);
-  await runLoad(() => side.deposit(anyOf(targets)), { clientCount: load.clientCount, durationMs });
+  await runLoad(() => side.deposit(anyOf(targets)), {
+    clientCount: load.clientCount,
+    durationMs: warmUpMs,
+  });
 }

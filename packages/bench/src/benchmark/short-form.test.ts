@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+import type { BenchContext, Benchmark } from './benchmark.js';
+import type { Figure } from './figure.js';
+import { isRatio } from './recorded-ratios.js';
+import { compareWithRecorded, comparisonOf, lineOf } from './short-form.js';
+
+const faster: Figure = { title: 'faster', value: 1, unit: '×', atLeast: 2, measured: {} };
+const slower: Figure = { title: 'slower', value: 1, unit: '×', atMost: 2, measured: {} };
+
+/** A benchmark that gives these values in turn, run by run. */
+function giving(...values: readonly number[]): Benchmark & { readonly runs: () => number } {
+  let count = 0;
+  return {
+    name: 'fake',
+    run: async () => [{ ...faster, value: values[count++] ?? Number.NaN }],
+    runs: () => count,
+  };
+}
+
+const context = { say: () => undefined } as unknown as BenchContext;
+
+test('a ratio that must be large has fallen when it is more than 20 % below the recorded one', () => {
+  expect(comparisonOf({ ...faster, value: 2.01 }, { faster: 2.5 })).toMatchObject({ isGood: true });
+  expect(comparisonOf({ ...faster, value: 1.99 }, { faster: 2.5 })).toMatchObject({ isGood: false });
+});
+
+test('a ratio that must be small has fallen when the recorded one is more than 20 % below it', () => {
+  expect(comparisonOf({ ...slower, value: 1.24 }, { slower: 1 })).toMatchObject({ isGood: true });
+  expect(comparisonOf({ ...slower, value: 1.26 }, { slower: 1 })).toMatchObject({ isGood: false });
+});
+
+test.each([faster, slower])('a ratio that became not a number has fallen', (figure) => {
+  const ratios = { faster: 2, slower: 1 };
+  expect(comparisonOf({ ...figure, value: Number.NaN }, ratios)).toMatchObject({ isGood: false });
+});
+
+test('a ratio that was never recorded is not passed over, nor measured again', async () => {
+  const benchmark = giving(1);
+  const [comparison] = await compareWithRecorded([benchmark], context, {});
+  expect(comparison).toMatchObject({ isGood: false });
+  expect(comparison && lineOf(comparison)).toBe('✗ faster: 1.000, never recorded; do it by --record');
+  expect(benchmark.runs()).toBe(1);
+});
+
+test('what has fallen is measured again, up to three times in all', async () => {
+  const [passing, failing] = [giving(1, 2.4), giving(1, 1.5, 1.9, 3)];
+  const comparisons = await compareWithRecorded([passing, failing], context, { faster: 2.5 });
+  expect(comparisons.map(lineOf)).toEqual(['✓ faster: 2.400, recorded 2.5', '✗ faster: 1.900, recorded 2.5']);
+  expect([passing.runs(), failing.runs()]).toEqual([2, 3]);
+});
+
+test('only what has a bound and no unit of the machine is a ratio', () => {
+  const { atLeast: _atLeast, ...unbound } = faster;
+  expect([faster, slower, { ...faster, unit: '%' }].map(isRatio)).toEqual([true, true, true]);
+  expect([unbound, { ...faster, unit: 'ms' }].map(isRatio)).toEqual([false, false]);
+});
