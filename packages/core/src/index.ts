@@ -19,7 +19,8 @@ export { ActionRegistry, type AnyAction, type RegisteredAction } from './action/
 export type { ParamsEncoder } from './action/params-encoder.js';
 export type { IdempotencySettings } from './idempotency/idempotency-settings.js';
 export type { ResultCodec } from './idempotency/result-codec.js';
-export { ActionExecutor, type ExecutorOptions } from './action/action-executor.js';
+export { ActionExecutor } from './action/action-executor.js';
+export type { ExecutorOptions } from './action/executor-options.js';
 export type { ExecutionConfiguration } from './action/execution-configuration.js';
 export type { ExecutionLimits } from './action/execution-limits.js';
 export type { GroupSettings } from './group/group-settings.js';

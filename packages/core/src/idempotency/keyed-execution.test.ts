@@ -11,7 +11,7 @@ import {
 import { Wallet } from '../../test/wallet.js';
 import { Action } from '../action/action.js';
 import { FrameworkAction } from '../action/framework-action.js';
-import type { ExecutorOptions } from '../action/action-executor.js';
+import type { ExecutorOptions } from '../action/executor-options.js';
 import type { ExecutionConfiguration } from '../action/execution-configuration.js';
 import type { Principal } from '../action/principal.js';
 import { systemClock } from '../clock.js';

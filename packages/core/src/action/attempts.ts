@@ -1,0 +1,161 @@
+import type { Clock } from '../clock.js';
+import { InvariantViolation } from '../errors/invariant-violation.js';
+import { CrossShardException } from '../errors/sharding-exceptions.js';
+import { untilWritten } from '../group/group-commit.js';
+import type { IdempotencySettings } from '../idempotency/idempotency-settings.js';
+import type { KeyedRequest } from '../idempotency/keyed-request.js';
+import { KeySweep } from '../idempotency/key-sweep.js';
+import { modelNameOf } from '../model/model-class.js';
+import type { ActionRecord, ChangeSet } from '../persistence/change-set.js';
+import type { Repository } from '../persistence/repository.js';
+import type { AttemptReads } from '../read/attempt-reads.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { perform } from './action.js';
+import type { RegisteredAction } from './action-registry.js';
+import { AttemptCommits } from './attempt-commits.js';
+import { boundedJson } from './bounded-json.js';
+import { runAs } from './execution.js';
+import type { ExecutionLimits } from './execution-limits.js';
+import type { ExecutorOptions } from './executor-options.js';
+import { Plan, type ShardPlan } from './plan.js';
+import type { Principal } from './principal.js';
+import { type Run, replay } from './run.js';
+
+/** Makes the attempts of one executor: performs an action once and commits what it staged. */
+export class Attempts {
+  readonly #databases: DatabaseRegistry;
+  readonly #repositories: ReadonlyMap<unknown, Repository>;
+  readonly #limits: ExecutionLimits;
+  readonly #keyLifetimeMs: number;
+  readonly #keySweep: KeySweep;
+  readonly #commits: AttemptCommits;
+  readonly #clock: Clock;
+  readonly #commitListeners = new Set<(shard: ShardIdentifier) => void>();
+
+  constructor(
+    options: ExecutorOptions,
+    settings: {
+      readonly clock: Clock;
+      readonly limits: ExecutionLimits;
+      readonly idempotency: IdempotencySettings;
+    },
+  ) {
+    const { clock, limits, idempotency } = settings;
+    this.#databases = options.databases;
+    this.#repositories = byModel(options.repositories);
+    this.#limits = limits;
+    this.#keyLifetimeMs = idempotency.keyLifetimeMs;
+    this.#keySweep = new KeySweep(options.databases, idempotency);
+    this.#clock = clock;
+    this.#commits = new AttemptCommits(options.databases, clock, options);
+  }
+
+  /**
+   * Calls back at once after each commit, with its shard.
+   *
+   * @returns what ends it
+   */
+  onCommit(listener: (shard: ShardIdentifier) => void): () => void {
+    this.#commitListeners.add(listener);
+    return () => this.#commitListeners.delete(listener);
+  }
+
+  /** Makes one attempt; throws what perform throws, and what its commit does. */
+  async make<Params, Result>(run: Run<Params, Result>): Promise<Result> {
+    const reads = this.#commits.openReads(run.configuration);
+    try {
+      return await this.#performAndCommit(run, reads);
+    } catch (error) {
+      reads.giveBackTurns();
+      // Who was refused because of a model that is not committed yet must learn whether it ever is.
+      await untilWritten(reads.builtOn);
+      throw error;
+    } finally {
+      reads.giveBackTurns();
+    }
+  }
+
+  async #performAndCommit<Params, Result>(run: Run<Params, Result>, reads: AttemptReads): Promise<Result> {
+    const { registered, principal, params, record: action, configuration, request } = run;
+    const plan = new Plan({
+      actionName: action.name,
+      repositories: this.#repositories,
+      limits: this.#limits,
+      clock: this.#clock,
+    });
+    const { result, staged } = await performed(registered, principal, params, plan, reads);
+    reads.keepTurnsOf(staged);
+    if (staged.length > 1 && configuration.allowCrossShard !== true) {
+      throw new CrossShardException(
+        action.name,
+        staged.map(({ shard }) => shard),
+      );
+    }
+    const changeSets = this.#changeSets(staged, action);
+    if (request !== undefined) return this.#commitKeyed(run, request, changeSets, { result, reads });
+    await this.#commits.commit(changeSets, configuration, reads);
+    this.#tellCommitted(changeSets);
+    return result;
+  }
+
+  /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
+  async #commitKeyed<Params, Result>(
+    run: Run<Params, Result>,
+    request: KeyedRequest<Result>,
+    changeSets: readonly ChangeSet[],
+    { result, reads }: { readonly result: Result; readonly reads: AttemptReads },
+  ): Promise<Result> {
+    const { record, configuration } = run;
+    const key = request.record(result, this.#keyLifetimeMs);
+    boundedJson(`result of ${record.name}`, key.result ?? '', this.#limits);
+    const keyed = changeSets.map((changes) => ({ ...changes, key }));
+    const outcome = await this.#commits.commit(keyed, configuration, reads);
+    const shard = keyed[0]?.shard ?? this.#databases.defaultShard;
+    if (outcome === 'key-taken') {
+      const stored = await request.taken(this.#databases.transactionManager(shard));
+      return replay(request, stored, configuration);
+    }
+    this.#tellCommitted(keyed);
+    this.#keySweep.countCommit(shard);
+    return result;
+  }
+
+  #tellCommitted(changeSets: readonly ChangeSet[]): void {
+    for (const { shard } of changeSets) for (const listener of this.#commitListeners) listener(shard);
+  }
+
+  /** An action that stages nothing is recorded on the default shard. */
+  #changeSets(staged: readonly ShardPlan[], action: ActionRecord): readonly ChangeSet[] {
+    if (staged.length === 0)
+      return [{ shard: this.#databases.defaultShard, action, changes: [], events: [] }];
+    return staged.map((shardPlan) => ({ ...shardPlan, action }));
+  }
+}
+
+/** Performs the action and seals its plan, also when it throws. */
+async function performed<Params, Result>(
+  { action, name }: RegisteredAction<Params, Result>,
+  principal: Principal,
+  params: Params,
+  plan: Plan,
+  reads: AttemptReads,
+): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
+  try {
+    const result = await runAs({ actionName: name, plan, reads }, () => perform(action, principal, params));
+    return { result, staged: plan.seal() };
+  } finally {
+    plan.seal();
+  }
+}
+
+function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repository> {
+  const map = new Map<unknown, Repository>();
+  for (const repository of repositories) {
+    if (map.has(repository.model)) {
+      throw new InvariantViolation(`Two repositories store ${modelNameOf(repository.model)}: pass one`);
+    }
+    map.set(repository.model, repository);
+  }
+  return map;
+}

@@ -1,0 +1,27 @@
+import type { KeyedRequest } from '../idempotency/keyed-request.js';
+import type { ActionRecord } from '../persistence/change-set.js';
+import type { StoredKey } from '../persistence/idempotency-keys.js';
+import type { RegisteredAction } from './action-registry.js';
+import type { ExecutionConfiguration } from './execution-configuration.js';
+import type { Principal } from './principal.js';
+
+/** One execution, over all its attempts. */
+export interface Run<Params, Result> {
+  readonly registered: RegisteredAction<Params, Result>;
+  readonly principal: Principal;
+  readonly params: Params;
+  readonly record: ActionRecord;
+  readonly configuration: ExecutionConfiguration;
+  readonly request: KeyedRequest<Result> | undefined;
+}
+
+/** Gives the result of the request that was committed under the key. */
+export function replay<Result>(
+  request: KeyedRequest<Result>,
+  stored: StoredKey,
+  { onReplayed }: ExecutionConfiguration,
+): Result {
+  const result = request.replay(stored);
+  onReplayed?.();
+  return result;
+}
