@@ -1,11 +1,12 @@
 import { fileURLToPath } from 'node:url';
 import type { FrameworkConfig } from '@framework/core';
-import { type Logger, destination, pino } from 'pino';
+import type { Logger } from 'pino';
 import { startEmbeddedDatabases } from './configuration/embedded-databases.js';
 import { readConfigFile } from './configuration/read-config-file.js';
 import { type ServiceSettings, readServiceSettings } from './configuration/service-settings.js';
 import { errorStack } from './error-stack.js';
 import { readyText, workerReadyText } from './process/ready-text.js';
+import { serviceLogger } from './process/service-logger.js';
 import { Shutdown } from './process/shutdown.js';
 import { startFault } from './process/start-fault.js';
 import { untilReady } from './process/until-ready.js';
@@ -20,7 +21,7 @@ await main();
 async function main(): Promise<void> {
   const settings = settingsOrExit();
   // Standard output is for people, the log for machines.
-  const logger = pino({ name: 'wallet-service', level: settings.logLevel }, destination(2));
+  const logger = serviceLogger(settings.logLevel);
   const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
   try {
     await serve(settings, logger, shutdown);

@@ -1,9 +1,14 @@
 import type { Big } from 'big.js';
-import { code as findCurrency } from 'currency-codes';
+import { codes, code as findCurrency } from 'currency-codes';
 import { InvalidAmount, UnknownCurrency } from './wallet-exception.js';
 
 /** Digits before the point that a balance holds: the table's numeric(38, 18) has room for 20. */
 const wholeDigitsMax = 20;
+
+/** By the currency's code; the package itself searches its list each time. */
+const decimals: ReadonlyMap<string, number | undefined> = new Map(
+  codes().map((code) => [code, findCurrency(code)?.digits]),
+);
 
 /**
  * The number of decimals of an ISO 4217 currency, such as 2 for EUR and 0 for JPY.
@@ -11,9 +16,9 @@ const wholeDigitsMax = 20;
  * @throws UnknownCurrency `unknown-currency`
  */
 export function decimalsOf(currency: string): number {
-  const known = findCurrency(currency);
-  if (known?.code !== currency) throw new UnknownCurrency(currency);
-  return known.digits;
+  const known = decimals.get(currency);
+  if (known === undefined) throw new UnknownCurrency(currency);
+  return known;
 }
 
 /**
@@ -22,11 +27,11 @@ export function decimalsOf(currency: string): number {
  * @throws InvalidAmount `invalid-amount` with more decimals than the currency has, or more than 20 digits before the point
  */
 export function assertAmountOf(currency: string, amount: Big): void {
-  const decimals = decimalsOf(currency);
+  const decimalsMax = decimalsOf(currency);
   // Read off the exponent: writing 1e1000000 out would take a megabyte.
   if (amount.e >= wholeDigitsMax)
     throw new InvalidAmount(`An amount has at most ${wholeDigitsMax} digits before the point`);
-  if (amount.c.length - 1 - amount.e > decimals && !amount.eq(0)) {
-    throw new InvalidAmount(`An amount of ${currency} has at most ${decimals} decimals`);
+  if (amount.c.length - 1 - amount.e > decimalsMax && !amount.eq(0)) {
+    throw new InvalidAmount(`An amount of ${currency} has at most ${decimalsMax} decimals`);
   }
 }
