@@ -80,11 +80,16 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
 
   /** Makes a model of a row that was read. */
   protected abstract toModel(row: T['$inferSelect']): M;
-  /** Makes the row of a model that will be written, with a value for every column that has no default. */
+  /**
+   * Makes the row of a model that will be written. It has the model's own id and version.
+   *
+   * An absent key leaves its column to the database: to its default in a new row, to what stands there in an updated one.
+   * So columns that others maintain are simply left out. `undefined` is null, unless the table gives the column a default.
+   */
   protected abstract toRow(model: M): T['$inferInsert'];
 
   encode(model: M): Row {
-    return this.#encoder.encode(this.toRow(model), model.version === 1 ? 'add' : 'update');
+    return this.#encoder.encode(this.toRow(model), model);
   }
 
   decode(row: Row): M | undefined {

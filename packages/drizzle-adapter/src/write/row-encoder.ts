@@ -1,6 +1,6 @@
-import { InvariantViolation, UnstorableValueException } from '@framework/core';
-import { getTableColumns } from 'drizzle-orm';
-import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
+import { type AnyEntity, InvariantViolation, UnstorableValueException } from '@framework/core';
+import { getTableColumns, is } from 'drizzle-orm';
+import { type PgColumn, type PgTable, PgUUID, getTableConfig } from 'drizzle-orm/pg-core';
 import { type ColumnGuard, columnGuard } from './column-guard.js';
 import { groupType } from './group-type.js';
 import type { Row, RowShape } from './row.js';
@@ -22,6 +22,7 @@ export class RowEncoder {
   readonly #columns: readonly ColumnEncoder[];
   /** The columns' keys, also of those that the database generates. */
   readonly #keys: readonly string[];
+  readonly #idIsUuid: boolean;
   readonly #shapes = new Map<string, RowShape>();
 
   /** @throws InvariantViolation `invariant-violation` when the table has no column `id`, `state` or `version` */
@@ -35,28 +36,49 @@ export class RowEncoder {
         throw new InvariantViolation(`Table ${name} has no column ${key}: add entityColumns()`);
     }
     this.#keys = Object.keys(columns);
+    this.#idIsUuid = is(columns['id'], PgUUID);
     this.#columns = Object.entries(columns)
       .filter(([, column]) => column.generated === undefined)
       .map(([key, column]) => encoderOf(key, column));
   }
 
   /**
-   * Makes a row to be added or updated. An absent value of a column with a default is that default when the row is
-   * added, and what stands there already when it is updated.
+   * Makes a row to be added or updated. A column whose key is absent is left to the database when the row is added, and
+   * keeps what stands there when it is updated. `undefined` means the same where the column has a default, else null.
    *
+   * @throws InvariantViolation `invariant-violation` when the row's id or version is not the model's
    * @throws UnstorableValueException `unstorable-value` when a value would not come back as it is
    */
-  encode(row: Readonly<Record<string, unknown>>, kind: 'add' | 'update'): Row {
+  encode(row: Readonly<Record<string, unknown>>, model: AnyEntity): Row {
+    const kind = model.version === 1 ? 'add' : 'update';
+    this.#assertRowOf(model, row);
     const values: unknown[] = [];
     let present = '';
     for (const encoder of this.#columns) {
-      const given = row[encoder.key];
-      const value = given === undefined && kind === 'add' ? encoder.column.defaultFn?.() : given;
-      const omitted = value === undefined && encoder.column.hasDefault;
+      const { key, column } = encoder;
+      const given = row[key];
+      const value = given === undefined && kind === 'add' ? column.defaultFn?.() : given;
+      const mayBeAbsent = column.hasDefault || (!(key in row) && (kind === 'update' || !column.notNull));
+      const omitted = value === undefined && mayBeAbsent;
       present += omitted ? '0' : '1';
       if (!omitted) values.push(this.#encodeValue(encoder, value));
     }
     return { shape: this.#shape(present), values };
+  }
+
+  /** The id and the version guard the row, and the executor counts on them: a mapping may not choose its own. */
+  #assertRowOf({ id, version }: AnyEntity, row: Readonly<Record<string, unknown>>): void {
+    const rowId = String(row['id']);
+    const isOwnId = rowId === id.value || (this.#idIsUuid && rowId.toLowerCase() === id.value.toLowerCase());
+    if (!isOwnId) throw this.#foreign('id', rowId, id.value);
+    const rowVersion = String(row['version']);
+    if (rowVersion !== String(version)) throw this.#foreign('version', rowVersion, String(version));
+  }
+
+  #foreign(field: string, given: string, wanted: string): InvariantViolation {
+    return new InvariantViolation(
+      `toRow gives ${this.#modelName} ${field} ${given.slice(0, 80)}, but the model has ${wanted}: pass it on unchanged`,
+    );
   }
 
   /** The fields of a row as a read will give them once it is written; `undefined` where only the database knows. */

@@ -70,7 +70,7 @@ function checkedRow(
   if (kind === 'update' && stored?.version !== expectedVersion) {
     throw new StaleRecordException(table, row.id, expectedVersion);
   }
-  return { kind, table, row };
+  return { kind, table, row: stored === undefined ? row : row.over(stored) };
 }
 
 function deliverable(

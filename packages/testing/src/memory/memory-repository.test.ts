@@ -1,9 +1,12 @@
 import {
+  Action,
+  ActionExecutor,
   type DatabaseDriver,
   Model,
   type New,
   ShardIdentifier,
   ShardedId,
+  systemClock,
   openDatabases,
 } from '@framework/core';
 import { describe, expect, it } from 'vitest';
@@ -70,6 +73,55 @@ describe('MemoryRepository', () => {
     const repository = new Baskets({ model: Basket, databases });
     const { id } = await repository.put(Basket.of(['apple', 'bread']));
     expect((await repository.getById(id)).items).toEqual(['apple', 'bread']);
+  });
+
+  it('refuses a row whose id or version is not that of the model', async () => {
+    class Baskets extends MemoryRepository<Basket> {
+      protected override toRow(basket: Basket): object {
+        return { ...super.toRow(basket), ...this.changes };
+      }
+      constructor(readonly changes: object) {
+        super({ model: Basket, databases: openDatabases(memorySharding(shard), memory()) });
+      }
+    }
+    for (const changes of [
+      { version: 3 },
+      { version: undefined },
+      { id: Basket.of([]).id },
+      { id: undefined },
+    ]) {
+      await expect(new Baskets(changes).put(Basket.of([]))).rejects.toMatchObject({
+        code: 'invariant-violation',
+      });
+    }
+  });
+
+  it('keeps what stands in the fields that an updating row leaves out', async () => {
+    class Itemless extends MemoryRepository<Basket> {
+      protected override toRow({ items: _items, ...fields }: Basket): object {
+        return fields;
+      }
+    }
+    const databases = openDatabases(memorySharding(shard), memory());
+    const whole = new MemoryRepository({ model: Basket, databases });
+    const itemless = new Itemless({ model: Basket, databases });
+    const basket = await whole.put(Basket.of(['apple']));
+    const createdDate = new Date(5);
+    const changed = new Basket(Object.assign({}, basket, { createdDate, items: ['bread'] }));
+    class SaveAction extends Action<void, void> {
+      protected async perform(): Promise<void> {
+        this.plan().update(changed);
+      }
+    }
+    const actions = [new SaveAction(systemClock)];
+    const executor = new ActionExecutor({
+      namespace: 'memory',
+      databases,
+      repositories: [itemless],
+      actions,
+    });
+    await executor.execute({ name: 'tester' }, SaveAction, undefined);
+    expect(await whole.getById(basket.id)).toMatchObject({ version: 2, createdDate, items: ['apple'] });
   });
 
   it('refuses a registry of another driver', () => {

@@ -4,6 +4,7 @@ import {
   EmbeddedBitsShardingStrategy,
   EntityNotFoundException,
   type Id,
+  InvariantViolation,
   InvalidCursorException,
   LimitExceededException,
   type ModelClass,
@@ -87,18 +88,31 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     return this.#construct(fields);
   }
 
-  /** The fields of a model that will be stored. Default: all but the events. */
+  /**
+   * The fields of a model that will be stored. Default: all but the events.
+   *
+   * As on a database, an update keeps the stored fields whose keys an own mapping leaves out, and the id and the version
+   * are the model's.
+   */
   protected toRow(model: M): object {
-    return Object.fromEntries(Object.entries(model).filter(([field]) => field !== 'events'));
+    return ownFields(model);
   }
 
+  /**
+   * @throws InvariantViolation `invariant-violation` when toRow gives another id or version than the model's
+   * @throws UnstorableValueException `unstorable-value` for what no database gives back
+   */
   encode(model: M): MemoryRow {
     const { id, version, state } = model;
-    return new MemoryRow({ id: id.value, version, state, fields: this.#copy(this.toRow(model)) });
+    const row = this.toRow(model);
+    assertRowOf(model, row, this.#table);
+    const fields = this.#copy(row);
+    return new MemoryRow({ id: id.value, version, state, fields, isWhole: !this.#hasOwnMapping() });
   }
 
-  decode({ fields }: MemoryRow): M {
-    return this.toModel(this.#copy(fields));
+  /** The model that a read will give; `undefined` where the row may leave out what only the database knows. */
+  decode(row: MemoryRow): M | undefined {
+    return row.isWhole ? this.#modelOf(row) : undefined;
   }
 
   /**
@@ -135,7 +149,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   /** Reads the model of an id, also one of state `DELETED`; throws as {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
     const row = this.#row(String(id));
-    return row && this.decode(row);
+    return row && this.#modelOf(row);
   }
 
   /** Reads the models of several ids, in the order of the ids; missing ones are left out. */
@@ -205,6 +219,14 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     return (await this.findById(id)) !== undefined;
   }
 
+  #modelOf({ fields }: MemoryRow): M {
+    return this.toModel(this.#copy(fields));
+  }
+
+  #hasOwnMapping(): boolean {
+    return this.toRow !== MemoryRepository.prototype.toRow;
+  }
+
   #construct(fields: object): M {
     const constructor = this.model as unknown as new (fields: object) => M;
     return new constructor(fields);
@@ -215,7 +237,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
       .flatMap((manager) => [...manager.rows(this.#table).values()])
       .filter(({ state }) => state !== deletedState)
       .sort((one, other) => byBytes(one.id, other.id))
-      .map((row) => this.decode(row))
+      .map((row) => this.#modelOf(row))
       .filter((model) => condition?.(model) ?? true);
   }
 
@@ -228,7 +250,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
 
   #present(id: string): M | undefined {
     const row = this.#row(id);
-    return row === undefined || row.state === deletedState ? undefined : this.decode(row);
+    return row === undefined || row.state === deletedState ? undefined : this.#modelOf(row);
   }
 
   #presentOf(ids: readonly string[]): ReadonlyMap<string, M> {
@@ -262,6 +284,20 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   #eachDatabase(): readonly MemoryTransactionManager[] {
     return this.#databases.eachDatabase().map(joinedManager);
   }
+}
+
+function ownFields(model: object): object {
+  return Object.fromEntries(Object.entries(model).filter(([field]) => field !== 'events'));
+}
+
+function assertRowOf(model: AnyEntity, row: object, table: string): void {
+  const { id, version } = row as { readonly id?: unknown; readonly version?: unknown };
+  const isOwn = idText(String(id)) === idText(model.id.value) && String(version) === String(model.version);
+  if (isOwn) return;
+  const given = `${String(id).slice(0, 80)} version ${String(version)}`;
+  throw new InvariantViolation(
+    `toRow gives ${table} ${given}, but the model is ${model.id.value} version ${model.version}: pass both on unchanged`,
+  );
 }
 
 /** An id as it is stored: UUIDs in lower case. */

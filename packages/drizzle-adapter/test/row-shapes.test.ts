@@ -1,0 +1,183 @@
+import {
+  Action,
+  ActionExecutor,
+  type DatabaseRegistry,
+  type Principal,
+  ShardedId,
+  systemClock,
+} from '@framework/core';
+import { home } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Gadget, PgGadgetRepository, gadgetStatements, type gadgetTable } from './fixtures/gadget.js';
+import { openRegistry } from './fixtures/open-registry.js';
+import { changeSetOf, persist, persistInGroup, persistTogether } from './fixtures/persist.js';
+import { query } from './fixtures/query.js';
+
+type GadgetRow = typeof gadgetTable.$inferInsert;
+
+/** Gadgets whose rows are changed before they are encoded. */
+class ChangedGadgets extends PgGadgetRepository {
+  readonly #change: (row: GadgetRow) => Partial<GadgetRow>;
+
+  constructor(databases: DatabaseRegistry, change: (row: GadgetRow) => Partial<GadgetRow>) {
+    super(databases);
+    this.#change = change;
+  }
+
+  protected override toRow(gadget: Gadget): GadgetRow {
+    return this.#change(super.toRow(gadget)) as GadgetRow;
+  }
+}
+
+let database: TestDatabase;
+let registry: DatabaseRegistry;
+let gadgets: PgGadgetRepository;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await query(database.url, gadgetStatements);
+});
+afterAll(() => database.drop());
+beforeEach(async () => {
+  registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+  await registry.ready();
+  gadgets = new PgGadgetRepository(registry);
+});
+
+const columnOf = async (column: string, { id }: Gadget): Promise<unknown> => {
+  const rows = await query(
+    database.url,
+    `select ${column} as value from inventory."Gadget ""table""" where id = '${id.value}'`,
+  );
+  return (rows[0] as { readonly value: unknown }).value;
+};
+const putOnShelf = async ({ id }: Gadget, shelf: string): Promise<void> => {
+  const update = `update inventory."Gadget ""table""" set shelf = '${shelf}' where id = '${id.value}'`;
+  await query(database.url, update);
+};
+
+describe.each([
+  ['', persist],
+  [', written in a group,', persistInGroup],
+])('a column that the row of a model leaves out%s', (_how, write) => {
+  test('takes what the database gives it when the model is added', async () => {
+    const gadget = Gadget.of({ version: 1 });
+    await write(registry, gadgets, gadget);
+    expect(await columnOf('shelf', gadget)).toBe('nowhere');
+  });
+
+  test('keeps what another writer put there when the model is updated', async () => {
+    const gadget = Gadget.of({ version: 1 });
+    await write(registry, gadgets, gadget);
+    await putOnShelf(gadget, 'left');
+    await write(registry, gadgets, gadget.with({ version: 2, amount: 7 }));
+    expect(await columnOf('shelf', gadget)).toBe('left');
+    expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 2, amount: 7 });
+  });
+
+  test('keeps what stands there although it may not be null and has no default', async () => {
+    const gadget = Gadget.of({ version: 1, name: 'cog' });
+    await write(registry, gadgets, gadget);
+    const nameless = new ChangedGadgets(registry, ({ name: _name, ...row }) => row);
+    await write(registry, nameless, gadget.with({ version: 2, name: 'other', amount: 7 }));
+    expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 2, amount: 7, name: 'cog' });
+  });
+
+  test('is set to null by an undefined that the row does name', async () => {
+    const gadget = Gadget.of({ version: 1, parts: [1] });
+    await write(registry, gadgets, gadget);
+    const cleared = new ChangedGadgets(registry, (row) => ({ ...row, parts: undefined }));
+    await write(registry, cleared, gadget.with({ version: 2 }));
+    expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 2, parts: null });
+  });
+});
+
+test('a group writes rows of one table that leave out different columns', async () => {
+  const before = Array.from({ length: 6 }, (_unused, index) => Gadget.of({ version: 1, amount: index }));
+  await persistTogether(
+    registry,
+    before.map((gadget) => changeSetOf(gadgets, gadget)),
+  );
+  const partial = [
+    gadgets,
+    new ChangedGadgets(registry, ({ amount: _amount, ...row }) => row),
+    new ChangedGadgets(registry, ({ price: _price, ...row }) => row),
+  ];
+  const after = before.map((gadget) => gadget.with({ version: 2, amount: 100, price: 1.25 }));
+  await persistTogether(
+    registry,
+    after.map((gadget, index) => changeSetOf(partial[index % partial.length]!, gadget)),
+  );
+  const stored = await gadgets.findAllByIds(before.map(({ id }) => id));
+  expect(stored.map(({ version, amount, price }) => [version, amount, price])).toEqual([
+    [2, 100, 1.25],
+    [2, 1, 1.25],
+    [2, 100, 12.5],
+    [2, 100, 1.25],
+    [2, 4, 1.25],
+    [2, 100, 12.5],
+  ]);
+});
+
+test('a model that is updated twice in a group with different columns gets both', async () => {
+  const gadget = Gadget.of({ version: 1 });
+  await persist(registry, gadgets, gadget);
+  const withoutPrice = new ChangedGadgets(registry, ({ price: _price, ...row }) => row);
+  const group = [
+    changeSetOf(gadgets, gadget.with({ version: 2, price: 3.5 })),
+    changeSetOf(withoutPrice, gadget.with({ version: 3, amount: 9, price: 8 })),
+  ];
+  const manager = registry.transactionManager(home);
+  for (const [index, outcome] of (await manager.persistAll(group)).entries())
+    if (outcome === 'alone') await manager.persist(group[index]!);
+  expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 3, price: 3.5, amount: 9 });
+});
+
+test('a grouped executor writes gadgets in turn whose shelf it does not know, and leaves the shelf alone', async () => {
+  class Count extends Action<{ readonly id: string }, void> {
+    protected async perform(_principal: Principal, { id }: { readonly id: string }): Promise<void> {
+      const gadget = await gadgets.getById(id);
+      this.plan().update(gadget.with({ amount: gadget.amount + 1 }));
+    }
+  }
+  Object.defineProperty(Count, 'name', { value: 'CountAction' });
+  const actions = [new Count(systemClock)];
+  const executor = new ActionExecutor({
+    namespace: 'adapter.test',
+    databases: registry,
+    repositories: [gadgets],
+    actions,
+    groupCommit: true,
+  });
+  const gadget = Gadget.of({ version: 1, amount: 0 });
+  await persist(registry, gadgets, gadget);
+  await putOnShelf(gadget, 'right');
+  const principal = { name: 'tester' };
+  await Promise.all(
+    Array.from({ length: 20 }, () => executor.execute(principal, Count, { id: gadget.id.value })),
+  );
+  expect(await gadgets.getById(gadget.id)).toMatchObject({ amount: 20, version: 21 });
+  expect(await columnOf('shelf', gadget)).toBe('right');
+});
+
+describe('a row', () => {
+  const gadget = Gadget.of({ version: 3 });
+
+  test.each<[string, (row: GadgetRow) => Partial<GadgetRow>]>([
+    ['with the id of another model', (row) => ({ ...row, id: ShardedId.generate(Gadget, home).value })],
+    ['without an id', ({ id: _id, ...row }) => row],
+    ['with the version before', (row) => ({ ...row, version: 2 })],
+    ['without a version', ({ version: _version, ...row }) => row],
+  ])('%s is refused', (_what, change) => {
+    expect(() => new ChangedGadgets(registry, change).encode(gadget)).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }) as Error,
+    );
+  });
+
+  test('may write its id in upper case, as the database does not', async () => {
+    const shouting = new ChangedGadgets(registry, (row) => ({ ...row, id: row.id.toUpperCase() }));
+    const loud = Gadget.of({ version: 1 });
+    await persist(registry, shouting, loud);
+    expect(await gadgets.getById(loud.id)).toMatchObject({ version: 1 });
+  });
+});
