@@ -1,3 +1,4 @@
+import * as z from 'zod';
 import {
   Action,
   ActionExecutor,
@@ -5,6 +6,7 @@ import {
   type DatabaseRegistry,
   type ExecutionConfiguration,
   type ExecutorOptions,
+  FrameworkAction,
   type Plan,
   type Principal,
   ShardIdentifier,
@@ -34,6 +36,18 @@ export class TestAction extends Action<unknown, unknown> {
     return this.#work(() => this.plan(), params);
   }
 }
+
+/** What a test passes to its work may be anything; the log gets what JSON holds of it. */
+const anything = z.codec(z.json(), z.unknown(), {
+  decode: (json) => json,
+  encode: (params) => {
+    const json = JSON.stringify(params, (_key, value: unknown) =>
+      typeof value === 'bigint' ? value.toString() : value,
+    ) as string | undefined;
+    return json === undefined ? null : z.json().parse(JSON.parse(json));
+  },
+});
+FrameworkAction({ params: anything })(TestAction);
 
 /** An executor with fake databases for two shards and with one action, and everything that a test looks at. */
 export interface TestExecutor {

@@ -1,3 +1,4 @@
+import type * as z from 'zod';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnknownActionException } from '../errors/action-exceptions.js';
 import type { Action, ActionClass } from './action.js';
@@ -13,6 +14,8 @@ export interface RegisteredAction<Params, Result> {
   readonly name: string;
   readonly action: Action<Params, Result>;
   readonly encodeParams: ParamsEncoder;
+  /** The schema of its params, if it declares one. */
+  readonly paramsSchema: z.ZodType | undefined;
   /** How its result is stored beside an idempotency key. */
   readonly resultCodec: ResultCodec;
 }
@@ -41,6 +44,7 @@ export class ActionRegistry {
         name,
         action,
         encodeParams: paramsEncoder(name, options.params),
+        paramsSchema: options.params,
         resultCodec: resultCodec(name, options.result),
       });
     }

@@ -15,10 +15,7 @@ describe('without a schema', () => {
     [undefined, 'null'],
     [null, 'null'],
     ['text', '"text"'],
-    [
-      { walletId, amount: 5n, at: new Date(0), none: undefined },
-      `{"walletId":"${text}","amount":"5","at":"1970-01-01T00:00:00.000Z"}`,
-    ],
+    [{ walletId, lines: [{ count: 1 }], none: undefined }, `{"walletId":"${text}","lines":[{"count":1}]}`],
   ])('writes %o as JSON', (params, json) => {
     expect(encode(params)).toBe(json);
   });
@@ -26,12 +23,29 @@ describe('without a schema', () => {
   const cyclic: { self?: unknown } = {};
   cyclic.self = cyclic;
 
-  test.each([
-    ['a value that holds itself', cyclic],
-    ['a function', (): number => 1],
-    ['text that the database cannot hold', { note: '\u0000' }],
-  ])('refuses %s', (_what, params) => {
-    expect(() => encode(params)).toThrow(expect.objectContaining({ code: 'unstorable-value' }));
+  test.each<[string, unknown, string]>([
+    ['a value that holds itself', cyclic, 'TestAction params.self'],
+    ['a function', (): number => 1, 'TestAction params'],
+    ['a field that is a function', { f: (): number => 1 }, 'TestAction params.f'],
+    ['a symbol', { s: Symbol('s') }, 'TestAction params.s'],
+    ['a set', { roles: new Set(['reader']) }, 'TestAction params.roles'],
+    ['a map', { roles: new Map() }, 'TestAction params.roles'],
+    ['a date', { at: new Date(0) }, 'TestAction params.at'],
+    ['a bigint', { amount: 5n }, 'TestAction params.amount'],
+    ['a number that is none', { rate: Number.NaN }, 'TestAction params.rate'],
+    ['an infinite number', { rate: Number.POSITIVE_INFINITY }, 'TestAction params.rate'],
+    ['undefined in a list', { lines: [1, undefined] }, 'TestAction params.lines[1]'],
+    ['an instance of a class', { url: new URL('https://example.com') }, 'TestAction params.url'],
+    ['half of a surrogate pair', { note: '\ud83d' }, 'TestAction params.note'],
+    ['text that the database cannot hold', { note: '\u0000' }, 'TestAction params.note'],
+  ])('refuses %s, and says where it stands and what to do', (_what, params, path) => {
+    expect(() => encode(params)).toThrow(
+      expect.objectContaining({
+        code: 'unstorable-value',
+        path: expect.stringContaining(path),
+        message: expect.stringContaining('@FrameworkAction({ params })'),
+      }),
+    );
   });
 });
 
@@ -53,6 +67,22 @@ describe('with a schema', () => {
         ],
       }),
     );
+  });
+
+  test('names a param that the schema would leave out', () => {
+    expect(() => encode({ walletId, lines: [], note: 'a' })).toThrow(
+      expect.objectContaining({
+        code: 'invalid-params',
+        issues: [{ path: 'note', message: expect.any(String) }],
+      }),
+    );
+    expect(() => encode({ walletId, lines: [{ count: 1 }, { count: 2, note: 'a' }] })).toThrow(
+      expect.objectContaining({
+        code: 'invalid-params',
+        issues: [{ path: 'lines.1.note', message: expect.any(String) }],
+      }),
+    );
+    expect(encode({ walletId, lines: [], note: undefined })).toBe(`{"walletId":"${text}","lines":[]}`);
   });
 
   test('says so when there are no params', () => {

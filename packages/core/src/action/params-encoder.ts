@@ -2,35 +2,40 @@ import type * as z from 'zod';
 import { InvalidParamsException } from '../errors/action-exceptions.js';
 import { UnstorableValueException } from '../errors/value-exceptions.js';
 import { encodeBySchema } from '../model/encode-by-schema.js';
+import { droppedField } from '../model/dropped-fields.js';
 import { exactJson } from '../model/exact-json.js';
 
 /** Checks an action's params and writes them as JSON for the log. */
 export type ParamsEncoder = (params: unknown) => string;
 
 /**
- * Makes the encoder of an action: by its schema where it declares one, else by JSON with texts for bigints.
+ * Makes the encoder of an action: by its schema where it declares one, else as plain JSON with ids as their texts.
  *
  * The encoder throws InvalidParamsException (`invalid-params`) or UnstorableValueException (`unstorable-value`).
  */
 export function paramsEncoder(action: string, schema: z.ZodType | undefined): ParamsEncoder {
-  if (schema === undefined) return (params) => exactJson(plain(params, action), `${action} params`);
+  if (schema === undefined) return (params) => plainJson(params, `${action} params`);
   return (params) => {
     const encoded = encodeBySchema(schema, params, `${action} params`);
     if (!encoded.success) throw invalid(action, encoded.error);
-    return exactJson(encoded.data, `${action} params`);
+    const json = exactJson(encoded.data, `${action} params`);
+    const dropped = droppedField(schema, params, { instances: false });
+    if (dropped !== undefined) {
+      const path = dropped.path.replace(/^\./, '').replace(/\[(\d+)\]/g, '.$1');
+      throw new InvalidParamsException(action, [{ path, message: dropped.reason }]);
+    }
+    return json;
   };
 }
 
-function plain(params: unknown, action: string): unknown {
-  if (params === undefined) return null;
+function plainJson(params: unknown, path: string): string {
+  if (params === undefined) return 'null';
   try {
-    const json = JSON.stringify(params, (_key, value: unknown) =>
-      typeof value === 'bigint' ? value.toString() : value,
-    );
-    return JSON.parse(json) as unknown;
+    return exactJson(params, path, { ids: true });
   } catch (error) {
-    const reason = 'JSON cannot write them; declare their schema in @FrameworkAction';
-    throw new UnstorableValueException(`${action} params`, reason, { cause: error });
+    if (!(error instanceof UnstorableValueException)) throw error;
+    const reason = `${error.reason} (declare the schema of the params in @FrameworkAction({ params }))`;
+    throw new UnstorableValueException(error.path, reason, { cause: error });
   }
 }
 

@@ -16,12 +16,12 @@ export interface Run<Params, Result> {
 }
 
 /** Gives the result of the request that was committed under the key. */
-export function replay<Result>(
+export async function replay<Result>(
   request: KeyedRequest<Result>,
   stored: StoredKey,
   { onReplayed }: ExecutionConfiguration,
-): Result {
-  const result = request.replay(stored);
+): Promise<Result> {
+  const result = await request.replay(stored);
   onReplayed?.();
   return result;
 }

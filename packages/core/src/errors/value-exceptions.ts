@@ -35,9 +35,12 @@ export class InvalidModelException extends FrameworkException {
 export class UnstorableValueException extends FrameworkException {
   /** Where the value stands, such as `Wallet.balance` or `WalletCreatedEvent.amount`. */
   readonly path: string;
+  /** What is wrong with it, and what to do. */
+  readonly reason: string;
 
   constructor(path: string, reason: string, options?: { readonly cause?: unknown }) {
     super('unstorable-value', `${path} cannot be stored exactly: ${reason}`, options);
     this.path = path;
+    this.reason = reason;
   }
 }

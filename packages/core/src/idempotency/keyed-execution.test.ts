@@ -22,6 +22,7 @@ import {
 } from '../errors/storage-exceptions.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import type { ShardedId } from '../id/sharded-id.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
 
 const key: ExecutionConfiguration = { idempotencyKey: 'key-1' };
 const unsearched: ExecutionConfiguration = { ...key, idempotencyKeySearch: 'nowhere' };
@@ -148,6 +149,117 @@ describe('an execution with an idempotency key', () => {
     await expect(execute(null, { ...key, allowCrossShard: true })).rejects.toBeInstanceOf(InvariantViolation);
     await expect(execute(null, key)).rejects.toMatchObject({ code: 'cross-shard' });
     expect(driver.committed).toEqual([]);
+  });
+});
+
+async function sha256(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));
+  return Buffer.from(digest).toString('hex');
+}
+
+/** The same action as different deployments declare it: each with a schema of its own. */
+function deployed(params: z.ZodType<Record<string, unknown>>, databases?: DatabaseRegistry) {
+  class DeployedAction extends Action<Record<string, unknown>, void> {
+    protected async perform(): Promise<void> {}
+  }
+  FrameworkAction({ name: 'deployed', params })(DeployedAction);
+  const actions = [new DeployedAction(systemClock)];
+  const running = executorOf(async () => undefined, { ...(databases && { databases }), actions });
+  const execute = (given: Record<string, unknown>): Promise<void> =>
+    running.executor.execute(principal, DeployedAction, given, key);
+  return { databases: databases ?? running.databases, driver: running.driver, execute };
+}
+
+describe('a request that is repeated after a deployment', () => {
+  const before = z.object({ sku: z.string(), count: z.int() });
+
+  test.each<[string, z.ZodType<Record<string, unknown>>, Record<string, unknown>]>([
+    ['a field with a default', before.extend({ color: z.string().default('red') }), { color: 'red' }],
+    ['an optional field', before.extend({ color: z.string().optional() }), { color: undefined }],
+    ['another order of its fields', z.object({ count: z.int(), sku: z.string() }), {}],
+    ['a default of a field that it had', before.extend({ count: z.int().default(1) }), {}],
+  ])('is recognised when that gave the params %s', async (_what, after, added) => {
+    const old = deployed(before);
+    await old.execute({ sku: 'a', count: 1 });
+    const next = deployed(after, old.databases);
+    await next.execute({ sku: 'a', count: 1, ...added });
+    expect(old.driver.committed).toHaveLength(1);
+  });
+
+  test('is another request when the added field says something else than its default', async () => {
+    const old = deployed(before);
+    await old.execute({ sku: 'a', count: 1 });
+    const next = deployed(before.extend({ color: z.string().default('red') }), old.databases);
+    await expect(next.execute({ sku: 'a', count: 1, color: 'blue' })).rejects.toMatchObject({
+      code: 'idempotency-key-reused',
+    });
+  });
+
+  test.each<[string, string]>([
+    ['with its fields in the order of the schema', '{"sku":"a","count":1,"color":"red"}'],
+    ['before a field with a default was added', '{"sku":"a","count":1}'],
+  ])('is recognised by the fingerprint of the first version of the framework, %s', async (_what, params) => {
+    const schema = before.extend({ color: z.string().default('red') });
+    const { driver, execute } = deployed(schema);
+    await execute({ sku: 'a', count: 1, color: 'red' });
+    const stored = driver.committed[0]!.key!;
+    const fingerprint = await sha256(JSON.stringify(['deployed', params]));
+    expect(fingerprint).not.toBe(stored.fingerprint);
+    Object.assign(stored, { fingerprint });
+    await execute({ sku: 'a', count: 1, color: 'red' });
+    expect(driver.committed).toHaveLength(1);
+    await expect(execute({ sku: 'a', count: 2, color: 'red' })).rejects.toMatchObject({
+      code: 'idempotency-key-reused',
+    });
+  });
+});
+
+describe('a request without a schema', () => {
+  test('does not get the result of one whose params differ only in what JSON does not hold', async () => {
+    class GrantAction extends Action<{ readonly roles: ReadonlySet<string> }, void> {
+      granted: string[] = [];
+      protected async perform(_principal: Principal, { roles }: { readonly roles: ReadonlySet<string> }) {
+        this.granted.push(...roles);
+      }
+    }
+    const action = new GrantAction(systemClock);
+    const { executor } = executorOf(async () => undefined, { actions: [action] });
+    for (const role of ['reader', 'admin']) {
+      const roles = new Set([role]);
+      await expect(executor.execute(principal, GrantAction, { roles }, key)).rejects.toMatchObject({
+        code: 'unstorable-value',
+        path: 'GrantAction params.roles',
+      });
+    }
+    expect(action.granted).toEqual([]);
+  });
+});
+
+describe('a result', () => {
+  class Receipt {
+    readonly number: number = 1;
+    readonly note: string = 'a';
+  }
+
+  test.each<[string, z.ZodType<Receipt>, string]>([
+    ['has a field that its schema lacks', z.object({ number: z.int() }) as never, 'ReceiptAction result'],
+    ['is an instance of a class', z.object({ number: z.int(), note: z.string() }), 'ReceiptAction result'],
+  ])('that %s is not stored, because a repeat would get another one', async (_what, result, path) => {
+    class ReceiptAction extends Action<null, Receipt> {
+      protected async perform(): Promise<Receipt> {
+        return new Receipt();
+      }
+    }
+    FrameworkAction({ result })(ReceiptAction);
+    const { executor, driver } = executorOf(async () => undefined, {
+      actions: [new ReceiptAction(systemClock)],
+    });
+    await expect(executor.execute(principal, ReceiptAction, null, key)).rejects.toMatchObject({
+      code: 'unstorable-value',
+      path: expect.stringContaining(path) as string,
+    });
+    expect(driver.committed).toEqual([]);
+    await expect(executor.execute(principal, ReceiptAction, null)).resolves.toBeInstanceOf(Receipt);
   });
 });
 

@@ -5,39 +5,45 @@ import { TransientStorageException } from '../errors/storage-exceptions.js';
 import type { ActionRecord } from '../persistence/change-set.js';
 import type { KeyRecord, KeyScope, StoredKey } from '../persistence/idempotency-keys.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
-import { fingerprintOf } from './fingerprint-of.js';
+import { fingerprintOf, isEarlierFingerprint } from './fingerprint-of.js';
 import { keyScope } from './key-scope.js';
-import type { ResultCodec } from './result-codec.js';
 
 /** One request under an idempotency key: what is stored with its effect, and what a repeat of it gets. */
 export class KeyedRequest<Result> {
   readonly scope: KeyScope;
   readonly #action: ActionRecord;
   readonly #fingerprint: string;
-  readonly #codec: ResultCodec;
+  readonly #registered: RegisteredAction<never, Result>;
 
-  private constructor(scope: KeyScope, action: ActionRecord, fingerprint: string, codec: ResultCodec) {
+  private constructor(
+    scope: KeyScope,
+    action: ActionRecord,
+    fingerprint: string,
+    registered: RegisteredAction<never, Result>,
+  ) {
     this.scope = scope;
     this.#action = action;
     this.#fingerprint = fingerprint;
-    this.#codec = codec;
+    this.#registered = registered;
   }
 
   /** @throws InvalidIdempotencyKeyException `invalid-idempotency-key` */
   static async of<Result>(
     key: string,
     action: ActionRecord,
-    { resultCodec }: RegisteredAction<never, Result>,
+    registered: RegisteredAction<never, Result>,
   ): Promise<KeyedRequest<Result>> {
-    return new KeyedRequest<Result>(keyScope(action, key), action, await fingerprintOf(action), resultCodec);
+    const scope = keyScope(action, key);
+    const fingerprint = await fingerprintOf(action, registered.paramsSchema);
+    return new KeyedRequest<Result>(scope, action, fingerprint, registered);
   }
 
-  /** What is stored with the effect; throws as {@link ResultCodec.encode}. */
+  /** What is stored with the effect; throws as the result's codec does. */
   record(result: Result, lifetimeMs: number): KeyRecord {
     return {
       ...this.scope,
       fingerprint: this.#fingerprint,
-      result: this.#codec.encode(result),
+      result: this.#registered.resultCodec.encode(result),
       lifetimeMs,
     };
   }
@@ -47,11 +53,16 @@ export class KeyedRequest<Result> {
    *
    * @throws IdempotencyKeyReusedException `idempotency-key-reused` when that was another request
    */
-  replay(stored: StoredKey): Result {
-    if (stored.fingerprint !== this.#fingerprint)
+  async replay(stored: StoredKey): Promise<Result> {
+    if (!(await this.#isSame(stored)))
       throw new IdempotencyKeyReusedException(this.scope.key, this.#action.name, stored);
     // The codec is the action's, and has checked what it read.
-    return this.#codec.decode(stored.result) as Result;
+    return this.#registered.resultCodec.decode(stored.result) as Result;
+  }
+
+  async #isSame({ fingerprint }: StoredKey): Promise<boolean> {
+    if (fingerprint === this.#fingerprint) return true;
+    return isEarlierFingerprint(fingerprint, this.#action, this.#registered.paramsSchema);
   }
 
   /**

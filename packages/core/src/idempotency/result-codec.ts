@@ -1,6 +1,7 @@
 import type * as z from 'zod';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { droppedField } from '../model/dropped-fields.js';
 import { encodeBySchema } from '../model/encode-by-schema.js';
 import { exactJson } from '../model/exact-json.js';
 
@@ -10,7 +11,8 @@ export interface ResultCodec {
    * The result as JSON; `undefined` for `undefined`.
    *
    * @throws InvariantViolation `invariant-violation` for a result of an action that declares no schema of it
-   * @throws UnstorableValueException `unstorable-value` when it does not fit the schema, or would not survive
+   * @throws UnstorableValueException `unstorable-value` when it does not fit the schema, or would not survive:
+   * a repeat must get the same answer
    */
   encode(result: unknown): string | undefined;
   /** @throws UnstorableValueException `unstorable-value` when the schema no longer reads what was stored */
@@ -40,7 +42,10 @@ function bySchema(path: string, schema: z.ZodType): ResultCodec {
     encode: (result) => {
       const encoded = encodeBySchema(schema, result, path);
       if (!encoded.success) throw misfit(path, encoded.error);
-      return encoded.data === undefined ? undefined : exactJson(encoded.data, path);
+      const json = encoded.data === undefined ? undefined : exactJson(encoded.data, path);
+      const dropped = droppedField(schema, result, { instances: true });
+      if (dropped !== undefined) throw new UnstorableValueException(path + dropped.path, dropped.reason);
+      return json;
     },
     decode: (json) => {
       const decoded = schema.safeParse(json === undefined ? undefined : JSON.parse(json));

@@ -36,6 +36,62 @@ describe('encodePayload', () => {
     expect(encodePayload(new LooseEvent('order-1', Order))).toBe('{"note":"b"}');
   });
 
+  test('refuses a field that the payload schema lacks, also while it is undefined', () => {
+    class ForgetfulEvent extends ModelEvent<Order> {
+      static readonly payload = z.object({});
+      constructor(readonly note: string | undefined) {
+        super('order-1', Order);
+      }
+    }
+    for (const note of ['a', undefined]) {
+      expect(() => encodePayload(new ForgetfulEvent(note))).toThrow(
+        expect.objectContaining({ code: 'unstorable-value', path: 'ForgetfulEvent.note' }),
+      );
+    }
+  });
+
+  test('writes an event with private fields without them', () => {
+    class DiscreetEvent extends ModelEvent<Order> {
+      static readonly payload = z.object({});
+      readonly #note = 'a';
+      get note(): string {
+        return this.#note;
+      }
+    }
+    expect(encodePayload(new DiscreetEvent('order-1', Order))).toBe('{}');
+  });
+
+  test('refuses a field within a field that the payload schema lacks', () => {
+    const schema = z.array(z.object({ text: z.string() }));
+    expect(() => encodePayload(eventWith(schema, [{ text: 'a', author: 'b' }]))).toThrow(
+      expect.objectContaining({ code: 'unstorable-value', path: 'OrderNotedEvent.note[0].author' }),
+    );
+  });
+
+  test('refuses an instance of a class that would be read back as a plain object', () => {
+    class Note {
+      readonly text = 'a';
+    }
+    expect(() => encodePayload(eventWith(z.object({ text: z.string() }), new Note()))).toThrow(
+      expect.objectContaining({ code: 'unstorable-value', path: 'OrderNotedEvent.note' }),
+    );
+  });
+
+  test('refuses a value that holds itself, also where the schema names itself', () => {
+    interface Chain {
+      next?: Chain | undefined;
+    }
+    const chain: z.ZodType<Chain> = z.lazy(() => z.object({ next: chain.optional() }));
+    const endless: Chain = {};
+    endless.next = endless;
+    expect(() => encodePayload(eventWith(chain, endless))).toThrow(
+      expect.objectContaining({
+        code: 'unstorable-value',
+        path: expect.stringContaining('OrderNotedEvent'),
+      }),
+    );
+  });
+
   test('leaves out optional fields that are not set', () => {
     expect(encodePayload(eventWith(z.string().optional(), undefined))).toBe('{}');
   });

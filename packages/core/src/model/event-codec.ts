@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { droppedField } from './dropped-fields.js';
 import { encodeBySchema } from './encode-by-schema.js';
 import { exactJson } from './exact-json.js';
 import type { ModelClass } from './model-class.js';
@@ -8,12 +9,18 @@ import { type EventClass, type ModelEvent, eventTypeOf } from './model-event.js'
 /**
  * Writes an event's own fields as JSON, by the schema of its class.
  *
- * @throws UnstorableValueException `unstorable-value` when a field does not fit the schema or JSON
+ * @throws UnstorableValueException `unstorable-value` when a field does not fit the schema or JSON, or the schema
+ * would drop it
  */
 export function encodePayload(event: ModelEvent<unknown>): string {
   const eventClass = event.constructor as unknown as EventClass;
   const name = eventTypeOf(eventClass);
-  return exactJson(encodeFields(eventClass, event, name), name);
+  const { modelId: _modelId, model: _model, ...ownFields } = event;
+  const fields = encodeBySchema(eventClass.payload, ownFields, name);
+  if (!fields.success) throw misfit(name, fields.error);
+  const json = exactJson(fields.data, name);
+  assertNothingDropped(eventClass.payload, ownFields, name);
+  return json;
 }
 
 /**
@@ -31,11 +38,18 @@ export function decodeEvent<E extends ModelEvent<unknown>>(
   return Object.assign(decoded, { modelId: event.modelId, model: event.model }, fields.data);
 }
 
-function encodeFields(eventClass: EventClass, event: ModelEvent<unknown>, name: string): unknown {
-  const { modelId: _modelId, model: _model, ...ownFields } = event;
-  const fields = encodeBySchema(eventClass.payload, ownFields, name);
-  if (!fields.success) throw misfit(name, fields.error);
-  return fields.data;
+/** Also a field that is undefined must be in the schema, so that the first event tells and not a later one. */
+function assertNothingDropped(payload: z.ZodObject, ownFields: object, name: string): void {
+  const { shape, catchall } = payload.def;
+  if (catchall === undefined) {
+    const unlisted = Object.keys(ownFields).find((field) => !Object.hasOwn(shape, field));
+    if (unlisted !== undefined) {
+      const reason = 'the payload schema lacks it: add it there, or make it a #private field';
+      throw new UnstorableValueException(`${name}.${unlisted}`, reason);
+    }
+  }
+  const dropped = droppedField(payload, ownFields, { instances: true });
+  if (dropped !== undefined) throw new UnstorableValueException(name + dropped.path, dropped.reason);
 }
 
 function misfit(name: string, error: z.ZodError): UnstorableValueException {

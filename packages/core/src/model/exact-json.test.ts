@@ -1,11 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { seed } from '../../test/seed.js';
+import { ShardedId } from '../id/sharded-id.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { checkText, exactJson } from './exact-json.js';
 
 class Money {
   readonly cents = 1;
 }
+
+class Stack extends Array<number> {}
 
 /** Lists within lists, so many levels deep. */
 function nested(levels: number): unknown {
@@ -38,6 +42,14 @@ describe('exactJson', () => {
     ['a bigint within', { a: [{ b: 1n }] }, 'Event.a[0].b'],
     ['a date', { at: new Date(0) }, 'Event.at'],
     ['a map', { map: new Map() }, 'Event.map'],
+    ['a set', { set: new Set([1]) }, 'Event.set'],
+    ['bytes', { bytes: new Uint8Array(1) }, 'Event.bytes'],
+    ['a regular expression', { pattern: /a/ }, 'Event.pattern'],
+    ['an id', { id: ShardedId.generate(Money, ShardIdentifier.of(0, 0)) }, 'Event.id'],
+    ['a class of lists', { list: Stack.of(1) }, 'Event.list'],
+    ['a list with a field of its own', { list: Object.assign([1], { total: 1 }) }, 'Event.list.total'],
+    ['a key that is a symbol', { o: { [Symbol('s')]: 1 } }, 'Event.o'],
+    ['a hidden toJSON', { o: Object.defineProperty({}, 'toJSON', { value: (): number => 1 }) }, 'Event.o'],
     ['an instance of a class', { money: new Money() }, 'Event.money'],
     [
       'an object whose prototype has no constructor',

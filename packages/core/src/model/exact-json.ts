@@ -1,20 +1,28 @@
 import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { Id } from '../id/id.js';
 
 const depthMax = 64;
 
+/** What counts as exact although it does not read back as the same value. */
+interface Leniency {
+  /** Ids are written as their texts. */
+  readonly ids?: boolean;
+}
+
 /**
- * Writes a value as JSON that reads back as the same value.
+ * Writes a value as JSON that reads back as the same value; a field that is `undefined` counts as absent, `-0` as 0.
  *
  * @param path names the value in the error, such as `WalletCreatedEvent.amount`
- * @throws UnstorableValueException `unstorable-value` for what JSON or jsonb would change or lose: bigints, dates,
- * class instances, non-finite numbers, `\u0000`, lone surrogates, nesting beyond 64 levels
+ * @throws UnstorableValueException `unstorable-value` for what JSON or jsonb would change or lose: bigints, dates, maps,
+ * sets and other class instances, functions, symbols, non-finite numbers, `undefined` in lists, `\u0000`, lone
+ * surrogates, nesting beyond 64 levels
  */
-export function exactJson(value: unknown, path: string): string {
-  check(value, path, 0);
+export function exactJson(value: unknown, path: string, lenient: Leniency = {}): string {
+  check(value, path, 0, lenient);
   return JSON.stringify(value);
 }
 
-function check(value: unknown, path: string, depth: number): void {
+function check(value: unknown, path: string, depth: number, lenient: Leniency): void {
   if (depth > depthMax)
     throw new UnstorableValueException(path, `it is nested deeper than ${depthMax} levels`);
   switch (typeof value) {
@@ -26,7 +34,7 @@ function check(value: unknown, path: string, depth: number): void {
     case 'boolean':
       return;
     case 'object':
-      return checkObject(value, path, depth);
+      return checkObject(value, path, depth, lenient);
     default:
       throw new UnstorableValueException(path, `JSON has no ${typeof value}; write it by a codec`);
   }
@@ -40,23 +48,42 @@ export function checkText(value: string, path: string): void {
     throw new UnstorableValueException(path, 'the text has half of a surrogate pair');
 }
 
-function checkObject(value: object | null, path: string, depth: number): void {
+function checkObject(value: object | null, path: string, depth: number, lenient: Leniency): void {
   if (value === null) return;
-  if (Array.isArray(value)) {
-    // By index, because forEach passes over holes, which JSON turns into null.
-    for (let index = 0; index < value.length; index++) check(value[index], `${path}[${index}]`, depth + 1);
-    return;
-  }
+  if (lenient.ids === true && value instanceof Id) return checkText(value.value, path);
+  if (Array.isArray(value)) return checkList(value, path, depth, lenient);
   const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) {
-    const { constructor } = value as { readonly constructor?: { readonly name: string } };
-    throw new UnstorableValueException(
-      path,
-      `JSON has no ${constructor?.name ?? 'such object'}; write it by a codec`,
-    );
-  }
+  if (prototype !== Object.prototype && prototype !== null) throw unknownClass(value, path);
+  if (typeof (value as { readonly toJSON?: unknown }).toJSON === 'function')
+    throw new UnstorableValueException(path, 'its toJSON would write something else');
+  checkNoSymbols(value, path);
   for (const [key, field] of Object.entries(value)) {
     checkText(key, path);
-    if (field !== undefined) check(field, `${path}.${key}`, depth + 1);
+    if (field !== undefined) check(field, `${path}.${key}`, depth + 1, lenient);
   }
+}
+
+function checkList(list: readonly unknown[], path: string, depth: number, lenient: Leniency): void {
+  // The prototype of all lists is a list; that of a class of lists is not.
+  if (!Array.isArray(Object.getPrototypeOf(list))) throw unknownClass(list, path);
+  // By index, because forEach passes over holes, which JSON turns into null.
+  for (let index = 0; index < list.length; index++)
+    check(list[index], `${path}[${index}]`, depth + 1, lenient);
+  const more = Object.keys(list)[list.length];
+  if (more !== undefined)
+    throw new UnstorableValueException(`${path}.${more}`, 'JSON has no fields of lists');
+  checkNoSymbols(list, path);
+}
+
+function checkNoSymbols(value: object, path: string): void {
+  if (Object.getOwnPropertySymbols(value).length > 0)
+    throw new UnstorableValueException(path, 'JSON has no keys that are symbols');
+}
+
+function unknownClass(value: object, path: string): UnstorableValueException {
+  const { constructor } = value as { readonly constructor?: { readonly name: string } };
+  return new UnstorableValueException(
+    path,
+    `JSON has no ${constructor?.name ?? 'such object'}; write it by a codec`,
+  );
 }

@@ -8,7 +8,7 @@ export interface KeyScope {
 
 /** What a change set stores with its effect, so that a repeat of the request gets the same answer. */
 export interface KeyRecord extends KeyScope {
-  /** Differs between requests: SHA-256 of the action's name and params, in hexadecimal. */
+  /** Differs between requests: SHA-256 of the action's name and params in canonical form, in hexadecimal. */
   readonly fingerprint: string;
   /** The action's result as JSON; `undefined` when the action has none. */
   readonly result: string | undefined;

@@ -1,4 +1,5 @@
-import { Action, type Plan, type Principal } from '@framework/core';
+import { Action, FrameworkAction, type Plan, type Principal } from '@framework/core';
+import * as z from 'zod';
 
 interface Params {
   /** Does what the test wants done within perform. */
@@ -11,3 +12,11 @@ export class StageAction extends Action<Params, void> {
     await stage(this.plan());
   }
 }
+
+// The log says nothing of the work: no JSON holds it.
+FrameworkAction({
+  params: z.codec(z.object({}), z.custom<Params>(), {
+    decode: () => ({ stage: () => undefined }),
+    encode: () => ({}),
+  }),
+})(StageAction);

@@ -1,0 +1,112 @@
+import * as z from 'zod';
+
+/** A field that a schema would not write. */
+export interface DroppedField {
+  /** Where it stands within the value, such as `.lines[0].note`. */
+  readonly path: string;
+  readonly reason: string;
+}
+
+const notListed = 'its schema lacks it, so it would be dropped: add it to the schema';
+
+/**
+ * Finds the first field of a value that its schema drops in silence when it writes, as `z.object` does with every key
+ * that it does not list.
+ *
+ * @param value what the schema has accepted
+ * @param instances whether an instance of a class counts, too, where the schema reads back a plain object
+ */
+export function droppedField(
+  schema: z.core.$ZodType,
+  value: unknown,
+  { instances }: { readonly instances: boolean },
+): DroppedField | undefined {
+  return typeof value === 'object' && value !== null
+    ? droppedFields(schema, value, { path: '', instances })[0]
+    : undefined;
+}
+
+interface Place {
+  readonly path: string;
+  readonly instances: boolean;
+}
+
+function droppedFields(schema: z.core.$ZodType, value: unknown, place: Place): readonly DroppedField[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const { def } = (schema as z.core.$ZodTypes)._zod;
+  switch (def.type) {
+    case 'object':
+      return ofObject(def, value, place);
+    case 'array':
+      return ofItems(value, place, () => def.element);
+    case 'tuple':
+      return ofItems(value, place, (index) => def.items[index] ?? def.rest ?? undefined);
+    case 'record':
+      return Object.entries(value).flatMap(([key, field]) =>
+        droppedFields(def.valueType, field, within(place, `.${key}`)),
+      );
+    case 'union': {
+      // The first that accepts the value is the one that writes it.
+      const chosen = def.options.find((option) => z.safeEncode(option, value).success);
+      return chosen === undefined ? [] : droppedFields(chosen, value, place);
+    }
+    case 'intersection': {
+      const right = new Set(droppedFields(def.right, value, place).map(({ path }) => path));
+      return droppedFields(def.left, value, place).filter(({ path }) => right.has(path));
+    }
+    case 'pipe':
+      return droppedFields(def.out, value, place);
+    case 'lazy':
+      return droppedFields(def.getter(), value, place);
+    case 'optional':
+    case 'nullable':
+    case 'nonoptional':
+    case 'default':
+    case 'prefault':
+    case 'catch':
+    case 'readonly':
+      return droppedFields(def.innerType, value, place);
+    default:
+      return [];
+  }
+}
+
+function ofObject(
+  { shape, catchall }: z.core.$ZodObjectDef,
+  value: object,
+  place: Place,
+): readonly DroppedField[] {
+  const dropped: DroppedField[] = [];
+  if (place.instances && !isPlain(value)) {
+    const reason = `it is a ${value.constructor.name}, and its schema reads back a plain object: write it by a codec`;
+    dropped.push({ path: place.path, reason });
+  }
+  for (const [key, field] of Object.entries(value)) {
+    const known = Object.hasOwn(shape, key) ? shape[key] : catchall;
+    const inner = within(place, `.${key}`);
+    if (known !== undefined) dropped.push(...droppedFields(known, field, inner));
+    else if (field !== undefined) dropped.push({ path: inner.path, reason: notListed });
+  }
+  return dropped;
+}
+
+function ofItems(
+  value: object,
+  place: Place,
+  schemaAt: (index: number) => z.core.$ZodType | undefined,
+): readonly DroppedField[] {
+  if (!Array.isArray(value)) return [];
+  return value.flatMap((item: unknown, index) => {
+    const schema = schemaAt(index);
+    return schema === undefined ? [] : droppedFields(schema, item, within(place, `[${index}]`));
+  });
+}
+
+function within({ path, instances }: Place, step: string): Place {
+  return { path: path + step, instances };
+}
+
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
