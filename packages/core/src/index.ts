@@ -41,7 +41,7 @@ export type { Page } from './persistence/page.js';
 export type { Database, DatabaseDriver } from './persistence/database-driver.js';
 
 export type { DeliveryStore } from './delivery/delivery-store.js';
-export type { LeasedSlot, SlotLease, SlotLeases } from './delivery/slot-leases.js';
+export type { LeasedSlot, LeaseRenewal, SlotLease, SlotLeases } from './delivery/slot-leases.js';
 export type {
   Cursor,
   CursorMove,
@@ -59,6 +59,7 @@ export type {
   ParkedHead,
   ParkedModel,
   ParkedOutcome,
+  ParkedPlace,
 } from './delivery/parked-events.js';
 export type { DeadLetters, ParkedFilter, ParkedRow } from './delivery/dead-letters.js';
 export type { HintChannel } from './delivery/hint-channel.js';
@@ -109,6 +110,7 @@ export {
 export {
   CommitOutcomeUnknownException,
   ConstraintViolationException,
+  HistoryChangedException,
   ShardUnavailableException,
   StaleRecordException,
   StorageFailureException,
@@ -121,6 +123,11 @@ export {
 } from './errors/sharding-exceptions.js';
 export { NestedTransactionException, TransactionOverException } from './errors/transaction-exceptions.js';
 export { ConfigurationException, type ConfigurationFault } from './errors/configuration-exception.js';
+export {
+  HandlerInUseException,
+  HandlerNamesException,
+  UnknownHandlerException,
+} from './errors/handler-exceptions.js';
 export { HandlerTimeoutException } from './errors/handler-timeout-exception.js';
 export { LimitExceededException } from './errors/limit-exceeded-exception.js';
 export { InvariantViolation } from './errors/invariant-violation.js';

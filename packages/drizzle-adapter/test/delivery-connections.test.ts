@@ -22,7 +22,7 @@ describe('the connections of delivery', () => {
     });
     await held.promise;
     await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
-    expect(await store.leases.renew('one', leaseMs)).toHaveLength(allSlots.length);
+    expect((await store.leases.renew('one', ['notify'], leaseMs)).leases).toHaveLength(allSlots.length);
     expect((await store.log.read(allSlots, beginning, 10)).events).toEqual([]);
     release.resolve();
     await holder;
@@ -35,7 +35,7 @@ describe('the connections of delivery', () => {
     onTestFinished(() => locker.end());
     await locker.query('begin');
     await locker.query('lock table eventlog.processes in access exclusive mode');
-    const renewals = Promise.all(['one', 'two', 'three'].map((id) => store.leases.renew(id, leaseMs)));
+    const renewals = Promise.all(['one', 'two', 'three'].map((id) => store.leases.renew(id, [], leaseMs)));
     await vi.waitFor(async () => expect(await connectionCount(url, 'framework delivery')).toBe(2), 5_000);
     expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
     await locker.query('commit');

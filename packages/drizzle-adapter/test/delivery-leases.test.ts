@@ -1,53 +1,106 @@
-import type { DeliveryStore } from '@framework/core';
+import type { DeliveryStore, SlotLease } from '@framework/core';
 import { describe, expect, it, vi } from 'vitest';
 import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
 import { query } from './fixtures/query.js';
 
 const leaseMs = 60_000;
-const handler = { name: 'notify', aliases: [], startFrom: 'beginning' } as const;
+const mails = { name: 'mails', aliases: [], startFrom: 'beginning' } as const;
+const books = { name: 'books', aliases: [], startFrom: 'beginning' } as const;
+const halfOfSlots = allSlots.slice(0, 8);
+const nobody = '00000000-0000-4000-8000-000000000000';
 
 describe('slots', () => {
-  it('all belong to a process that is alone', async () => {
-    const { store } = await openStore();
-    const leases = await store.leases.renew('one', leaseMs);
-    expect(leases.map(({ slot }) => slot)).toEqual(allSlots);
-    expect(leases.some(({ abandoned }) => abandoned)).toBe(false);
-    expect(await store.leases.renew('one', leaseMs)).toEqual(leases);
+  it('all belong to a process that is alone, for every handler that it has', async () => {
+    const store = await withHandlers();
+    const renewal = await store.leases.renew('one', ['mails', 'books'], leaseMs);
+    expect(placesOf(renewal.leases)).toEqual(placesIn(['mails', 'books'], allSlots));
+    expect(renewal.leases.some(({ abandoned }) => abandoned)).toBe(false);
+    expect(renewal.alone).toBe(true);
+    expect(await store.leases.renew('one', ['mails', 'books'], leaseMs)).toEqual(renewal);
   });
 
   it('are shared fairly when further processes come, and taken over when they go', async () => {
-    const { store } = await openStore();
-    await store.leases.renew('one', leaseMs);
-    expect(await store.leases.renew('two', leaseMs)).toEqual([]);
-    expect(await store.leases.renew('one', leaseMs)).toHaveLength(8);
-    expect(await store.leases.renew('two', leaseMs)).toHaveLength(8);
-    expect(slotsOf(await store.leases.list())).toEqual(allSlots.map((slot) => (slot < 8 ? 'one' : 'two')));
+    const store = await withHandlers();
+    await store.leases.renew('one', ['mails'], leaseMs);
+    expect(await store.leases.renew('two', ['mails'], leaseMs)).toEqual({ leases: [], alone: false });
+    expect((await store.leases.renew('one', ['mails'], leaseMs)).leases).toHaveLength(8);
+    expect((await store.leases.renew('two', ['mails'], leaseMs)).leases).toHaveLength(8);
+    const holders = (await store.leases.list()).filter(({ handler }) => handler === 'mails');
+    expect(holders.map(({ processId }) => processId)).toEqual(
+      allSlots.map((slot) => (halfOfSlots.includes(slot) ? 'one' : 'two')),
+    );
 
     await store.leases.release('one');
-    const taken = await store.leases.renew('two', leaseMs);
-    expect(taken).toHaveLength(16);
-    expect(taken.some(({ abandoned }) => abandoned)).toBe(false);
+    const { leases } = await store.leases.renew('two', ['mails'], leaseMs);
+    expect(leases).toHaveLength(16);
+    expect(leases.some(({ abandoned }) => abandoned)).toBe(false);
+  });
+
+  it('are shared among the processes that have the handler, and by no others', async () => {
+    const store = await withHandlers();
+    await store.leases.renew('mailer', ['mails'], leaseMs);
+    await store.leases.renew('bookkeeper', ['books'], leaseMs);
+    await store.leases.renew('both', ['mails', 'books'], leaseMs);
+    const renew = async (): Promise<readonly (readonly SlotLease[])[]> => [
+      (await store.leases.renew('mailer', ['mails'], leaseMs)).leases,
+      (await store.leases.renew('bookkeeper', ['books'], leaseMs)).leases,
+      (await store.leases.renew('both', ['mails', 'books'], leaseMs)).leases,
+    ];
+    await renew();
+    const [mailer = [], bookkeeper = [], both = []] = await renew();
+    expect(placesOf(mailer)).toEqual(placesIn(['mails'], halfOfSlots));
+    expect(placesOf(bookkeeper)).toEqual(placesIn(['books'], halfOfSlots));
+    expect(placesOf(both)).toEqual(placesIn(['mails', 'books'], allSlots.slice(8)));
+  });
+
+  it('of a handler that a process has no more are given back', async () => {
+    const store = await withHandlers();
+    await store.leases.renew('one', ['mails', 'books'], leaseMs);
+    const { leases } = await store.leases.renew('one', ['books'], leaseMs);
+    expect(placesOf(leases)).toEqual(placesIn(['books'], allSlots));
+    const taken = await store.leases.renew('two', ['mails'], leaseMs);
+    expect(taken.leases).toHaveLength(16);
+    expect(taken.leases.some(({ abandoned }) => abandoned)).toBe(false);
   });
 
   it('of a process that vanished are taken over as abandoned, once its lease is over', async () => {
-    const { store } = await openStore();
-    const before = await store.leases.renew('one', 50);
+    const store = await withHandlers();
+    const before = await store.leases.renew('one', ['mails'], 50);
     const after = await vi.waitFor(async () => {
-      const leases = await store.leases.renew('two', leaseMs);
+      const { leases } = await store.leases.renew('two', ['mails'], leaseMs);
       expect(leases).toHaveLength(16);
       return leases;
     });
     expect(after.every(({ abandoned }) => abandoned)).toBe(true);
-    expect(after.map(({ token }) => token)).not.toEqual(before.map(({ token }) => token));
-    expect((await store.leases.renew('two', leaseMs)).some(({ abandoned }) => abandoned)).toBe(false);
+    expect(after.map(({ token }) => token)).not.toEqual(before.leases.map(({ token }) => token));
+    const { leases } = await store.leases.renew('two', ['mails'], leaseMs);
+    expect(leases.some(({ abandoned }) => abandoned)).toBe(false);
+  });
+
+  it('are not taken for abandoned when the database was away for longer than a lease', async () => {
+    const store = await withHandlers();
+    const shortMs = 200;
+    for (let round = 0; round < 2; round++) {
+      for (const id of ['one', 'two']) await store.leases.renew(id, ['mails'], shortMs);
+    }
+    // Both live, and nobody could renew: whoever comes back first does not take the other for dead.
+    const before = await store.leases.list();
+    await vi.waitFor(() => {
+      expect(before.every(({ untilDate }) => (untilDate?.getTime() ?? 0) < Date.now() - 20)).toBe(true);
+    }, 5_000);
+    const one = await store.leases.renew('one', ['mails'], leaseMs);
+    const two = await store.leases.renew('two', ['mails'], leaseMs);
+    expect([one.leases.length, two.leases.length]).toEqual([8, 8]);
+    expect([...one.leases, ...two.leases].some(({ abandoned }) => abandoned)).toBe(false);
   });
 
   it('are never held by two processes when many come at once', async () => {
-    const { store } = await openStore();
+    const store = await withHandlers();
     const names = Array.from({ length: 10 }, (_unused, index) => `process-${index}`);
-    await Promise.all(names.map((name) => store.leases.renew(name, leaseMs)));
-    await Promise.all(names.map((name) => store.leases.renew(name, leaseMs)));
-    const held = (await Promise.all(names.map((name) => store.leases.renew(name, leaseMs)))).flat();
+    const renewAll = () => Promise.all(names.map((name) => store.leases.renew(name, ['mails'], leaseMs)));
+    await renewAll();
+    await renewAll();
+    const held = (await renewAll()).flatMap(({ leases }) => leases);
     expect(held.map(({ slot }) => slot).toSorted((one, other) => one - other)).toEqual(allSlots);
   });
 });
@@ -56,36 +109,51 @@ describe('cursors', () => {
   it('are made once, at the start that a new handler asks for', async () => {
     const { store } = await openStore();
     const late = { name: 'late', aliases: [], startFrom: 'now' } as const;
-    await Promise.all(Array.from({ length: 5 }, () => store.cursors.register([handler, late])));
+    await Promise.all(Array.from({ length: 5 }, () => store.cursors.register([mails, late])));
     const cursors = await store.cursors.load(allSlots);
     expect(cursors).toHaveLength(32);
-    for (const { handler: name, cursor } of cursors) expect(cursor === beginning).toBe(name === 'notify');
+    for (const { handler: name, cursor } of cursors)
+      expect(cursor.startsWith(beginning)).toBe(name === 'mails');
   });
 
-  it('are saved under the lease of their slot only', async () => {
-    const { store } = await openStore();
-    await store.cursors.register([handler]);
-    const [held, lost] = await store.leases.renew('one', leaseMs);
-    const move = { handler: 'notify', cursor: '5:5:' };
+  it('are saved under the lease of their handler and slot only', async () => {
+    const store = await withHandlers();
+    const { leases } = await store.leases.renew('one', ['mails'], leaseMs);
+    const [held, lost] = leases;
+    const { next } = await store.log.read(allSlots, beginning, 10);
     const moves = [
-      { ...move, slot: held!.slot, token: held!.token },
-      { ...move, slot: lost!.slot, token: '0' },
+      { handler: 'mails', slot: held!.slot, token: held!.token, cursor: next },
+      { handler: 'mails', slot: lost!.slot, token: nobody, cursor: next },
+      { handler: 'books', slot: held!.slot, token: held!.token, cursor: next },
     ];
-    expect(await store.cursors.save(moves)).toEqual([lost!.slot]);
-    const cursors = new Map((await store.cursors.load(allSlots)).map(({ slot, cursor }) => [slot, cursor]));
-    expect(cursors.get(held!.slot)).toBe('5:5:');
-    expect(cursors.get(lost!.slot)).toBe(beginning);
+    expect(await store.cursors.save(moves)).toEqual([nobody]);
+    const moved = (await store.cursors.load(allSlots)).filter(({ cursor }) => !cursor.startsWith(beginning));
+    expect(moved).toMatchObject([{ handler: 'mails', slot: held!.slot }]);
   });
 
-  it('follow a handler that was renamed, and lose nothing', async () => {
+  it('are the same for all names of a handler, whichever code comes first and comes back', async () => {
     const { store } = await openStore();
-    await store.cursors.register([handler]);
-    await moveAll(store, '7:7:');
-    await store.cursors.register([{ name: 'tell', aliases: ['inform', 'notify'], startFrom: 'now' }]);
-    const cursors = await store.cursors.load(allSlots);
-    expect(new Set(cursors.map(({ handler: name, cursor }) => `${name} ${cursor}`))).toEqual(
-      new Set(['tell 7:7:']),
+    const older = { name: 'notify', aliases: [], startFrom: 'beginning' } as const;
+    const newer = { name: 'tell', aliases: ['inform', 'notify'], startFrom: 'now' } as const;
+    expect(await store.cursors.register([older])).toEqual(['notify']);
+    expect(await store.cursors.register([newer])).toEqual(['notify']);
+    expect(await store.cursors.register([older])).toEqual(['notify']);
+    expect(await store.cursors.register([{ ...newer, aliases: [] }])).toEqual(['notify']);
+    expect(await store.cursors.find('inform')).toBe('notify');
+    expect(await store.cursors.find('nobody')).toBeUndefined();
+    expect(new Set((await store.cursors.load(allSlots)).map(({ handler }) => handler))).toEqual(
+      new Set(['notify']),
     );
+  });
+
+  it('are refused to a handler whose names belong to two', async () => {
+    const store = await withHandlers();
+    const both = { name: 'both', aliases: ['mails', 'books'], startFrom: 'now' } as const;
+    await expect(store.cursors.register([both])).rejects.toMatchObject({
+      code: 'handler-names',
+      handlers: ['books', 'mails'],
+    });
+    expect(await store.cursors.find('both')).toBeUndefined();
   });
 
   it('stand at a time that a new handler asks for', async () => {
@@ -101,13 +169,31 @@ describe('cursors', () => {
   });
 });
 
-async function moveAll(store: DeliveryStore, cursor: string): Promise<void> {
-  const leases = await store.leases.renew('one', leaseMs);
-  await store.cursors.save(leases.map(({ slot, token }) => ({ handler: 'notify', slot, token, cursor })));
+describe('a handler that nobody has any more', () => {
+  it('is forgotten with its cursors and names, but not while a process has it', async () => {
+    const store = await withHandlers();
+    await store.leases.renew('one', ['mails', 'books'], leaseMs);
+    const retired = (): Promise<void> => store.cursors.retire('mails', { discardParked: false });
+    await expect(retired()).rejects.toMatchObject({ code: 'handler-in-use', handler: 'mails' });
+    await store.leases.renew('one', ['books'], leaseMs);
+    await retired();
+    expect(await store.cursors.find('mails')).toBeUndefined();
+    expect((await store.cursors.load(allSlots)).map(({ handler }) => handler)).toEqual(
+      allSlots.map(() => 'books'),
+    );
+  });
+});
+
+async function withHandlers(): Promise<DeliveryStore> {
+  const { store } = await openStore();
+  await store.cursors.register([mails, books]);
+  return store;
 }
 
-function slotsOf(
-  leases: Awaited<ReturnType<DeliveryStore['leases']['list']>>,
-): readonly (string | undefined)[] {
-  return leases.map(({ processId }) => processId);
+function placesOf(leases: readonly SlotLease[]): readonly string[] {
+  return leases.map(({ handler, slot }) => `${handler} ${slot}`).toSorted();
+}
+
+function placesIn(handlers: readonly string[], slots: readonly number[]): readonly string[] {
+  return handlers.flatMap((handler) => slots.map((slot) => `${handler} ${slot}`)).toSorted();
 }

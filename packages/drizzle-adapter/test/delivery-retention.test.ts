@@ -23,10 +23,8 @@ it('a partition is dropped once it is old and every cursor has passed it', async
   expect(await store.partitions.drop(30 * dayMs)).toEqual([]);
 
   const { next } = await store.log.read(allSlots, beginning, 10);
-  const leases = await store.leases.renew('one', dayMs);
-  await store.cursors.save(
-    leases.map(({ slot, token }) => ({ handler: 'notify', slot, token, cursor: next })),
-  );
+  const { leases } = await store.leases.renew('one', ['notify'], dayMs);
+  await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
   expect(await store.partitions.drop(100 * 365 * dayMs)).toEqual([]);
   expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
   expect(await query(url, 'select model_version::int as version from eventlog.events')).toEqual([

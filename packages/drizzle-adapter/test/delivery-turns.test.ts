@@ -7,6 +7,7 @@ import { query } from './fixtures/query.js';
 
 const handler = 'notify';
 const never = 1e9;
+const everywhere = allSlots.map((slot) => ({ handler, slot }));
 const models = ['a', 'b', 'c'];
 const versions = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
@@ -32,7 +33,7 @@ describe('the turn of a model', () => {
         }
       };
       const tryHeads = async (): Promise<boolean> => {
-        const heads = await store.parked.dueHeads(allSlots, [handler], 2);
+        const heads = await store.parked.dueHeads(everywhere, 2);
         for (const head of heads) {
           const dead = random() < 0.3;
           await store.parked.endAttempt(head, dead ? { kind: 'dead', error: 'no' } : { kind: 'done' });
@@ -53,7 +54,7 @@ describe('the turn of a model', () => {
       // Whatever is left comes up now, or waits for nothing but an operator.
       for (let busy = true; busy;) busy = (await tryHeads()) || (await store.deadLetters.replay({})) > 0;
       expect((await store.deadLetters.find({}, { limit: 100 })).items).toEqual([]);
-      expect(await store.parked.models(allSlots)).toEqual([]);
+      expect(await store.parked.models(everywhere)).toEqual([]);
     },
   );
 });
@@ -61,7 +62,7 @@ describe('the turn of a model', () => {
 it('an event that is parked while the last one before it goes is not forgotten', async () => {
   const { store, url, events } = await withParkable();
   await store.parked.park(events.slice(0, 1));
-  const [head] = await store.parked.dueHeads(allSlots, [handler], 10);
+  const [head] = await store.parked.dueHeads(everywhere, 10);
   const session = await sessionOn(url);
   await session.query('begin');
   await session.query(`
@@ -77,7 +78,7 @@ it('an event that is parked while the last one before it goes is not forgotten',
   await vi.waitFor(async () => expect(await waitersOn(url)).toBe(1), 5_000);
   await session.query('commit');
   await ended;
-  expect(await store.parked.dueHeads(allSlots, [handler], 10)).toHaveLength(1);
+  expect(await store.parked.dueHeads(everywhere, 10)).toHaveLength(1);
 });
 
 async function sessionOn(url: string): Promise<pg.Client> {
@@ -106,7 +107,7 @@ async function withParkable(): Promise<{
   await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
   const writer = await EventWriter.connect(url);
   for (const model of models) await writer.write(model, ...versions);
-  const leases = await store.leases.renew('one', never);
+  const { leases } = await store.leases.renew('one', [handler], never);
   const tokens = new Map(leases.map(({ slot, token }) => [slot, token]));
   const { events } = await store.log.read(allSlots, beginning, 100);
   return { store, url, events: events.map((event) => parkable(event, tokens.get(event.slot)!)) };

@@ -1,4 +1,12 @@
-import type { ActionExecutor, DatabaseDelivery, DeliveryStore, ModelClass } from '@framework/core';
+import {
+  type ActionExecutor,
+  type DatabaseDelivery,
+  type DeliveryStore,
+  HandlerNamesException,
+  type ModelClass,
+} from '@framework/core';
+import { flowPolicy } from './flow/flow-policy.js';
+import type { FlowSurroundings } from './flow/flow-surroundings.js';
 import { HandlerFlow } from './flow/handler-flow.js';
 import { EnvelopeFactory } from './handler/envelope-factory.js';
 import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
@@ -31,6 +39,7 @@ export interface DatabaseWorkerOptions {
 
 /** Delivers the events of one database to all handlers; depends on no other database. */
 export class DatabaseWorker {
+  readonly #database: DatabaseDelivery;
   readonly #store: DeliveryStore;
   readonly #handlers: EventHandlerRegistry;
   readonly #context: WorkerContext;
@@ -42,24 +51,32 @@ export class DatabaseWorker {
   readonly #retries: RetryLoop;
   readonly #hints: CommitHints;
   readonly #poll: LogPoll;
-  readonly #flows: ReadonlyMap<string, HandlerFlow>;
+  /** By the permanent ids of their handlers, which the database tells when they are registered. */
+  readonly #flows = new Map<string, HandlerFlow>();
+  readonly #around: FlowSurroundings;
+  readonly #registered = Promise.withResolvers<void>();
 
+  /** @throws InvariantViolation `invariant-violation` when a handler declares a limit that is not a number above zero */
   constructor(options: DatabaseWorkerOptions) {
     const { database, executor, handlers, processId, gate } = options;
     const { store, shards } = database;
     const { leases, cursors, log, parked } = store;
     const context = { ...options.context, stopping: this.#stopping.signal, ended: this.#ended.signal };
     const { clock, onError, settings } = context;
+    for (const handler of handlers.handlers) flowPolicy(handler, settings);
+    // Whoever waits for it is told; nobody has to.
+    this.#registered.promise.catch(() => undefined);
+    this.#database = database;
     this.#store = store;
     this.#handlers = handlers;
     this.#context = context;
-    const onLost = (slots: readonly number[]): void => this.#keeper.drop(slots);
+    const onLost = (tokens: readonly string[]): void => this.#keeper.drop(tokens);
     const onParked = (): void => this.#retries.wake();
     const onRenewed = (gained: readonly HeldSlot[]): void => this.#renewed(gained);
     const reader = new LogReader(log, settings.readMax);
     this.#keeper = new LeaseKeeper({ context, leases, processId, onRenewed });
     this.#saver = new CursorSaver(context, cursors, onLost);
-    const around = {
+    this.#around = {
       context,
       parkedEvents: parked,
       executor,
@@ -71,8 +88,7 @@ export class DatabaseWorker {
       onLost,
       onParked,
     };
-    const flows = new Map(handlers.handlers.map((each) => [each.name, new HandlerFlow(each, around)]));
-    this.#flows = flows;
+    const flows = this.#flows;
     this.#loader = new CursorLoader({ context, cursors, parked, flows, onParked });
     this.#retries = new RetryLoop({ context, parked, keeper: this.#keeper, flows, gate });
     this.#hints = new CommitHints({
@@ -96,16 +112,21 @@ export class DatabaseWorker {
     void this.#guarded(() => this.#run());
   }
 
+  /** Resolves when every handler has its place in the log; rejects when that cannot be, or delivery stops before. */
+  registered(): Promise<void> {
+    return this.#registered.promise;
+  }
+
   /** Looks at the log at once, because this process has committed something, and tells other processes. */
   committed(): void {
     this.#poll.ring();
-    // Nobody else waits for the hint when this process works on the whole log.
-    if (this.#keeper.slots.length < this.#store.slotCount) this.#hints.hint();
+    if (!this.#keeper.alone) this.#hints.hint();
   }
 
   /** Finishes what was read, for a bounded time, saves how far it came, and gives the slots back. */
   async stop(timeoutMs: number): Promise<void> {
     this.#stopping.abort();
+    this.#registered.reject(new Error('Delivery was stopped before its handlers were registered'));
     this.#poll.ring();
     this.#retries.wake();
     const flows = [...this.#flows.values()];
@@ -123,11 +144,18 @@ export class DatabaseWorker {
 
   async #run(): Promise<void> {
     const context = this.#context;
-    await this.#register();
-    if (context.stopping.aborted) return;
+    try {
+      await this.#becomeReady();
+      await this.#register();
+      if (context.stopping.aborted) return;
+      this.#registered.resolve();
+    } catch (error) {
+      this.#registered.reject(error);
+      throw error;
+    }
     const { hints, partitions } = this.#store;
     const loops = [
-      () => this.#keeper.run(),
+      () => this.#keeper.run([...this.#flows.keys()]),
       () => this.#saver.run(),
       () => this.#retries.run(),
       () => this.#poll.run(),
@@ -138,13 +166,34 @@ export class DatabaseWorker {
     await Promise.all(loops.map((loop) => this.#guarded(loop)));
   }
 
+  /** Waits for the migrations: until they are applied, every question would be refused. */
+  async #becomeReady(): Promise<void> {
+    const stopped = new Promise<void>((resolve) =>
+      this.#context.stopping.addEventListener('abort', () => resolve(), { once: true }),
+    );
+    await Promise.race([this.#database.ready(), stopped]);
+  }
+
   async #register(): Promise<void> {
     const registrations = this.#handlers.handlers.map(({ name, options }) => ({
       name,
       aliases: options.aliases ?? [],
       startFrom: options.startFrom ?? 'now',
     }));
-    await untilDone(this.#context, this.#context.stopping, () => this.#store.cursors.register(registrations));
+    const { cursors } = this.#store;
+    const outcome = await untilDone(this.#context, this.#context.stopping, () =>
+      cursors.register(registrations).catch((error: unknown) => {
+        // Asking again cannot help.
+        if (error instanceof HandlerNamesException) return error;
+        throw error;
+      }),
+    );
+    if (outcome === undefined) return;
+    if (outcome instanceof HandlerNamesException) throw outcome;
+    for (const [index, id] of outcome.entries()) {
+      const handler = this.#handlers.handlers[index];
+      if (handler !== undefined) this.#flows.set(id, new HandlerFlow({ ...handler, id }, this.#around));
+    }
   }
 
   #renewed(gained: readonly HeldSlot[]): void {

@@ -1,4 +1,9 @@
-import type { ActionExecutor, DatabaseRegistry, ModelClass } from '@framework/core';
+import {
+  type ActionExecutor,
+  type DatabaseRegistry,
+  InvariantViolation,
+  type ModelClass,
+} from '@framework/core';
 import { DatabaseWorker } from './database-worker.js';
 import { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
 import { type DeliveryOverrides, type DeliverySettings, deliverySettings } from './delivery-settings.js';
@@ -11,7 +16,7 @@ export interface DeliveryOptions {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
   /** Wakes the delivery at each commit, and executes the actions of handlers. */
   readonly executor: Pick<ActionExecutor, 'execute' | 'onCommit'>;
-  /** All processes that deliver the events of a database have the same handlers. */
+  /** Processes that deliver the events of a database may have different ones: each works for those that it has. */
   readonly handlers: readonly AnyEventHandler[] | EventHandlerRegistry;
   /** What to change in the default settings. */
   readonly settings?: DeliveryOverrides;
@@ -69,11 +74,31 @@ export class Delivery {
     });
   }
 
-  /** Begins, once; does not wait for the databases: one that is down is tried again until it is not. */
+  /**
+   * Begins, once; does not wait for the databases: one that is down is tried again until it is not.
+   *
+   * @throws InvariantViolation `invariant-violation` when it was stopped: make a new one
+   */
   start(): void {
-    if (this.#ignoreCommits !== undefined || this.#stopped !== undefined) return;
+    if (this.#stopped !== undefined) {
+      throw new InvariantViolation(
+        'This delivery was stopped and delivers nothing more: make a new Delivery',
+      );
+    }
+    if (this.#ignoreCommits !== undefined) return;
     this.#ignoreCommits = this.#executor.onCommit((shard) => this.#byShard.get(shard)?.committed());
     for (const worker of this.#workers) worker.start();
+  }
+
+  /**
+   * Resolves when every handler has its place in the log of every database: what is committed from then on is delivered to
+   * a new handler that starts `'now'`. It waits for as long as a database is down.
+   *
+   * @throws HandlerNamesException `handler-names` when the names of one handler belong to several in a database
+   * @throws Error when a database cannot become ready, or delivery is stopped before
+   */
+  async started(): Promise<void> {
+    await Promise.all(this.#workers.map((worker) => worker.registered()));
   }
 
   /**

@@ -80,7 +80,7 @@ describe('an event that kills its process', () => {
       killable(bench, 'a1', seen);
       await bench.clock.advance(lifeMs);
       bench.database.processes.clear();
-      bench.database.slots.forEach((_slot, index) => bench.database.hand(index, undefined, true));
+      bench.database.abandonAll();
     };
     await live(300);
     await live(20_000);
@@ -97,8 +97,8 @@ describe('a slot that another process took', () => {
     const seen: string[] = [];
     const { access, executor } = killable(bench, undefined, seen);
     await bench.clock.advance(300);
-    bench.database.hand(0, 'somebody else', false);
-    bench.database.processes.set('somebody else', Number.MAX_SAFE_INTEGER);
+    bench.database.hand({ handler: 'one', slot: 0 }, 'somebody else', false);
+    bench.database.processes.set('somebody else', { handlers: ['one'], untilMs: Number.MAX_SAFE_INTEGER });
     bench.database.commit(deposited('a', 1));
     executor.committed();
     await bench.clock.advance(2_000);

@@ -86,7 +86,7 @@ export class DeliveryBench {
     const executor = new RecordingExecutor();
     const errors: unknown[] = [];
     const delivery = new Delivery({
-      databases: { deliveries: () => [{ store, shards: [shard] }] },
+      databases: { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] },
       executor,
       handlers,
       settings,

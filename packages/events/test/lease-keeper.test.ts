@@ -1,4 +1,4 @@
-import type { SlotLease } from '@framework/core';
+import type { LeaseRenewal } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { defaultDeliverySettings } from '../src/index.js';
@@ -18,17 +18,17 @@ test('a keeper that stops gives its slots back behind a renewal that is under wa
       ended: new AbortController().signal,
     },
     leases: {
-      renew: async (): Promise<readonly SlotLease[]> => {
+      renew: async (): Promise<LeaseRenewal> => {
         await opened;
         done.push('renewed');
-        return [{ slot: 0, token: '1', abandoned: false }];
+        return { leases: [{ handler: 'one', slot: 0, token: '1', abandoned: false }], alone: true };
       },
       release: async () => void done.push('released'),
     },
     processId: 'one',
     onRenewed: () => done.push('told'),
   });
-  void keeper.run();
+  void keeper.run(['one']);
   const stopped = keeper.stop();
   open();
   await stopped;

@@ -80,7 +80,11 @@ test('a slot whose holder vanished is not read on while its suspects are tried',
   const bench = new DeliveryBench();
   const hold = gate();
   const handler = handlerOf({ name: 'one' }, ({ eventId }) => (eventId === 'a1' ? hold.opened : undefined));
-  bench.database.slots.forEach((_slot, index) => bench.database.hand(index, undefined, true));
+  const before = bench.start([handlerOf({ name: 'one' })]);
+  await bench.clock.advance(300);
+  before.access.kill();
+  bench.database.processes.clear();
+  bench.database.abandonAll();
   bench.database.commit(deposited('a', 1));
   const { executor } = bench.start([handler]);
   await bench.clock.advance(300);

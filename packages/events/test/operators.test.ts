@@ -6,7 +6,9 @@ import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 function operatorOf({ database }: DeliveryBench): DeliveryOperator {
   const store = new MemoryDeliveryStore(new MemoryAccess(database));
-  return new DeliveryOperator({ deliveries: () => [{ store, shards: [shard] }] });
+  return new DeliveryOperator({
+    deliveries: () => [{ store, shards: [shard], ready: async () => undefined }],
+  });
 }
 
 function failing(name = 'one', attemptsMax = 2): ReturnType<typeof handlerOf> {

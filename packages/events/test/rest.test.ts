@@ -123,7 +123,7 @@ describe('stop', () => {
     expect(handler.seen).toEqual(['a1', 'a2']);
     expect(bench.database.cursors.get('one 0')).toBe(2);
     expect(
-      bench.database.slots.every(({ processId, abandoned }) => processId === undefined && !abandoned),
+      bench.database.leases.every(({ processId, abandoned }) => processId === undefined && !abandoned),
     ).toBe(true);
   });
 
@@ -144,7 +144,7 @@ describe('stop', () => {
     await stopped;
     expect(signals[0]!.aborted).toBe(true);
     expect(bench.database.cursors.get('one 0')).toBe(0);
-    expect(bench.database.slots.every(({ processId }) => processId === undefined)).toBe(true);
+    expect(bench.database.leases.every(({ processId }) => processId === undefined)).toBe(true);
   });
 
   test('hands over to another process without repeating', async () => {

@@ -17,6 +17,8 @@ export interface DeliveryLog {
    * Reads what is visible now and lies beyond a cursor: skips nothing that commits late, and waits for nothing.
    *
    * A long backlog comes in batches of about `limit` events; a transaction is never cut.
+   *
+   * @throws HistoryChangedException `history-changed` when the cursor was learnt in another history of the database
    */
   read(slots: readonly number[], cursor: Cursor, limit: number): Promise<EventBatch>;
   /** One event, or `undefined` when the log does not hold it. */

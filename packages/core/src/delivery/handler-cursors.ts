@@ -1,22 +1,28 @@
 import type { DeliverableEvent } from './deliverable-event.js';
 
-/** A place in the log of a database: what lies before it is done or parked. Opaque; equal places are equal texts. */
+/**
+ * A place in the log of a database: what lies before it is done or parked. Opaque; equal places are equal texts.
+ *
+ * It means something only in the history of the database in which it was learnt: reading from it and saving it are refused
+ * after a failover or in a copy, where only what is loaded anew holds.
+ */
 export type Cursor = string;
 
 /** Where a new handler starts: at the first event there is, at the next one, or at those created since a time. */
 export type StartFrom = 'beginning' | 'now' | { readonly time: Date };
 
-/** A handler, as the database knows it. */
+/** A handler, as a process declares it. */
 export interface HandlerRegistration {
   /** Durable and unique. */
   readonly name: string;
-  /** Names that it had before. */
+  /** Names that it had before, or has in other versions that run beside this one. */
   readonly aliases: readonly string[];
   readonly startFrom: StartFrom;
 }
 
 /** Where a handler stands in one slot. */
 export interface HandlerCursor {
+  /** The handler's permanent id. */
   readonly handler: string;
   readonly slot: number;
   readonly cursor: Cursor;
@@ -24,19 +30,22 @@ export interface HandlerCursor {
   readonly paused: boolean;
 }
 
-/** A handler's new place in one slot, to be saved under the lease of that slot. */
+/** A handler's new place in one slot, to be saved under its lease there. */
 export interface CursorMove {
+  /** The handler's permanent id. */
   readonly handler: string;
   readonly slot: number;
+  /** The token of the lease. */
   readonly token: string;
   readonly cursor: Cursor;
 }
 
 /** How far a handler is behind. */
 export interface HandlerLag {
+  /** The handler's permanent id. */
   readonly handler: string;
   readonly paused: boolean;
-  /** Committed events that it has neither handled nor parked. */
+  /** Committed events that it has neither handled nor parked; counted among the 100,000 that follow its furthest cursor. */
   readonly pendingCount: number;
   /** The age of the oldest of them, in milliseconds; 0 when there is none. */
   readonly oldestPendingMs: number;
@@ -47,17 +56,31 @@ export interface HandlerLag {
 /** Port: the handlers that one database knows, and where each stands in its slots. */
 export interface HandlerCursors {
   /**
-   * Makes cursors for handlers that are new here, at the start that they ask for; a handler that lists an old name among
-   * its aliases takes over what that one had. Calling it again changes nothing.
+   * Finds handlers by any of their names or aliases, and makes cursors for those that are new here, at the start that they
+   * ask for. From then on all their names mean the same handler, whose permanent id is the first name that it had: old code
+   * and new code side by side share what is kept under it. Calling it again changes nothing.
+   *
+   * @returns the permanent ids, in the order of the handlers
+   * @throws HandlerNamesException `handler-names` when the names of one handler belong to several
    */
-  register(handlers: readonly HandlerRegistration[]): Promise<void>;
+  register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]>;
+  /** The permanent id of the handler that has or had a name; `undefined` when none did. */
+  find(name: string): Promise<string | undefined>;
   /** The cursors of all registered handlers in these slots. */
   load(slots: readonly number[]): Promise<readonly HandlerCursor[]>;
-  /** Saves cursors; gives back the slots whose lease was lost. */
-  save(moves: readonly CursorMove[]): Promise<readonly number[]>;
+  /** Saves cursors; gives back the tokens of leases that are lost. */
+  save(moves: readonly CursorMove[]): Promise<readonly string[]>;
 
   /** Stops a handler, or lets it go on, for operators; takes effect when its cursors are loaded the next time. */
   setPaused(handler: string, paused: boolean): Promise<void>;
+  /**
+   * Forgets a handler that no process has any more, for operators: its cursors, names and parked events.
+   *
+   * @param handler the permanent id
+   * @param options.discardParked whether events that wait for it, and dead letters, are forgotten as well
+   * @throws HandlerInUseException `handler-in-use` while a process has it, or while events wait for it
+   */
+  retire(handler: string, options: { readonly discardParked: boolean }): Promise<void>;
   /** Whether a handler's cursor has passed the event, for operators. */
   hasPassed(handler: string, event: DeliverableEvent): Promise<boolean>;
   /** How far each handler is behind, for operators. */

@@ -2,8 +2,9 @@ import type { DeliverableEvent } from './deliverable-event.js';
 
 /** An event that waits for a handler: it failed, or an earlier event of its model did. */
 export interface ParkedEvent {
+  /** The handler's permanent id. */
   readonly handler: string;
-  /** The fencing token of the event's slot. */
+  /** The token of the handler's lease of the event's slot. */
   readonly token: string;
   readonly event: DeliverableEvent;
   /** How many attempts were made: 0 when it only waits for an earlier event of its model. */
@@ -16,6 +17,13 @@ export interface ParkedEvent {
   readonly dead: boolean;
   /** Whether it may have killed a process: such events are tried one at a time. */
   readonly suspect: boolean;
+}
+
+/** A handler's slot, by whose lease the parked events in it are worked on. */
+export interface ParkedPlace {
+  /** The handler's permanent id. */
+  readonly handler: string;
+  readonly slot: number;
 }
 
 /** A model whose further events must wait, for one handler. */
@@ -44,22 +52,18 @@ export type ParkedOutcome =
 
 /** Port: the events of one database that wait for a handler, and the attempts at them. */
 export interface ParkedEvents {
-  /** Parks events; one that is parked already stays as it is. Gives back the slots whose lease was lost. */
-  park(events: readonly ParkedEvent[]): Promise<readonly number[]>;
-  /** The models that have parked events, for each handler: their further events must be parked, too. */
-  models(slots: readonly number[]): Promise<readonly ParkedModel[]>;
+  /** Parks events; one that is parked already stays as it is. Gives back the tokens of leases that are lost. */
+  park(events: readonly ParkedEvent[]): Promise<readonly string[]>;
+  /** The models that have parked events there: their further events must be parked, too. */
+  models(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]>;
   /**
-   * The first parked event of each model that is due for an attempt by one of these handlers, the longest due first.
+   * The first parked event of each model that is due for an attempt there, the longest due first.
    *
    * A model whose first parked event is a dead letter, or not due yet, has none; a paused handler has none at all.
    */
-  dueHeads(
-    slots: readonly number[],
-    handlers: readonly string[],
-    limit: number,
-  ): Promise<readonly ParkedHead[]>;
-  /** Milliseconds until the next parked event of one of these handlers is due, or `undefined` when none waits. */
-  nextDueMs(slots: readonly number[], handlers: readonly string[]): Promise<number | undefined>;
+  dueHeads(places: readonly ParkedPlace[], limit: number): Promise<readonly ParkedHead[]>;
+  /** Milliseconds until the next parked event is due there, or `undefined` when none waits. */
+  nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined>;
   /** Counts an attempt before it is made; false when the lease was lost or the event is parked no more. */
   beginAttempt(head: ParkedHead): Promise<boolean>;
   /** Says how an attempt ended; false when the lease was lost. */

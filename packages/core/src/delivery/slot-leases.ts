@@ -1,14 +1,26 @@
-/** One slot that a process holds. */
+/** One slot in which a process works for a handler. */
 export interface SlotLease {
+  /** The handler's permanent id. */
+  readonly handler: string;
   readonly slot: number;
-  /** Differs each time that the slot changes hands: what an earlier holder still writes is refused by it. */
+  /** Differs from that of every other lease: what an earlier holder still writes is refused by it. */
   readonly token: string;
-  /** Whether the holder before vanished with it: an event beyond the cursors may have killed it. */
+  /** Whether the holder before vanished with it: an event beyond the cursor may have killed it. */
   readonly abandoned: boolean;
 }
 
-/** Who holds a slot, for operators. */
+/** What a process learns when it says that it is alive. */
+export interface LeaseRenewal {
+  /** All leases that it holds now. */
+  readonly leases: readonly SlotLease[];
+  /** Whether no other process delivers the events of the database. */
+  readonly alone: boolean;
+}
+
+/** Who works in a slot for a handler, for operators. */
 export interface LeasedSlot {
+  /** The handler's permanent id. */
+  readonly handler: string;
   readonly slot: number;
   /** `undefined` when nobody does. */
   readonly processId: string | undefined;
@@ -16,16 +28,24 @@ export interface LeasedSlot {
   readonly untilDate: Date | undefined;
 }
 
-/** Port: which process works on which slots of one database. */
+/**
+ * Port: which process works in which slots of one database, for which handlers.
+ *
+ * A lease is valid in the history of the database in which it was given: after a failover or in a copy it is nobody's,
+ * and what is written under it is refused.
+ */
 export interface SlotLeases {
   /**
-   * Says that the process is alive, gives slots back beyond its fair share, and takes free ones up to it.
+   * Says that the process is alive and has these handlers, gives slots back beyond its fair share of each, and takes free
+   * ones up to it.
    *
-   * @returns all slots that the process holds now
+   * A process that is late itself takes nothing from others that are: then the database was away, and nobody vanished.
+   *
+   * @param handlers the permanent ids
    */
-  renew(processId: string, leaseMs: number): Promise<readonly SlotLease[]>;
+  renew(processId: string, handlers: readonly string[], leaseMs: number): Promise<LeaseRenewal>;
   /** Gives all slots of the process back, for others to take at once. */
   release(processId: string): Promise<void>;
-  /** Whose slot it is now, for operators; one row for each slot. */
+  /** Who works where now, for operators; one row for each slot of each handler. */
   list(): Promise<readonly LeasedSlot[]>;
 }

@@ -3,6 +3,7 @@ import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import * as actions from './action-exceptions.js';
 import { ConfigurationException } from './configuration-exception.js';
 import { type ErrorCode, FrameworkException, errorCodes } from './framework-exception.js';
+import * as handlers from './handler-exceptions.js';
 import { HandlerTimeoutException } from './handler-timeout-exception.js';
 import { InvariantViolation } from './invariant-violation.js';
 import { LimitExceededException } from './limit-exceeded-exception.js';
@@ -60,13 +61,17 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkException>> = {
   'unstorable-value': new values.UnstorableValueException('Wallet.balance', 'it is NaN', { cause }),
   'limit-exceeded': new LimitExceededException('changesMax', 1_000, 'too many'),
   'handler-timeout': new HandlerTimeoutException('notify', 30_000),
+  'handler-names': new handlers.HandlerNamesException('notify', ['tell', 'inform']),
+  'handler-in-use': new handlers.HandlerInUseException('notify', 'a process has it'),
+  'unknown-handler': new handlers.UnknownHandlerException('notify'),
+  'history-changed': new storage.HistoryChangedException(),
   'invariant-violation': new InvariantViolation('a bug', { cause }),
 };
 
 const entries = Object.entries(oneOfEach) as [ErrorCode, FrameworkException][];
 
 test('every class of the folder has its place in the table', () => {
-  const modules = [actions, repositories, sharding, storage, transactions, values];
+  const modules = [actions, handlers, repositories, sharding, storage, transactions, values];
   const classes: unknown[] = modules.flatMap((module) => Object.values(module) as unknown[]);
   classes.push(ConfigurationException, HandlerTimeoutException, LimitExceededException, InvariantViolation);
   expect(new Set(entries.map(([, error]) => error.constructor))).toEqual(new Set(classes));
@@ -91,6 +96,7 @@ test('only these errors are worth doing the same again', () => {
     'shard-unavailable',
     'commit-outcome-unknown',
     'handler-timeout',
+    'history-changed',
   ]);
 });
 

@@ -34,6 +34,10 @@ export const errorCodes = {
   'unstorable-value': false,
   'limit-exceeded': false,
   'handler-timeout': true,
+  'handler-names': false,
+  'handler-in-use': false,
+  'unknown-handler': false,
+  'history-changed': true,
   'invariant-violation': false,
 } as const satisfies Readonly<Record<string, boolean>>;
 

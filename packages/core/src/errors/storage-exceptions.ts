@@ -111,3 +111,13 @@ export class StorageFailureException extends FrameworkException {
     this.shard = shard;
   }
 }
+
+/** What was learnt of a database's log does not hold any more: it is on another server, or that was failed over. */
+export class HistoryChangedException extends FrameworkException {
+  constructor() {
+    super(
+      'history-changed',
+      'The database was failed over, restored or moved since this place in its log was learnt: start from the saved cursors',
+    );
+  }
+}

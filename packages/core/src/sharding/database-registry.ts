@@ -24,6 +24,8 @@ export interface ShardStatus {
 /** The delivery of one database. */
 export interface DatabaseDelivery {
   readonly store: DeliveryStore;
+  /** Resolves when the database can serve; rejects when waiting cannot help. */
+  ready(): Promise<void>;
   /** At least one. */
   readonly shards: readonly ShardIdentifier[];
 }
@@ -98,6 +100,7 @@ export class DatabaseRegistry {
     const groups = Map.groupBy(this.#open.values(), ({ primary }) => primary);
     return [...groups].map(([database, group]) => ({
       store: database.delivery,
+      ready: () => database.ready(),
       shards: group.map(({ shard }) => shard),
     }));
   }

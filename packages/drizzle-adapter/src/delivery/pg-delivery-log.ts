@@ -1,41 +1,57 @@
-import type { Cursor, DeliverableEvent, DeliveryLog, EventBatch } from '@framework/core';
+import {
+  type Cursor,
+  type DeliverableEvent,
+  type DeliveryLog,
+  type EventBatch,
+  HistoryChangedException,
+} from '@framework/core';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { EventRow, type EventTexts, eventColumns, eventTexts, noEventColumns } from './event-row.js';
-import { cutSnapshot, formatSnapshot, parseSnapshot } from './snapshot.js';
+import { type LogPlace, beginningOf, formatPlace, parsePlace } from './log-place.js';
+import { cutSnapshot } from './snapshot.js';
 
 /**
  * Reads between two snapshots: what was in progress at the cursor and is seen now, and what began after it. One row more
- * holds the snapshot.
+ * holds the snapshot, with the current epoch and the history to which it belongs.
  *
  * The first part finds late commits, of which a reader of positions would skip some; neither part waits for a
  * transaction that stays open. As in PgQ, with the cursor's `xmax` and `xip` as index ranges.
  */
 const readText = `
-  select ${noEventColumns}, pg_current_snapshot()::text
+  select ${noEventColumns},
+    concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())
   union all
   (select ${eventColumns}, null from eventlog.events e
-   where e.event_type is not null and e.slot = any($1::smallint[]) and e.xid = any($3::xid8[])
+   where e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $5::integer and e.xid = any($3::xid8[])
    order by e.xid, e.position limit $4)
   union all
   (select ${eventColumns}, null from eventlog.events e
-   where e.event_type is not null and e.slot = any($1::smallint[]) and e.xid >= $2::xid8
+   where e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $5::integer and e.xid >= $2::xid8
    order by e.xid, e.position limit $4)`;
 
 const wholeTransactionText = `
   select ${eventColumns} from eventlog.events e
-  where e.event_type is not null and e.slot = any($1::smallint[]) and e.xid = $2::xid8`;
+  where e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $3::integer and e.xid = $2::xid8`;
 
 /** The events of the last version before each given one, where its transaction is not below the cut. */
 const versionBeforeText = `
   select e.* from unnest($1::text[], $2::text[], $3::bigint[]) as model (id, name, version)
   cross join lateral (
-    select ${eventColumns} from eventlog.events e
+    select ${eventColumns}, e.epoch from eventlog.events e
     where e.model_id = model.id and e.model_name = model.name and e.model_version < model.version
       and e.event_type is not null
     order by e.model_version desc fetch first 1 row with ties) e
-  where e.xid::xid8 >= $4::xid8`;
+  where e.xid::xid8 >= $4::xid8 and e.epoch = $5`;
 
 const namesMax = 1_000;
+
+/** What was asked for, and what was true when it was read. */
+interface ReadRange {
+  readonly slots: readonly number[];
+  readonly before: LogPlace;
+  readonly now: LogPlace;
+  readonly limit: number;
+}
 
 /** Reads the log of one PostgreSQL database beyond cursors. */
 export class PgDeliveryLog implements DeliveryLog {
@@ -47,23 +63,21 @@ export class PgDeliveryLog implements DeliveryLog {
   }
 
   async read(slots: readonly number[], cursor: Cursor, limit: number): Promise<EventBatch> {
-    const before = parseSnapshot(cursor);
-    const values = [[...slots], String(before.xmax), before.inProgress.map(String), limit + 1];
+    const before = parsePlace(cursor);
+    const { epoch } = before;
+    const { xmax, inProgress } = before.snapshot;
+    const values = [[...slots], String(xmax), inProgress.map(String), limit + 1, epoch];
     const found = await this.#texts('framework_delivery_read', readText, values);
-    let snapshot: string = cursor;
     const rows: EventRow[] = [];
+    let now = before;
     for (const texts of found) {
-      if (texts[0] === null) snapshot = texts.at(-1) ?? cursor;
+      if (texts[0] === null) now = parsePlace(texts.at(-1) ?? cursor);
       else rows.push(new EventRow(texts, this.#intern));
     }
-    rows.sort(byTransaction);
-    const first = rows[limit];
-    if (first === undefined) return { events: rows.sort(byPosition), next: snapshot, more: false };
-
-    const { kept, cut } = await this.#cut(rows, first.xid, slots);
-    const earlier = await this.#earlierVersions(kept, cut);
-    const next = formatSnapshot(cutSnapshot(before, parseSnapshot(snapshot), BigInt(cut)));
-    return { events: [...earlier, ...kept].sort(byPosition), next, more: true };
+    if (before.history !== '' && before.history !== now.history) {
+      throw new HistoryChangedException();
+    }
+    return this.#batch(rows.sort(byTransaction), { slots, before, now, limit });
   }
 
   async find(eventId: string): Promise<DeliverableEvent | undefined> {
@@ -75,15 +89,35 @@ export class PgDeliveryLog implements DeliveryLog {
     return row;
   }
 
+  /** @param rows by transaction; one more than the limit when there are more */
+  async #batch(rows: readonly EventRow[], { slots, before, now, limit }: ReadRange): Promise<EventBatch> {
+    const { epoch } = before;
+    const { history } = now;
+    // An old epoch is complete and still: what is there is seen, and the next one follows.
+    const isOld = epoch < now.epoch;
+    const first = rows[limit];
+    if (first === undefined) {
+      const next = isOld ? beginningOf(epoch + 1) : formatPlace(now);
+      return { events: rows.toSorted(byPosition), next, more: isOld };
+    }
+    const { kept, cut } = await this.#cut(rows, first.xid, slots, epoch);
+    const earlier = await this.#earlierVersions(kept, cut, epoch);
+    const current = isOld ? { xmax: BigInt(cut), inProgress: [] } : now.snapshot;
+    const snapshot = cutSnapshot(before.snapshot, current, BigInt(cut));
+    const next = formatPlace({ epoch, snapshot, history });
+    return { events: [...earlier, ...kept].sort(byPosition), next, more: true };
+  }
+
   /** Keeps whole transactions: those below the first one that did not fit, or that one when it is the only one. */
   async #cut(
     rows: readonly EventRow[],
     cut: number,
     slots: readonly number[],
+    epoch: number,
   ): Promise<{ readonly kept: readonly EventRow[]; readonly cut: number }> {
     const kept = rows.filter(({ xid }) => xid < cut);
     if (kept.length > 0) return { kept, cut };
-    const values = [[...slots], String(cut)];
+    const values = [[...slots], String(cut), epoch];
     return {
       kept: await this.#rows('framework_delivery_whole', wholeTransactionText, values),
       cut: cut + 1,
@@ -96,7 +130,11 @@ export class PgDeliveryLog implements DeliveryLog {
    *
    * Goes back version by version, and only as far as they lie beyond the cut.
    */
-  async #earlierVersions(kept: readonly EventRow[], cut: number): Promise<readonly EventRow[]> {
+  async #earlierVersions(
+    kept: readonly EventRow[],
+    cut: number,
+    epoch: number,
+  ): Promise<readonly EventRow[]> {
     const earlier: EventRow[] = [];
     let known: readonly EventRow[] = kept.filter(({ earlyXid }) => earlyXid);
     while (known.length > 0) {
@@ -106,6 +144,7 @@ export class PgDeliveryLog implements DeliveryLog {
         lowest.map(({ modelName }) => modelName),
         lowest.map(({ modelVersion }) => modelVersion),
         String(cut),
+        epoch,
       ]);
       earlier.push(...known);
     }

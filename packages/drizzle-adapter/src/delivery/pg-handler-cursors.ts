@@ -1,42 +1,56 @@
-import type {
-  CursorMove,
-  DeliverableEvent,
-  HandlerCursor,
-  HandlerCursors,
-  HandlerLag,
-  HandlerRegistration,
-  StartFrom,
+import {
+  type CursorMove,
+  type DeliverableEvent,
+  type HandlerCursor,
+  type HandlerCursors,
+  HandlerInUseException,
+  type HandlerLag,
+  HandlerNamesException,
+  type HandlerRegistration,
+  type StartFrom,
 } from '@framework/core';
 import { sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { emptySnapshot } from './snapshot.js';
+import { heldLeases } from './held-leases.js';
+import { cursorText, parsePlace } from './log-place.js';
+import { emptySnapshot, formatSnapshot } from './snapshot.js';
 
 const saveText = `
   with given as (
-    select * from unnest($1::text[], $2::smallint[], $3::bigint[], $4::text[]) as given (handler, slot, token, snapshot)
-  ), held as (
-    select s.slot, s.token from eventlog.slots s
-    where exists (select from given g where g.slot = s.slot and g.token = s.token)
-    for share
-  ), saved as (
-    update eventlog.cursors c set snapshot = g.snapshot::pg_snapshot
-    from given g join held h on h.slot = g.slot and h.token = g.token
+    select * from unnest($1::text[], $2::smallint[], $3::uuid[], $4::integer[], $5::text[], $6::text[])
+      as given (handler, slot, token, epoch, snapshot, history)
+  ), ${heldLeases('(g.handler, g.slot, g.token)')}, saved as (
+    update eventlog.cursors c set epoch = g.epoch, snapshot = g.snapshot::pg_snapshot
+    from given g join held h using (token, handler, slot) join server using (history)
     where c.handler = g.handler and c.slot = g.slot
   )
-  select distinct g.slot from given g
-  where not exists (select from held h where h.slot = g.slot and h.token = g.token)`;
+  select distinct g.token::text as token from given g
+  where not exists (select from held h join server on true where h.token = g.token and server.history = g.history)`;
+
+/** How many events beyond the furthest cursor of a handler are looked at to say how far it is behind. */
+const lagEventsMax = 100_000;
+
+/** What lies beyond the cursor `c`, of events `e`. */
+const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
 
 const lagText = `
+  with furthest as (
+    select distinct on (handler) handler, epoch, pg_snapshot_xmin(snapshot) as xid
+    from eventlog.cursors order by handler, epoch, pg_snapshot_xmin(snapshot)
+  ), pending as (
+    select f.handler, count(*), extract(epoch from clock_timestamp() - min(e.created_date)) * 1000 as oldest_ms
+    from furthest f cross join lateral (
+      select e.epoch, e.xid, e.slot, e.created_date from eventlog.events e
+      where e.event_type is not null and (e.epoch, e.xid) >= (f.epoch, f.xid)
+      order by e.epoch, e.xid, e.position limit ${lagEventsMax}) e
+    join eventlog.cursors c on c.handler = f.handler and c.slot = e.slot
+    where ${isBeyond} group by f.handler
+  )
   select h.handler, h.paused, coalesce(pending.count, 0)::integer as "pendingCount",
          coalesce(pending.oldest_ms, 0)::double precision as "oldestPendingMs",
          coalesce(parked.count, 0)::integer as "parkedCount", coalesce(parked.dead, 0)::integer as "deadCount"
   from eventlog.handlers h
-  left join (
-    select c.handler, count(*), extract(epoch from clock_timestamp() - min(e.created_date)) * 1000 as oldest_ms
-    from eventlog.cursors c join eventlog.events e
-      on e.slot = c.slot and e.event_type is not null and e.xid >= pg_snapshot_xmin(c.snapshot)
-         and not pg_visible_in_snapshot(e.xid, c.snapshot)
-    group by c.handler) pending using (handler)
+  left join pending using (handler)
   left join (
     select handler, count(*), count(*) filter (where dead) as dead from eventlog.parked_events group by handler
   ) parked using (handler)
@@ -50,39 +64,47 @@ export class PgHandlerCursors implements HandlerCursors {
     this.#manager = manager;
   }
 
-  async register(handlers: readonly HandlerRegistration[]): Promise<void> {
-    await this.#manager.inTransaction(async () => {
-      await this.#manager.db.execute(
-        sql`select pg_advisory_xact_lock(hashtextextended('eventlog.handlers', 0))`,
-      );
-      for (const handler of handlers) await this.#register(handler);
+  async register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]> {
+    return this.#manager.inTransaction(async () => {
+      await this.#lock('eventlog.handlers');
+      const ids: string[] = [];
+      for (const handler of handlers) ids.push(await this.#register(handler));
+      return ids;
     });
+  }
+
+  async find(name: string): Promise<string | undefined> {
+    const [id] = await this.#find([name]);
+    return id;
   }
 
   async load(slots: readonly number[]): Promise<readonly HandlerCursor[]> {
     const { rows } = await this.#manager.query<HandlerCursor>({
-      name: 'framework_cursors',
-      text: `select handler, slot, snapshot::text as cursor, paused
+      name: 'framework_handler_cursors',
+      text: `select handler, slot, ${cursorText} as cursor, paused
              from eventlog.cursors join eventlog.handlers using (handler) where slot = any($1::smallint[])`,
       values: [[...slots]],
     });
     return rows;
   }
 
-  async save(moves: readonly CursorMove[]): Promise<readonly number[]> {
+  async save(moves: readonly CursorMove[]): Promise<readonly string[]> {
     if (moves.length === 0) return [];
+    const places = moves.map(({ cursor }) => parsePlace(cursor));
     const columns = [
       moves.map(({ handler }) => handler),
       moves.map(({ slot }) => slot),
       moves.map(({ token }) => token),
-      moves.map(({ cursor }) => cursor),
+      places.map(({ epoch }) => epoch),
+      places.map(({ snapshot }) => formatSnapshot(snapshot)),
+      places.map(({ history }) => history),
     ];
-    const { rows } = await this.#manager.query<{ slot: number }>({
-      name: 'framework_save_cursors',
+    const { rows } = await this.#manager.query<{ token: string }>({
+      name: 'framework_save_handler_cursors',
       text: saveText,
       values: columns,
     });
-    return rows.map(({ slot }) => slot);
+    return rows.map(({ token }) => token);
   }
 
   async setPaused(handler: string, paused: boolean): Promise<void> {
@@ -95,7 +117,7 @@ export class PgHandlerCursors implements HandlerCursors {
   async hasPassed(handler: string, event: DeliverableEvent): Promise<boolean> {
     const { rowCount } = await this.#manager.query({
       text: `select from eventlog.events e join eventlog.cursors c on c.slot = e.slot and c.handler = $1
-             where e.id = $2 and pg_visible_in_snapshot(e.xid, c.snapshot)`,
+             where e.id = $2 and not ${isBeyond}`,
       values: [handler, event.id],
     });
     return rowCount !== 0;
@@ -105,27 +127,72 @@ export class PgHandlerCursors implements HandlerCursors {
     return (await this.#manager.query<HandlerLag>({ text: lagText })).rows;
   }
 
-  async #register({ name, aliases, startFrom }: HandlerRegistration): Promise<void> {
+  async retire(handler: string, { discardParked }: { readonly discardParked: boolean }): Promise<void> {
+    await this.#manager.inTransaction(async () => {
+      await this.#lock('eventlog.handlers');
+      await this.#lock('eventlog.slots');
+      const { rows } = await this.#manager.db.execute<{ process_id: string | null; parked: number }>(sql`
+        select (select process_id from eventlog.processes
+                where (handlers is null or ${handler} = any(handlers)) and until_date > clock_timestamp() limit 1) as process_id,
+               (select count(*)::integer from eventlog.parked_events where handler = ${handler}) as parked`);
+      const { process_id: processId = null, parked = 0 } = rows[0] ?? {};
+      if (processId !== null) {
+        throw new HandlerInUseException(handler, `process ${processId} has it, stop that first`);
+      }
+      if (parked > 0 && !discardParked) {
+        throw new HandlerInUseException(handler, `${parked} events wait for it, skip or discard them`);
+      }
+      // Cursors, leases, names and parked events go with it.
+      await this.#manager.db.execute(sql`delete from eventlog.handlers where handler = ${handler}`);
+    });
+  }
+
+  async #register({ name, aliases, startFrom }: HandlerRegistration): Promise<string> {
     const { db } = this.#manager;
-    // Cursors and parked events follow by their foreign keys.
+    const names = [name, ...aliases];
+    const known = await this.#find(names);
+    if (known.length > 1) throw new HandlerNamesException(name, known);
+    const id = known[0] ?? name;
+    await db.execute(sql`insert into eventlog.handlers (handler) values (${id}) on conflict do nothing`);
     await db.execute(sql`
-      update eventlog.handlers set handler = ${name}
-      where handler = (select handler from eventlog.handlers
-                       where handler = any(${sql.param([...aliases])}::text[]) order by handler limit 1)
-        and not exists (select from eventlog.handlers where handler = ${name})`);
-    await db.execute(sql`insert into eventlog.handlers (handler) values (${name}) on conflict do nothing`);
+      insert into eventlog.handler_names (name, handler)
+      select name, ${id} from unnest(${sql.param(names)}::text[]) as given (name) on conflict do nothing`);
     await db.execute(sql`
-      insert into eventlog.cursors (handler, slot, snapshot)
-      select ${name}, slot, ${startSnapshot(startFrom)} from eventlog.slots on conflict do nothing`);
+      insert into eventlog.leases (handler, slot) select ${id}, slot from eventlog.slots on conflict do nothing`);
+    await db.execute(sql`
+      insert into eventlog.cursors (handler, slot, epoch, snapshot)
+      select ${id}, slot, start.epoch, start.snapshot from eventlog.slots cross join (${startPlace(startFrom)}) as start
+      on conflict do nothing`);
+    return id;
+  }
+
+  /** The ids of the handlers that have or had one of these names; a release before kept only the ids. */
+  async #find(names: readonly string[]): Promise<readonly string[]> {
+    const { rows } = await this.#manager.query<{ handler: string }>({
+      text: `select handler from eventlog.handler_names where name = any($1::text[])
+             union select handler from eventlog.handlers where handler = any($1::text[]) order by handler`,
+      values: [[...names]],
+    });
+    return rows.map(({ handler }) => handler);
+  }
+
+  async #lock(name: string): Promise<void> {
+    await this.#manager.db.execute(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`);
   }
 }
 
 /** A time is the first transaction that wrote an event since then; what began a little earlier may come with it. */
-function startSnapshot(startFrom: StartFrom) {
-  if (startFrom === 'beginning') return sql`${emptySnapshot}::pg_snapshot`;
-  if (startFrom === 'now') return sql`pg_current_snapshot()`;
-  return sql`coalesce(
-    (select format('%s:%s:', min(xid::text::bigint), min(xid::text::bigint))::pg_snapshot from eventlog.events
-     where created_date >= ${startFrom.time.toISOString()}::timestamptz and event_type is not null having count(*) > 0),
-    pg_current_snapshot())`;
+function startPlace(startFrom: StartFrom) {
+  const now = sql`select max(epoch) as epoch, pg_current_snapshot() as snapshot from eventlog.epochs`;
+  if (startFrom === 'now') return now;
+  if (startFrom === 'beginning') {
+    return sql`select min(epoch) as epoch, ${emptySnapshot}::pg_snapshot as snapshot from eventlog.epochs`;
+  }
+  const since = sql`created_date >= ${startFrom.time.toISOString()}::timestamptz and event_type is not null`;
+  return sql`
+    select coalesce(first.epoch, now.epoch) as epoch,
+      case when first.xid is null then now.snapshot else format('%s:%s:', first.xid, first.xid)::pg_snapshot end as snapshot
+    from (${now}) as now left join (
+      select epoch, min(xid::text::bigint) as xid from eventlog.events
+      where ${since} group by epoch order by epoch limit 1) as first on true`;
 }

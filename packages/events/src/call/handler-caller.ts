@@ -1,5 +1,5 @@
 import { type ActionExecutor, type DeliverableEvent, HandlerTimeoutException } from '@framework/core';
-import type { RegisteredHandler } from '../handler/event-handler-registry.js';
+import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { EnvelopeFactory } from '../handler/envelope-factory.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import type { DeliveryClock } from '../delivery-clock.js';
@@ -24,7 +24,7 @@ interface RunningCall {
 
 /** Calls one handler with events, and never waits longer than the handler may take. */
 export class HandlerCaller {
-  readonly #handler: RegisteredHandler;
+  readonly #handler: DatabaseHandler;
   readonly #executor: Pick<ActionExecutor, 'execute'>;
   readonly #envelopes: EnvelopeFactory;
   readonly #onSettled: () => void;
@@ -32,7 +32,7 @@ export class HandlerCaller {
   #abandonedCount = 0;
 
   constructor(options: {
-    readonly handler: RegisteredHandler;
+    readonly handler: DatabaseHandler;
     readonly executor: Pick<ActionExecutor, 'execute'>;
     readonly envelopes: EnvelopeFactory;
     readonly timeoutMs: number;
@@ -63,7 +63,7 @@ export class HandlerCaller {
     slot: HeldSlot,
   ): Promise<CallOutcome> {
     return new Promise((onOutcome) => {
-      const context = new CallContext(this.#handler.name, events[0], attempt, this.#executor);
+      const context = new CallContext(this.#handler.id, events[0], attempt, this.#executor);
       const call = { slot, context, onOutcome };
       this.#running.add(call);
       this.#invoke(events, attempt, context).then(

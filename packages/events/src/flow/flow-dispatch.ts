@@ -1,6 +1,6 @@
 import type { DeliverableEvent, ParkedHead } from '@framework/core';
 import { HandlerCaller } from '../call/handler-caller.js';
-import type { RegisteredHandler } from '../handler/event-handler-registry.js';
+import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { EventStep } from './event-step.js';
 import { type FlowPolicy, flowPolicy } from './flow-policy.js';
@@ -24,7 +24,7 @@ export class FlowDispatch {
   #unfinishedCount = 0;
 
   constructor(options: {
-    readonly handler: RegisteredHandler;
+    readonly handler: DatabaseHandler;
     readonly around: FlowSurroundings;
     readonly parked: ParkedModelSet;
     /** Called when it is {@link FlowDispatch.full} no more. */
@@ -33,7 +33,7 @@ export class FlowDispatch {
     const { handler, around, parked } = options;
     const { context, parker, onLost, onParked } = around;
     const policy = flowPolicy(handler, context.settings);
-    this.#handler = handler.name;
+    this.#handler = handler.id;
     this.#around = around;
     this.#policy = policy;
     this.#parked = parked;
@@ -55,7 +55,7 @@ export class FlowDispatch {
     });
     this.#events = new EventStep({
       context,
-      handler: handler.name,
+      handler: handler.id,
       policy,
       caller,
       parker,

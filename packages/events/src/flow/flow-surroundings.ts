@@ -16,8 +16,8 @@ export interface FlowSurroundings {
   readonly saver: CursorSaver;
   readonly parker: Parker;
   readonly check: ParkedCheck;
-  /** Called with slots that the database says are another's. */
-  readonly onLost: (slots: readonly number[]) => void;
+  /** Called with the tokens of leases that the database says are lost. */
+  readonly onLost: (tokens: readonly string[]) => void;
   /** Called when a parked event may be due. */
   readonly onParked: () => void;
 }

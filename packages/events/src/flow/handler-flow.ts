@@ -1,5 +1,5 @@
 import type { Cursor, DeliverableEvent } from '@framework/core';
-import type { RegisteredHandler } from '../handler/event-handler-registry.js';
+import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import type { ReadBatch } from '../log/log-reader.js';
 import { Alarm } from '../waking/alarm.js';
@@ -15,29 +15,27 @@ const readsMax = 4;
 
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
 export class HandlerFlow {
-  readonly name: string;
   readonly slots: FlowSlots;
   readonly dispatch: FlowDispatch;
   readonly #around: FlowSurroundings;
-  readonly #handler: RegisteredHandler;
+  readonly #handler: DatabaseHandler;
   readonly #alarm: Alarm;
   readonly #suspects: SuspectIntake;
   readonly #parked = new ParkedModelSet();
   #paused = false;
   #stopped = false;
 
-  constructor(handler: RegisteredHandler, around: FlowSurroundings) {
-    const { name } = handler;
+  constructor(handler: DatabaseHandler, around: FlowSurroundings) {
+    const { id } = handler;
     const { context, saver, parker } = around;
     const parked = this.#parked;
     const wake = (): void => this.wake();
-    this.name = name;
     this.#around = around;
     this.#handler = handler;
     this.#alarm = new Alarm(context.clock);
-    this.slots = new FlowSlots({ handler: name, saver, onReadable: wake });
+    this.slots = new FlowSlots({ handler: id, saver, onReadable: wake });
     this.dispatch = new FlowDispatch({ handler, around, parked, onRoom: wake });
-    this.#suspects = new SuspectIntake({ handler: name, parker, parked, settings: context.settings });
+    this.#suspects = new SuspectIntake({ handler: id, parker, parked, settings: context.settings });
   }
 
   get paused(): boolean {
@@ -78,7 +76,9 @@ export class HandlerFlow {
         continue;
       }
       try {
-        await Promise.all(groups.map((group) => this.#advance(group)));
+        // Also beside one that fails: a read that is still under way belongs to where its slots stand now.
+        const ended = await Promise.allSettled(groups.map((group) => this.#advance(group)));
+        for (const each of ended) if (each.status === 'rejected') throw each.reason;
         backoff.succeeded();
       } catch (error) {
         this.#around.context.onError(error);

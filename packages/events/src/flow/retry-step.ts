@@ -13,14 +13,14 @@ export class RetryStep {
   readonly #parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt'>;
   readonly #policy: FlowPolicy;
   readonly #caller: HandlerCaller;
-  readonly #onLost: (slots: readonly number[]) => void;
+  readonly #onLost: (tokens: readonly string[]) => void;
 
   constructor(options: {
     readonly context: WorkerContext;
     readonly parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt'>;
     readonly policy: FlowPolicy;
     readonly caller: HandlerCaller;
-    readonly onLost: (slots: readonly number[]) => void;
+    readonly onLost: (tokens: readonly string[]) => void;
   }) {
     this.#context = options.context;
     this.#parked = options.parked;
@@ -70,7 +70,7 @@ export class RetryStep {
     const backoff = storeBackoff(this.#context);
     while (slot.held && !ended.aborted) {
       try {
-        if (!(await this.#parked.endAttempt(head, outcome))) this.#onLost([slot.slot]);
+        if (!(await this.#parked.endAttempt(head, outcome))) this.#onLost([slot.token]);
         return;
       } catch (error) {
         onError(error);

@@ -19,6 +19,12 @@ export interface RegisteredHandler {
   readonly eventClasses: ReadonlyMap<string, EventClass> | undefined;
 }
 
+/** A handler as one database knows it. */
+export interface DatabaseHandler extends RegisteredHandler {
+  /** The permanent id under which the database keeps what is its own: the first name that it had there. */
+  readonly id: string;
+}
+
 /** The handlers that a delivery calls: one instance of each class, under durable names that differ. */
 export class EventHandlerRegistry {
   /** In the order in which they were given. */

@@ -1,14 +1,17 @@
 import type { SlotLease } from '@framework/core';
 
-/** A slot that this process holds, until it does not: everything done for the slot asks this first. */
+/** A slot that this process holds for a handler, until it does not: everything done there for the handler asks this first. */
 export class HeldSlot {
+  /** The handler's permanent id. */
+  readonly handler: string;
   readonly slot: number;
   readonly token: string;
   /** Whether the holder before vanished with it. */
   readonly abandoned: boolean;
   readonly #lost = new AbortController();
 
-  constructor({ slot, token, abandoned }: SlotLease) {
+  constructor({ handler, slot, token, abandoned }: SlotLease) {
+    this.handler = handler;
     this.slot = slot;
     this.token = token;
     this.abandoned = abandoned;
@@ -25,6 +28,6 @@ export class HeldSlot {
   }
 
   lose(): void {
-    this.#lost.abort(new Error(`Slot ${this.slot} is held by another process now`));
+    this.#lost.abort(new Error(`Slot ${this.slot} of ${this.handler} is held by another process now`));
   }
 }

@@ -1,17 +1,20 @@
-import type { SlotLease, SlotLeases } from '@framework/core';
+import type { LeaseRenewal, SlotLeases } from '@framework/core';
 import { elapsedMs } from '../delivery-clock.js';
 import { Alarm } from '../waking/alarm.js';
 import type { WorkerContext } from '../worker-context.js';
 import { HeldSlot } from './held-slot.js';
 
-/** Holds this process's slots of one database: renews their leases, and drops them in time when that fails. */
+/** Holds this process's leases of one database: renews them, and drops them in time when that fails. */
 export class LeaseKeeper {
   readonly #context: WorkerContext;
   readonly #leases: Pick<SlotLeases, 'renew' | 'release'>;
   readonly #processId: string;
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
   readonly #alarm: Alarm;
-  readonly #slots = new Map<number, HeldSlot>();
+  /** By their tokens. */
+  readonly #slots = new Map<string, HeldSlot>();
+  #handlers: readonly string[] = [];
+  #alone = false;
   #expiry = new AbortController();
   #stopped = false;
   /** Settles when no renewal is under way. */
@@ -21,7 +24,7 @@ export class LeaseKeeper {
     readonly context: WorkerContext;
     readonly leases: Pick<SlotLeases, 'renew' | 'release'>;
     readonly processId: string;
-    /** Called after each renewal with the slots that are new; lost ones have been told before. */
+    /** Called after each renewal with the leases that are new; lost ones have been told before. */
     readonly onRenewed: (gained: readonly HeldSlot[]) => void;
   }) {
     const { context } = options;
@@ -32,19 +35,29 @@ export class LeaseKeeper {
     this.#alarm = new Alarm(context.clock);
   }
 
-  /** The slots that are held now. */
+  /** The slots that are held now, each for one handler. */
   get slots(): readonly HeldSlot[] {
     return [...this.#slots.values()];
   }
 
-  /** The lease of a slot, if it is held. */
-  get(slot: number): HeldSlot | undefined {
-    return this.#slots.get(slot);
+  /** Whether no other process delivered here when the leases were renewed last. */
+  get alone(): boolean {
+    return this.#alone;
   }
 
-  /** Renews until it is stopped. */
-  async run(): Promise<void> {
+  /** The lease with a token, if it is held. */
+  get(token: string): HeldSlot | undefined {
+    return this.#slots.get(token);
+  }
+
+  /**
+   * Renews until it is stopped.
+   *
+   * @param handlers the permanent ids of the handlers that this process has
+   */
+  async run(handlers: readonly string[]): Promise<void> {
     const { settings, onError } = this.#context;
+    this.#handlers = handlers;
     while (!this.#stopped) {
       this.#renewing = this.#renew().catch(onError);
       await this.#renewing;
@@ -52,13 +65,10 @@ export class LeaseKeeper {
     }
   }
 
-  /** Drops slots that the database says are another's now, and asks for leases anew. */
-  drop(slots: readonly number[]): void {
-    for (const slot of slots) {
-      this.#slots.get(slot)?.lose();
-      this.#slots.delete(slot);
-    }
-    if (slots.length > 0) this.#alarm.ring();
+  /** Drops leases that the database says are lost, by their tokens, and asks for leases anew. */
+  drop(tokens: readonly string[]): void {
+    for (const token of tokens) this.#lose(token);
+    if (tokens.length > 0) this.#alarm.ring();
   }
 
   /** Stops renewing, and gives every slot back. */
@@ -75,23 +85,26 @@ export class LeaseKeeper {
   async #renew(): Promise<void> {
     const { settings, clock } = this.#context;
     const startedMs = elapsedMs(clock);
-    const leases = await this.#leases.renew(this.#processId, settings.leaseMs);
+    const renewal = await this.#leases.renew(this.#processId, this.#handlers, settings.leaseMs);
     // An answer that took longer than a lease says nothing about now.
-    if (elapsedMs(clock) - startedMs < settings.leaseMs) this.#take(leases, startedMs);
+    if (elapsedMs(clock) - startedMs < settings.leaseMs) this.#take(renewal, startedMs);
   }
 
-  #take(leases: readonly SlotLease[], startedMs: number): void {
+  #take({ leases, alone }: LeaseRenewal, startedMs: number): void {
     if (this.#stopped) return;
-    const tokens = new Map(leases.map(({ slot, token }) => [slot, token]));
-    for (const { slot, token } of this.slots) {
-      if (tokens.get(slot) === token) continue;
-      this.#slots.get(slot)?.lose();
-      this.#slots.delete(slot);
-    }
-    const gained = leases.filter(({ slot }) => !this.#slots.has(slot)).map((lease) => new HeldSlot(lease));
-    for (const each of gained) this.#slots.set(each.slot, each);
+    this.#alone = alone;
+    const tokens = new Set(leases.map(({ token }) => token));
+    for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
+    const gained = leases.filter(({ token }) => !this.#slots.has(token)).map((lease) => new HeldSlot(lease));
+    for (const each of gained) this.#slots.set(each.token, each);
+    // Counted from the question: the database counts from its answer, which came later.
     void this.#expire(startedMs + this.#context.settings.leaseMs);
     this.#onRenewed(gained);
+  }
+
+  #lose(token: string): void {
+    this.#slots.get(token)?.lose();
+    this.#slots.delete(token);
   }
 
   /** Drops everything when no renewal came before the leases ended. */

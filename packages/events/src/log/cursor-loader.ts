@@ -1,8 +1,8 @@
 import {
-  type HandlerCursor,
   type HandlerCursors,
   InvariantViolation,
   type ParkedEvents,
+  type ParkedPlace,
 } from '@framework/core';
 import { modelKey } from '../flow/flow-work.js';
 import type { HandlerFlow } from '../flow/handler-flow.js';
@@ -36,19 +36,22 @@ export class CursorLoader {
   /** Starts every flow on slots that are new here; goes on until it has, or the slots are lost. */
   async start(gained: readonly HeldSlot[]): Promise<void> {
     await untilDone(this.#context, this.#context.ended, async () => {
-      const leases = new Map(gained.filter((slot) => slot.held).map((slot) => [slot.slot, slot]));
-      const slots = [...leases.keys()];
-      if (slots.length === 0) return;
-      const [cursors, models] = await Promise.all([this.#cursors.load(slots), this.#parked.models(slots)]);
+      const leases = gained.filter((slot) => slot.held);
+      if (leases.length === 0) return;
+      const slots = [...new Set(leases.map(({ slot }) => slot))];
+      const [cursors, models] = await Promise.all([this.#cursors.load(slots), this.#parked.models(leases)]);
+      const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
       const parked = Map.groupBy(models, placeOf);
-      for (const cursor of cursors) {
-        const flow = this.#flows.get(cursor.handler);
-        const lease = leases.get(cursor.slot);
-        if (flow === undefined || lease?.held !== true) continue;
-        flow.setPaused(cursor.paused);
-        flow.gain(lease, cursor.cursor, (parked.get(placeOf(cursor)) ?? []).map(modelKey));
+      for (const lease of leases) {
+        const flow = this.#flows.get(lease.handler);
+        const place = placeOf(lease);
+        const cursor = cursorOf.get(place);
+        if (flow === undefined || cursor === undefined) this.#report(lease);
+        else if (lease.held) {
+          flow.setPaused(cursor.paused);
+          flow.gain(lease, cursor.cursor, (parked.get(place) ?? []).map(modelKey));
+        }
       }
-      this.#assertComplete(cursors.length, slots.length);
       this.#onParked();
     });
   }
@@ -62,16 +65,12 @@ export class CursorLoader {
     }
   }
 
-  #assertComplete(cursorCount: number, slotCount: number): void {
-    if (cursorCount >= this.#flows.size * slotCount) return;
-    this.#context.onError(
-      new InvariantViolation(
-        `The database has ${cursorCount} cursors in ${slotCount} slots for ${this.#flows.size} handlers: some are delivered nothing there`,
-      ),
-    );
+  #report({ handler, slot }: HeldSlot): void {
+    const message = `${handler} has no cursor in slot ${slot}, so it is delivered nothing there: was it retired while it ran?`;
+    this.#context.onError(new InvariantViolation(message));
   }
 }
 
-function placeOf({ handler, slot }: Pick<HandlerCursor, 'handler' | 'slot'>): string {
+function placeOf({ handler, slot }: ParkedPlace): string {
   return `${handler} ${slot}`;
 }

@@ -29,7 +29,7 @@ interface PendingCursor extends UnsavedCursor {
 export class CursorSaver {
   readonly #context: WorkerContext;
   readonly #cursors: Pick<HandlerCursors, 'save'>;
-  readonly #onLost: (slots: readonly number[]) => void;
+  readonly #onLost: (tokens: readonly string[]) => void;
   readonly #alarm: Alarm;
   readonly #pending = new Map<string, PendingCursor>();
   #saving: Promise<void> = Promise.resolve();
@@ -40,7 +40,7 @@ export class CursorSaver {
   constructor(
     context: WorkerContext,
     cursors: Pick<HandlerCursors, 'save'>,
-    onLost: (slots: readonly number[]) => void,
+    onLost: (tokens: readonly string[]) => void,
   ) {
     this.#context = context;
     this.#cursors = cursors;

@@ -41,7 +41,9 @@ async function standing(
 ): Promise<HandlerStanding> {
   if (row !== undefined) return { handler, paused, ...(await parkedStanding(store.deadLetters, row)) };
   if (await store.cursors.hasPassed(handler, event)) return { handler, paused, kind: 'passed' };
-  const lease = (await store.leases.list()).find(({ slot }) => slot === event.slot);
+  const lease = (await store.leases.list()).find(
+    (each) => each.handler === handler && each.slot === event.slot,
+  );
   return {
     handler,
     paused,

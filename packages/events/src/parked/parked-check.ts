@@ -38,8 +38,8 @@ export class ParkedCheck {
       const asked = this.#questions;
       this.#questions = [];
       try {
-        const slots = [...new Set(asked.map(({ slot }) => slot))];
-        const models = await this.#parked.models(slots);
+        const places = new Map(asked.map(({ handler, slot }) => [`${handler} ${slot}`, { handler, slot }]));
+        const models = await this.#parked.models([...places.values()]);
         const parked = new Set(models.map((each) => `${each.handler} ${modelKey(each)}`));
         for (const { handler, model, answer } of asked) answer(parked.has(`${handler} ${model}`));
       } catch (error) {

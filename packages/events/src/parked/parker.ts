@@ -6,12 +6,12 @@ import { type WorkerContext, storeBackoff } from '../worker-context.js';
 export class Parker {
   readonly #context: WorkerContext;
   readonly #parked: Pick<ParkedEvents, 'park'>;
-  readonly #onLost: (slots: readonly number[]) => void;
+  readonly #onLost: (tokens: readonly string[]) => void;
 
   constructor(
     context: WorkerContext,
     parked: Pick<ParkedEvents, 'park'>,
-    onLost: (slots: readonly number[]) => void,
+    onLost: (tokens: readonly string[]) => void,
   ) {
     this.#context = context;
     this.#parked = parked;

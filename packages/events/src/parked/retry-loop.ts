@@ -78,13 +78,12 @@ export class RetryLoop {
   /** @returns after how many milliseconds the next round is due */
   async #round(): Promise<number> {
     const { settings } = this.#context;
-    const slots = this.#keeper.slots.map(({ slot }) => slot);
-    if (slots.length === 0) return settings.parkedPollMs;
-    const handlers = [...this.#flows.keys()];
+    const places = this.#keeper.slots;
+    if (places.length === 0) return settings.parkedPollMs;
     // What is asked about was true before the answer was made.
     const ended = new Map(this.#ended);
     const settling = [...this.#flows.values()].map((flow) => ({ flow, slots: flow.slots.settling }));
-    const heads = await this.#parked.dueHeads(slots, handlers, this.#dueMax);
+    const heads = await this.#parked.dueHeads(places, this.#dueMax);
     const due = heads.flatMap((head) => this.#attempt(head) ?? []);
     this.#check(ended, heads);
     const complete = heads.length < this.#dueMax;
@@ -96,14 +95,14 @@ export class RetryLoop {
       ? Math.min(this.#dueMax * dueGrowth, settings.dueMax * dueGrowth ** 2)
       : settings.dueMax;
     if (hidden || this.#running.size > 0) return settings.pollMinMs;
-    const nextDueMs = (await this.#parked.nextDueMs(slots, handlers)) ?? Infinity;
+    const nextDueMs = (await this.#parked.nextDueMs(places)) ?? Infinity;
     return Math.min(settings.parkedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
   }
 
   #attempt(head: ParkedHead): Attempt | undefined {
     const flow = this.#flows.get(head.handler);
-    const slot = this.#keeper.get(head.event.slot);
-    if (flow === undefined || slot === undefined || slot.token !== head.token) return undefined;
+    const slot = this.#keeper.get(head.token);
+    if (flow === undefined || slot === undefined) return undefined;
     return { key: `${head.handler} ${modelKey(head.event)}`, head, slot, flow };
   }
 

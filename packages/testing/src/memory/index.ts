@@ -11,6 +11,8 @@ export { MemoryAccess, type StoreMethod } from './delivery/memory-access.js';
 export { MemoryDeliveryStore } from './delivery/memory-delivery-store.js';
 export {
   MemoryDeliveryTables,
+  type MemoryLease,
   type MemoryParked,
-  type MemorySlot,
+  type MemoryProcess,
+  type MemorySnapshot,
 } from './delivery/memory-delivery-tables.js';

@@ -44,6 +44,10 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'unstorable-value': 'internal',
   'limit-exceeded': 'internal',
   'handler-timeout': 'internal',
+  'handler-names': 'internal',
+  'handler-in-use': 'internal',
+  'unknown-handler': 'internal',
+  'history-changed': 'internal',
   'invariant-violation': 'internal',
 };
 

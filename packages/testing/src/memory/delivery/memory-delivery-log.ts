@@ -1,5 +1,12 @@
-import type { Cursor, DeliverableEvent, DeliveryLog, EventBatch } from '@framework/core';
+import {
+  type Cursor,
+  type DeliverableEvent,
+  type DeliveryLog,
+  type EventBatch,
+  HistoryChangedException,
+} from '@framework/core';
 import type { MemoryAccess } from './memory-access.js';
+import { formatPlace, parsePlace } from './memory-place.js';
 
 /** A log in memory: events commit in the order in which they stand, and what is read is a copy. */
 export class MemoryDeliveryLog implements DeliveryLog {
@@ -13,16 +20,18 @@ export class MemoryDeliveryLog implements DeliveryLog {
   }
 
   read(slots: readonly number[], cursor: Cursor, limit: number): Promise<EventBatch> {
-    return this.#access.answer('log.read', ({ log }) => {
+    return this.#access.answer('log.read', (tables) => {
+      const { log } = tables;
       const events: DeliverableEvent[] = [];
-      const from = Number(cursor);
+      const from = parsePlace(tables, cursor);
+      if (from === undefined) throw new HistoryChangedException();
       const visible = log.slice(from, this.#end);
       for (const [index, event] of visible.entries()) {
         if (!slots.includes(event.slot)) continue;
-        if (events.length === limit) return { events, next: `${from + index}`, more: true };
+        if (events.length === limit) return { events, next: formatPlace(tables, from + index), more: true };
         events.push(structuredClone(event));
       }
-      return { events, next: `${from + visible.length}`, more: false };
+      return { events, next: formatPlace(tables, from + visible.length), more: false };
     });
   }
 

@@ -1,11 +1,27 @@
 import type { Clock, DeliverableEvent } from '@framework/core';
 
-/** Who holds a slot. */
-export interface MemorySlot {
+/** Who holds a slot for a handler. */
+export interface MemoryLease {
+  readonly handler: string;
+  readonly slot: number;
   readonly processId: string | undefined;
-  readonly token: number;
+  readonly token: string;
   readonly abandoned: boolean;
 }
+
+/** A process that delivers. */
+export interface MemoryProcess {
+  /** The permanent ids of the handlers that it has. */
+  readonly handlers: readonly string[];
+  /** Until when it is believed to be alive, in milliseconds. */
+  readonly untilMs: number;
+}
+
+/** The state of a database in memory at one instant. */
+export type MemorySnapshot = Pick<
+  MemoryDeliveryTables,
+  'log' | 'processes' | 'handlers' | 'names' | 'cursors' | 'parked'
+> & { readonly leases: ReadonlyMap<string, MemoryLease> };
 
 /** A parked event with what the store keeps of it. */
 export interface MemoryParked {
@@ -19,18 +35,16 @@ export interface MemoryParked {
   readonly parkedMs: number;
 }
 
-const unheld: MemorySlot = { processId: undefined, token: 0, abandoned: false };
-
 /** The delivery tables of one database, in memory: shared by the stores of all processes of a test. */
 export class MemoryDeliveryTables {
   readonly slotCount: number;
   /** In the order of commits. */
   readonly log: DeliverableEvent[] = [];
-  readonly slots: MemorySlot[];
-  /** Until when each process is alive, in milliseconds. */
-  readonly processes = new Map<string, number>();
-  /** Paused handlers are true. */
+  readonly processes = new Map<string, MemoryProcess>();
+  /** By permanent ids; paused handlers are true. */
   readonly handlers = new Map<string, boolean>();
+  /** The permanent ids of the handlers by all their names. */
+  readonly names = new Map<string, string>();
   /** By handler and slot: how much of the log is done or parked. */
   readonly cursors = new Map<string, number>();
   readonly parked = new Map<string, MemoryParked>();
@@ -38,12 +52,14 @@ export class MemoryDeliveryTables {
   /** How many rows were written, by kind. */
   readonly writes = { cursors: 0, parked: 0, attempts: 0, notifies: 0 };
   readonly #clock: Clock;
+  readonly #leases = new Map<string, MemoryLease>();
+  #tokenCount = 0;
+  #timeline = 1;
 
   /** @param slotCount into how many slots the log is cut by the models' ids. Default 4 */
   constructor(clock: Clock, slotCount = 4) {
     this.#clock = clock;
     this.slotCount = slotCount;
-    this.slots = Array.from({ length: slotCount }, () => unheld);
   }
 
   /** The database's time. */
@@ -73,24 +89,76 @@ export class MemoryDeliveryTables {
       .sort(inOrder);
   }
 
-  /** The token of a slot's lease, as text. */
-  token(slot: number): string {
-    return `${this.leaseOf(slot).token}`;
+  /** Which history this is: another one after each {@link MemoryDeliveryTables.failOver}. */
+  get timeline(): number {
+    return this.#timeline;
   }
 
-  /** Whether whoever has this token still holds the slot. */
-  holds(slot: number, token: string): boolean {
-    return this.token(slot) === token;
+  /** The leases of all slots of all handlers. */
+  get leases(): readonly MemoryLease[] {
+    return [...this.#leases.values()];
   }
 
-  /** Who holds a slot. */
-  leaseOf(slot: number): MemorySlot {
-    return this.slots[slot] ?? unheld;
+  /** The token of a handler's lease in a slot. */
+  token(handler: string, slot: number): string {
+    return this.leaseOf(handler, slot).token;
+  }
+
+  /** Whether whoever has this token still holds the slot for the handler. */
+  holds(handler: string, slot: number, token: string): boolean {
+    return this.token(handler, slot) === token;
+  }
+
+  /** Who holds a slot for a handler. */
+  leaseOf(handler: string, slot: number): MemoryLease {
+    const unheld = { handler, slot, processId: undefined, token: 'nobody', abandoned: false };
+    return this.#leases.get(`${handler} ${slot}`) ?? unheld;
   }
 
   /** Gives a slot to a process, or to nobody; what an earlier holder still writes is refused. */
-  hand(slot: number, processId: string | undefined, abandoned: boolean): void {
-    this.slots[slot] = { processId, token: this.leaseOf(slot).token + 1, abandoned };
+  hand(
+    { handler, slot }: Pick<MemoryLease, 'handler' | 'slot'>,
+    processId: string | undefined,
+    abandoned: boolean,
+  ): void {
+    const token = `${this.#timeline}.${++this.#tokenCount}`;
+    this.#leases.set(`${handler} ${slot}`, { handler, slot, processId, token, abandoned });
+  }
+
+  /** Says of every slot that its holder vanished. */
+  abandonAll(): void {
+    for (const lease of this.leases) this.hand(lease, undefined, true);
+  }
+
+  /** Forgets a handler with everything that is its own. */
+  forget(handler: string): void {
+    this.handlers.delete(handler);
+    for (const [name, id] of this.names) if (id === handler) this.names.delete(name);
+    for (const [key, row] of this.parked) if (row.handler === handler) this.parked.delete(key);
+    for (let slot = 0; slot < this.slotCount; slot++) {
+      this.cursors.delete(`${handler} ${slot}`);
+      this.#leases.delete(`${handler} ${slot}`);
+    }
+  }
+
+  /** What a replica has received by now. */
+  snapshot(): MemorySnapshot {
+    const { log, processes, handlers, names, cursors, parked } = this;
+    return structuredClone({ log, processes, handlers, names, cursors, parked, leases: this.#leases });
+  }
+
+  /** Goes on from what a replica had received: what came later is lost, and no lease of before holds. */
+  failOver(replica: MemorySnapshot): void {
+    const copy = structuredClone(replica);
+    this.#timeline++;
+    this.log.splice(0, Infinity, ...copy.log);
+    replace(this.processes, copy.processes);
+    replace(this.handlers, copy.handlers);
+    replace(this.names, copy.names);
+    replace(this.cursors, copy.cursors);
+    replace(this.parked, copy.parked);
+    replace(this.#leases, copy.leases);
+    for (const lease of this.leases) this.hand(lease, undefined, lease.abandoned);
   }
 
   /** Forgets all events; the handlers stay registered, and start at the beginning of what comes. */
@@ -104,4 +172,9 @@ export class MemoryDeliveryTables {
 /** The order in which the events of one model were made. */
 export function inOrder(one: MemoryParked, other: MemoryParked): number {
   return one.event.modelVersion - other.event.modelVersion || one.event.ordinal - other.event.ordinal;
+}
+
+function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {
+  target.clear();
+  for (const [key, value] of source) target.set(key, value);
 }

@@ -1,14 +1,17 @@
-import type {
-  CursorMove,
-  DeliverableEvent,
-  HandlerCursor,
-  HandlerCursors,
-  HandlerLag,
-  HandlerRegistration,
+import {
+  type CursorMove,
+  type DeliverableEvent,
+  type HandlerCursor,
+  type HandlerCursors,
+  HandlerInUseException,
+  type HandlerLag,
+  HandlerNamesException,
+  type HandlerRegistration,
 } from '@framework/core';
-import { lostSlots } from './lost-slots.js';
+import { lostLeases } from './lost-leases.js';
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
+import { formatPlace, parsePlace } from './memory-place.js';
 
 /** The handlers that a database in memory knows; a cursor is the number of events that lie before it. */
 export class MemoryHandlerCursors implements HandlerCursors {
@@ -18,34 +21,62 @@ export class MemoryHandlerCursors implements HandlerCursors {
     this.#access = access;
   }
 
-  register(handlers: readonly HandlerRegistration[]): Promise<void> {
+  register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]> {
     return this.#access.answer('cursors.register', (tables) => {
-      for (const registration of handlers) {
-        const { name, aliases, startFrom } = registration;
-        if (tables.handlers.has(name)) continue;
-        const old = aliases.find((alias) => tables.handlers.has(alias));
-        if (old !== undefined) rename(tables, old, name);
-        else add(tables, name, startOf(startFrom, tables.log));
-      }
+      const known = handlers.map(({ name, aliases }) => knownId(tables, name, aliases));
+      return handlers.map(({ name, aliases, startFrom }, index) => {
+        const id = known[index] ?? name;
+        if (!tables.handlers.has(id)) add(tables, id, startOf(startFrom, tables.log));
+        for (const each of [name, ...aliases]) tables.names.set(each, id);
+        return id;
+      });
     });
+  }
+
+  find(name: string): Promise<string | undefined> {
+    return this.#access.answer('cursors.find', ({ names }) => names.get(name));
   }
 
   load(slots: readonly number[]): Promise<readonly HandlerCursor[]> {
     return this.#access.answer('cursors.load', (tables) =>
       [...tables.handlers].flatMap(([handler, paused]) =>
-        slots.map((slot) => ({ handler, slot, cursor: `${tables.cursor(handler, slot)}`, paused })),
+        slots.map((slot) => {
+          const cursor = formatPlace(tables, tables.cursor(handler, slot));
+          return { handler, slot, cursor, paused };
+        }),
       ),
     );
   }
 
-  save(moves: readonly CursorMove[]): Promise<readonly number[]> {
+  save(moves: readonly CursorMove[]): Promise<readonly string[]> {
     return this.#access.answer('cursors.save', (tables) => {
-      for (const { handler, slot, token, cursor } of moves) {
-        if (!tables.holds(slot, token)) continue;
-        tables.cursors.set(`${handler} ${slot}`, Number(cursor));
+      const known = moves.flatMap((move) => {
+        const place = parsePlace(tables, move.cursor);
+        return place === undefined ? [] : [{ ...move, place }];
+      });
+      for (const { handler, slot, token, place } of known) {
+        if (!tables.holds(handler, slot, token)) continue;
+        tables.cursors.set(`${handler} ${slot}`, place);
         tables.writes.cursors++;
       }
-      return lostSlots(tables, moves);
+      const foreign = moves.filter(({ cursor }) => parsePlace(tables, cursor) === undefined);
+      return [...new Set([...lostLeases(tables, moves), ...foreign.map(({ token }) => token)])];
+    });
+  }
+
+  retire(handler: string, { discardParked }: { readonly discardParked: boolean }): Promise<void> {
+    return this.#access.answer('cursors.retire', (tables) => {
+      const user = [...tables.processes].find(
+        ([, { handlers, untilMs }]) => untilMs > tables.nowMs && handlers.includes(handler),
+      );
+      if (user !== undefined) {
+        throw new HandlerInUseException(handler, `process ${user[0]} has it, stop that first`);
+      }
+      const parkedCount = tables.parkedOf(handler).length;
+      if (parkedCount > 0 && !discardParked) {
+        throw new HandlerInUseException(handler, `${parkedCount} events wait for it, skip or discard them`);
+      }
+      tables.forget(handler);
     });
   }
 
@@ -87,21 +118,21 @@ function startOf(startFrom: HandlerRegistration['startFrom'], log: readonly Deli
   return first === -1 ? log.length : first;
 }
 
-function add(tables: MemoryDeliveryTables, name: string, place: number): void {
-  tables.handlers.set(name, false);
-  for (let slot = 0; slot < tables.slotCount; slot++) tables.cursors.set(`${name} ${slot}`, place);
+function add(tables: MemoryDeliveryTables, handler: string, place: number): void {
+  tables.handlers.set(handler, false);
+  for (let slot = 0; slot < tables.slotCount; slot++) {
+    tables.cursors.set(`${handler} ${slot}`, place);
+    tables.hand({ handler, slot }, undefined, false);
+  }
 }
 
-/** Lets a handler take over what it had under its old name. */
-function rename(tables: MemoryDeliveryTables, old: string, name: string): void {
-  tables.handlers.set(name, tables.handlers.get(old) ?? false);
-  tables.handlers.delete(old);
-  for (let slot = 0; slot < tables.slotCount; slot++) {
-    tables.cursors.set(`${name} ${slot}`, tables.cursor(old, slot));
-    tables.cursors.delete(`${old} ${slot}`);
-  }
-  for (const row of tables.parkedOf(old)) {
-    tables.parked.delete(`${old} ${row.event.id}`);
-    tables.parked.set(`${name} ${row.event.id}`, { ...row, handler: name });
-  }
+/** The permanent id of the one handler that has or had one of these names. */
+function knownId(
+  { names }: MemoryDeliveryTables,
+  name: string,
+  aliases: readonly string[],
+): string | undefined {
+  const ids = [...new Set([name, ...aliases].flatMap((each) => names.get(each) ?? []))];
+  if (ids.length > 1) throw new HandlerNamesException(name, ids.toSorted());
+  return ids[0];
 }

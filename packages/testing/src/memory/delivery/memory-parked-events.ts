@@ -1,5 +1,12 @@
-import type { ParkedEvent, ParkedEvents, ParkedHead, ParkedModel, ParkedOutcome } from '@framework/core';
-import { lostSlots } from './lost-slots.js';
+import type {
+  ParkedEvent,
+  ParkedEvents,
+  ParkedHead,
+  ParkedModel,
+  ParkedOutcome,
+  ParkedPlace,
+} from '@framework/core';
+import { lostLeases } from './lost-leases.js';
 import type { MemoryAccess } from './memory-access.js';
 import { type MemoryDeliveryTables, type MemoryParked, inOrder } from './memory-delivery-tables.js';
 
@@ -11,25 +18,25 @@ export class MemoryParkedEvents implements ParkedEvents {
     this.#access = access;
   }
 
-  park(events: readonly ParkedEvent[]): Promise<readonly number[]> {
+  park(events: readonly ParkedEvent[]): Promise<readonly string[]> {
     return this.#access.answer('parked.park', (tables) => {
       const { parked, nowMs } = tables;
       for (const { token, retryAfterMs = 0, ...event } of events) {
         const key = `${event.handler} ${event.event.id}`;
-        if (!tables.holds(event.event.slot, token) || parked.has(key)) continue;
+        if (!tables.holds(event.handler, event.event.slot, token) || parked.has(key)) continue;
         parked.set(key, { ...event, nextMs: nowMs + retryAfterMs, parkedMs: nowMs });
         tables.writes.parked++;
       }
-      return lostSlots(
+      return lostLeases(
         tables,
-        events.map(({ event, token }) => ({ slot: event.slot, token })),
+        events.map(({ handler, event, token }) => ({ handler, slot: event.slot, token })),
       );
     });
   }
 
-  models(slots: readonly number[]): Promise<readonly ParkedModel[]> {
+  models(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]> {
     return this.#access.answer('parked.models', (tables) =>
-      heads(tables, slots).map(({ handler, event: { slot, modelName, modelId } }) => ({
+      heads(tables, places).map(({ handler, event: { slot, modelName, modelId } }) => ({
         handler,
         slot,
         modelName,
@@ -38,13 +45,9 @@ export class MemoryParkedEvents implements ParkedEvents {
     );
   }
 
-  dueHeads(
-    slots: readonly number[],
-    handlers: readonly string[],
-    limit: number,
-  ): Promise<readonly ParkedHead[]> {
+  dueHeads(places: readonly ParkedPlace[], limit: number): Promise<readonly ParkedHead[]> {
     return this.#access.answer('parked.dueHeads', (tables) =>
-      waitingHeads(tables, slots, handlers)
+      waitingHeads(tables, places)
         .filter(({ nextMs }) => nextMs <= tables.nowMs)
         .sort((one, other) => one.nextMs - other.nextMs)
         .slice(0, limit)
@@ -53,14 +56,14 @@ export class MemoryParkedEvents implements ParkedEvents {
           event: structuredClone(event),
           attempts,
           suspect,
-          token: tables.token(event.slot),
+          token: tables.token(handler, event.slot),
         })),
     );
   }
 
-  nextDueMs(slots: readonly number[], handlers: readonly string[]): Promise<number | undefined> {
+  nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined> {
     return this.#access.answer('parked.nextDueMs', (tables) => {
-      const waiting = waitingHeads(tables, slots, handlers);
+      const waiting = waitingHeads(tables, places);
       if (waiting.length === 0) return undefined;
       return Math.max(0, Math.min(...waiting.map(({ nextMs }) => nextMs)) - tables.nowMs);
     });
@@ -69,7 +72,7 @@ export class MemoryParkedEvents implements ParkedEvents {
   beginAttempt({ handler, event, token, attempts }: ParkedHead): Promise<boolean> {
     return this.#access.answer('parked.beginAttempt', (tables) => {
       const row = tables.parked.get(`${handler} ${event.id}`);
-      if (row === undefined || row.dead || !tables.holds(event.slot, token)) return false;
+      if (row === undefined || row.dead || !tables.holds(handler, event.slot, token)) return false;
       row.attempts = attempts + 1;
       tables.writes.attempts++;
       return true;
@@ -80,7 +83,7 @@ export class MemoryParkedEvents implements ParkedEvents {
     return this.#access.answer('parked.endAttempt', (tables) => {
       const key = `${handler} ${event.id}`;
       const row = tables.parked.get(key);
-      if (!tables.holds(event.slot, token)) return false;
+      if (!tables.holds(handler, event.slot, token)) return false;
       if (row === undefined) return true;
       if (outcome.kind === 'done') {
         tables.parked.delete(key);
@@ -95,8 +98,11 @@ export class MemoryParkedEvents implements ParkedEvents {
 }
 
 /** The first parked event of each model, for each handler. */
-function heads({ parked }: MemoryDeliveryTables, slots: readonly number[]): readonly MemoryParked[] {
-  const rows = [...parked.values()].filter(({ event }) => slots.includes(event.slot)).sort(inOrder);
+function heads({ parked }: MemoryDeliveryTables, places: readonly ParkedPlace[]): readonly MemoryParked[] {
+  const held = new Set(places.map(({ handler, slot }) => `${handler} ${slot}`));
+  const rows = [...parked.values()]
+    .filter(({ handler, event }) => held.has(`${handler} ${event.slot}`))
+    .sort(inOrder);
   const byModel = Map.groupBy(
     rows,
     ({ handler, event: { modelName, modelId } }) => `${handler} ${modelName} ${modelId}`,
@@ -104,13 +110,7 @@ function heads({ parked }: MemoryDeliveryTables, slots: readonly number[]): read
   return [...byModel.values()].flatMap(([first]) => first ?? []);
 }
 
-/** Those that are no dead letters, of these handlers unless they are paused. */
-function waitingHeads(
-  tables: MemoryDeliveryTables,
-  slots: readonly number[],
-  handlers: readonly string[],
-): MemoryParked[] {
-  return heads(tables, slots).filter(
-    ({ dead, handler }) => !dead && handlers.includes(handler) && tables.handlers.get(handler) !== true,
-  );
+/** Those that are no dead letters, of handlers that are not paused. */
+function waitingHeads(tables: MemoryDeliveryTables, places: readonly ParkedPlace[]): MemoryParked[] {
+  return heads(tables, places).filter(({ dead, handler }) => !dead && tables.handlers.get(handler) !== true);
 }

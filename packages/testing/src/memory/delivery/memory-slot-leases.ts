@@ -1,8 +1,8 @@
-import type { LeasedSlot, SlotLease, SlotLeases } from '@framework/core';
+import type { LeaseRenewal, LeasedSlot, SlotLeases } from '@framework/core';
 import type { MemoryAccess } from './memory-access.js';
-import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
+import type { MemoryDeliveryTables, MemoryLease } from './memory-delivery-tables.js';
 
-/** Which process works on which slots, in memory. */
+/** Which process works in which slots for which handlers, in memory. */
 export class MemorySlotLeases implements SlotLeases {
   readonly #access: MemoryAccess;
 
@@ -10,45 +10,82 @@ export class MemorySlotLeases implements SlotLeases {
     this.#access = access;
   }
 
-  renew(processId: string, leaseMs: number): Promise<readonly SlotLease[]> {
+  renew(processId: string, handlers: readonly string[], leaseMs: number): Promise<LeaseRenewal> {
     return this.#access.answer('leases.renew', (tables) => {
-      const { processes, slotCount, nowMs } = tables;
-      for (const [id, untilMs] of processes) {
-        if (untilMs > nowMs) continue;
-        processes.delete(id);
-        for (const slot of slotsOf(tables, id)) tables.hand(slot, undefined, true);
-      }
-      processes.set(processId, nowMs + leaseMs);
-      const fairCount = Math.ceil(slotCount / processes.size);
-      const mine = slotsOf(tables, processId);
-      for (const slot of mine.slice(fairCount)) tables.hand(slot, undefined, false);
-      const free = slotsOf(tables, undefined).slice(0, Math.max(0, fairCount - mine.length));
-      for (const slot of free) tables.hand(slot, processId, tables.leaseOf(slot).abandoned);
-      return slotsOf(tables, processId).map((slot) => ({
+      stayAlive(tables, processId, handlers, leaseMs);
+      dropVanished(tables);
+      for (const handler of tables.handlers.keys()) share(tables, handler, processId);
+      const leases = held(tables, processId).map(({ handler, slot, token, abandoned }) => ({
+        handler,
         slot,
-        token: tables.token(slot),
-        abandoned: tables.leaseOf(slot).abandoned,
+        token,
+        abandoned,
       }));
+      return { leases, alone: tables.processes.size === 1 };
     });
   }
 
   release(processId: string): Promise<void> {
     return this.#access.answer('leases.release', (tables) => {
       tables.processes.delete(processId);
-      for (const slot of slotsOf(tables, processId)) tables.hand(slot, undefined, false);
+      for (const lease of held(tables, processId)) tables.hand(lease, undefined, false);
     });
   }
 
   list(): Promise<readonly LeasedSlot[]> {
-    return this.#access.answer('leases.list', ({ slots, processes }) =>
-      slots.map(({ processId }, slot) => {
-        const untilMs = processes.get(processId ?? '');
-        return { slot, processId, untilDate: untilMs === undefined ? undefined : new Date(untilMs) };
+    return this.#access.answer('leases.list', ({ leases, processes }) =>
+      leases.map(({ handler, slot, processId }) => {
+        const untilMs = processes.get(processId ?? '')?.untilMs;
+        return {
+          handler,
+          slot,
+          processId,
+          untilDate: untilMs === undefined ? undefined : new Date(untilMs),
+        };
       }),
     );
   }
 }
 
-function slotsOf({ slots }: MemoryDeliveryTables, processId: string | undefined): readonly number[] {
-  return [...slots.entries()].filter(([, each]) => each.processId === processId).map(([slot]) => slot);
+/** A process that is late though it lives could not renew: then others could not either, and nobody has vanished yet. */
+function stayAlive(
+  tables: MemoryDeliveryTables,
+  processId: string,
+  handlers: readonly string[],
+  leaseMs: number,
+): void {
+  const { processes, nowMs } = tables;
+  const untilMs = nowMs + leaseMs;
+  if ((processes.get(processId)?.untilMs ?? Infinity) <= nowMs) {
+    for (const [id, other] of processes) if (other.untilMs <= nowMs) processes.set(id, { ...other, untilMs });
+    for (const lease of held(tables, processId)) tables.hand(lease, processId, lease.abandoned);
+  }
+  processes.set(processId, { handlers, untilMs });
+}
+
+function dropVanished(tables: MemoryDeliveryTables): void {
+  const { processes, nowMs } = tables;
+  for (const [id, { untilMs }] of processes) {
+    if (untilMs > nowMs) continue;
+    processes.delete(id);
+    for (const lease of held(tables, id)) tables.hand(lease, undefined, true);
+  }
+}
+
+/** Gives back what is beyond the fair share of one handler's slots, and takes free ones up to it. */
+function share(tables: MemoryDeliveryTables, handler: string, processId: string): void {
+  const sharing = [...tables.processes].filter(([, { handlers }]) => handlers.includes(handler));
+  const isSharing = sharing.some(([id]) => id === processId);
+  const fairCount = isSharing ? Math.ceil(tables.slotCount / sharing.length) : 0;
+  const slots = Array.from({ length: tables.slotCount }, (_unused, slot) => tables.leaseOf(handler, slot));
+  const mine = slots.filter((lease) => lease.processId === processId);
+  for (const lease of mine.slice(fairCount)) tables.hand(lease, undefined, false);
+  const free = slots.filter((lease) => lease.processId === undefined);
+  for (const lease of free.slice(0, Math.max(0, fairCount - mine.length))) {
+    tables.hand(lease, processId, lease.abandoned);
+  }
+}
+
+function held({ leases }: MemoryDeliveryTables, processId: string): readonly MemoryLease[] {
+  return leases.filter((lease) => lease.processId === processId);
 }

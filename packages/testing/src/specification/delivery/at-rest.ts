@@ -7,7 +7,8 @@ import type { MemoryDeliveryTables } from '../../memory/index.js';
  */
 export function isAtRest(tables: MemoryDeliveryTables, handlers: readonly string[], end: number): boolean {
   const place = Math.min(end, tables.log.length);
-  return handlers.every((handler) => {
+  return handlers.every((name) => {
+    const handler = tables.names.get(name) ?? name;
     const isPaused = tables.handlers.get(handler);
     if (isPaused === undefined) return false;
     return isPaused || (hasPassed(tables, handler, place) && !isRetrying(tables, handler));
@@ -15,7 +16,10 @@ export function isAtRest(tables: MemoryDeliveryTables, handlers: readonly string
 }
 
 function hasPassed(tables: MemoryDeliveryTables, handler: string, place: number): boolean {
-  return tables.slots.every((_lease, slot) => tables.cursor(handler, slot) >= place);
+  return Array.from(
+    { length: tables.slotCount },
+    (_unused, slot) => tables.cursor(handler, slot) >= place,
+  ).every(Boolean);
 }
 
 function isRetrying(tables: MemoryDeliveryTables, handler: string): boolean {

@@ -1,4 +1,10 @@
-import type { ActionExecutor, ModelClass, ParkedRow, ShardIdentifier } from '@framework/core';
+import type {
+  ActionExecutor,
+  DatabaseDelivery,
+  ModelClass,
+  ParkedRow,
+  ShardIdentifier,
+} from '@framework/core';
 import { Delivery, type DeliveryOverrides, type EventHandlerRegistry } from '@framework/events';
 import { MemoryAccess, MemoryDeliveryStore, type MemoryDeliveryTables } from '../../memory/index.js';
 import type { VirtualClock } from '../../virtual-clock.js';
@@ -59,7 +65,7 @@ export interface DeliveryReport {
 
 /** One process that delivers, by the engine of `@framework/events`, from its start until nothing is left to do. */
 export class DeliveryRun {
-  readonly #databases: readonly (DeliveredDatabase & { readonly store: MemoryDeliveryStore })[];
+  readonly #databases: readonly (DeliveredDatabase & DatabaseDelivery)[];
   readonly #handlers: readonly string[];
   readonly #delivery: Delivery;
   readonly #watch: HandlerWatch;
@@ -72,7 +78,7 @@ export class DeliveryRun {
   constructor({ databases, handlers, clock, settings, callsMax, ...rest }: DeliveryRunOptions) {
     this.#databases = databases.map((database) => {
       const store = new MemoryDeliveryStore(new MemoryAccess(database.tables), database.end);
-      return { ...database, store };
+      return { ...database, store, ready: async () => undefined };
     });
     this.#handlers = handlers.handlers.map(({ name }) => name);
     this.#watch = new HandlerWatch(handlers, callsMax);

@@ -1,0 +1,213 @@
+-- Which server this is: another one after a logical restore or copy, the same after a physical failover. Null where it is hidden.
+create function eventlog.server_identity() returns text
+language plpgsql stable as $$
+begin
+  return (select system_identifier::text from pg_control_system());
+exception when insufficient_privilege or undefined_function or feature_not_supported then
+  return null;
+end
+$$;
+--> statement-breakpoint
+-- The history to which what is read now belongs: server and timeline. Where they are hidden, the start of the server stands
+-- for them, which is another one after a failover, too.
+create function eventlog.server_history() returns text
+language plpgsql stable as $$
+begin
+  return (select system_identifier::text from pg_control_system())
+    || '-' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
+exception when insufficient_privilege or undefined_function or feature_not_supported
+    or object_not_in_prerequisite_state then
+  return 'started-' || extract(epoch from pg_postmaster_start_time())::text;
+end
+$$;
+--> statement-breakpoint
+-- The servers on which the log was written, one after the other: transaction numbers compare within one epoch only.
+create table eventlog.epochs (
+  epoch             integer     primary key,
+  system_identifier text,
+  started_date      timestamptz not null default clock_timestamp()
+);
+--> statement-breakpoint
+-- The default of the column is the current epoch; it is changed when a new one begins, so that no insert names it.
+alter table eventlog.events add column epoch integer not null default 1;
+--> statement-breakpoint
+alter table eventlog.cursors add column epoch integer not null default 1;
+--> statement-breakpoint
+-- Whether transactions are noted that this server has not had yet: then the database was copied from another one.
+create function eventlog.is_ahead_of_server(of_epoch integer) returns boolean
+language sql stable as $$
+  select exists (
+      select from eventlog.cursors
+      where epoch = of_epoch and pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot()))
+    or exists (
+      select from eventlog.events
+      where epoch = of_epoch and event_type is not null and xid > pg_snapshot_xmax(pg_current_snapshot()))
+$$;
+--> statement-breakpoint
+-- Begins a new epoch when the database is on another server than before, and gives the current one.
+-- To be called on every connection to a server that the caller does not know yet, before anything is written.
+create function eventlog.ensure_epoch(out epoch integer, out begun boolean)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  own_identity text := eventlog.server_identity();
+  latest eventlog.epochs;
+begin
+  select * into latest from eventlog.epochs e order by e.epoch desc limit 1;
+  if latest.system_identifier = own_identity or pg_is_in_recovery() then
+    epoch := latest.epoch;
+    begun := false;
+    return;
+  end if;
+
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.epochs', 0));
+  select * into latest from eventlog.epochs e order by e.epoch desc limit 1;
+  epoch := coalesce(latest.epoch, 1);
+  begun := case
+    when latest.system_identifier is not null and own_identity is not null
+      then latest.system_identifier <> own_identity
+    else eventlog.is_ahead_of_server(epoch)
+  end;
+  if begun then
+    if latest.epoch is null then insert into eventlog.epochs (epoch) values (epoch); end if;
+    epoch := epoch + 1;
+    -- Waits for whoever has written to the log already; without partitions, whose defaults are not used.
+    execute format('alter table only eventlog.events alter column epoch set default %s', epoch);
+  end if;
+  insert into eventlog.epochs as e (epoch, system_identifier) values (epoch, own_identity)
+    on conflict on constraint epochs_pkey do update set system_identifier = excluded.system_identifier
+    where e.system_identifier is distinct from excluded.system_identifier;
+end
+$$;
+--> statement-breakpoint
+select eventlog.ensure_epoch();
+--> statement-breakpoint
+-- What lies beyond a cursor is one range of one epoch. A log that holds events gets this index without holding anybody up,
+-- partition by partition, when the migrations are done; until then the old one serves.
+do $$
+begin
+  if not exists (select from eventlog.events) then
+    drop index eventlog.events_delivery_idx;
+    create index events_history_idx on eventlog.events (epoch, xid, position) include (slot) where event_type is not null;
+  end if;
+end
+$$;
+--> statement-breakpoint
+-- Every name that a handler has or had, and the permanent id under which all that is its own is kept.
+create table eventlog.handler_names (
+  name    text primary key,
+  handler text not null references eventlog.handlers on update cascade on delete cascade
+);
+--> statement-breakpoint
+insert into eventlog.handler_names (name, handler) select handler, handler from eventlog.handlers;
+--> statement-breakpoint
+create index handler_names_handler_idx on eventlog.handler_names (handler);
+--> statement-breakpoint
+-- Processes say which handlers they have; one of an earlier release says nothing.
+alter table eventlog.processes add column handlers text[], add column renewed_date timestamptz;
+--> statement-breakpoint
+-- Who works on a slot for a handler. The token is another one whenever that changes, and is checked by all that is written;
+-- a lease of another history is nobody's.
+create table eventlog.leases (
+  handler    text     not null references eventlog.handlers on update cascade on delete cascade,
+  slot       smallint not null references eventlog.slots,
+  process_id text,
+  token      uuid     not null default gen_random_uuid(),
+  history    text,
+  -- Whether the holder before vanished without giving the slot back.
+  abandoned  boolean  not null default false,
+  primary key (handler, slot)
+) with (fillfactor = 50);
+--> statement-breakpoint
+insert into eventlog.leases (handler, slot, abandoned)
+select handler, slot, abandoned from eventlog.handlers cross join eventlog.slots;
+--> statement-breakpoint
+-- Says that a process is alive and has these handlers, gives back and takes slots up to its fair share of each, and tells
+-- which it holds.
+create function eventlog.renew_leases(own_id text, own_handlers text[], lease interval)
+returns table (handler text, slot smallint, token uuid, abandoned boolean)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  own_history text := eventlog.server_history();
+  slot_count integer;
+  now_date timestamptz;
+  was_late boolean;
+  has_moved boolean;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.slots', 0));
+  now_date := clock_timestamp();
+  slot_count := (select count(*) from eventlog.slots);
+  was_late := (select p.until_date < now_date from eventlog.processes p where p.process_id = own_id);
+  has_moved := exists (select from eventlog.leases l where l.process_id is not null and l.history <> own_history);
+  insert into eventlog.processes as p (process_id, handlers, renewed_date, until_date)
+    values (own_id, own_handlers, now_date, now_date + lease)
+    on conflict (process_id) do update
+      set handlers = excluded.handlers, renewed_date = excluded.renewed_date, until_date = excluded.until_date;
+
+  -- When this process could not renew in time though it lives, or the database has just moved, others could not either:
+  -- that they are late says nothing about them yet. So it is when the server was not there during a lease.
+  if was_late or has_moved then
+    update eventlog.processes p set until_date = now_date + lease where p.until_date < now_date;
+    update eventlog.leases l set token = gen_random_uuid() where l.process_id = own_id;
+  end if;
+  delete from eventlog.processes p
+    where greatest(p.until_date,
+      case when p.renewed_date < pg_postmaster_start_time() then pg_postmaster_start_time() + lease end) < now_date;
+
+  -- Processes of the release before lease whole slots. Nobody else works while one of them may still do so.
+  update eventlog.leases l set abandoned = true from eventlog.slots s
+    where s.slot = l.slot and s.process_id is not null
+      and not exists (select from eventlog.processes p where p.process_id = s.process_id);
+  update eventlog.slots s set process_id = null, token = s.token + 1
+    where s.process_id is not null
+      and not exists (select from eventlog.processes p where p.process_id = s.process_id);
+  if exists (select from eventlog.processes p where p.handlers is null) then return; end if;
+
+  update eventlog.leases l set process_id = null, token = gen_random_uuid()
+    where l.process_id is not null and l.history <> own_history;
+  update eventlog.leases l set process_id = null, token = gen_random_uuid(), abandoned = true
+    where l.process_id is not null
+      and not exists (select from eventlog.processes p where p.process_id = l.process_id);
+
+  -- Gives back what is beyond the share, and what is of handlers that the process has no more.
+  with shares as (
+    select own.handler, ceil(slot_count::numeric / count(*)) as share
+    from unnest(own_handlers) own (handler) join eventlog.processes p on own.handler = any(p.handlers)
+    group by own.handler
+  ), held as (
+    select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
+    from eventlog.leases l where l.process_id = own_id
+  )
+  update eventlog.leases l set process_id = null, token = gen_random_uuid()
+    from held left join shares using (handler)
+    where (l.handler, l.slot) = (held.handler, held.slot) and held.place > coalesce(shares.share, 0);
+
+  with shares as (
+    select own.handler, ceil(slot_count::numeric / count(*))
+      - (select count(*) from eventlog.leases l where l.handler = own.handler and l.process_id = own_id) as count
+    from unnest(own_handlers) own (handler) join eventlog.processes p on own.handler = any(p.handlers)
+    group by own.handler
+  ), free as (
+    select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
+    from eventlog.leases l where l.process_id is null
+  )
+  update eventlog.leases l set process_id = own_id, token = gen_random_uuid(), history = own_history
+    from free join shares using (handler)
+    where (l.handler, l.slot) = (free.handler, free.slot) and free.place <= shares.count;
+
+  return query select l.handler, l.slot, l.token, l.abandoned from eventlog.leases l
+    where l.process_id = own_id order by l.slot, l.handler;
+  update eventlog.leases l set abandoned = false where l.process_id = own_id and l.abandoned;
+end
+$$;
+--> statement-breakpoint
+-- What a process of the release before asks: it gets no slot any more, gives back those that it has, and stands by.
+create or replace function eventlog.renew_leases(own_id text, lease interval)
+returns table (slot smallint, token bigint, abandoned boolean)
+language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.slots', 0));
+  delete from eventlog.processes p where p.process_id = own_id;
+  update eventlog.slots s set process_id = null, token = s.token + 1 where s.process_id = own_id;
+end
+$$;
