@@ -29,6 +29,7 @@ export type { Plan, ShardPlan } from './action/plan.js';
 export type { Principal } from './action/principal.js';
 export type { RetryPolicy } from './action/retry-policy.js';
 export { type Clock, systemClock } from './clock.js';
+export { outsideRequests } from './outside-requests.js';
 
 export type { Repository } from './persistence/repository.js';
 export type { ActionRecord, Change, ChangeSet, EventRecord } from './persistence/change-set.js';

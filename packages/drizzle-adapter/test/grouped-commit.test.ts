@@ -1,9 +1,11 @@
-import { FrameworkException, systemClock } from '@framework/core';
+import { type ChangeSet, FrameworkException, systemClock } from '@framework/core';
 import { Account, type SuiteContext, Tag, decimal, home, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { changeSetOf } from './fixtures/persist.js';
+import type { PgAccountRepository } from './fixtures/pg-account-repository.js';
 import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
@@ -215,6 +217,95 @@ describe('grouped commit', () => {
     expect(stored.map(({ version }) => version)).toEqual([2, 1, 2]);
   });
 
+  it.each([
+    ['a row', (account: Account) => ['select from accounts where id = $1 for update', account.id.value]],
+    [
+      'an idempotency key',
+      () => [
+        `insert into eventlog.idempotency_keys (key, principal, namespace, action_id, action_name, fingerprint, expires_date)
+         values ($1, 'auditor', 'conformance.suite', gen_random_uuid(), 'Held', 'print', now() + interval '1 day')`,
+        'k-3',
+      ],
+    ],
+  ] as const)('lets only the plan wait that needs %s which somebody holds', async (_what, hold) => {
+    const suite = await open();
+    const accounts = await suite.store(...accountsOf(10));
+    const held = accounts[3]!;
+    const holder = new pg.Client({ connectionString: database.url });
+    await holder.connect();
+    onTestFinished(() => holder.end());
+    await holder.query('begin');
+    const [statement, value] = hold(held);
+    await holder.query(statement!, [value]);
+    const credit = (account: Account, index: number): Promise<Account> =>
+      suite.withdraw(account, '0', {
+        ...once,
+        idempotencyKey: `k-${index}`,
+        idempotencyKeySearch: 'nowhere',
+      });
+    const executions = await queued(suite, () => accounts.map(credit));
+    let isDone = false;
+    void executions[3]!.then(() => (isDone = true));
+    const startedMs = performance.now();
+    await Promise.all(executions.filter((_execution, index) => index !== 3));
+    // A lock timeout, and some time for slow machines.
+    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    const later = accounts.filter((account) => account !== held);
+    await Promise.all(later.map((account) => suite.credit(account, '1', once)));
+    expect(isDone).toBe(false);
+    await holder.query('rollback');
+    expect(await executions[3]).toMatchObject({ version: 2 });
+  });
+
+  it('leaves no lock timeout behind on the connection', async () => {
+    const suite = await open();
+    const accounts = await suite.store(...accountsOf(3));
+    await Promise.all(await queued(suite, () => accounts.map((account) => suite.credit(account, '1', once))));
+    const repository = suite.accounts as PgAccountRepository;
+    const { rows } = await repository.db(home).execute('show lock_timeout');
+    expect(rows).toEqual([{ lock_timeout: '0' }]);
+  });
+
+  it('keeps rows of one table out of groups when the database has refused its types, and no others', async () => {
+    const suite = await open();
+    await query(
+      database.url,
+      "alter table tags alter column label type bytea using convert_to(label, 'UTF8')",
+    );
+    onTestFinished(async () => {
+      await query(
+        database.url,
+        "alter table tags alter column label type text using convert_from(label, 'UTF8')",
+      );
+    });
+    const manager = suite.fixture.databases.transactionManager(home);
+    const group = (): readonly ChangeSet[] => [
+      changeSetOf(suite.accounts, Account.open(home, systemClock.now()).variant({ version: 1 })),
+      changeSetOf(suite.fixture.tags, tagOf('a')),
+    ];
+    await expect(manager.persistAll(group())).rejects.toMatchObject({ code: 'storage-failure' });
+    expect(await manager.persistAll(group())).toEqual(['written', 'alone']);
+  });
+
+  it('keeps no rows out of groups because a trigger has failed', async () => {
+    const suite = await open();
+    await query(
+      database.url,
+      `create function fail_tag() returns trigger language plpgsql as $$
+         begin if new.label = 'bad' then perform no_such_function(); end if; return new; end $$`,
+    );
+    await query(
+      database.url,
+      'create trigger fail_tag before insert on tags for each row execute function fail_tag()',
+    );
+    onTestFinished(() => query(database.url, 'drop function fail_tag cascade').then(() => undefined));
+    const manager = suite.fixture.databases.transactionManager(home);
+    const group = (label: string): readonly ChangeSet[] =>
+      ['good', label].map((each) => changeSetOf(suite.fixture.tags, tagOf(each)));
+    await expect(manager.persistAll(group('bad'))).rejects.toMatchObject({ code: 'storage-failure' });
+    expect(await manager.persistAll(group('good'))).toEqual(['written', 'written']);
+  });
+
   it('keeps idempotency keys: one effect for each key, whatever the group', async () => {
     const suite = await open();
     const accounts = await suite.store(...accountsOf(4, '10'));
@@ -288,6 +379,12 @@ describe('grouped commit', () => {
     expect(await deadlocks(database.url)).toBe(before);
   });
 });
+
+/** A tag as it is stored first. */
+function tagOf(label: string): Tag {
+  const { id, state } = Tag.of(home, label);
+  return new Tag({ id, state, label, version: 1 });
+}
 
 function accountsOf(count: number, balance = '0'): readonly Account[] {
   return Array.from({ length: count }, () =>

@@ -1,4 +1,5 @@
-import { describe, expect, test } from 'vitest';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { FakeRepository } from '../../test/fake-repository.js';
 import { Address } from '../../test/order.js';
 import { TestAction, executorOf, global, mexico, openWallet, principal } from '../../test/test-executor.js';
@@ -157,5 +158,52 @@ test('a limit that is given as undefined keeps its default', async () => {
   await expect(execute('x'.repeat(262_144))).rejects.toMatchObject({
     code: 'limit-exceeded',
     maximum: 262_144,
+  });
+});
+
+describe('a listener of commits', () => {
+  test('that throws neither fails the execution, whose commit has happened, nor the other listeners', async () => {
+    const { execute, executor, driver } = executorOf(async (plan) => plan().add(openWallet()));
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    onTestFinished(() => warn.mockRestore());
+    const heard: unknown[] = [];
+    const failure = new Error('not listening');
+    executor.onCommit(() => {
+      throw failure;
+    });
+    executor.onCommit((shard) => heard.push(shard));
+    await execute();
+    expect(driver.committed).toHaveLength(1);
+    expect(heard).toEqual([global]);
+    expect(warn).toHaveBeenCalledExactlyOnceWith(expect.objectContaining({ cause: failure }));
+  });
+});
+
+describe('what is done for many executions', () => {
+  test('is done in the async context of none of them', async () => {
+    const request = new AsyncLocalStorage<string>();
+    const contexts: unknown[] = [];
+    const running = executorOf(
+      async (plan, params) =>
+        plan().update((await running.wallets.getById((params as Wallet).id)).deposit(1n)),
+      { groupCommit: true },
+    );
+    const { id, createdDate } = openWallet();
+    const wallet = running.wallets.store(
+      new Wallet({ id, createdDate, state: 'OPENED', ownerId: 'owner-1', balance: 1n, version: 1 }),
+    );
+    const manager = running.manager(global);
+    const [persist, persistAll] = [manager.persist.bind(manager), manager.persistAll.bind(manager)];
+    manager.persist = (changes) => {
+      contexts.push(request.getStore());
+      return persist(changes);
+    };
+    manager.persistAll = (group) => {
+      contexts.push(request.getStore());
+      return persistAll(group);
+    };
+    await request.run('first', () => running.execute(wallet));
+    await request.run('second', () => Promise.all([running.execute(wallet), running.execute(wallet)]));
+    expect(new Set(contexts)).toEqual(new Set([undefined]));
   });
 });

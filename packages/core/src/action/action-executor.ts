@@ -4,6 +4,7 @@ import { InvariantViolation } from '../errors/invariant-violation.js';
 import { defaultIdempotencySettings } from '../idempotency/idempotency-settings.js';
 import { KeyedRequest } from '../idempotency/keyed-request.js';
 import { KeySearch } from '../idempotency/key-search.js';
+import { isLostBaseError } from '../group/queued-plan.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ActionClass } from './action.js';
 import { ActionRecorder } from './action-recorder.js';
@@ -110,12 +111,19 @@ export class ActionExecutor {
 
   async #run<Params, Result>(run: Run<Params, Result>): Promise<Result> {
     const policy = withDefaults(this.#retry, run.configuration.retry);
-    for (let attempt = 1; ; attempt++) {
+    let mayBuild = true;
+    let attempt = 1;
+    for (;;) {
       try {
-        return await this.#attempts.make(run);
+        return await this.#attempts.make(run, mayBuild);
       } catch (error) {
+        // What another action has lost is no attempt of this one; from now on it builds on nothing that can be lost.
+        if (mayBuild && isLostBaseError(error)) {
+          mayBuild = false;
+          continue;
+        }
         if (attempt >= policy.attemptsMax || !policy.retries(error)) throw error;
-        await this.#clock.sleep(backoffMs(policy, attempt, this.#random()));
+        await this.#clock.sleep(backoffMs(policy, attempt++, this.#random()));
       }
     }
   }

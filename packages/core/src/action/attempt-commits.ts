@@ -41,10 +41,17 @@ export class AttemptCommits {
     if (turns !== false) this.#turns = new ModelTurns(settingsOf(defaultTurnSettings, turns), clock);
   }
 
-  /** What a new attempt reads through; its turns are to be given back. */
-  openReads({ groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration): AttemptReads {
+  /**
+   * What a new attempt reads through; its turns are to be given back.
+   *
+   * @param mayBuild whether it may build on what is not committed yet, where the execution commits in groups
+   */
+  openReads(
+    { groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration,
+    mayBuild: boolean,
+  ): AttemptReads {
     if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings);
-    return new AttemptReads(this.#reads, this.#turns, this.#groups, isGrouped);
+    return new AttemptReads(this.#reads, this.#turns, this.#groups, isGrouped && mayBuild);
   }
 
   /** Commits in a group where the execution may and the plan can be in one, else as {@link commit}. */
@@ -54,9 +61,10 @@ export class AttemptCommits {
     reads: AttemptReads,
   ): Promise<PersistOutcome> {
     const [first] = changeSets;
+    const builtOn = reads.handOver();
     if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
-      return this.#groups.commit(first, reads.builtOn, () => reads.giveBackTurns());
-    await untilWritten(reads.builtOn);
+      return this.#groups.commit(first, builtOn, () => reads.giveBackTurns());
+    await untilWritten(builtOn);
     return commit(changeSets, this.#databases);
   }
 }

@@ -18,7 +18,7 @@ import { boundedJson } from './bounded-json.js';
 import { runAs } from './execution.js';
 import type { ExecutionLimits } from './execution-limits.js';
 import type { ExecutorOptions } from './executor-options.js';
-import { Plan, type ShardPlan } from './plan.js';
+import { Plan, type ShardPlan, sealPlan } from './plan.js';
 import type { Principal } from './principal.js';
 import { type Run, replay } from './run.js';
 
@@ -61,15 +61,19 @@ export class Attempts {
     return () => this.#commitListeners.delete(listener);
   }
 
-  /** Makes one attempt; throws what perform throws, and what its commit does. */
-  async make<Params, Result>(run: Run<Params, Result>): Promise<Result> {
-    const reads = this.#commits.openReads(run.configuration);
+  /**
+   * Makes one attempt; throws what perform throws, and what its commit does.
+   *
+   * @param mayBuild whether it may build on what is not committed yet
+   */
+  async make<Params, Result>(run: Run<Params, Result>, mayBuild: boolean): Promise<Result> {
+    const reads = this.#commits.openReads(run.configuration, mayBuild);
     try {
       return await this.#performAndCommit(run, reads);
     } catch (error) {
       reads.giveBackTurns();
-      // Who was refused because of a model that is not committed yet must learn whether it ever is.
-      await untilWritten(reads.builtOn);
+      // Who refuses because of a model that is not committed yet must learn whether it ever is. A commit says that itself.
+      await untilWritten(reads.handOver());
       throw error;
     } finally {
       reads.giveBackTurns();
@@ -122,7 +126,7 @@ export class Attempts {
   }
 
   #tellCommitted(changeSets: readonly ChangeSet[]): void {
-    for (const { shard } of changeSets) for (const listener of this.#commitListeners) listener(shard);
+    for (const { shard } of changeSets) for (const listener of this.#commitListeners) tell(listener, shard);
   }
 
   /** An action that stages nothing is recorded on the default shard. */
@@ -130,6 +134,16 @@ export class Attempts {
     if (staged.length === 0)
       return [{ shard: this.#databases.defaultShard, action, changes: [], events: [] }];
     return staged.map((shardPlan) => ({ ...shardPlan, action }));
+  }
+}
+
+/** What a listener throws cannot undo the commit, nor may it keep the others from hearing of it. */
+function tell(listener: (shard: ShardIdentifier) => void, shard: ShardIdentifier): void {
+  try {
+    listener(shard);
+  } catch (error) {
+    const warning = new Error('A listener of commits has failed', { cause: error });
+    process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
   }
 }
 
@@ -143,9 +157,10 @@ async function performed<Params, Result>(
 ): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
   try {
     const result = await runAs({ actionName: name, plan, reads }, () => perform(action, principal, params));
-    return { result, staged: plan.seal() };
+    return { result, staged: sealPlan(plan) };
   } finally {
-    plan.seal();
+    sealPlan(plan);
+    reads.end();
   }
 }
 

@@ -45,7 +45,7 @@ export async function commit(
 }
 
 /** Commits on one shard; when the answer is lost, asks the log instead of guessing. */
-export async function commitOne(changes: ChangeSet, manager: TransactionManager): Promise<PersistOutcome> {
+async function commitOne(changes: ChangeSet, manager: TransactionManager): Promise<PersistOutcome> {
   try {
     return await manager.persist(changes);
   } catch (error) {
@@ -66,7 +66,7 @@ export async function outcomeOf(error: unknown, manager: TransactionManager): Pr
   });
 }
 
-/** By code, because an adapter may bring its own copy of this package. */
-function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownException {
+/** Whether nobody knows yet if a commit happened. By code, because an adapter may bring its own copy of this package. */
+export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownException {
   return FrameworkException.is(error) && error.code === 'commit-outcome-unknown';
 }

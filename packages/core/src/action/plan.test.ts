@@ -7,7 +7,7 @@ import { ShardedId } from '../id/sharded-id.js';
 import type { Repository } from '../persistence/repository.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { type ExecutionLimits, defaultExecutionLimits } from './execution-limits.js';
-import { Plan } from './plan.js';
+import { Plan, sealPlan } from './plan.js';
 
 const global = ShardIdentifier.of(0, 0);
 const mexico = ShardIdentifier.of(1, 0);
@@ -42,7 +42,7 @@ function storedWallet(version = 3, shard = global): Wallet {
 
 /** What a plan holds, short enough to compare. */
 function staged(plan: Plan): readonly unknown[] {
-  return plan.seal().map(({ shard, changes, events }) => ({
+  return sealPlan(plan).map(({ shard, changes, events }) => ({
     shard: `${shard}`,
     changes: changes.map(({ kind, model, expectedVersion }) => [kind, model.id.value, expectedVersion]),
     events: events.map(({ type, ordinal, modelVersion }) => [type, ordinal, modelVersion]),
@@ -68,7 +68,7 @@ describe('add', () => {
     const plan = planOf();
     const wallet = Wallet.open(global, 100n, created);
     plan.add(wallet);
-    expect(plan.seal()).toMatchObject([
+    expect(sealPlan(plan)).toMatchObject([
       {
         shard: global,
         changes: [{ kind: 'add', expectedVersion: 0, row: { id: wallet.id.value, version: 1 } }],
@@ -137,7 +137,7 @@ test('addAll and updateAll stage in order and give back what they staged', () =>
   const [first, second] = plan.addAll([Wallet.open(global, 1n, created), Wallet.open(global, 2n, created)]);
   const [third] = plan.updateAll([storedWallet(8)]);
   expect([first?.version, second?.version, third?.version]).toEqual([1, 1, 9]);
-  expect(plan.seal()[0]?.changes.map(({ model }) => model)).toEqual([first, second, third]);
+  expect(sealPlan(plan)[0]?.changes.map(({ model }) => model)).toEqual([first, second, third]);
 });
 
 test('gives its shards in their order, with ordinals that count over all of them', () => {
@@ -246,14 +246,14 @@ describe('the limits', () => {
     expect(() => plan.add(wallets[2]!)).toThrow(
       expect.objectContaining({ code: 'limit-exceeded', limit, maximum }),
     );
-    expect(plan.seal()[0]).toMatchObject({ changes: { length: 2 }, events: { length: 2 } });
+    expect(sealPlan(plan)[0]).toMatchObject({ changes: { length: 2 }, events: { length: 2 } });
   });
 
   test('count the events of one model together', () => {
     const plan = planOf({ limits: { eventsMax: 2 } });
     const busy = storedWallet().deposit(1n).deposit(2n).deposit(3n);
     expect(() => plan.update(busy)).toThrow(expect.objectContaining({ limit: 'eventsMax' }));
-    expect(plan.seal()).toEqual([]);
+    expect(sealPlan(plan)).toEqual([]);
   });
 
   test('allow a payload of exactly payloadCharactersMax and none beyond', () => {
@@ -263,14 +263,14 @@ describe('the limits', () => {
     expect(() => plan.add(wallets[0]!)).toThrow(
       expect.objectContaining({ code: 'limit-exceeded', limit: 'payloadCharactersMax' }),
     );
-    expect(plan.seal()).toEqual([]);
+    expect(sealPlan(plan)).toEqual([]);
   });
 });
 
 test('a sealed plan refuses everything', () => {
   const plan = planOf();
   expect(plan.sealed).toBe(false);
-  plan.seal();
+  sealPlan(plan);
   expect(plan.sealed).toBe(true);
   const refused = expect.objectContaining({ code: 'plan-sealed' });
   expect(() => plan.add(Wallet.open(global, 1n, created))).toThrow(refused);

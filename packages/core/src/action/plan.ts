@@ -15,8 +15,21 @@ import type { ExecutionLimits } from './execution-limits.js';
 /** What a plan stages on one shard. */
 export interface ShardPlan {
   readonly shard: ShardIdentifier;
+  readonly changes: readonly Change[];
+  readonly events: readonly EventRecord[];
+}
+
+/** A {@link ShardPlan} that grows. */
+interface OpenShardPlan extends ShardPlan {
   readonly changes: Change[];
   readonly events: EventRecord[];
+}
+
+let seal: (plan: Plan) => readonly ShardPlan[];
+
+/** Ends staging and gives what was staged, in the fixed order of shards; for the executor alone, as nobody may change it. */
+export function sealPlan(plan: Plan): readonly ShardPlan[] {
+  return seal(plan);
 }
 
 /**
@@ -30,9 +43,13 @@ export class Plan {
   readonly #limits: ExecutionLimits;
   readonly #clock: Clock;
   readonly #staged = new Set<string>();
-  readonly #shards = new Map<ShardIdentifier, ShardPlan>();
+  readonly #shards = new Map<ShardIdentifier, OpenShardPlan>();
   #eventCount = 0;
   #sealed = false;
+
+  static {
+    seal = (plan) => plan.#seal();
+  }
 
   /** Opened by the executor, one for each attempt. */
   constructor(context: {
@@ -86,8 +103,7 @@ export class Plan {
     return models.map((model) => this.update(model));
   }
 
-  /** Ends staging and gives what was staged, in the fixed order of shards. */
-  seal(): readonly ShardPlan[] {
+  #seal(): readonly ShardPlan[] {
     this.#sealed = true;
     return [...this.#shards.values()].sort((one, other) => ShardIdentifier.compare(one.shard, other.shard));
   }
@@ -132,7 +148,7 @@ export class Plan {
     this.#eventCount += eventCount;
   }
 
-  #shardPlan(shard: ShardIdentifier): ShardPlan {
+  #shardPlan(shard: ShardIdentifier): OpenShardPlan {
     let shardPlan = this.#shards.get(shard);
     if (shardPlan === undefined) {
       shardPlan = { shard, changes: [], events: [] };

@@ -2,7 +2,10 @@ import { FrameworkException } from '../errors/framework-exception.js';
 
 /** When a failed action runs again, and how long it waits before. */
 export interface RetryPolicy {
-  /** How often the action runs at most, the first time included. Default 5. */
+  /**
+   * How often the action runs at most, the first time included. With grouped commit it runs once more where it was built on
+   * a model of another action that was not written: that is no failure of its own. Default 5.
+   */
   readonly attemptsMax: number;
   /** The longest wait before the second attempt; it doubles with each one. Default 10. */
   readonly backoffBaseMs: number;

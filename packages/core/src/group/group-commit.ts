@@ -1,9 +1,18 @@
+import { StaleRecordException } from '../errors/storage-exceptions.js';
+import { modelNameOf } from '../model/model-class.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { GroupSettings } from './group-settings.js';
-import { QueuedPlan, type StagedModel, lostBaseError } from './queued-plan.js';
+import {
+  QueuedPlan,
+  type StagedModel,
+  isContinued,
+  isLost,
+  isOfModel,
+  lostBaseError,
+} from './queued-plan.js';
 import { ShardWriter } from './shard-writer.js';
 import { StagedModels } from './staged-models.js';
 
@@ -35,7 +44,8 @@ export class GroupCommit {
    *
    * @param builtOn the staged models that its action read
    * @param onQueued called as soon as others may read what it stages
-   * @throws StaleRecordException `stale-record` when something on which it was built was not written
+   * @throws StaleRecordException `stale-record` when something on which it was built was not written;
+   * TransientStorageException `transient-storage` when nobody knows whether it was
    * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already; as {@link TransactionManager.persist}
    */
   async commit(
@@ -44,7 +54,11 @@ export class GroupCommit {
     onQueued: () => void,
   ): Promise<PersistOutcome> {
     const manager = this.#manager(changes);
-    if (builtOn.length > 0) await untilWritten(builtOn.filter((base) => !isChanged(base, changes)));
+    const others = builtOn.filter((base) => !isContinued(base, changes));
+    if (others.length > 0) {
+      await untilWritten(others);
+      for (const base of others) refuseIfOvertaken(base, changes);
+    }
     const plan = new QueuedPlan(changes, builtOn);
     const lost = plan.lostBase;
     if (lost !== undefined) throw lostBaseError(lost);
@@ -70,21 +84,23 @@ export class GroupCommit {
 /**
  * Waits until the plans that staged these models are committed.
  *
- * @throws StaleRecordException `stale-record` when one of them is not written
+ * @throws StaleRecordException `stale-record` when one of them is not written, TransientStorageException
+ * `transient-storage` when nobody knows
  */
 export async function untilWritten(models: readonly StagedModel[]): Promise<void> {
   for (const base of models) {
-    await base.plan.ended;
-    if (base.plan.state === 'lost') throw lostBaseError(base);
+    if (base.plan.state === 'pending') await base.plan.ended;
+    if (isLost(base)) throw lostBaseError(base);
   }
 }
 
-/** Whether a change set continues a staged model: then both can be in one group. */
-function isChanged({ change }: StagedModel, { changes }: ChangeSet): boolean {
-  return changes.some(
-    ({ repository, model }) =>
-      repository.model === change.repository.model && model.id.value === change.model.id.value,
-  );
+/** A plan that goes back behind a version that its own action saw, and that is committed, is stale for certain. */
+function refuseIfOvertaken(base: StagedModel, { changes }: ChangeSet): void {
+  for (const change of changes) {
+    const { model, repository, expectedVersion } = change;
+    if (isOfModel(base, change) && base.change.model.version > expectedVersion)
+      throw new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion);
+  }
 }
 
 /** The action is written with each event. */

@@ -13,48 +13,97 @@ export interface NextGroup {
 /**
  * Chooses from the front of a queue what can be written in one transaction.
  *
- * Of several plans that change one model only those go together that were built on each other; the others wait, because
- * they may be valid only if the first one is not. So do plans under the same idempotency key. What waits is not overtaken
- * by a plan that changes one of its models: the outcomes are those of one plan after the other.
+ * Of several plans that change one model only those go together of which each continues the one before; the others wait,
+ * because they may be valid only if the first one is not. So do plans under the same idempotency key. What waits is not
+ * overtaken by a plan that changes one of its models: the outcomes are those of one plan after the other.
+ *
+ * @param ahead the plans that come before the queue and have no outcome yet
  */
-export function nextGroup(queue: readonly QueuedPlan[], plansMax: number): NextGroup {
+export function nextGroup(
+  queue: readonly QueuedPlan[],
+  plansMax: number,
+  ahead: readonly QueuedPlan[] = [],
+): NextGroup {
   const group: QueuedPlan[] = [];
   const rest: QueuedPlan[] = [];
-  if (queue.length === 1) return { group: queue, rest };
-  const writers = new ModelMap<StagedModel | 'waiting'>();
-  const keys = new Set<string>();
+  const [first] = queue;
+  if (first !== undefined && queue.length === 1 && ahead.length === 0) return { group: queue, rest };
+  const claims = new Claims(ahead);
   for (const [index, plan] of queue.entries()) {
     if (group.length === plansMax) {
       rest.push(...queue.slice(index));
       break;
     }
-    const isFit = fits(plan, writers, keys);
+    const isFit = claims.admit(plan);
     (isFit ? group : rest).push(plan);
-    for (const change of plan.changes.changes)
-      writers.set(change.repository.model, change.model.id.value, isFit ? { plan, change } : 'waiting');
-    if (plan.changes.key !== undefined) keys.add(keyText(plan.changes.key));
+    if (isFit) claims.join(plan);
+    else claims.reserve(plan);
   }
   return { group, rest };
 }
 
-function fits(
-  plan: QueuedPlan,
-  writers: ModelMap<StagedModel | 'waiting'>,
-  keys: ReadonlySet<string>,
-): boolean {
-  const { changes, key } = plan.changes;
-  if (key !== undefined && keys.has(keyText(key))) return false;
-  let linked: QueuedPlan[] | undefined;
-  for (const { repository, model } of changes) {
-    const writer = writers.get(repository.model, model.id.value);
-    if (writer === undefined) continue;
-    if (writer === 'waiting') return false;
-    if (!plan.builtOn.some((base) => base.plan === writer.plan && base.change === writer.change))
-      return false;
-    (linked ??= []).push(writer.plan);
+/** Which models and idempotency keys plans are about to change, so that others wait for them. */
+export class Claims {
+  /** The one that goes on, where plans of the same group may follow it. */
+  readonly #writers = new ModelMap<StagedModel | 'reserved'>();
+  readonly #keys = new Set<string>();
+
+  /** @param ahead for which everybody waits */
+  constructor(ahead: readonly QueuedPlan[]) {
+    for (const plan of ahead) this.reserve(plan);
   }
-  // What it was built on is written already, lost, or in this group with a model that both change.
-  return plan.builtOn.every((base) => base.plan.state !== 'pending' || linked?.includes(base.plan) === true);
+
+  /** Whether a plan can be in one group with those that joined. */
+  admit(plan: QueuedPlan): boolean {
+    const { changes, key } = plan.changes;
+    if (key !== undefined && this.#keys.has(keyText(key))) return false;
+    let linked: QueuedPlan[] | undefined;
+    for (const { repository, model } of changes) {
+      const writer = this.#writers.get(repository.model, model.id.value);
+      if (writer === undefined) continue;
+      if (writer === 'reserved' || !continuesIn(plan, writer)) return false;
+      (linked ??= []).push(writer.plan);
+    }
+    // What it was built on is written already, lost, or in this group with a model that both change.
+    return plan.builtOn.every(
+      (base) => base.plan.state !== 'pending' || linked?.includes(base.plan) === true,
+    );
+  }
+
+  /** Whether a batch that was put together before waits for nobody. */
+  isFree(batch: readonly QueuedPlan[]): boolean {
+    return batch.every(({ changes: { changes, key }, builtOn }) => {
+      if (key !== undefined && this.#keys.has(keyText(key))) return false;
+      const isFree = changes.every(
+        ({ repository, model }) => this.#writers.get(repository.model, model.id.value) === undefined,
+      );
+      return isFree && builtOn.every(({ plan }) => plan.state !== 'pending' || batch.includes(plan));
+    });
+  }
+
+  /** Takes a plan into the group. */
+  join(plan: QueuedPlan): void {
+    this.#claim(plan, (change) => ({ plan, change }));
+  }
+
+  /** Lets everybody else wait who changes what this plan changes. */
+  reserve(plan: QueuedPlan): void {
+    this.#claim(plan, () => 'reserved');
+  }
+
+  #claim(plan: QueuedPlan, writer: (change: StagedModel['change']) => StagedModel | 'reserved'): void {
+    const { changes, key } = plan.changes;
+    for (const change of changes)
+      this.#writers.set(change.repository.model, change.model.id.value, writer(change));
+    if (key !== undefined) this.#keys.add(keyText(key));
+  }
+}
+
+/** Staged models of one change are equal, whoever has looked them up. */
+function continuesIn(plan: QueuedPlan, writer: StagedModel): boolean {
+  return plan.builtOn.some(
+    (base) => base.plan === writer.plan && base.change === writer.change && plan.continues(base),
+  );
 }
 
 function keyText({ namespace, principal, key }: KeyScope): string {

@@ -1,4 +1,5 @@
-import { StaleRecordException } from '../errors/storage-exceptions.js';
+import { StaleRecordException, TransientStorageException } from '../errors/storage-exceptions.js';
+import { isOutcomeUnknown } from '../action/commit.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { Change, ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome } from '../persistence/transaction-manager.js';
@@ -9,35 +10,45 @@ export interface StagedModel {
   readonly change: Change;
 }
 
+/** How a plan stands; `lost` when nothing of it was written, `unknown` when nobody knows. */
+type PlanState = 'pending' | 'written' | 'lost' | 'unknown';
+
 /** A plan on its way into the database: what it writes, what it was built on, and how it ended. */
 export class QueuedPlan {
   readonly changes: ChangeSet;
-  /** The staged models that its action read: when one of them is not written, neither is this plan. */
-  readonly builtOn: readonly StagedModel[];
   /** Settles with the outcome; awaited by the execution. */
   readonly outcome: Promise<PersistOutcome>;
+  #builtOn: readonly StagedModel[];
   #resolve!: (outcome: PersistOutcome) => void;
   #reject!: (error: unknown) => void;
   #decided: PersistOutcome | undefined;
-  #state: 'pending' | 'written' | 'lost' = 'pending';
+  #state: PlanState = 'pending';
 
   constructor(changes: ChangeSet, builtOn: readonly StagedModel[]) {
     this.changes = changes;
-    this.builtOn = builtOn;
+    this.#builtOn = builtOn;
     this.outcome = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
   }
 
-  /** Whether it has its outcome; `lost` when nothing of it was written, or nobody knows. */
-  get state(): 'pending' | 'written' | 'lost' {
+  /** How it stands; known before its execution is told. */
+  get state(): PlanState {
     return this.#state;
   }
 
-  /** The staged model that was lost and on which this plan was built, if there is one. */
+  /**
+   * The staged models that its action read: when one of them is not written, neither is this plan. Forgotten when the plan
+   * has ended, because each of them holds its own plan.
+   */
+  get builtOn(): readonly StagedModel[] {
+    return this.#builtOn;
+  }
+
+  /** What it was built on and will never be written, as far as anybody knows, if there is such a model. */
   get lostBase(): StagedModel | undefined {
-    return this.builtOn.length === 0 ? undefined : this.builtOn.find(({ plan }) => plan.state === 'lost');
+    return this.#builtOn.length === 0 ? undefined : this.#builtOn.find(isLost);
   }
 
   /** Resolves when it has its outcome, whatever that is. */
@@ -45,9 +56,14 @@ export class QueuedPlan {
     return this.outcome.catch(() => undefined);
   }
 
+  /** Whether it stages the version that follows a staged model, which its action read. */
+  continues(base: StagedModel): boolean {
+    return this.#builtOn.includes(base) && isContinued(base, this.changes);
+  }
+
   /** Gives it its outcome; its execution goes on when it is told. */
   decide(outcome: PersistOutcome): void {
-    this.#state = outcome === 'written' ? 'written' : 'lost';
+    this.#end(outcome === 'written' ? 'written' : 'lost');
     this.#decided = outcome;
   }
 
@@ -57,13 +73,58 @@ export class QueuedPlan {
   }
 
   fail(error: unknown): void {
-    this.#state = 'lost';
+    this.#end(isOutcomeUnknown(error) ? 'unknown' : 'lost');
     this.#reject(error);
+  }
+
+  #end(state: PlanState): void {
+    this.#state = state;
+    this.#builtOn = [];
   }
 }
 
-/** The error of a plan that was built on a model that was never committed: fresh reads can help. */
-export function lostBaseError({ change }: StagedModel): StaleRecordException {
+/** Whether a change set stages the version that follows a staged model, and not one that follows an older or a newer one. */
+export function isContinued(base: StagedModel, changes: ChangeSet): boolean {
+  const { version } = base.change.model;
+  return changes.changes.some((change) => isOfModel(base, change) && change.expectedVersion === version);
+}
+
+/** Whether a change is of the model that was staged. */
+export function isOfModel({ change: { repository, model } }: StagedModel, change: Change): boolean {
+  return change.repository.model === repository.model && change.model.id.value === model.id.value;
+}
+
+/** Whether a staged model is not written, or nobody knows. */
+export function isLost({ plan: { state } }: StagedModel): boolean {
+  return state === 'lost' || state === 'unknown';
+}
+
+const lostBaseErrors = new WeakSet<object>();
+
+/**
+ * The error of a plan of which nothing was written, because it was built on a model that was not: fresh reads can help.
+ *
+ * Where nobody knows whether that model was written, the plan is not stale for certain; but it cannot be written either,
+ * because the version that it expects may be another one's by now.
+ */
+export function lostBaseError({
+  plan,
+  change,
+}: StagedModel): StaleRecordException | TransientStorageException {
   const { model, repository } = change;
-  return new StaleRecordException(modelNameOf(repository.model), model.id.value, model.version);
+  const name = modelNameOf(repository.model);
+  const error =
+    plan.state === 'unknown'
+      ? new TransientStorageException(
+          plan.changes.shard,
+          `${name} ${model.id.value} was read as an action left it whose outcome is not known`,
+        )
+      : new StaleRecordException(name, model.id.value, model.version);
+  lostBaseErrors.add(error);
+  return error;
+}
+
+/** Whether an attempt failed because something on which it was built was not written: no fault of its own. */
+export function isLostBaseError(error: unknown): boolean {
+  return typeof error === 'object' && error !== null && lostBaseErrors.has(error);
 }

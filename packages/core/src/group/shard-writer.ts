@@ -1,25 +1,41 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { outcomeOf } from '../action/commit.js';
 import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import { outsideRequests } from '../outside-requests.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
 import type { GroupSettings } from './group-settings.js';
-import { nextGroup } from './next-group.js';
+import { Claims, nextGroup } from './next-group.js';
 import { type QueuedPlan, lostBaseError } from './queued-plan.js';
 import type { StagedModels } from './staged-models.js';
-import { writeGroup } from './write-group.js';
+import { type Batch, writeBatch } from './write-batch.js';
+
+/** How long a write is waited for, so that those that come meanwhile go together; then they do not wait for it any more. */
+const patienceMs = 50;
+/** How many writes are under way at most beside the one that is waited for. */
+const asideMax = 8;
 
 /**
- * Writes the plans of one shard, one group at a time.
+ * Writes the plans of one shard in groups.
  *
- * A plan that finds it idle goes at once; those that come while it is busy form the next group.
+ * A plan that finds it idle goes at once; those that come while a write is under way form the next group. A write that takes
+ * long, because somebody holds a row of it, stays under way aside: only plans that change the same models wait for it. So do
+ * the parts of a group that failed, and plans of which the log is asked for the outcome.
  */
 export class ShardWriter {
   readonly #manager: TransactionManager;
   readonly #settings: GroupSettings;
   readonly #staged: StagedModels;
-  /** Groups belong to no execution: they must not run in the context of the one that happened to wake the writer. */
-  readonly #inOwnContext = AsyncLocalStorage.snapshot();
+  /** In the order in which they came. */
   #queue: QueuedPlan[] = [];
-  #isBusy = false;
+  /** Before the queue, and in order where they change the same models. */
+  #again: Batch[] = [];
+  readonly #underWay = new Set<Batch>();
+  readonly #asked = new Set<QueuedPlan>();
+  /** The one of those under way that is waited for. */
+  #awaited: Batch | undefined;
+  #patience: NodeJS.Timeout | undefined;
+  /** Whether the one that is waited for has taken too long, and there was no place aside. */
+  #isOverdue = false;
+  #isAboutToSend = false;
 
   constructor(manager: TransactionManager, settings: GroupSettings, staged: StagedModels) {
     this.#manager = manager;
@@ -36,39 +52,119 @@ export class ShardWriter {
     }
     this.#queue.push(plan);
     this.#staged.show(plan);
-    if (this.#isBusy) return;
-    this.#isBusy = true;
-    this.#inOwnContext(() => void this.#writeAll());
+    if (this.#awaited !== undefined || this.#isAboutToSend) return;
+    this.#isAboutToSend = true;
+    // Plans that are ready at this very moment, such as those of one combined read, go together. Groups belong to nobody.
+    outsideRequests(() =>
+      queueMicrotask(() => {
+        this.#isAboutToSend = false;
+        this.#sendAll();
+      }),
+    );
   }
 
-  async #writeAll(): Promise<void> {
-    // Plans that are ready at this very moment, such as those of one combined read, go together.
-    await Promise.resolve();
-    while (this.#queue.length > 0) {
-      const { group, rest } = nextGroup(this.#queue, this.#settings.plansMax);
-      this.#queue = rest;
-      await writeGroup(group, this.#manager);
-      for (const plan of group) this.#staged.hide(plan);
-      if (group.some(({ state }) => state === 'lost')) this.#dropLost();
-      // The next group is on its way before the executions of this one go on, which takes the process a while.
-      if (this.#queue.length > 0) setImmediate(tellAll, group);
-      else tellAll(group);
+  get #asideCount(): number {
+    return this.#underWay.size - (this.#awaited === undefined ? 0 : 1);
+  }
+
+  /** Sends what need not wait; tells whether there was something. */
+  #sendAll(): boolean {
+    const sentAgain = this.#sendAgain();
+    if (this.#awaited !== undefined || this.#queue.length === 0) return sentAgain;
+    const ahead = [...[...this.#underWay, ...this.#again].flat(), ...this.#asked];
+    const { group, rest } = nextGroup(this.#queue, this.#settings.plansMax, ahead);
+    if (group.length === 0) return sentAgain;
+    this.#queue = rest;
+    this.#awaited = group;
+    this.#patience = setTimeout(() => this.#stopWaiting(), patienceMs);
+    void this.#write(group);
+    return true;
+  }
+
+  #sendAgain(): boolean {
+    if (this.#again.length === 0) return false;
+    const claims = new Claims([...[...this.#underWay].flat(), ...this.#asked]);
+    const before = this.#again.length;
+    this.#again = this.#again.filter((batch) => {
+      const waits = this.#asideCount >= asideMax || !claims.isFree(batch);
+      for (const plan of batch) claims.reserve(plan);
+      if (!waits) void this.#write(batch);
+      return waits;
+    });
+    return this.#again.length < before;
+  }
+
+  /** Leaves the write that is waited for aside, so that the next group can go. */
+  #stopWaiting(): void {
+    if (this.#asideCount >= asideMax) {
+      this.#isOverdue = true;
+      return;
     }
-    this.#isBusy = false;
+    this.#forgetAwaited();
+    this.#sendAll();
+  }
+
+  #forgetAwaited(): void {
+    clearTimeout(this.#patience);
+    this.#awaited = undefined;
+    this.#isOverdue = false;
+  }
+
+  async #write(batch: Batch): Promise<void> {
+    this.#underWay.add(batch);
+    const { again, unknown } = await writeBatch(batch, this.#manager);
+    this.#underWay.delete(batch);
+    if (this.#awaited === batch) this.#forgetAwaited();
+    // What waits behind them waits behind their parts.
+    this.#again.unshift(...again);
+    for (const { plan, error } of unknown) void this.#ask(plan, error);
+    this.#goOnAfter(batch);
+  }
+
+  /** Asks the log where the outcome is not known. */
+  async #ask(plan: QueuedPlan, error: unknown): Promise<void> {
+    this.#asked.add(plan);
+    try {
+      plan.decide(await outcomeOf(error, this.#manager));
+    } catch (failure) {
+      plan.fail(failure);
+    }
+    this.#asked.delete(plan);
+    this.#goOnAfter([plan]);
+  }
+
+  /** Lets go on what waited for plans, and the executions of those that have their outcome. */
+  #goOnAfter(batch: Batch): void {
+    let isLost = false;
+    for (const plan of batch) {
+      if (plan.state === 'pending') continue;
+      this.#staged.hide(plan);
+      if (plan.state !== 'written') isLost = true;
+    }
+    if (isLost) this.#dropLost();
+    if (this.#isOverdue && this.#asideCount < asideMax) this.#forgetAwaited();
+    // The next group is on its way before the executions of this one go on, which takes the process a while.
+    if (this.#sendAll()) setImmediate(tellAll, batch);
+    else tellAll(batch);
   }
 
   /** Fails what was built on a plan that is lost now, in order: what was built on that is lost, too. */
   #dropLost(): void {
-    this.#queue = this.#queue.filter((plan) => {
-      const lost = plan.lostBase;
-      if (lost === undefined) return true;
-      plan.fail(lostBaseError(lost));
-      this.#staged.hide(plan);
-      return false;
-    });
+    this.#again = this.#again
+      .map((batch) => batch.filter((plan) => !this.#dropIfLost(plan)))
+      .filter((batch) => batch.length > 0);
+    this.#queue = this.#queue.filter((plan) => !this.#dropIfLost(plan));
+  }
+
+  #dropIfLost(plan: QueuedPlan): boolean {
+    const lost = plan.lostBase;
+    if (lost === undefined) return false;
+    plan.fail(lostBaseError(lost));
+    this.#staged.hide(plan);
+    return true;
   }
 }
 
-function tellAll(group: readonly QueuedPlan[]): void {
-  for (const plan of group) plan.tell();
+function tellAll(batch: Batch): void {
+  for (const plan of batch) plan.tell();
 }

@@ -12,14 +12,13 @@ export class StagedModels {
     return latest?.plan.state === 'pending' ? latest : undefined;
   }
 
-  /** Shows what a plan stages; not where another plan was faster, on which this one was not built. */
+  /** Shows what a plan stages; not where another plan was faster, which this one does not continue. */
   show(plan: QueuedPlan): void {
     for (const change of plan.changes.changes) {
       const { model } = change.repository;
       const id = change.model.id.value;
       const latest = this.get(model, id);
-      if (latest === undefined || plan.builtOn.includes(latest))
-        this.#latest.set(model, id, { plan, change });
+      if (latest === undefined || plan.continues(latest)) this.#latest.set(model, id, { plan, change });
     }
   }
 

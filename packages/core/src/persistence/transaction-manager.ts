@@ -55,6 +55,8 @@ export interface TransactionManager {
    * once, as the last one leaves it, and what follows one that is not written is not written either. An idempotency key
    * occurs once.
    *
+   * Waits for a lock for a short time only, because all of them would wait; what is written again alone may wait longer.
+   *
    * @returns an outcome for each change set, in order; `alone` for what this group could not hold
    * @throws what {@link persist} throws when nothing of all of them is written
    */

@@ -13,12 +13,12 @@ const deletedState = 'DELETED';
 
 /** What the reads by id of one attempt have in common: the turns that it holds, and the staged models that it saw. */
 export class AttemptReads {
-  /** The models that were not committed yet when they were read. */
-  readonly builtOn: StagedModel[] = [];
   readonly #combined: CombinedReads;
   readonly #turns: ModelTurns | undefined;
   readonly #groups: GroupCommit | undefined;
-  readonly #isGrouped: boolean;
+  readonly #mayBuild: boolean;
+  #isOver = false;
+  #builtOn: StagedModel[] = [];
   #held: Turn[] = [];
   #mayWait = true;
 
@@ -26,18 +26,18 @@ export class AttemptReads {
    * @param combined what combines them with the reads of other attempts
    * @param turns `undefined` when executions take no turns
    * @param groups what the executor writes in groups, if anything
-   * @param isGrouped whether this attempt takes part
+   * @param mayBuild whether this attempt may build on what is not committed yet
    */
   constructor(
     combined: CombinedReads,
     turns: ModelTurns | undefined,
     groups: GroupCommit | undefined,
-    isGrouped: boolean,
+    mayBuild: boolean,
   ) {
     this.#combined = combined;
     this.#turns = turns;
     this.#groups = groups;
-    this.#isGrouped = isGrouped;
+    this.#mayBuild = mayBuild;
   }
 
   /** Reads a model when it is this attempt's turn, or when that took too long. */
@@ -45,7 +45,7 @@ export class AttemptReads {
     const wait = this.#takeTurn(source.model, id);
     if (wait !== undefined) await wait;
     const groups = this.#groups;
-    if (groups === undefined) return this.#combined.read(source, id);
+    if (groups === undefined || this.#isOver) return this.#combined.read(source, id);
     const staged = groups.staged.get(source.model, id);
     if (staged !== undefined) {
       const model = this.#see(source.model, staged);
@@ -55,19 +55,37 @@ export class AttemptReads {
     return this.#latest(source.model, id, await this.#combined.read(source, id));
   }
 
-  /** Reads models without waiting for a turn, as they are when everything that is queued is written. */
+  /** Reads models without waiting for turns, as they are when everything that is queued is written. */
   async readSeveral<M extends AnyEntity>(
     source: ModelSource<M>,
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, M>> {
+    if (!this.#mayBuild) {
+      for (const id of ids) await this.#groups?.staged.get(source.model, id)?.plan.ended;
+      return source.readSeveral(ids);
+    }
     const stored = await source.readSeveral(ids);
-    if (!this.#isGrouped) return stored;
     const models = new Map<string, M>();
     for (const id of ids) {
       const model = this.#latest(source.model, id, stored.get(id));
       if (model !== undefined) models.set(id, model);
     }
     return models;
+  }
+
+  /**
+   * Ends reading, when perform has: what is still being read, because nobody waits for it, takes no turn any more, and is
+   * nothing that the plan is built on.
+   */
+  end(): void {
+    this.#isOver = true;
+  }
+
+  /** Gives the models that were not committed yet when they were read, for whoever shares their fate from now on. */
+  handOver(): readonly StagedModel[] {
+    const builtOn = this.#builtOn;
+    this.#builtOn = [];
+    return builtOn;
   }
 
   /** Gives back the turns of models that the plan does not change. */
@@ -104,7 +122,9 @@ export class AttemptReads {
   async #waitForTurn(turns: ModelTurns, model: ModelClass<unknown>, id: string): Promise<void> {
     this.#mayWait = false;
     const turn = await turns.waitFor(model, id);
-    if (turn !== undefined) this.#held.push(turn);
+    if (turn === undefined) return;
+    if (this.#isOver) turns.giveBack(turn);
+    else this.#held.push(turn);
   }
 
   #holds(model: ModelClass<unknown>, id: string): boolean {
@@ -113,7 +133,7 @@ export class AttemptReads {
 
   /** The staged model where it is newer than the one that was read, and this attempt may build on it. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
-    if (!this.#isGrouped) return stored;
+    if (!this.#mayBuild) return stored;
     const staged = this.#groups?.staged.get(model, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
     return present(this.#see(model, staged) ?? stored);
@@ -121,11 +141,11 @@ export class AttemptReads {
 
   /** The staged model as a read will give it, where that is known already. */
   #see<M extends AnyEntity>(_model: ModelClass<M>, staged: StagedModel): M | undefined {
-    if (!this.#isGrouped) return undefined;
+    if (!this.#mayBuild || this.#isOver) return undefined;
     const { repository, row } = staged.change;
     // Of this class: staged models are kept by their classes.
     const model = repository.decode?.(row) as M | undefined;
-    if (model !== undefined && !this.builtOn.includes(staged)) this.builtOn.push(staged);
+    if (model !== undefined && !this.#builtOn.includes(staged)) this.#builtOn.push(staged);
     return model;
   }
 }

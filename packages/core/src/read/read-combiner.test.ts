@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, test } from 'vitest';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
@@ -35,6 +36,23 @@ function sourceOf(...ids: readonly string[]): FakeSource {
 }
 
 describe('reads that are combined', () => {
+  test('are sent in the async context of none of those who read', async () => {
+    const request = new AsyncLocalStorage<string>();
+    const source = sourceOf('a', 'b');
+    const contexts: unknown[] = [];
+    const readOne = source.readOne.bind(source);
+    source.readOne = (id) => {
+      contexts.push(request.getStore());
+      return readOne(id);
+    };
+    const combiner = new ReadCombiner(source);
+    await request.run('first', async () => {
+      await combiner.read('a');
+      expect(request.getStore()).toBe('first');
+    });
+    expect(contexts).toEqual([undefined]);
+  });
+
   test('are not, when there is only one', async () => {
     const source = sourceOf('a');
     const combiner = new ReadCombiner(source);

@@ -1,5 +1,6 @@
 import { FrameworkException } from '../errors/framework-exception.js';
 import type { AnyEntity } from '../model/entity.js';
+import { outsideRequests } from '../outside-requests.js';
 import type { ModelSource } from './model-source.js';
 
 /** How many models one statement asks for at most. */
@@ -36,7 +37,8 @@ export class ReadCombiner<M extends AnyEntity> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ id, resolve, reject });
       if (this.#underWay === undefined || this.#now() - this.#underWay.since > patienceMs)
-        void this.#readAll();
+        // What reads for many belongs to none of them.
+        outsideRequests(() => void this.#readAll());
     });
   }
 

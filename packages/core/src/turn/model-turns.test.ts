@@ -186,4 +186,34 @@ describe('executions that take turns', () => {
     gate.resolve();
     await Promise.all(executions);
   });
+
+  test('give back a turn that comes when perform has ended, because nobody awaited the read', async () => {
+    const gate = Promise.withResolvers<void>();
+    const running = executorOf(
+      async (plan, params) => {
+        const { wallet, other } = params as { readonly wallet: Wallet; readonly other?: Wallet };
+        const read = running.wallets.getById(wallet.id);
+        if (other !== undefined) await Promise.all([read, running.wallets.getById(other.id)]);
+        return plan().update((await read).deposit(1n));
+      },
+      { clock: new ManualClock() },
+    );
+    const manager = running.manager(global);
+    const persist = manager.persist.bind(manager);
+    manager.persist = async (changes) => {
+      await gate.promise;
+      return persist(changes);
+    };
+    const wallet = stored(running);
+    const holder = running.execute({ wallet }, once);
+    await settled();
+    const notFound = running.execute({ wallet, other: openWallet() }, once);
+    await expect(notFound).rejects.toMatchObject({ code: 'entity-not-found' });
+    gate.resolve();
+    await holder;
+    await settled();
+    // The clock stands still: whoever has to wait for the turn waits for ever.
+    await running.execute({ wallet }, once);
+    expect(running.driver.committed).toHaveLength(2);
+  });
 });

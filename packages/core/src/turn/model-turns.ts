@@ -1,6 +1,7 @@
 import type { Clock } from '../clock.js';
 import type { ModelClass } from '../model/model-class.js';
 import { ModelMap } from '../model/model-map.js';
+import { outsideRequests } from '../outside-requests.js';
 import type { TurnSettings } from './turn-settings.js';
 
 /** How many ticks of the clock make up the time for which a turn is waited for. */
@@ -56,7 +57,7 @@ export class ModelTurns {
     return new Promise((end) => {
       held.waiters.push({ startedTick: this.#tick, end });
       this.#awaited.add(held);
-      if (!this.#isTicking) void this.#keepTicking();
+      if (!this.#isTicking) outsideRequests(() => void this.#keepTicking());
     });
   }
 

@@ -1,12 +1,21 @@
-import { Socket } from 'node:net';
+import { Socket, type SocketConnectOpts } from 'node:net';
+import { outsideRequests } from '@framework/core';
 
 /**
  * Sends what is written within one turn of the event loop by one call of the operating system.
  *
  * Waking the server costs more than writing a statement does; statements that are sent together wake it once.
+ *
+ * What comes in runs in the async context of nobody, because the connection outlives the request that happened to need it
+ * first.
  */
 export class BatchingSocket extends Socket {
   #isHeld = false;
+
+  /** Takes what {@link Socket.connect} takes. */
+  override connect(...args: unknown[]): this {
+    return outsideRequests(() => super.connect(...(args as [SocketConnectOpts])));
+  }
 
   /** Called before the parts of each statement are written. */
   override cork(): void {

@@ -24,9 +24,6 @@ import { storageError } from './storage-error.js';
 
 const outcomePollMs = 50;
 
-/** SQLSTATEs of a cast to another type than the column's: type mismatch, unknown type, no such cast, no such operator. */
-const mistypedStates = new Set(['42804', '42704', '42846', '42883']);
-
 /** By what the outcome of a commit is found. */
 interface SentCommit {
   /** The process that ran it; `undefined` when something between client and server hides it. */
@@ -129,7 +126,7 @@ export class PgTransactionManager implements TransactionManager {
         return write.outcomes(rows[0] ?? []);
       });
     } catch (error) {
-      if (isMistyped(error)) groups.refuse(write.shapes);
+      groups.learnFrom(error, write);
       if (!sent || isDecided(error)) throw storageError(this.shard, error);
       return group.map(({ action }, index) => {
         const eventId = write.eventIds[index];
@@ -223,11 +220,6 @@ export function joinedManager(managers: readonly TransactionManager[]): PgTransa
   const joined = own.find((manager) => openTransaction(manager) !== undefined) ?? own[0];
   if (joined === undefined) throw new InvariantViolation('A database holds no shard');
   return joined;
-}
-
-/** Whether the server says that the types of the statement are not those of the table. */
-function isMistyped(error: unknown): boolean {
-  return isPlainServerError(error) && mistypedStates.has(error.code ?? '');
 }
 
 /** Whether the server itself said that nothing is committed. */

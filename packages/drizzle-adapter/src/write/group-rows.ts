@@ -27,8 +27,13 @@ export interface GroupRows {
  *
  * A plan goes alone when it holds values that no array of texts can carry, when it gives other columns of a row than the
  * plan before it, or when it follows such a plan.
+ *
+ * @param isRefused tells which shapes no group may hold
  */
-export function groupRows(group: readonly ChangeSet[], refused: ReadonlySet<RowShape>): GroupRows {
+export function groupRows(
+  group: readonly ChangeSet[],
+  isRefused: (shape: RowShape) => boolean = () => false,
+): GroupRows {
   const rows = new Map<string, GroupRow>();
   const alone = new Set<string>();
   const parents: number[] = [];
@@ -36,7 +41,10 @@ export function groupRows(group: readonly ChangeSet[], refused: ReadonlySet<RowS
     parents.push(plan);
     const keys = changes.map(rowKey);
     const isFit = changes.every(
-      (change, index) => !alone.has(keys[index] ?? '') && fits(change, rows.get(keys[index] ?? ''), refused),
+      (change, index) =>
+        !alone.has(keys[index] ?? '') &&
+        !isRefused((change.row as Row).shape) &&
+        fits(change, rows.get(keys[index] ?? '')),
     );
     changes.forEach((change, index) => {
       const key = keys[index] ?? '';
@@ -49,9 +57,9 @@ export function groupRows(group: readonly ChangeSet[], refused: ReadonlySet<RowS
   return { rows: [...rows.values()], units };
 }
 
-function fits(change: Change, before: GroupRow | undefined, refused: ReadonlySet<RowShape>): boolean {
-  const { shape, values } = change.row as Row;
-  if (shape.casts === undefined || refused.has(shape) || !values.every(isPlain)) return false;
+function fits({ row }: Change, before: GroupRow | undefined): boolean {
+  const { shape, values } = row as Row;
+  if (shape.casts === undefined || !values.every(isPlain)) return false;
   return before === undefined || before.shape === shape;
 }
 

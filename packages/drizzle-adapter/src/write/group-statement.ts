@@ -13,6 +13,16 @@ export interface GroupShape {
   readonly direct: boolean;
 }
 
+/**
+ * How long a group waits for a lock before all of it is undone: one row that somebody holds must not hold up the others
+ * for longer.
+ */
+const lockTimeoutMs = 100;
+
+/** The clause that limits waiting, until the end of the transaction; what waits must refer to it to come after it. */
+const timeoutClause = `limited as materialized (select set_config('lock_timeout', '${lockTimeoutMs}', true))`;
+const isTimed = '(select count(*) from limited) >= 0';
+
 /** The columns of {@link groupStatement} for idempotency keys. */
 const keyColumns = [
   ['key', 'text'],
@@ -39,7 +49,7 @@ export function groupShapeKey({ updates, additions, keyed, direct }: GroupShape)
  *
  * With `direct`, a guarded update is its own check. Else all guarded rows are locked first, and updated when all rows of
  * their units were found. Should a row be lost in between, or a unit with a key turn out to be bad, SQLSTATE FW001 undoes
- * everything, so that the caller writes one by one.
+ * everything, so that the caller writes one by one. So does a lock that is not had in time, by SQLSTATE 55P03.
  *
  * Every parameter is a `text[]`: for keys the unit and {@link keyColumns}; for each shape of updates the unit, the
  * expected version and the values; for each shape of additions the unit and the values; for events the unit and the
@@ -48,7 +58,7 @@ export function groupShapeKey({ updates, additions, keyed, direct }: GroupShape)
  */
 export function groupStatement(shape: GroupShape): string {
   const { updates, additions, keyed, direct } = shape;
-  const clauses: string[] = [];
+  const clauses: string[] = [timeoutClause];
   let parameter = 1;
   const given = (names: readonly string[], alias: string): string => {
     const arrays = names.map((_name, index) => `$${parameter + index}::text[]`).join(', ');
@@ -58,7 +68,7 @@ export function groupStatement(shape: GroupShape): string {
   if (keyed) clauses.push(...keyClauses(given(['unit', ...keyColumns.map(([name]) => name)], 'g')));
   const notTaken = keyed ? `g.unit <> all(array(select unit from taken))` : undefined;
   const notBad = 'g.unit <> all(array(select unit from bad))';
-  let before = keyed ? '(select count(*) from k) >= 0' : undefined;
+  let before = keyed ? '(select count(*) from k) >= 0' : isTimed;
   updates.forEach((each, index) => {
     const names = ['unit', 'expected', ...valueNames(each)];
     clauses.push(`g${index} as materialized (select * from ${given(names, 'g')})`);
@@ -74,7 +84,7 @@ export function groupStatement(shape: GroupShape): string {
     const values = valueNames(each).map((name, column) => cast(`g.${name}`, each.casts?.[column]));
     clauses.push(
       `a${index} as (insert into ${each.table} (${each.columns.join(', ')}) ` +
-        `select ${values.join(', ')} from ${given(names, 'g')} where ${notBad} order by g.n)`,
+        `select ${values.join(', ')} from ${given(names, 'g')} where ${isTimed} and ${notBad} order by g.n)`,
     );
   });
   const eventNames = ['unit', ...eventColumnTypes.map((_type, index) => `c${index}`)];
@@ -87,6 +97,21 @@ export function groupStatement(shape: GroupShape): string {
   return `with ${clauses.join(', ')} select ${results(shape).join(', ')}`;
 }
 
+/**
+ * The shapes that a position in the text of {@link groupStatement} is about: one where it stands in a clause of that, else
+ * all.
+ *
+ * @param position as the server counts: characters, from 1
+ */
+export function shapesAt(shape: GroupShape, text: string, position: number): readonly RowShape[] {
+  const { updates, additions } = shape;
+  const before = Array.from(text).slice(0, position).join('');
+  const [, kind, index] = [...before.matchAll(/(?:with |, )([a-z]+)(\d*) as /g)].at(-1) ?? [];
+  const culprit = kind === 'a' ? additions[Number(index)] : updates[Number(index)];
+  const isOfShape = kind !== undefined && 'agmu'.includes(kind) && index !== '';
+  return isOfShape && culprit !== undefined ? [culprit] : [...updates, ...additions];
+}
+
 function joinedKeys(shapes: readonly RowShape[]): string {
   return shapes.map(({ key }) => key).join(' ');
 }
@@ -97,18 +122,17 @@ function keyClauses(given: string): readonly string[] {
     'k as (insert into eventlog.idempotency_keys as held ' +
       '(key, principal, namespace, action_id, action_name, fingerprint, result, expires_date) ' +
       'select g.key, g.principal, g.namespace, g.action_id::uuid, g.action_name, g.fingerprint, g.result::jsonb, ' +
-      "now() + g.lifetime::bigint * interval '1 millisecond' from kg g order by 1, 2, 3 " +
+      `now() + g.lifetime::bigint * interval '1 millisecond' from kg g where ${isTimed} order by 1, 2, 3 ` +
       `${keyConflictClause} returning held.action_id)`,
     'taken as materialized (select unit from kg where action_id::uuid not in (select action_id from k))',
   ];
 }
 
 /** One row after the other, in the order given: a join would leave that to the planner. */
-function lockClause(shape: RowShape, index: number, before: string | undefined): string {
+function lockClause(shape: RowShape, index: number, before: string): string {
   return (
     `materialized (select g.n from g${index} g cross join lateral ` +
-    `(select 1 from ${shape.table} t where ${guards(shape).join(' and ')} for update) r` +
-    `${before === undefined ? '' : ` where ${before}`})`
+    `(select 1 from ${shape.table} t where ${guards(shape).join(' and ')} for update) r where ${before})`
   );
 }
 

@@ -80,11 +80,4 @@ describe('GroupWriter', () => {
       'alone',
     ]);
   });
-
-  it('keeps rows out that the database has refused for their types', () => {
-    const writer = new GroupWriter();
-    const group = updated(2).map((each) => changeSetOf(each));
-    writer.refuse(writer.prepare(group)?.shapes ?? []);
-    expect(writer.prepare(group)).toBeUndefined();
-  });
 });

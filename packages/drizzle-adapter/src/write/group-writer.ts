@@ -11,7 +11,8 @@ import { keyValues } from '../idempotency/key-clause.js';
 import { loggedEvents } from './change-set-batches.js';
 import { actionValues, eventRowValues } from './events-clause.js';
 import { type GroupRow, groupRows } from './group-rows.js';
-import { type GroupShape, groupShapeKey, groupStatement } from './group-statement.js';
+import { type GroupShape, groupShapeKey, groupStatement, shapesAt } from './group-statement.js';
+import { RefusedShapes, isMistyped } from './refused-shapes.js';
 import type { RowShape } from './row.js';
 import { textArray } from './text-array.js';
 
@@ -23,7 +24,7 @@ export interface PreparedGroup {
   readonly query: pg.QueryArrayConfig;
   /** For each change set the id of its first row in the log; `undefined` for those that go alone. */
   readonly eventIds: readonly (string | undefined)[];
-  readonly shapes: readonly RowShape[];
+  readonly shape: GroupShape;
   /** Tells what became of each change set. */
   readonly outcomes: (result: readonly (string | null)[]) => readonly GroupOutcome[];
 }
@@ -31,11 +32,11 @@ export interface PreparedGroup {
 /** Writes the change sets of many actions by one prepared statement, whose text does not depend on their number. */
 export class GroupWriter {
   readonly #statements = new Map<string, pg.QueryArrayConfig>();
-  readonly #refused = new Set<RowShape>();
+  readonly #refused: RefusedShapes = new RefusedShapes();
 
   /** Does everything that needs no connection; `undefined` when all of them go alone. */
   prepare(group: readonly ChangeSet[]): PreparedGroup | undefined {
-    const { rows, units } = groupRows(group, this.#refused);
+    const { rows, units } = groupRows(group, (shape) => this.#refused.has(shape));
     if (units.every((unit) => unit === undefined)) return undefined;
     const updates = byShape(rows, 'update');
     const additions = byShape(rows, 'add');
@@ -56,14 +57,17 @@ export class GroupWriter {
     return {
       query: queryOf(this.#statement(shape), values.map(textArray)),
       eventIds,
-      shapes: [...shape.updates, ...shape.additions],
+      shape,
       outcomes: (result) => outcomesOf(result, updates, group, units),
     };
   }
 
-  /** Keeps rows of these shapes out of groups from now on: the database does not take them as Drizzle's table says. */
-  refuse(shapes: readonly RowShape[]): void {
-    for (const shape of shapes) this.#refused.add(shape);
+  /**
+   * Keeps rows out of groups for a while when the database does not take them as Drizzle's table says: those of the shape
+   * that the error points at.
+   */
+  learnFrom(error: unknown, { query, shape }: PreparedGroup): void {
+    if (isMistyped(error)) this.#refused.refuse(shapesAt(shape, query.text, Number(error.position)));
   }
 
   #statement(shape: GroupShape): pg.QueryArrayConfig {

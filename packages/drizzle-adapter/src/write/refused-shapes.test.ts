@@ -1,0 +1,32 @@
+import { describe, expect, it } from 'vitest';
+import { RefusedShapes } from './refused-shapes.js';
+import type { RowShape } from './row.js';
+
+const shapes = ['a', 'b'].map((key): RowShape => ({
+  key,
+  table: key,
+  columns: ['id'],
+  idIndex: 0,
+  versionColumn: 'version',
+  casts: ['uuid'],
+  staged: undefined,
+}));
+
+describe('a shape of rows that the database has refused', () => {
+  it('is refused for a time only, twice as long after each further refusal, and no longer than an hour', () => {
+    let nowMs = 0;
+    const refused = new RefusedShapes(() => nowMs);
+    const [shape, other] = shapes as [RowShape, RowShape];
+    for (const durationMs of [1_000, 2_000, 4_000]) {
+      refused.refuse([shape]);
+      nowMs += durationMs - 1;
+      expect(refused.has(shape)).toBe(true);
+      nowMs += 1;
+      expect(refused.has(shape)).toBe(false);
+    }
+    for (let count = 0; count < 30; count++) refused.refuse([shape]);
+    nowMs += 60 * 60 * 1_000;
+    expect(refused.has(shape)).toBe(false);
+    expect(refused.has(other)).toBe(false);
+  });
+});
