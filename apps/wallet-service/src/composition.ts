@@ -10,6 +10,7 @@ import {
 import { postgres } from '@framework/drizzle-adapter';
 import {
   type AnyEventHandler,
+  type AttemptFailureHook,
   Delivery,
   defaultDeliverySettings,
   hintCommits,
@@ -46,6 +47,7 @@ export interface CompositionOptions {
   /** For how long delivery waits for handlers when it stops, however long the configuration allows. */
   readonly stopTimeoutMaxMs?: number;
   readonly onDeliveryError?: (error: unknown) => void;
+  readonly onAttemptFailed?: AttemptFailureHook;
 }
 
 /**
@@ -89,7 +91,12 @@ export function composeWalletService(
   const own = [new ReceiveTransfer(transfers), new CompleteTransfer(), new NotifyRecipientOnDeposit()];
   const stopTimeoutMs = Math.min(settings.stopTimeoutMs, stopTimeoutMaxMs);
   const delivery = delivers
-    ? new Delivery({ ...around, handlers: [...own, ...handlers], settings: { ...settings, stopTimeoutMs } })
+    ? new Delivery({
+        ...around,
+        ...(options.onAttemptFailed && { onAttemptFailed: options.onAttemptFailed }),
+        handlers: [...own, ...handlers],
+        settings: { ...settings, stopTimeoutMs },
+      })
     : hintsOnly({ ...around, notifyCoalesceMs: settings.notifyCoalesceMs });
   return { databases, wallets, transfers, executor, delivery, principalOf };
 }

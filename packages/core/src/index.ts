@@ -62,7 +62,13 @@ export type {
   ParkedOutcome,
   ParkedPlace,
 } from './delivery/parked-events.js';
-export type { DeadLetters, ParkedFilter, ParkedRow } from './delivery/dead-letters.js';
+export type {
+  DeadLetters,
+  DeadLettersStep,
+  ParkedFilter,
+  ParkedRow,
+  StepPlace,
+} from './delivery/dead-letters.js';
 export type { HintChannel } from './delivery/hint-channel.js';
 export type { LogPartitions } from './delivery/log-partitions.js';
 

@@ -1,11 +1,13 @@
-import type { DeliverableEvent, DeliveryStore, ParkedEvent } from '@framework/core';
+import type { DeliverableEvent, DeliveryStore, ParkedEvent, ParkedModel } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
+import { query } from './fixtures/query.js';
 
 const never = 1e9;
 const nobody = '00000000-0000-4000-8000-000000000000';
 const everywhere = allSlots.map((slot) => ({ handler: 'notify', slot }));
+const step = { limit: 100 };
 
 describe('parked events', () => {
   it('come up one at a time for each model, in the order of versions, when they are due', async () => {
@@ -15,7 +17,7 @@ describe('parked events', () => {
     await park({ event: first!, attempts: 1, error: 'boom', retryAfterMs: never });
     expect(await store.parked.dueHeads(everywhere, 10)).toEqual([]);
     expect(await store.parked.nextDueMs(everywhere)).toBeGreaterThan(never - 60_000);
-    expect(await store.parked.models(everywhere)).toMatchObject([
+    expect(await store.parked.models(everywhere, { limit: 10 })).toMatchObject([
       { handler: 'notify', modelId: 'a', modelName: 'Thing' },
     ]);
 
@@ -32,11 +34,11 @@ describe('parked events', () => {
       expect(head).toMatchObject({ handler: 'notify', attempts: 0, suspect: false });
       expect(asJson(head!.event)).toEqual(asJson(event));
       expect(another).toBeUndefined();
-      expect(await store.parked.beginAttempt(head!)).toBe(true);
+      expect(await store.parked.beginAttempt(head!, 'first')).toBe(true);
       expect((await store.deadLetters.find({}, { limit: 1 })).items[0]).toMatchObject({ attempts: 1 });
-      expect(await store.parked.endAttempt(head!, { kind: 'done' })).toBe(true);
+      expect(await store.parked.endAttempt(head!, 'first', { kind: 'done' })).toBe(true);
     }
-    expect(await store.parked.models(everywhere)).toEqual([]);
+    expect(await store.parked.models(everywhere, { limit: 10 })).toEqual([]);
     expect(await store.parked.nextDueMs(everywhere)).toBeUndefined();
   });
 
@@ -44,19 +46,19 @@ describe('parked events', () => {
     const { store, events, park } = await withEvents('a', 1, 2);
     await park(...events.map((event) => ({ event })));
     const [head] = await store.parked.dueHeads(everywhere, 10);
-    await store.parked.beginAttempt(head!);
-    await store.parked.endAttempt(head!, { kind: 'dead', error: 'poison' });
+    await store.parked.beginAttempt(head!, 'first');
+    await store.parked.endAttempt(head!, 'first', { kind: 'dead', error: 'poison' });
     expect(await store.parked.dueHeads(everywhere, 10)).toEqual([]);
     expect((await store.deadLetters.find({ dead: true }, { limit: 10 })).items).toMatchObject([
       { error: 'poison', attempts: 1 },
     ]);
 
-    expect(await store.deadLetters.replay({ handler: 'another' })).toBe(0);
-    expect(await store.deadLetters.replay({ handler: 'notify' })).toBe(1);
+    expect((await store.deadLetters.replay({ handler: 'another' }, step)).count).toBe(0);
+    expect((await store.deadLetters.replay({ handler: 'notify' }, step)).count).toBe(1);
     const [again] = await store.parked.dueHeads(everywhere, 10);
     expect(again).toMatchObject({ attempts: 0, event: { id: events[0]!.id } });
-    await store.parked.endAttempt(again!, { kind: 'dead', error: 'poison' });
-    expect(await store.deadLetters.skip({ eventId: events[0]!.id })).toBe(1);
+    await store.parked.endAttempt(again!, 'second', { kind: 'dead', error: 'poison' });
+    expect((await store.deadLetters.skip({ eventId: events[0]!.id }, step)).count).toBe(1);
     expect(await store.parked.dueHeads(everywhere, 10)).toMatchObject([{ event: { id: events[1]!.id } }]);
   });
 
@@ -64,12 +66,15 @@ describe('parked events', () => {
     const { store, events, park } = await withEvents('a', 1);
     const stale = { event: events[0]!, token: nobody };
     expect(await park(stale)).toEqual([nobody]);
-    expect(await store.parked.models(everywhere)).toEqual([]);
+    expect(await store.parked.models(everywhere, { limit: 10 })).toEqual([]);
     await park({ event: events[0]! });
     const [head] = await store.parked.dueHeads(everywhere, 10);
     const lost = { ...head!, token: nobody };
-    expect(await store.parked.beginAttempt(lost)).toBe(false);
-    expect(await store.parked.endAttempt(lost, { kind: 'done' })).toBe(false);
+    expect(await store.parked.beginAttempt(lost, 'first')).toBe(false);
+    for (const kind of ['done', 'retry', 'postponed', 'dead'] as const) {
+      const outcome = { kind, error: 'stale', retryAfterMs: never };
+      expect(await store.parked.endAttempt(lost, 'first', outcome)).toBe(false);
+    }
     expect(await store.parked.dueHeads(everywhere, 10)).toHaveLength(1);
   });
 
@@ -96,9 +101,44 @@ describe('parked events', () => {
     const { store, events, park } = await withEvents('a', 1, 2);
     await park(...events.map((event) => ({ event })));
     const [head] = await store.parked.dueHeads(everywhere, 10);
-    expect(await store.parked.endAttempt(head!, { kind: 'done' })).toBe(true);
-    expect(await store.parked.endAttempt(head!, { kind: 'done' })).toBe(true);
+    expect(await store.parked.endAttempt(head!, 'first', { kind: 'done' })).toBe(true);
+    expect(await store.parked.endAttempt(head!, 'first', { kind: 'done' })).toBe(true);
     expect(await store.parked.dueHeads(everywhere, 10)).toMatchObject([{ event: { id: events[1]!.id } }]);
+  });
+
+  it('have an attempt counted once, and taken back once, however often that is told', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    await park({ event: events[0]! });
+    const [head] = await store.parked.dueHeads(everywhere, 10);
+    const standing = async (): Promise<unknown> => {
+      const [row] = (await store.deadLetters.find({}, { limit: 1 })).items;
+      return row && [row.attempts, row.uncounted, row.dead];
+    };
+    for (const id of ['first', 'first', 'second', 'first'])
+      expect(await store.parked.beginAttempt(head!, id)).toBe(true);
+    expect(await standing()).toEqual([2, 0, false]);
+    // Whoever gives an attempt up may have lost the lease by then.
+    const lost = { ...head!, token: nobody };
+    for (const id of ['first', 'first', 'never begun']) await store.parked.giveBackAttempt(lost, id);
+    expect(await standing()).toEqual([1, 0, false]);
+    const outage = { kind: 'postponed', error: 'down', retryAfterMs: 0 } as const;
+    for (let times = 0; times < 2; times++)
+      expect(await store.parked.endAttempt(head!, 'second', outage)).toBe(true);
+    expect(await standing()).toEqual([0, 1, false]);
+
+    await store.parked.beginAttempt(head!, 'third');
+    const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
+    for (let times = 0; times < 2; times++) await store.parked.endAttempt(head!, 'third', failure);
+    await store.parked.giveBackAttempt(head!, 'third');
+    expect(await standing()).toEqual([1, 1, false]);
+    const [next] = await store.parked.dueHeads(everywhere, 10);
+    expect(next).toMatchObject({ attempts: 1, uncounted: 1 });
+
+    await store.parked.beginAttempt(head!, 'fourth');
+    await store.parked.endAttempt(head!, 'fourth', { kind: 'dead', error: 'no' });
+    await store.deadLetters.replay({}, step);
+    await store.parked.giveBackAttempt(head!, 'fourth');
+    expect(await standing()).toEqual([0, 0, false]);
   });
 
   it('are found in pages, the oldest first', async () => {
@@ -118,6 +158,101 @@ describe('parked events', () => {
     await expect(store.deadLetters.find({}, { limit: 1, after: 'x' })).rejects.toMatchObject({
       code: 'invalid-cursor',
     });
+  });
+});
+
+describe('very much that is parked', () => {
+  it('is replayed, and skipped, in bounded steps, each dead letter once', async () => {
+    for (const change of ['replay', 'skip'] as const) {
+      const { store, events, park } = await withEvents('a', 1, 2, 3, 4, 5);
+      await park(...events.map((event) => ({ event, dead: true })));
+      const counts: number[] = [];
+      let after: string | undefined;
+      do {
+        const done = await store.deadLetters[change](
+          { handler: 'notify' },
+          { limit: 2, ...(after !== undefined && { after }) },
+        );
+        counts.push(done.count);
+        after = done.next;
+        // What fails again meanwhile is not replayed again.
+        const [head] = await store.parked.dueHeads(everywhere, 1);
+        if (head !== undefined)
+          await store.parked.endAttempt(head, 'again', { kind: 'dead', error: 'again' });
+      } while (after !== undefined);
+      expect(counts).toEqual([2, 2, 1]);
+    }
+  });
+
+  it('is looked at in bounded steps: models page by page, and only those that are asked for', async () => {
+    const { store, park, write } = await withEvents('a', 1);
+    for (const model of ['b', 'c', 'd', 'e']) await write(model, 1);
+    const { events } = await store.log.read(allSlots, beginning, 100);
+    await park(...events.map((event) => ({ event })));
+    const found: ParkedModel[] = [];
+    for (let after: ParkedModel | undefined; ; after = found.at(-1)) {
+      const page = await store.parked.models(everywhere, { limit: 2, after });
+      expect(page.length).toBeLessThanOrEqual(2);
+      found.push(...page);
+      if (page.length < 2) break;
+    }
+    expect(found.map(({ modelId }) => modelId).sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
+    const [one, other] = found;
+    const absent = { ...one!, modelName: 'Another' };
+    expect(await store.parked.stillParked([other!, absent, one!])).toHaveLength(2);
+    expect(await store.parked.stillParked([absent])).toEqual([]);
+  });
+
+  it('is found by indexes that fit the questions about it', async () => {
+    const { url } = await openStore();
+    const of = `from eventlog.parked_events where dead and`;
+    const order = 'order by parked_date, event_id, handler limit 100';
+    const questions = [
+      `select * from eventlog.parked_events where dead ${order}`,
+      `select * ${of} handler = 'one' ${order}`,
+      `select * from eventlog.parked_events where event_id = '00000000-0000-7000-8000-000000000000'`,
+      `select * ${of} model_id = 'one' ${order}`,
+    ];
+    // Two models of three have a dead letter of one handler of two; ten times as much waits behind them.
+    await query(url, `insert into eventlog.handlers (handler) values ('one'), ('two')`);
+    await query(
+      url,
+      `insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal,
+         event_type, event, attempts, dead, suspect)
+       select case when n % 2 = 0 then 'one' else 'two' end, gen_random_uuid(), n % 16, 'Thing', 'm' || n % 3000, n, 0, 'Happened',
+         '{}', 0, n % 10 = 0, false from generate_series(1, 30000) n`,
+    );
+    await query(url, 'analyze eventlog.parked_events');
+    for (const question of questions) {
+      const plan = await query<{ 'QUERY PLAN': string }>(url, `explain ${question}`);
+      expect(plan.map((line) => line['QUERY PLAN']).join('\n')).not.toContain('Seq Scan');
+    }
+  });
+
+  it('is copied within the database, so that no event is too large for a message', async () => {
+    const { events, park, store } = await withEvents('a', 1);
+    const [event] = events;
+    const unread = Object.defineProperty(
+      { ...(asJson(event!) as DeliverableEvent), createdDate: event!.createdDate },
+      'payload',
+      {
+        get: () => {
+          throw new Error('the payload was read');
+        },
+      },
+    );
+    await park({ event: unread });
+    const [row] = (await store.deadLetters.find({}, { limit: 1 })).items;
+    expect(asJson(row!.event)).toEqual(asJson(event!));
+  });
+
+  it('is kept although the log has lost it', async () => {
+    const { events, park, store, url } = await withEvents('a', 1, 2);
+    await query(url, 'delete from eventlog.events where id = $1', [events[0]!.id]);
+    await park(...events.map((event) => ({ event })));
+    const { items } = await store.deadLetters.find({}, { limit: 10 });
+    const inOrder = items.toSorted((one, other) => one.event.modelVersion - other.event.modelVersion);
+    expect(inOrder.map(({ event }) => asJson(event))).toEqual(events.map(asJson));
   });
 });
 
@@ -152,18 +287,22 @@ async function withEvents(
   readonly park: (
     ...events: readonly (Partial<ParkedEvent> & { event: DeliverableEvent })[]
   ) => Promise<readonly string[]>;
+  readonly write: (modelId: string, ...versions: readonly number[]) => Promise<unknown>;
+  readonly url: string;
 }> {
   const { store, url } = await openStore();
   await store.cursors.register(
     ['notify', 'elsewhere'].map((name) => ({ name, aliases: [], startFrom: 'beginning' })),
   );
-  await (await EventWriter.connect(url)).write(modelId, ...versions);
+  const writer = await EventWriter.connect(url);
+  await writer.write(modelId, ...versions);
   const { events } = await store.log.read(allSlots, beginning, 100);
   const { leases } = await store.leases.renew('one', ['notify', 'elsewhere'], never);
   const tokens = new Map(leases.map(({ handler, slot, token }) => [`${handler} ${slot}`, token]));
   const fresh = {
     handler: 'notify',
     attempts: 0,
+    uncounted: 0,
     error: undefined,
     retryAfterMs: undefined,
     dead: false,
@@ -178,7 +317,8 @@ async function withEvents(
         return { ...row, token: each.token ?? tokens.get(`${row.handler} ${each.event.slot}`) ?? nobody };
       }),
     );
-  return { store, events, park };
+  const write = (id: string, ...more: readonly number[]): Promise<unknown> => writer.write(id, ...more);
+  return { store, events, park, write, url };
 }
 
 function asJson(event: DeliverableEvent): unknown {

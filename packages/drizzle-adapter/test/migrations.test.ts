@@ -22,7 +22,7 @@ describe('migrations', () => {
       ]),
     );
     await Promise.all(registries.map((registry) => registry.ready()));
-    for (const { url } of [one, other]) expect(await applied(url)).toEqual({ framework: 4, application: 1 });
+    for (const { url } of [one, other]) expect(await applied(url)).toEqual({ framework: 5, application: 1 });
   });
 
   it('are applied once when many processes start at once', async () => {
@@ -31,7 +31,7 @@ describe('migrations', () => {
     onTestFinished(() => program.remove());
     const runs = Array.from({ length: processCount }, () => program.run(url, migrationsFolder));
     expect(await Promise.all(runs)).toEqual(Array.from({ length: processCount }, () => 'ready'));
-    expect(await applied(url)).toEqual({ framework: 4, application: 1 });
+    expect(await applied(url)).toEqual({ framework: 5, application: 1 });
   });
 
   it('of the application are applied once to a database that holds several shards', async () => {
@@ -41,7 +41,7 @@ describe('migrations', () => {
       { group: 0, member: 1, url },
     ]).ready();
     await openRegistry([{ group: 0, member: 0, url }]).ready();
-    expect(await applied(url)).toEqual({ framework: 4, application: 1 });
+    expect(await applied(url)).toEqual({ framework: 5, application: 1 });
   });
 
   it('of the application are left out where there are none', async () => {
@@ -65,7 +65,7 @@ describe('migrations', () => {
       { group: 1, member: 0, url: other.url },
     ];
     await migrateShards(shardingConfig(members), migrationsFolder);
-    for (const { url } of [one, other]) expect(await applied(url)).toEqual({ framework: 4, application: 1 });
+    for (const { url } of [one, other]) expect(await applied(url)).toEqual({ framework: 5, application: 1 });
   });
 
   it('that are faulty reject ready() with what is wrong, once, and leave nothing half done', async () => {

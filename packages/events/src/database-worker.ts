@@ -138,7 +138,10 @@ export class DatabaseWorker {
     this.#hints.stop();
     await this.#within(
       timeoutMs,
-      this.#guarded(() => this.#saver.save(true)).then(() => this.#keeper.stop()),
+      // Attempts that were given up are taken back first: whoever gets the slots next sees how many were made.
+      this.#within(timeoutMs / 2, Promise.all(flows.map((flow) => flow.dispatch.idle())))
+        .then(() => this.#guarded(() => this.#saver.save(true)))
+        .then(() => this.#keeper.stop()),
     );
   }
 

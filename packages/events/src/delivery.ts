@@ -4,6 +4,8 @@ import {
   InvariantViolation,
   type ModelClass,
 } from '@framework/core';
+import { type AttemptFailureHook, logAttemptFailure } from './call/attempt-failure.js';
+import { errorText } from './call/error-text.js';
 import { DatabaseWorker } from './database-worker.js';
 import { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
 import { type DeliveryOverrides, type DeliverySettings, deliverySettings } from './delivery-settings.js';
@@ -28,8 +30,10 @@ export interface DeliveryOptions {
   readonly random?: () => number;
   /** Names this process to operators; must differ from every other one's. Default: its pid and random digits. */
   readonly processId?: string;
-  /** Takes what went wrong where nobody waits for it, such as a database that is down. Default: nothing. */
+  /** Takes what went wrong where nobody waits for it, such as a database that is down. Default: standard error. */
   readonly onError?: (error: unknown) => void;
+  /** Takes every call of a handler that did not succeed. Default: a line on standard error. */
+  readonly onAttemptFailed?: AttemptFailureHook;
 }
 
 /**
@@ -66,7 +70,13 @@ export class Delivery {
         : new EventHandlerRegistry(options.handlers);
     const gate = new SuspectGate(clock, this.#settings.suspectAloneMs);
     const processId = options.processId ?? `${process.pid}-${crypto.randomUUID()}`;
-    const context = { settings: this.#settings, clock, random, onError: quiet(options.onError) };
+    const context = {
+      settings: this.#settings,
+      clock,
+      random,
+      onError: quiet(options.onError ?? logError),
+      onAttemptFailed: quiet(options.onAttemptFailed ?? logAttemptFailure),
+    };
     this.#workers = options.databases.deliveries().map((database) => {
       const worker = new DatabaseWorker({ database, context, executor, handlers, models, processId, gate });
       for (const shard of database.shards) this.#byShard.set(shard, worker);
@@ -118,13 +128,15 @@ export class Delivery {
   }
 }
 
-/** What reports an error must not make another one. */
-function quiet(onError: ((error: unknown) => void) | undefined): (error: unknown) => void {
-  return (error) => {
-    try {
-      onError?.(error);
-    } catch {
-      // There is nobody left to tell.
-    }
+function logError(error: unknown): void {
+  // oxlint-disable-next-line no-console -- silence is never the default
+  console.error(`Delivery goes on after an error: ${errorText(error)}`);
+}
+
+/** What reports an error must not make another one, neither at once nor later. */
+function quiet<Report>(hook: (report: Report) => unknown): (report: Report) => void {
+  return (report) => {
+    // There is nobody left to tell.
+    void new Promise((resolve) => resolve(hook(report))).catch(() => undefined);
   };
 }

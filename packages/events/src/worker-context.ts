@@ -1,4 +1,5 @@
 import type { DeliveryClock } from './delivery-clock.js';
+import type { AttemptFailureHook } from './call/attempt-failure.js';
 import type { DeliverySettings } from './delivery-settings.js';
 import { StoreBackoff } from './waking/store-backoff.js';
 
@@ -10,6 +11,8 @@ export interface WorkerContext {
   readonly random: () => number;
   /** Takes what cannot be thrown anywhere; never throws. */
   readonly onError: (error: unknown) => void;
+  /** Takes every call of a handler that did not succeed; never throws. */
+  readonly onAttemptFailed: AttemptFailureHook;
   /** Aborted when nothing new is to begin: what runs may finish. */
   readonly stopping: AbortSignal;
   /** Aborted when everything must end, finished or not. */

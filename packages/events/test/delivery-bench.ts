@@ -3,6 +3,7 @@ import { VirtualClock } from '@framework/testing';
 import { MemoryAccess, MemoryDeliveryStore, MemoryDeliveryTables } from '@framework/testing/memory';
 import {
   type AnyEventHandler,
+  type AttemptFailure,
   Delivery,
   type DeliveryOverrides,
   type EventEnvelope,
@@ -72,6 +73,7 @@ export interface BenchProcess {
   readonly access: MemoryAccess;
   readonly executor: RecordingExecutor;
   readonly errors: unknown[];
+  readonly failures: AttemptFailure[];
 }
 
 /** One database in memory, a clock that the test advances, and any number of processes. */
@@ -79,12 +81,17 @@ export class DeliveryBench {
   readonly clock = new VirtualClock();
   readonly database: MemoryDeliveryTables = new MemoryDeliveryTables(this.clock);
 
+  /** What a process has before it delivers anything. */
+  process(): Pick<BenchProcess, 'access' | 'store' | 'executor'> {
+    const access = new MemoryAccess(this.database);
+    return { access, store: new MemoryDeliveryStore(access), executor: new RecordingExecutor() };
+  }
+
   /** Starts a process with handlers of its own. */
   start(handlers: readonly AnyEventHandler[], settings: DeliveryOverrides = {}): BenchProcess {
-    const access = new MemoryAccess(this.database);
-    const store = new MemoryDeliveryStore(access);
-    const executor = new RecordingExecutor();
+    const { access, store, executor } = this.process();
     const errors: unknown[] = [];
+    const failures: AttemptFailure[] = [];
     const delivery = new Delivery({
       databases: { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] },
       executor,
@@ -93,9 +100,10 @@ export class DeliveryBench {
       clock: this.clock,
       random: () => 1,
       onError: (error) => errors.push(error),
+      onAttemptFailed: (failure) => failures.push(failure),
     });
     delivery.start();
-    return { delivery, store, access, executor, errors };
+    return { delivery, store, access, executor, errors, failures };
   }
 }
 

@@ -238,16 +238,18 @@ describe('a batch handler', () => {
 
   test('waits with the batch when it says so, and parks nothing', async () => {
     const bench = new DeliveryBench();
-    let failures = 3;
+    let left = 3;
     const handler = batchHandler({ name: 'relay', whenBatchFails: 'wait' }, () => {
-      if (failures-- > 0) throw new Error('the broker is down');
+      if (left-- > 0) throw new Error('the broker is down');
     });
     bench.database.commit(deposited('a', 1), deposited('a', 2));
-    const { errors } = bench.start([handler]);
+    const { failures } = bench.start([handler]);
     await bench.clock.advance(30_000);
     expect(handler.batches).toEqual(Array.from({ length: 4 }, () => ['a1', 'a2']));
     expect(bench.database.writes.parked).toBe(0);
-    expect(errors).toHaveLength(3);
+    expect(failures.map(({ attempt, counted, willRetry }) => [attempt, counted, willRetry])).toEqual(
+      [1, 2, 3].map((attempt) => [attempt, false, true]),
+    );
   });
 });
 

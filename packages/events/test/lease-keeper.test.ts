@@ -14,6 +14,7 @@ test('a keeper that stops gives its slots back behind a renewal that is under wa
       clock: new VirtualClock(),
       random: () => 1,
       onError: (error) => done.push(String(error)),
+      onAttemptFailed: () => undefined,
       stopping: new AbortController().signal,
       ended: new AbortController().signal,
     },

@@ -1,22 +1,30 @@
 import { FrameworkException } from '@framework/core';
+import { errorText } from '@framework/events';
 import type { Logger } from 'pino';
 import type { CompositionOptions } from '../composition.js';
 import { errorReason, errorStack } from '../error-stack.js';
 
-/** How delivery fits into a process: its errors are logged, and stopping leaves time to give the leases back. */
+/** How delivery fits into a process: its errors and failed attempts are logged, and stopping leaves time to give the leases back. */
 export function deliveryOptions({
   logger,
   shutdownTimeoutMs = Infinity,
 }: {
   readonly logger: Logger;
   readonly shutdownTimeoutMs?: number;
-}): Pick<CompositionOptions, 'onDeliveryError' | 'stopTimeoutMaxMs'> {
+}): Pick<CompositionOptions, 'onDeliveryError' | 'onAttemptFailed' | 'stopTimeoutMaxMs'> {
   return {
     onDeliveryError: (error) => {
       // A database that is down, or not migrated yet, tells more by its reason than by a stack, and often.
       const isDown = FrameworkException.find(error)?.code === 'shard-unavailable';
       const details = isDown ? { reason: errorReason(error) } : { stack: errorStack(error) };
       logger.warn(details, 'delivery goes on after an error');
+    },
+    onAttemptFailed: ({ handler, event, eventCount, attempt, counted, willRetry, retryAfterMs, error }) => {
+      const { id, type, modelName, modelId } = event;
+      const details = { handler, eventId: id, type, modelName, modelId, eventCount, attempt, counted };
+      const reason = errorText(error);
+      if (willRetry) logger.warn({ ...details, retryAfterMs, reason }, 'a handler failed and is tried again');
+      else logger.error({ ...details, reason }, 'a handler gave an event up: it is a dead letter');
     },
     // The other half is for saving cursors and leases, and for closing connections.
     stopTimeoutMaxMs: shutdownTimeoutMs / 2,

@@ -9,7 +9,9 @@ export interface ParkedEvent {
   readonly event: DeliverableEvent;
   /** How many attempts were made: 0 when it only waits for an earlier event of its model. */
   readonly attempts: number;
-  /** What the last attempt threw. */
+  /** How many calls did not count as attempts, because storage or another shard could not serve: they lengthen the wait. */
+  readonly uncounted: number;
+  /** What the last call threw. */
   readonly error: string | undefined;
   /** After how long the next attempt may be made; `undefined`: at once when it is its turn. */
   readonly retryAfterMs: number | undefined;
@@ -39,23 +41,41 @@ export interface ParkedHead {
   readonly handler: string;
   readonly token: string;
   readonly event: DeliverableEvent;
-  /** How many attempts were made before this one. */
+  /** How many attempts were made before this one, also those of which nobody has said how they ended. */
   readonly attempts: number;
+  /** How many calls did not count as attempts. */
+  readonly uncounted: number;
   readonly suspect: boolean;
 }
 
-/** How an attempt at a parked event ended. */
+/**
+ * How an attempt at a parked event ended; `postponed`: it does not count, because the call did not fail by itself.
+ */
 export type ParkedOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'retry'; readonly error: string; readonly retryAfterMs: number }
+  | { readonly kind: 'postponed'; readonly error: string; readonly retryAfterMs: number }
   | { readonly kind: 'dead'; readonly error: string };
 
 /** Port: the events of one database that wait for a handler, and the attempts at them. */
 export interface ParkedEvents {
-  /** Parks events; one that is parked already stays as it is. Gives back the tokens of leases that are lost. */
+  /**
+   * Parks events of the log, as the log holds them; one that is parked already stays as it is. Gives back the tokens of
+   * leases that are lost.
+   */
   park(events: readonly ParkedEvent[]): Promise<readonly string[]>;
-  /** The models that have parked events there: their further events must be parked, too. */
-  models(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]>;
+  /**
+   * The models that have parked events there: their further events must be parked, too. There may be very
+   * many: they come in an order of their own, a bounded number at once.
+   *
+   * @param page.after the last one of the page before
+   */
+  models(
+    places: readonly ParkedPlace[],
+    page: { readonly limit: number; readonly after?: ParkedModel | undefined },
+  ): Promise<readonly ParkedModel[]>;
+  /** Those of the given models that have parked events. */
+  stillParked(models: readonly ParkedModel[]): Promise<readonly ParkedModel[]>;
   /**
    * The first parked event of each model that is due for an attempt there, the longest due first.
    *
@@ -64,8 +84,18 @@ export interface ParkedEvents {
   dueHeads(places: readonly ParkedPlace[], limit: number): Promise<readonly ParkedHead[]>;
   /** Milliseconds until the next parked event is due there, or `undefined` when none waits. */
   nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined>;
-  /** Counts an attempt before it is made; false when the lease was lost or the event is parked no more. */
-  beginAttempt(head: ParkedHead): Promise<boolean>;
-  /** Says how an attempt ended; false when the lease was lost. */
-  endAttempt(head: ParkedHead, outcome: ParkedOutcome): Promise<boolean>;
+  /**
+   * Counts an attempt before it is made, because the call may end the process; false when the lease was lost or the event
+   * is parked no more.
+   *
+   * @param attemptId names this attempt among all that are ever made: telling it twice counts it once
+   */
+  beginAttempt(head: ParkedHead, attemptId: string): Promise<boolean>;
+  /** Says how an attempt ended; false when the lease was lost. Telling it twice changes nothing more. */
+  endAttempt(head: ParkedHead, attemptId: string, outcome: ParkedOutcome): Promise<boolean>;
+  /**
+   * Takes back the count of an attempt that was given up without an outcome, because its process stops or has lost its
+   * lease; so it needs no lease. Changes nothing when the attempt has ended, or was never counted.
+   */
+  giveBackAttempt(head: ParkedHead, attemptId: string): Promise<void>;
 }

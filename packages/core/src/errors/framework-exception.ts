@@ -65,13 +65,19 @@ export abstract class FrameworkException extends Error {
     Object.defineProperty(this, brand, { value: true });
   }
 
-  /** Tells whether a value is an error of the framework, by its brand. */
+  /** Tells whether a value is an error of the framework, by its brand; never throws. */
   static is(value: unknown): value is FrameworkException {
-    return typeof value === 'object' && value !== null && brand in value;
+    try {
+      return typeof value === 'object' && value !== null && brand in value;
+    } catch {
+      // A proxy that refuses the question.
+      return false;
+    }
   }
 
   /**
-   * Finds the framework's error in a chain of causes, because query builders wrap what their driver throws.
+   * Finds the framework's error in a chain of causes, because query builders wrap what their driver throws; never throws,
+   * whatever was thrown.
    *
    * @returns the outermost one among the first 8 links, or `undefined`
    */
@@ -79,8 +85,17 @@ export abstract class FrameworkException extends Error {
     let link = error;
     for (let depth = 0; depth < 8 && link !== undefined && link !== null; depth++) {
       if (FrameworkException.is(link)) return link;
-      link = link instanceof Error ? link.cause : undefined;
+      link = causeOf(link);
     }
+    return undefined;
+  }
+}
+
+/** An error may be a proxy, or have a `cause` that throws when it is read. */
+function causeOf(error: unknown): unknown {
+  try {
+    return error instanceof Error ? error.cause : undefined;
+  } catch {
     return undefined;
   }
 }

@@ -1,9 +1,11 @@
 import {
   type DeadLetters,
+  type DeadLettersStep,
   InvalidCursorException,
   type Page,
   type ParkedFilter,
   type ParkedRow,
+  type StepPlace,
 } from '@framework/core';
 import { type SQL, and, sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
@@ -16,6 +18,7 @@ interface Row extends Record<string, unknown> {
   readonly handler: string;
   readonly event: unknown;
   readonly attempts: number;
+  readonly uncounted: number;
   readonly error: string | null;
   readonly dead: boolean;
   readonly parked_date: string;
@@ -37,8 +40,8 @@ export class PgDeadLetters implements DeadLetters {
   ): Promise<Page<ParkedRow>> {
     const size = Math.min(Math.max(limit, 1), limitMax);
     const { rows } = await this.#manager.db.execute<Row>(sql`
-      select handler, event, attempts, error, dead, parked_date, next_attempt_date,
-             concat(extract(epoch from parked_date), '/', event_id, '/', handler) as cursor
+      select handler, event, attempts, uncounted, error, dead, parked_date, next_attempt_date,
+             ${cursorOf} as cursor
       from eventlog.parked_events
       where ${and(matching(filter), after === undefined ? undefined : beyond(after))}
       order by parked_date, event_id, handler limit ${size + 1}`);
@@ -46,23 +49,45 @@ export class PgDeadLetters implements DeadLetters {
     return { items: items.map(parkedRow), next: rows.length > size ? items.at(-1)?.cursor : undefined };
   }
 
-  replay(filter: ParkedFilter): Promise<number> {
-    return this.#change(sql`
-      update eventlog.parked_events set dead = false, attempts = 0, suspect = false, next_attempt_date = null
-      where dead and ${matching(filter)}`);
+  replay(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
+    return this.#change(
+      filter,
+      step,
+      sql`update eventlog.parked_events p set dead = false, attempts = 0, uncounted = 0, open_attempts = '{}',
+            suspect = false, next_attempt_date = null
+          from step where p.handler = step.handler and p.event_id = step.event_id and p.dead`,
+    );
   }
 
-  skip(filter: ParkedFilter): Promise<number> {
-    return this.#change(sql`delete from eventlog.parked_events where dead and ${matching(filter)}`);
+  skip(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
+    return this.#change(
+      filter,
+      step,
+      sql`delete from eventlog.parked_events p using step
+          where p.handler = step.handler and p.event_id = step.event_id and p.dead`,
+    );
   }
 
-  async #change(statement: SQL): Promise<number> {
-    const { rows } = await this.#manager.db.execute<{ count: number }>(sql`
-      with changed as (${statement} returning slot, handler, model_name, model_id)
-      select count(*)::integer as count, ${sql.raw(settleModels)} from changed`);
-    return rows[0]?.count ?? 0;
+  /** Locks in one order, so that operators do not stand in each other's way. */
+  async #change(filter: ParkedFilter, { limit, after }: StepPlace, change: SQL): Promise<DeadLettersStep> {
+    const size = Math.min(Math.max(limit, 1), limitMax);
+    const { rows } = await this.#manager.db.execute<{ count: number; seen: number; next: string | null }>(sql`
+      with step as (
+        select handler, event_id, parked_date from eventlog.parked_events
+        where dead and ${and(matching(filter), after === undefined ? undefined : beyond(after))}
+        order by parked_date, event_id, handler limit ${size} for update
+      ), changed as (${change} returning p.slot, p.handler, p.model_name, p.model_id)
+      select count(*)::integer as count, (select count(*)::integer from step) as seen,
+        (select ${cursorOf} from step order by parked_date desc, event_id desc, handler desc limit 1) as next,
+        ${sql.raw(settleModels)} from changed`);
+    const [row] = rows;
+    if (row === undefined) return { count: 0, next: undefined };
+    return { count: row.count, next: row.seen < size ? undefined : (row.next ?? undefined) };
   }
 }
+
+/** The place of a row among those that are parked. */
+const cursorOf = sql.raw(`concat(extract(epoch from parked_date), '/', event_id, '/', handler)`);
 
 function matching({ handler, eventId, eventType, modelId, dead }: ParkedFilter): SQL {
   const conditions = [
@@ -86,6 +111,7 @@ function parkedRow(row: Row): ParkedRow {
     handler: row.handler,
     event: parkedEvent(row.event),
     attempts: row.attempts,
+    uncounted: row.uncounted,
     error: row.error ?? undefined,
     dead: row.dead,
     parkedDate: new Date(row.parked_date),

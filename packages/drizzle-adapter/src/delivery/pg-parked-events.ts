@@ -11,23 +11,44 @@ import { parkedEvent } from './event-row.js';
 import { heldLeases } from './held-leases.js';
 import { settleModels } from './settle-models.js';
 
+/** An event of the log as JSON, with the names of `DeliverableEvent`. */
+const wholeEvent = `jsonb_build_object(
+  'id', e.id, 'slot', e.slot, 'namespace', e.namespace, 'actionId', e.action_id, 'actionName', e.action_name,
+  'actionParams', e.action_params, 'principal', e.principal, 'headers', e.headers, 'ordinal', e.ordinal,
+  'modelId', e.model_id, 'modelName', e.model_name, 'modelVersion', e.model_version, 'type', e.event_type,
+  'payload', e.payload, 'startedDate', e.started_date, 'createdDate', e.created_date)`;
+
+/**
+ * Copies events of the log: however large they are, they need not come here and go back, nor fit into one message.
+ *
+ * One that the log does not hold any more is inserted as it is given, when it is.
+ */
 const parkText = `
   with given as (
     select * from jsonb_to_recordset($1::jsonb) as given (
-      handler text, token uuid, event jsonb, attempts integer, error text, retry_after_ms double precision,
-      dead boolean, suspect boolean)
-  ), ${heldLeases(`(g.handler, (g.event ->> 'slot')::smallint, g.token)`)}, parked as (
+      handler text, token uuid, event_id uuid, slot smallint, action_id uuid, ordinal integer,
+      created_date timestamptz, event jsonb, attempts integer, uncounted integer, error text,
+      retry_after_ms double precision, dead boolean, suspect boolean)
+  ), ${heldLeases('(g.handler, g.slot, g.token)')}, whole as (
+    select g.*, coalesce(g.event, logged.event) as copy
+    from given g join held h on h.token = g.token and h.slot = g.slot and h.handler = g.handler
+    left join lateral (
+      select ${wholeEvent} as event from eventlog.events e
+      where g.event is null and e.action_id = g.action_id and e.ordinal = g.ordinal and e.id = g.event_id
+        and e.created_date >= g.created_date and e.created_date < g.created_date + interval '1 millisecond') logged on true
+  ), parked as (
     insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal,
-      event_type, event, attempts, error, dead, suspect, next_attempt_date)
-    select g.handler, (g.event ->> 'id')::uuid, h.slot, g.event ->> 'modelName', g.event ->> 'modelId',
-      (g.event ->> 'modelVersion')::bigint, (g.event ->> 'ordinal')::integer, g.event ->> 'type', g.event,
-      g.attempts, g.error, g.dead, g.suspect, clock_timestamp() + g.retry_after_ms * interval '1 millisecond'
-    from given g join held h on h.token = g.token and h.slot = (g.event ->> 'slot')::smallint and h.handler = g.handler
+      event_type, event, attempts, uncounted, error, dead, suspect, next_attempt_date)
+    select w.handler, w.event_id, w.slot, w.copy ->> 'modelName', w.copy ->> 'modelId',
+      (w.copy ->> 'modelVersion')::bigint, w.ordinal, w.copy ->> 'type', w.copy, w.attempts, w.uncounted, w.error, w.dead,
+      w.suspect, clock_timestamp() + w.retry_after_ms * interval '1 millisecond'
+    from whole w where w.copy is not null
     on conflict (handler, event_id) do nothing
     returning slot, handler, model_name, model_id
   )
   select ${settleModels}, array(
-    select distinct g.token::text from given g where not exists (select from held h where h.token = g.token)) as lost
+    select distinct g.token::text from given g where not exists (select from held h where h.token = g.token)) as lost,
+    array(select w.event_id::text from whole w where w.copy is null) as missing
   from parked`;
 
 /** The places of handlers that are not paused: each is one range of the index on due dates. */
@@ -42,9 +63,9 @@ const dueHeadsText = `
     where not h.paused
     order by m.due_date limit $3
   )
-  select due.handler, head.event, head.attempts, head.suspect, l.token::text as token
+  select due.handler, head.event, head.attempts, head.uncounted, head.suspect, l.token::text as token
   from due join eventlog.leases l using (handler, slot) cross join lateral (
-    select p.event, p.attempts, p.suspect from eventlog.parked_events p
+    select p.event, p.attempts, p.uncounted, p.suspect from eventlog.parked_events p
     where (p.slot, p.handler, p.model_name, p.model_id) = (due.slot, due.handler, due.model_name, due.model_id)
     order by p.model_version, p.ordinal limit 1) head
   order by due.due_date`;
@@ -76,12 +97,56 @@ const doneText = `
     delete from eventlog.parked_events p where p.handler = $1 and p.event_id = $2 and ${held} ${changedModel}
   ) ${heldAndSettled}`;
 
+/** Counts an attempt once, however often it is told. */
+const beginText = `
+  update eventlog.parked_events p set
+    attempts = p.attempts + case when $4::text = any(p.open_attempts) then 0 else 1 end,
+    open_attempts = array_append(array_remove(p.open_attempts, $4::text), $4::text)
+  where p.handler = $1 and p.event_id = $2 and not p.dead and ${held}`;
+
+/** What counted attempts minus those that are taken back are: an attempt is taken back once, however often that is told. */
+const takenBack = (attemptId: string, condition: string): string =>
+  `case when ${condition} and ${attemptId} = any(p.open_attempts) then 1 else 0 end`;
+
+const giveBackText = `
+  update eventlog.parked_events p set attempts = p.attempts - 1, open_attempts = array_remove(p.open_attempts, $3::text)
+  where p.handler = $1 and p.event_id = $2 and $3::text = any(p.open_attempts)`;
+
 const failedText = `
   with changed as (
     update eventlog.parked_events p set error = $5, dead = $6,
-      next_attempt_date = clock_timestamp() + $7::double precision * interval '1 millisecond'
+      next_attempt_date = clock_timestamp() + $7::double precision * interval '1 millisecond',
+      attempts = p.attempts - ${takenBack('$8::text', '$9::boolean')}, uncounted = p.uncounted + ${takenBack('$8::text', '$9::boolean')},
+      open_attempts = case when $6 then '{}' else array_remove(p.open_attempts, $8::text) end
     where p.handler = $1 and p.event_id = $2 and ${held} ${changedModel}
   ) ${heldAndSettled}`;
+
+const modelColumns = 'm.handler, m.slot, m.model_name as "modelName", m.model_id as "modelId"';
+
+const modelsText = `
+  select ${modelColumns}
+  from unnest($1::text[], $2::smallint[]) as held (handler, slot) join eventlog.parked_models m using (handler, slot)
+  where (m.slot, m.handler, m.model_name, m.model_id) > ($4::smallint, $5::text, $6::text, $7::text)
+  order by m.slot, m.handler, m.model_name, m.model_id limit $3`;
+
+const stillParkedText = `
+  select ${modelColumns}
+  from unnest($1::smallint[], $2::text[], $3::text[], $4::text[]) as asked (slot, handler, model_name, model_id)
+  join eventlog.parked_models m
+    on (m.slot, m.handler, m.model_name, m.model_id) = (asked.slot, asked.handler, asked.model_name, asked.model_id)`;
+
+interface ParkAnswer {
+  readonly lost: readonly string[];
+  /** Events that the log does not hold. */
+  readonly missing: readonly string[];
+}
+
+/** Where the log holds an event, and how it is parked. */
+function givenEvent({ event, retryAfterMs, ...state }: ParkedEvent): object {
+  const { id, slot, actionId, ordinal, createdDate } = event;
+  const place = { event_id: id, slot, action_id: actionId, ordinal, created_date: createdDate };
+  return { ...state, ...place, retry_after_ms: retryAfterMs };
+}
 
 /** The events that wait for handlers, of one PostgreSQL database. */
 export class PgParkedEvents implements ParkedEvents {
@@ -93,19 +158,36 @@ export class PgParkedEvents implements ParkedEvents {
 
   async park(events: readonly ParkedEvent[]): Promise<readonly string[]> {
     if (events.length === 0) return [];
-    const given = events.map(({ retryAfterMs, ...event }) => ({ ...event, retry_after_ms: retryAfterMs }));
-    const values = [JSON.stringify(given)];
-    const [row] = await this.#rows<{ lost: readonly string[] }>('framework_park', parkText, values);
-    return row?.lost ?? [];
+    const { lost, missing } = await this.#park(events.map((parked) => givenEvent(parked)));
+    if (missing.length === 0) return lost;
+    const gone = new Set(missing);
+    const whole = events.filter(({ event }) => gone.has(event.id));
+    const { lost: lostSince } = await this.#park(
+      whole.map((parked) => ({ ...givenEvent(parked), event: parked.event })),
+    );
+    return [...new Set([...lost, ...lostSince])];
   }
 
-  async models(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]> {
-    return this.#rows<ParkedModel>(
-      'framework_parked_models',
-      `select m.handler, m.slot, m.model_name as "modelName", m.model_id as "modelId"
-       from unnest($1::text[], $2::smallint[]) as held (handler, slot) join eventlog.parked_models m using (handler, slot)`,
-      columnsOf(places),
-    );
+  async models(
+    places: readonly ParkedPlace[],
+    { limit, after }: { readonly limit: number; readonly after?: ParkedModel | undefined },
+  ): Promise<readonly ParkedModel[]> {
+    const place =
+      after === undefined ? [-1, '', '', ''] : [after.slot, after.handler, after.modelName, after.modelId];
+    return this.#rows<ParkedModel>('framework_parked_models', modelsText, [
+      ...columnsOf(places),
+      limit,
+      ...place,
+    ]);
+  }
+
+  async stillParked(models: readonly ParkedModel[]): Promise<readonly ParkedModel[]> {
+    return this.#rows<ParkedModel>('framework_still_parked', stillParkedText, [
+      models.map(({ slot }) => slot),
+      models.map(({ handler }) => handler),
+      models.map(({ modelName }) => modelName),
+      models.map(({ modelId }) => modelId),
+    ]);
   }
 
   async dueHeads(places: readonly ParkedPlace[], limit: number): Promise<readonly ParkedHead[]> {
@@ -119,19 +201,21 @@ export class PgParkedEvents implements ParkedEvents {
     return rows[0]?.due_ms;
   }
 
-  async beginAttempt({ handler, event, token }: ParkedHead): Promise<boolean> {
+  async beginAttempt({ handler, event, token }: ParkedHead, attemptId: string): Promise<boolean> {
     const { rowCount } = await this.#manager.query({
       name: 'framework_begin_attempt',
-      text: `update eventlog.parked_events p set attempts = attempts + 1
-             where p.handler = $1 and p.event_id = $2 and not p.dead and ${held}`,
-      values: [handler, event.id, token],
+      text: beginText,
+      values: [handler, event.id, token, attemptId],
     });
     return rowCount === 1;
   }
 
-  async endAttempt({ handler, event, token }: ParkedHead, outcome: ParkedOutcome): Promise<boolean> {
+  async endAttempt(
+    { handler, event, token }: ParkedHead,
+    attemptId: string,
+    outcome: ParkedOutcome,
+  ): Promise<boolean> {
     const key = [handler, event.id, token, event.slot];
-    const retryAfterMs = outcome.kind === 'retry' ? outcome.retryAfterMs : null;
     const [row] =
       outcome.kind === 'done'
         ? await this.#rows<{ held: boolean }>('framework_attempt_done', doneText, key)
@@ -139,9 +223,24 @@ export class PgParkedEvents implements ParkedEvents {
             ...key,
             outcome.error,
             outcome.kind === 'dead',
-            retryAfterMs,
+            outcome.kind === 'dead' ? null : outcome.retryAfterMs,
+            attemptId,
+            outcome.kind === 'postponed',
           ]);
     return row?.held ?? false;
+  }
+
+  async giveBackAttempt({ handler, event }: ParkedHead, attemptId: string): Promise<void> {
+    await this.#manager.query({
+      name: 'framework_give_back_attempt',
+      text: giveBackText,
+      values: [handler, event.id, attemptId],
+    });
+  }
+
+  async #park(given: readonly object[]): Promise<ParkAnswer> {
+    const [answer] = await this.#rows<ParkAnswer>('framework_park', parkText, [JSON.stringify(given)]);
+    return answer ?? { lost: [], missing: [] };
   }
 
   async #rows<R extends object>(name: string, text: string, values: unknown[]): Promise<readonly R[]> {

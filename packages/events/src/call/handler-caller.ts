@@ -51,6 +51,11 @@ export class HandlerCaller {
     });
   }
 
+  /** The handler's durable name. */
+  get handler(): string {
+    return this.#handler.name;
+  }
+
   /** How many calls were given up and still run. */
   get abandonedCount(): number {
     return this.#abandonedCount;

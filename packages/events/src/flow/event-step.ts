@@ -1,8 +1,8 @@
-import type { DeliverableEvent, ParkedEvent } from '@framework/core';
+import type { ParkedEvent } from '@framework/core';
+import { attemptVerdict } from '../call/attempt-verdict.js';
 import { errorText } from '../call/error-text.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
 import { retryAfterMs } from '../handler/handler-retry.js';
-import type { HeldSlot } from '../lease/held-slot.js';
 import type { Parker } from '../parked/parker.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { FlowPolicy } from './flow-policy.js';
@@ -53,36 +53,37 @@ export class EventStep {
 
   /** Parks the events whose models are parked, and gives the others. */
   async #withoutParked(works: readonly EventWork[]): Promise<readonly EventWork[]> {
-    const waiting = works.filter((work) => this.#isParked(work));
-    const [first] = waiting;
+    const behind = works.filter((work) => this.#isParked(work));
+    const [first] = behind;
     if (first === undefined) return works;
-    const waited = waiting.map(({ event }) => this.#parkedEvent(event, 'waits'));
-    if (await this.#parker.park(first.slot, waited)) finish(waiting);
+    const events = behind.map(({ event }) => ({ ...waiting, handler: this.#handler, event }));
+    if (await this.#parker.park(first.slot, events)) finish(behind);
     return works.filter((work) => !this.#isParked(work));
   }
 
   async #handle(works: readonly [EventWork, ...EventWork[]]): Promise<void> {
     const [{ slot, event }, ...others] = works;
-    const { ended, stopping, onError } = this.#context;
+    const { ended, stopping } = this.#context;
     for (let attempt = 1; slot.held && !ended.aborted; attempt++) {
       const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
       if (outcome.kind === 'done') return finish(works);
       if (outcome.kind === 'dropped') return;
       if (!this.#policy.waitsWhenFailed) return this.#park(works, outcome.error);
-      onError(outcome.error);
+      const waitMs = retryAfterMs(this.#policy.retry, attempt, this.#context.random());
+      this.#tell(works, attempt, outcome.error, waitMs);
       if (stopping.aborted) return;
-      await this.#wait(slot, attempt);
+      await this.#context.clock.sleep(waitMs, AbortSignal.any([slot.lost, stopping]));
     }
   }
 
   async #park(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {
     const [{ slot }] = works;
     const models = new Set<string>();
+    const failed = this.#failed(works.length, error);
+    this.#tell(works, 1, error, failed.dead ? undefined : failed.retryAfterMs);
     const events = works.map(({ event }) => {
       const model = modelKey(event);
-      const parked = models.has(model)
-        ? this.#parkedEvent(event, 'waits')
-        : this.#parkedEvent(event, 'failed', error);
+      const parked = { ...(models.has(model) ? waiting : failed), handler: this.#handler, event };
       models.add(model);
       return parked;
     });
@@ -92,35 +93,57 @@ export class EventStep {
     this.#onParked();
   }
 
-  #wait(slot: HeldSlot, attempt: number): Promise<void> {
-    const waitMs = retryAfterMs(this.#policy.retry, attempt, this.#context.random());
-    return this.#context.clock.sleep(waitMs, AbortSignal.any([slot.lost, this.#context.stopping]));
+  /** How events are parked that a call failed with; which one of several is to blame is not known yet. */
+  #failed(eventCount: number, thrown: unknown): ParkedState {
+    const { retry } = this.#policy;
+    const verdict = attemptVerdict(thrown);
+    const counts = verdict !== 'outage';
+    const isAlone = eventCount === 1;
+    const dead = isAlone && (verdict === 'final' || (counts && retry.attemptsMax === 1));
+    return {
+      attempts: counts ? Math.min(1, isAlone ? 1 : retry.attemptsMax - 1) : 0,
+      uncounted: counts ? 0 : 1,
+      error: errorText(thrown),
+      retryAfterMs: dead ? undefined : retryAfterMs(retry, 1, this.#context.random()),
+      dead,
+      suspect: false,
+    };
+  }
+
+  #tell(
+    works: readonly [EventWork, ...EventWork[]],
+    attempt: number,
+    error: unknown,
+    afterMs: number | undefined,
+  ): void {
+    this.#context.onAttemptFailed({
+      handler: this.#caller.handler,
+      event: works[0].event,
+      eventCount: works.length,
+      attempt,
+      error,
+      counted: !this.#policy.waitsWhenFailed && attemptVerdict(error) !== 'outage',
+      willRetry: afterMs !== undefined,
+      retryAfterMs: afterMs,
+    });
   }
 
   #isParked({ slot, event }: EventWork): boolean {
     return this.#parked.has(slot.slot, modelKey(event));
   }
-
-  #parkedEvent(
-    event: DeliverableEvent,
-    why: 'waits' | 'failed',
-    error?: unknown,
-  ): Omit<ParkedEvent, 'token'> {
-    const { retry } = this.#policy;
-    const attempts = why === 'failed' ? 1 : 0;
-    const dead = attempts >= retry.attemptsMax;
-    return {
-      handler: this.#handler,
-      event,
-      attempts,
-      error: why === 'failed' ? errorText(error) : undefined,
-      retryAfterMs:
-        why === 'failed' && !dead ? retryAfterMs(retry, attempts, this.#context.random()) : undefined,
-      dead,
-      suspect: false,
-    };
-  }
 }
+
+type ParkedState = Omit<ParkedEvent, 'token' | 'handler' | 'event'>;
+
+/** How an event is parked that only waits for an earlier one of its model. */
+const waiting: ParkedState = {
+  attempts: 0,
+  uncounted: 0,
+  error: undefined,
+  retryAfterMs: undefined,
+  dead: false,
+  suspect: false,
+};
 
 function finish(works: readonly EventWork[]): void {
   for (const { onFinished } of works) onFinished();

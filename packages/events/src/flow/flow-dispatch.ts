@@ -101,7 +101,7 @@ export class FlowDispatch {
 
   /** Finds out whether a model has parked events left, and lets it flow again if not. */
   check(event: DeliverableEvent, slot: HeldSlot): void {
-    this.#lanes.addFirst(this.#laneOf(event), { kind: 'check', slot, model: modelKey(event) });
+    this.#lanes.addFirst(this.#laneOf(event), { kind: 'check', slot, event });
   }
 
   /** Resolves when nothing is left to be done. */
@@ -123,7 +123,7 @@ export class FlowDispatch {
     if (first?.kind === 'event') return this.#runEvents(first, lane);
     lane.items.shift();
     if (first?.kind === 'retry') return this.#retries.run(first).finally(first.onEnded);
-    return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.model);
+    return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.event);
   }
 
   async #runEvents(first: EventWork, lane: Lane<FlowWork>): Promise<void> {
@@ -138,10 +138,12 @@ export class FlowDispatch {
     }
   }
 
-  async #runCheck(slot: HeldSlot, model: string): Promise<void> {
+  async #runCheck(slot: HeldSlot, event: DeliverableEvent): Promise<void> {
     if (!slot.held) return;
-    const parked = await this.#around.check.isParked(this.#handler, slot.slot, model);
-    if (!parked && slot.held) this.#parked.delete(slot.slot, model);
+    const { modelName, modelId } = event;
+    const model = { handler: this.#handler, slot: slot.slot, modelName, modelId };
+    const parked = await this.#around.check.isParked(model);
+    if (!parked && slot.held) this.#parked.delete(slot.slot, modelKey(event));
   }
 }
 

@@ -9,7 +9,7 @@ import type { WorkerContext } from '../worker-context.js';
 /** What the flows of one database share. */
 export interface FlowSurroundings {
   readonly context: WorkerContext;
-  readonly parkedEvents: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt'>;
+  readonly parkedEvents: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
   readonly executor: Pick<ActionExecutor, 'execute'>;
   readonly envelopes: EnvelopeFactory;
   readonly reader: LogReader;

@@ -23,7 +23,8 @@ export interface RetryWork {
 interface CheckWork {
   readonly kind: 'check';
   readonly slot: HeldSlot;
-  readonly model: string;
+  /** Any event of the model. */
+  readonly event: DeliverableEvent;
 }
 
 /** What a handler's lanes hold. */

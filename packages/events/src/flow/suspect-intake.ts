@@ -36,6 +36,7 @@ export class SuspectIntake {
       handler: this.#handler,
       event,
       attempts: 0,
+      uncounted: 0,
       error: undefined,
       retryAfterMs: undefined,
       dead: false,

@@ -2,6 +2,7 @@ import {
   type HandlerCursors,
   InvariantViolation,
   type ParkedEvents,
+  type ParkedModel,
   type ParkedPlace,
 } from '@framework/core';
 import { modelKey } from '../flow/flow-work.js';
@@ -9,6 +10,9 @@ import type { HandlerFlow } from '../flow/handler-flow.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { untilDone } from '../waking/until-done.js';
 import type { WorkerContext } from '../worker-context.js';
+
+/** How many parked models one statement reads. */
+const modelsPage = 5_000;
 
 /** Learns from the database where the handlers stand, and tells their flows. */
 export class CursorLoader {
@@ -39,7 +43,7 @@ export class CursorLoader {
       const leases = gained.filter((slot) => slot.held);
       if (leases.length === 0) return;
       const slots = [...new Set(leases.map(({ slot }) => slot))];
-      const [cursors, models] = await Promise.all([this.#cursors.load(slots), this.#parked.models(leases)]);
+      const [cursors, models] = await Promise.all([this.#cursors.load(slots), this.#parkedModels(leases)]);
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
       const parked = Map.groupBy(models, placeOf);
       for (const lease of leases) {
@@ -62,6 +66,15 @@ export class CursorLoader {
       const flow = this.#flows.get(handler);
       if (flow?.paused === true && !paused) this.#onParked();
       flow?.setPaused(paused);
+    }
+  }
+
+  async #parkedModels(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]> {
+    const models: ParkedModel[] = [];
+    for (let after: ParkedModel | undefined; ; after = models.at(-1)) {
+      const page = await this.#parked.models(places, { limit: modelsPage, after });
+      models.push(...page);
+      if (page.length < modelsPage) return models;
     }
   }
 

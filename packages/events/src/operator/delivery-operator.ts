@@ -1,18 +1,23 @@
 import type {
   DatabaseDelivery,
   DatabaseRegistry,
+  DeadLetters,
+  DeadLettersStep,
   HandlerLag,
   LeasedSlot,
   Page,
   ParkedFilter,
   ParkedRow,
   ShardIdentifier,
+  StepPlace,
 } from '@framework/core';
 import type { EventExplanation } from './event-explanation.js';
 import { explainEvent } from './explain-event.js';
 import { findParkedPage } from './find-parked-page.js';
 
 const countPageMax = 1_000;
+/** How many dead letters one statement changes. */
+const stepMax = 1_000;
 
 /** How far a handler is behind in one database. */
 export interface ShardLag extends HandlerLag {
@@ -66,7 +71,7 @@ export class DeliveryOperator {
    */
   replay(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun === true) return this.#countDead(filter);
-    return this.#sum(({ store }) => store.deadLetters.replay(filter));
+    return this.#sum((letters, step) => letters.replay(filter, step));
   }
 
   /**
@@ -76,7 +81,7 @@ export class DeliveryOperator {
    */
   skip(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun === true) return this.#countDead(filter);
-    return this.#sum(({ store }) => store.deadLetters.skip(filter));
+    return this.#sum((letters, step) => letters.skip(filter, step));
   }
 
   /** Stops a handler everywhere; takes effect within a third of the lease time, and nothing is lost meanwhile. */
@@ -112,8 +117,22 @@ export class DeliveryOperator {
     return count;
   }
 
-  async #sum(change: (database: DatabaseDelivery) => Promise<number>): Promise<number> {
-    const counts = await Promise.all(this.#databases.map(change));
+  async #sum(change: (letters: DeadLetters, step: StepPlace) => Promise<DeadLettersStep>): Promise<number> {
+    const counts = await Promise.all(
+      this.#databases.map(async ({ store }) => {
+        let count = 0;
+        let after: string | undefined;
+        do {
+          const step = await change(store.deadLetters, {
+            limit: stepMax,
+            ...(after !== undefined && { after }),
+          });
+          count += step.count;
+          after = step.next;
+        } while (after !== undefined);
+        return count;
+      }),
+    );
     return counts.reduce((sum, count) => sum + count, 0);
   }
 }

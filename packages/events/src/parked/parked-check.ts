@@ -1,30 +1,31 @@
-import type { ParkedEvents } from '@framework/core';
+import type { ParkedEvents, ParkedModel } from '@framework/core';
 import { modelKey } from '../flow/flow-work.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 
+/** How many models one statement asks about. */
+const askedMax = 500;
+
 interface Question {
-  readonly handler: string;
-  readonly slot: number;
-  readonly model: string;
+  readonly model: ParkedModel;
   readonly answer: (parked: boolean) => void;
 }
 
 /** Answers whether models still have parked events; questions that come together are one statement. */
 export class ParkedCheck {
   readonly #context: WorkerContext;
-  readonly #parked: Pick<ParkedEvents, 'models'>;
-  #questions: Question[] = [];
+  readonly #parked: Pick<ParkedEvents, 'stillParked'>;
+  readonly #questions: Question[] = [];
   #asking = false;
 
-  constructor(context: WorkerContext, parked: Pick<ParkedEvents, 'models'>) {
+  constructor(context: WorkerContext, parked: Pick<ParkedEvents, 'stillParked'>) {
     this.#context = context;
     this.#parked = parked;
   }
 
   /** Says what is true at some instant after the call; true when delivery ends before that could be learnt. */
-  isParked(handler: string, slot: number, model: string): Promise<boolean> {
+  isParked(model: ParkedModel): Promise<boolean> {
     return new Promise((answer) => {
-      this.#questions.push({ handler, slot, model, answer });
+      this.#questions.push({ model, answer });
       if (!this.#asking) void this.#ask();
     });
   }
@@ -35,13 +36,11 @@ export class ParkedCheck {
     // Questions of the same turn of the event loop go together.
     await Promise.resolve();
     while (this.#questions.length > 0) {
-      const asked = this.#questions;
-      this.#questions = [];
+      const asked = this.#questions.splice(0, askedMax);
       try {
-        const places = new Map(asked.map(({ handler, slot }) => [`${handler} ${slot}`, { handler, slot }]));
-        const models = await this.#parked.models([...places.values()]);
+        const models = await this.#parked.stillParked(asked.map(({ model }) => model));
         const parked = new Set(models.map((each) => `${each.handler} ${modelKey(each)}`));
-        for (const { handler, model, answer } of asked) answer(parked.has(`${handler} ${model}`));
+        for (const { model, answer } of asked) answer(parked.has(`${model.handler} ${modelKey(model)}`));
       } catch (error) {
         this.#context.onError(error);
         if (this.#context.ended.aborted) for (const { answer } of asked) answer(true);

@@ -1,4 +1,4 @@
-import { EntityNotFoundException } from '@framework/core';
+import { EntityNotFoundException, ShardUnavailableException } from '@framework/core';
 import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '@framework/events';
 import { describe, expect, it } from 'vitest';
 import { Overdrawn } from '../../src/conformance/actions/withdraw-action.js';
@@ -27,11 +27,13 @@ function withdrawing(keyOf: () => string): ReturnType<typeof onCredit> {
   });
 }
 
+class Unlucky extends Error {}
+
 /** Fails so often, and then withdraws. */
 function failing(times: number): ReturnType<typeof onCredit> {
   return onCredit(
     async ({ attempt }, context) => {
-      if (attempt <= times) throw new EntityNotFoundException('Account', `attempt ${attempt}`);
+      if (attempt <= times) throw new Unlucky(`attempt ${attempt}`);
       await context.execute(WithdrawAction, withdrawal);
     },
     { retry: { attemptsMax: 3, backoffBaseMs: 60_000 } },
@@ -133,19 +135,43 @@ describe('a handler that fails', () => {
 
   it('gives the event up after its attempts', async () => {
     const handled = accountsWith(failing(3)).given(given).whenHandled(credited);
-    await handled.thenThrows('entity-not-found');
-    await handled.thenThrows(EntityNotFoundException);
+    await handled.thenThrows(Unlucky);
     await expect(handled.thenThrows('stale-record')).rejects.toMatchObject(failed);
     await expect(handled.thenEvents()).rejects.toMatchObject({
       code: 'dead-letter',
       message: expect.stringContaining('on-credit gave up AccountCreditedEvent') as string,
-      cause: { id: 'attempt 3' },
+      cause: { message: 'attempt 3' },
     });
+  });
+
+  it('gives the event up at once when its error says that another attempt cannot succeed', async () => {
+    const missing = onCredit(async () => {
+      throw new EntityNotFoundException('Account', 'nobody');
+    });
+    const handled = accountsWith(missing).given(given).whenHandled(credited);
+    await handled.thenThrows('entity-not-found');
+    await handled.thenThrows(EntityNotFoundException);
+    await expect(handled.thenEvents()).rejects.toMatchObject({
+      message: expect.stringContaining('after 1 attempts') as string,
+    });
+  });
+
+  it('is tried for as long as an outage takes, which counts for nothing', async () => {
+    let outages = 20;
+    const unlucky = onCredit(async ({ attempt }, context) => {
+      expect(attempt).toBe(1);
+      if (outages-- > 0) throw new ShardUnavailableException(given.id.resolveShardIdentifier(), 'it is down');
+      await context.execute(WithdrawAction, withdrawal);
+    });
+    await accountsWith(unlucky)
+      .given(given)
+      .whenHandled(credited)
+      .thenExpect({ attempts: 21, models: [given.credit('-1')] });
   });
 
   it('is told from one that does not', async () => {
     const handled = accountsWith(failing(2)).given(given).whenHandled(credited);
-    await expect(handled.thenThrows('entity-not-found')).rejects.toMatchObject(failed);
+    await expect(handled.thenThrows(Unlucky)).rejects.toMatchObject(failed);
   });
 
   it('is told by what its action throws', async () => {

@@ -15,6 +15,10 @@ export class MemoryAccess {
   readonly calls = new Map<StoreMethod, number>();
   /** Thrown by the next calls of a method, one each. */
   readonly failures = new Map<StoreMethod, unknown[]>();
+  /** Thrown by the next calls of a method, one each, after they have done their work: the answer is lost. */
+  readonly lostAnswers = new Map<StoreMethod, unknown[]>();
+  /** What the next calls of a method wait for, one each, before they do their work: the database is slow. */
+  readonly delays = new Map<StoreMethod, Promise<unknown>[]>();
   readonly #tables: MemoryDeliveryTables;
   #dead = false;
 
@@ -43,8 +47,15 @@ export class MemoryAccess {
     await Promise.resolve();
     if (this.#dead) return new Promise(() => undefined);
     this.calls.set(method, (this.calls.get(method) ?? 0) + 1);
-    const failures = this.failures.get(method) ?? [];
-    if (failures.length > 0) throw failures.shift();
-    return work(this.#tables);
+    const [delay, failure, lostAnswer] = [this.delays, this.failures, this.lostAnswers].map((each) =>
+      each.get(method),
+    );
+    await delay?.shift();
+    // It may have been killed while it waited.
+    if (this.#dead) return new Promise(() => undefined);
+    if (failure !== undefined && failure.length > 0) throw failure.shift();
+    const answer = work(this.#tables);
+    if (lostAnswer !== undefined && lostAnswer.length > 0) throw lostAnswer.shift();
+    return answer;
   }
 }

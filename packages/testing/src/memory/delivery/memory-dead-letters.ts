@@ -1,4 +1,4 @@
-import type { DeadLetters, Page, ParkedFilter, ParkedRow } from '@framework/core';
+import type { DeadLetters, DeadLettersStep, Page, ParkedFilter, ParkedRow, StepPlace } from '@framework/core';
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryParked } from './memory-delivery-tables.js';
 
@@ -15,28 +15,42 @@ export class MemoryDeadLetters implements DeadLetters {
     { limit, after }: { readonly limit: number; readonly after?: string },
   ): Promise<Page<ParkedRow>> {
     return this.#access.answer('deadLetters.find', (tables) => {
-      const from = Number(after ?? 0);
-      const rows = matching(tables, filter);
-      const items = rows.slice(from, from + limit).map(parkedRow);
-      return { items, next: from + limit < rows.length ? `${from + limit}` : undefined };
+      const { rows, next } = page(tables, filter, { limit, ...(after !== undefined && { after }) });
+      return { items: rows.map(parkedRow), next };
     });
   }
 
-  replay(filter: ParkedFilter): Promise<number> {
+  replay(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#access.answer('deadLetters.replay', (tables) => {
-      const rows = matching(tables, { ...filter, dead: true });
-      for (const row of rows) Object.assign(row, { dead: false, attempts: 0, nextMs: tables.nowMs });
-      return rows.length;
+      const { rows, next } = page(tables, { ...filter, dead: true }, step);
+      for (const row of rows) {
+        Object.assign(row, { dead: false, attempts: 0, uncounted: 0, nextMs: tables.nowMs });
+        row.openAttempts.clear();
+      }
+      return { count: rows.length, next };
     });
   }
 
-  skip(filter: ParkedFilter): Promise<number> {
+  skip(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#access.answer('deadLetters.skip', (tables) => {
-      const rows = matching(tables, { ...filter, dead: true });
+      const { rows, next } = page(tables, { ...filter, dead: true }, step);
       for (const { handler, event } of rows) tables.parked.delete(`${handler} ${event.id}`);
-      return rows.length;
+      return { count: rows.length, next };
     });
   }
+}
+
+/** A bounded number of the rows that match, the oldest first. */
+function page(
+  tables: MemoryDeliveryTables,
+  filter: ParkedFilter,
+  { limit, after = '-1' }: StepPlace,
+): { readonly rows: readonly MemoryParked[]; readonly next: string | undefined } {
+  const behind = matching(tables, filter)
+    .filter(({ serial }) => serial > Number(after))
+    .sort((one, other) => one.serial - other.serial);
+  const rows = behind.slice(0, limit);
+  return { rows, next: behind.length > limit ? `${rows.at(-1)?.serial}` : undefined };
 }
 
 function matching({ parked }: MemoryDeliveryTables, filter: ParkedFilter): readonly MemoryParked[] {
@@ -50,11 +64,13 @@ function matching({ parked }: MemoryDeliveryTables, filter: ParkedFilter): reado
   );
 }
 
-function parkedRow({ handler, event, attempts, error, dead, parkedMs, nextMs }: MemoryParked): ParkedRow {
+function parkedRow({ parkedMs, nextMs, ...row }: MemoryParked): ParkedRow {
+  const { handler, event, attempts, uncounted, error, dead } = row;
   return {
     handler,
     event: structuredClone(event),
     attempts,
+    uncounted,
     error,
     dead,
     parkedDate: new Date(parkedMs),

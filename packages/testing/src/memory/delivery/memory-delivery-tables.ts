@@ -28,11 +28,16 @@ export interface MemoryParked {
   readonly handler: string;
   readonly event: DeliverableEvent;
   attempts: number;
+  uncounted: number;
+  /** Counted attempts of which nobody has said how they ended. */
+  readonly openAttempts: Set<string>;
   error: string | undefined;
   nextMs: number;
   dead: boolean;
   readonly suspect: boolean;
   readonly parkedMs: number;
+  /** Grows with each event that is parked. */
+  readonly serial: number;
 }
 
 /** The delivery tables of one database, in memory: shared by the stores of all processes of a test. */

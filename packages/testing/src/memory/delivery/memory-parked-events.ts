@@ -24,7 +24,8 @@ export class MemoryParkedEvents implements ParkedEvents {
       for (const { token, retryAfterMs = 0, ...event } of events) {
         const key = `${event.handler} ${event.event.id}`;
         if (!tables.holds(event.handler, event.event.slot, token) || parked.has(key)) continue;
-        parked.set(key, { ...event, nextMs: nowMs + retryAfterMs, parkedMs: nowMs });
+        const state = { nextMs: nowMs + retryAfterMs, parkedMs: nowMs, serial: tables.writes.parked };
+        parked.set(key, { ...event, ...state, openAttempts: new Set() });
         tables.writes.parked++;
       }
       return lostLeases(
@@ -34,15 +35,23 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  models(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]> {
+  models(
+    places: readonly ParkedPlace[],
+    { limit, after }: { readonly limit: number; readonly after?: ParkedModel | undefined },
+  ): Promise<readonly ParkedModel[]> {
     return this.#access.answer('parked.models', (tables) =>
-      heads(tables, places).map(({ handler, event: { slot, modelName, modelId } }) => ({
-        handler,
-        slot,
-        modelName,
-        modelId,
-      })),
+      models(tables, places)
+        .filter((model) => after === undefined || placeOf(model) > placeOf(after))
+        .sort((one, other) => (placeOf(one) < placeOf(other) ? -1 : 1))
+        .slice(0, limit),
     );
+  }
+
+  stillParked(asked: readonly ParkedModel[]): Promise<readonly ParkedModel[]> {
+    return this.#access.answer('parked.stillParked', (tables) => {
+      const parked = new Set(models(tables, asked).map(placeOf));
+      return asked.filter((model) => parked.has(placeOf(model)));
+    });
   }
 
   dueHeads(places: readonly ParkedPlace[], limit: number): Promise<readonly ParkedHead[]> {
@@ -51,10 +60,11 @@ export class MemoryParkedEvents implements ParkedEvents {
         .filter(({ nextMs }) => nextMs <= tables.nowMs)
         .sort((one, other) => one.nextMs - other.nextMs)
         .slice(0, limit)
-        .map(({ handler, event, attempts, suspect }) => ({
+        .map(({ handler, event, attempts, uncounted, suspect }) => ({
           handler,
           event: structuredClone(event),
           attempts,
+          uncounted,
           suspect,
           token: tables.token(handler, event.slot),
         })),
@@ -69,17 +79,22 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  beginAttempt({ handler, event, token, attempts }: ParkedHead): Promise<boolean> {
+  beginAttempt({ handler, event, token }: ParkedHead, attemptId: string): Promise<boolean> {
     return this.#access.answer('parked.beginAttempt', (tables) => {
       const row = tables.parked.get(`${handler} ${event.id}`);
       if (row === undefined || row.dead || !tables.holds(handler, event.slot, token)) return false;
-      row.attempts = attempts + 1;
+      if (!row.openAttempts.has(attemptId)) row.attempts++;
+      row.openAttempts.add(attemptId);
       tables.writes.attempts++;
       return true;
     });
   }
 
-  endAttempt({ handler, event, token }: ParkedHead, outcome: ParkedOutcome): Promise<boolean> {
+  endAttempt(
+    { handler, event, token }: ParkedHead,
+    attemptId: string,
+    outcome: ParkedOutcome,
+  ): Promise<boolean> {
     return this.#access.answer('parked.endAttempt', (tables) => {
       const key = `${handler} ${event.id}`;
       const row = tables.parked.get(key);
@@ -91,10 +106,40 @@ export class MemoryParkedEvents implements ParkedEvents {
       }
       row.error = outcome.error;
       row.dead = outcome.kind === 'dead';
-      if (outcome.kind === 'retry') row.nextMs = tables.nowMs + outcome.retryAfterMs;
+      if (outcome.kind === 'postponed' && takeBack(row, attemptId)) row.uncounted++;
+      row.openAttempts.delete(attemptId);
+      if (outcome.kind === 'dead') row.openAttempts.clear();
+      else row.nextMs = tables.nowMs + outcome.retryAfterMs;
       return true;
     });
   }
+
+  giveBackAttempt({ handler, event }: ParkedHead, attemptId: string): Promise<void> {
+    return this.#access.answer('parked.giveBackAttempt', ({ parked }) => {
+      const row = parked.get(`${handler} ${event.id}`);
+      if (row !== undefined) takeBack(row, attemptId);
+    });
+  }
+}
+
+/** Whether the attempt was counted, which it is no more. */
+function takeBack(row: MemoryParked, attemptId: string): boolean {
+  const wasCounted = row.openAttempts.delete(attemptId);
+  if (wasCounted) row.attempts--;
+  return wasCounted;
+}
+
+function models(tables: MemoryDeliveryTables, places: readonly ParkedPlace[]): ParkedModel[] {
+  return heads(tables, places).map(({ handler, event: { slot, modelName, modelId } }) => ({
+    handler,
+    slot,
+    modelName,
+    modelId,
+  }));
+}
+
+function placeOf({ slot, handler, modelName, modelId }: ParkedModel): string {
+  return JSON.stringify([slot, handler, modelName, modelId]);
 }
 
 /** The first parked event of each model, for each handler. */

@@ -92,6 +92,8 @@ export class DeliveryRun {
       clock: this.#engineClock,
       random: () => 1,
       onError: (error) => this.#errors.push(error),
+      // The watch has seen them.
+      onAttemptFailed: () => undefined,
     });
   }
 

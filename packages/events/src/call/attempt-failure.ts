@@ -1,0 +1,40 @@
+import type { DeliverableEvent } from '@framework/core';
+import { errorText } from './error-text.js';
+
+/** A call of a handler that did not succeed. */
+export interface AttemptFailure {
+  /** The handler's durable name. */
+  readonly handler: string;
+  /** The event that it was called with; the first one of a batch. */
+  readonly event: DeliverableEvent;
+  /** How many events it was called with: 1 unless it is a batch. */
+  readonly eventCount: number;
+  /** Which attempt it was, from 1. */
+  readonly attempt: number;
+  /** What it threw. */
+  readonly error: unknown;
+  /** Whether it counts as an attempt: not when storage, or another shard, could not serve. */
+  readonly counted: boolean;
+  /** Whether it is tried again by itself; false: the event is a dead letter now. */
+  readonly willRetry: boolean;
+  /** After how long, in milliseconds, at the earliest; `undefined` for a dead letter. */
+  readonly retryAfterMs: number | undefined;
+}
+
+/** Takes every call of a handler that did not succeed. */
+export type AttemptFailureHook = (failure: AttemptFailure) => void;
+
+/** Writes the failure to standard error, in one line: what a delivery does that is given no hook. */
+export function logAttemptFailure({ handler, event, eventCount, ...failure }: AttemptFailure): void {
+  const { attempt, error, counted, retryAfterMs } = failure;
+  const events = eventCount === 1 ? event.id : `${event.id} and ${eventCount - 1} more`;
+  const next =
+    retryAfterMs === undefined
+      ? 'it is a dead letter now'
+      : `it is tried again after ${Math.ceil(retryAfterMs)} ms`;
+  const made = counted ? `attempt ${attempt} failed` : `attempt ${attempt} could not be made`;
+  // oxlint-disable-next-line no-console -- silence is never the default
+  console.error(
+    `Handler ${handler}, ${event.type} ${events} of ${event.modelName} ${event.modelId}: ${made}, ${next}: ${errorText(error)}`,
+  );
+}

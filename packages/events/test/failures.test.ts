@@ -1,0 +1,277 @@
+import {
+  CommitOutcomeUnknownException,
+  FrameworkException,
+  InvalidParamsException,
+  ShardUnavailableException,
+  StaleRecordException,
+  TransientStorageException,
+  UnknownActionException,
+  UnknownShardException,
+} from '@framework/core';
+import { describe, expect, test, vi } from 'vitest';
+import { Delivery } from '../src/index.js';
+import { deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
+
+const hourMs = 3_600_000;
+const unavailable = new ShardUnavailableException(shard, 'no connection could be had');
+
+describe('recording a failure', () => {
+  test.each([
+    ['an error cut in an emoji', new Error('👍'.slice(0, 1))],
+    ['an error whose message throws', Object.defineProperty(new Error(), 'message', { get: () => fail() })],
+    [
+      'a proxy that refuses everything',
+      new Proxy(new Error(), { get: fail, getPrototypeOf: fail, has: fail }),
+    ],
+    ['undefined', undefined],
+    ['an object without a prototype', Object.create(null)],
+  ])('does not depend on what was thrown: %s', async (_what, thrown) => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, ({ eventId }) => {
+      if (eventId === 'a1') throw thrown;
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('b', 1));
+    bench.start([handler]);
+    await bench.clock.advance(60_000);
+    expect(handler.seen.filter((id) => id === 'a1')).toHaveLength(2);
+    const [dead] = bench.database.parkedOf('one');
+    expect(dead).toMatchObject({ event: { id: 'a1' }, attempts: 2, dead: true });
+    expect(dead!.error!.isWellFormed()).toBe(true);
+  });
+});
+
+function down(count: number): Error[] {
+  return Array.from({ length: count }, () => new Error('down'));
+}
+
+function fail(): never {
+  throw new Error('refused');
+}
+
+describe('an attempt', () => {
+  test.each([
+    ['a shard is unavailable', unavailable],
+    ['a shard is not configured in this process', new UnknownShardException(shard)],
+    ['storage failed for a moment', new TransientStorageException(shard, 'a deadlock')],
+    ['the outcome of a commit is unknown', new CommitOutcomeUnknownException(shard, 'action-1')],
+    ['others were faster each time', new StaleRecordException('Account', 'a', 1)],
+    [
+      'an outage is wrapped as a cause',
+      new Error('cannot', { cause: new Error('query', { cause: unavailable }) }),
+    ],
+  ])('is not counted when %s, however long that takes', async (_when, thrown) => {
+    const bench = new DeliveryBench();
+    let broken = true;
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
+      if (broken) throw thrown;
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const { failures } = bench.start([handler]);
+    await bench.clock.advance(3 * hourMs);
+    expect(bench.database.parkedOf('one')[0]).toMatchObject({ attempts: 0, dead: false });
+    expect(failures.every(({ counted, willRetry, attempt }) => !counted && willRetry && attempt === 1)).toBe(
+      true,
+    );
+    // With backoff: every five minutes in the end.
+    expect(handler.seen.length).toBeGreaterThan(30);
+    expect(handler.seen.length).toBeLessThan(60);
+    broken = false;
+    await bench.clock.advance(302_000);
+    expect(handler.seen.slice(-2)).toEqual(['a1', 'a2']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('that fails by itself counts between outages', async () => {
+    const bench = new DeliveryBench();
+    const errors = [unavailable, new Error('by itself'), unavailable, unavailable, new Error('by itself')];
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
+      throw errors.shift() ?? new Error('too often');
+    });
+    bench.database.commit(deposited('a', 1));
+    const { failures } = bench.start([handler]);
+    await bench.clock.advance(hourMs);
+    expect(failures.map(({ attempt, counted, willRetry }) => [attempt, counted, willRetry])).toEqual([
+      [1, false, true],
+      [1, true, true],
+      [2, false, true],
+      [2, false, true],
+      [2, true, false],
+    ]);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 2, uncounted: 3, dead: true }]);
+  });
+
+  test.each([
+    ['an unknown action', new UnknownActionException('Nothing')],
+    ['invalid params', new InvalidParamsException('Deposit', [{ path: 'amount', message: 'is missing' }])],
+    ['a wrapped refusal', new Error('cannot', { cause: new UnknownActionException('Nothing') })],
+  ])('is the last one when the error says that another cannot succeed: %s', async (_what, thrown) => {
+    expect(FrameworkException.find(thrown)?.retryable).toBe(false);
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' }, ({ modelId }) => {
+      if (modelId === 'a') throw thrown;
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('b', 1));
+    const { failures } = bench.start([handler]);
+    await bench.clock.advance(hourMs);
+    expect(handler.seen).toEqual(['a1', 'b1']);
+    expect(bench.database.parkedOf('one')).toMatchObject([
+      { attempts: 1, dead: true },
+      { attempts: 0, dead: false },
+    ]);
+    expect(failures).toMatchObject([
+      { attempt: 1, counted: true, willRetry: false, retryAfterMs: undefined },
+    ]);
+  });
+
+  test('that ends because its process stops is not counted, also when it was the last one', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2, backoffBaseMs: 1 } }, ({ attempt }) => {
+      if (attempt === 1) throw new Error('once');
+      return new Promise(() => undefined);
+    });
+    bench.database.commit(deposited('a', 1));
+    const { delivery } = bench.start([handler]);
+    await bench.clock.advance(3_000);
+    expect(handler.seen).toHaveLength(2);
+    const stopped = delivery.stop({ timeoutMs: 5_000 });
+    await bench.clock.advance(15_000);
+    await stopped;
+    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 1, dead: false }]);
+    const next = handlerOf({ name: 'one', retry: { attemptsMax: 2 } });
+    bench.start([next]);
+    await bench.clock.advance(3_000);
+    expect(next.seen).toEqual(['a1']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('that ends because its lease was lost is not counted, also when the database is down meanwhile', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2, backoffBaseMs: 1 } }, ({ attempt }) => {
+      if (attempt === 1) throw new Error('once');
+      return hold.opened;
+    });
+    bench.database.commit(deposited('a', 1));
+    const { access } = bench.start([handler], { timeoutMs: 60_000 });
+    await bench.clock.advance(3_000);
+    expect(handler.seen).toHaveLength(2);
+    access.failures.set('leases.renew', down(5));
+    access.failures.set('parked.giveBackAttempt', down(3));
+    await bench.clock.advance(30_000);
+    hold.open();
+    await bench.clock.advance(30_000);
+    expect(handler.seen).toHaveLength(3);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('is counted once when it was counted and the answer was lost', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 3 } }, () => {
+      throw new Error('by itself');
+    });
+    bench.database.commit(deposited('a', 1));
+    const { access } = bench.start([handler]);
+    access.lostAnswers.set('parked.beginAttempt', [new Error('the connection was lost'), new Error('again')]);
+    access.lostAnswers.set('parked.endAttempt', [new Error('the connection was lost')]);
+    await bench.clock.advance(120_000);
+    expect(handler.seen).toHaveLength(3);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 3, dead: true }]);
+  });
+
+  test('at a batch counts for none of its events when storage could not serve', async () => {
+    const bench = new DeliveryBench();
+    let broken = true;
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, () => {
+      if (broken) throw unavailable;
+    });
+    bench.database.commit(deposited('a', 1), deposited('b', 1), deposited('c', 1));
+    bench.start([handler]);
+    await bench.clock.advance(hourMs);
+    expect(bench.database.parkedOf('one').map(({ attempts, dead }) => [attempts, dead])).toEqual([
+      [0, false],
+      [0, false],
+      [0, false],
+    ]);
+    broken = false;
+    await bench.clock.advance(302_000);
+    expect(bench.database.parked.size).toBe(0);
+  });
+});
+
+describe('a handler in an endless loop', () => {
+  test('ends as a dead letter, however many processes it stops before', async () => {
+    const bench = new DeliveryBench();
+    const seen: string[] = [];
+    bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
+    for (let life = 0; life < 6; life++) {
+      const handler = handlerOf({ name: 'one', retry: { attemptsMax: 3 } }, ({ eventId }) => {
+        seen.push(eventId);
+        // Its event loop stands still: nothing is renewed, and nothing is given back.
+        if (eventId === 'a1') started.access.kill();
+        return eventId === 'a1' ? new Promise(() => undefined) : undefined;
+      });
+      const started = bench.start([handler]);
+      await bench.clock.advance(60_000);
+    }
+    expect(seen.filter((id) => id === 'a1')).toHaveLength(1 + 3);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 3, dead: true }]);
+    expect(seen).toEqual(expect.arrayContaining(['b1', 'c1', 'd1']));
+  });
+});
+
+describe('failures', () => {
+  test('are told with handler, event, attempt and error', async () => {
+    const bench = new DeliveryBench();
+    const error = new Error('no');
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2, backoffBaseMs: 700 } }, () => {
+      throw error;
+    });
+    bench.database.commit(deposited('a', 1));
+    const { failures } = bench.start([handler]);
+    await bench.clock.advance(60_000);
+    const told = { handler: 'one', event: { id: 'a1' }, eventCount: 1, error, counted: true };
+    expect(failures).toMatchObject([
+      { ...told, attempt: 1, willRetry: true, retryAfterMs: 700 },
+      { ...told, attempt: 2, willRetry: false, retryAfterMs: undefined },
+    ]);
+  });
+
+  test('are written to standard error when nobody takes them, as are errors of the database', async () => {
+    const lines = vi.spyOn(console, 'error').mockReturnValue();
+    const bench = new DeliveryBench();
+    const { access, store, executor } = bench.process();
+    access.failures.set('parked.park', [new Error('the database is down')]);
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
+      throw new Error('no');
+    });
+    bench.database.commit(deposited('a', 1));
+    const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
+    new Delivery({ databases, executor, handlers: [handler], clock: bench.clock }).start();
+    await bench.clock.advance(60_000);
+    const written = lines.mock.calls.map(([line]) => String(line));
+    lines.mockRestore();
+    expect(written).toHaveLength(3);
+    expect(written[0]).toMatch(
+      /Handler one, DepositedEvent a1 of Account a: attempt 1 failed, .* Error: no$/,
+    );
+    expect(written[1]).toContain('the database is down');
+    expect(written[2]).toContain('attempt 2 failed, it is a dead letter now: Error: no');
+  });
+
+  test('are recorded although the hook that is told of them throws, or rejects', async () => {
+    for (const onAttemptFailed of [fail, async () => fail()]) {
+      const bench = new DeliveryBench();
+      const { store, executor } = bench.process();
+      const handler = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, () => {
+        throw new Error('no');
+      });
+      bench.database.commit(deposited('a', 1));
+      const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
+      const { clock } = bench;
+      new Delivery({ databases, executor, handlers: [handler], clock, onAttemptFailed }).start();
+      await bench.clock.advance(1_000);
+      expect(bench.database.parkedOf('one')).toMatchObject([{ dead: true }]);
+    }
+  });
+});
