@@ -5,6 +5,7 @@ import { Address } from '../../test/order.js';
 import { TestAction, executorOf, global, mexico, openWallet, principal } from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
+import { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { Action } from './action.js';
@@ -39,6 +40,30 @@ describe('execute', () => {
       throw failure;
     });
     await expect(execute()).rejects.toBe(failure);
+  });
+
+  test.each([
+    ['the shard that its params name', () => ({ wallets: [{ id: openWallet(mexico).id }] }), mexico],
+    [
+      'the first of several that they name',
+      () => ({ to: openWallet(mexico).id, from: openWallet().id }),
+      global,
+    ],
+    [
+      'the default shard when they name one that is not configured',
+      () => ({ id: openWallet(ShardIdentifier.of(9, 9)).id }),
+      global,
+    ],
+  ])('records an action that stages nothing on %s', async (_where, params, shard) => {
+    const { execute, driver } = executorOf(async () => null);
+    await execute(params());
+    expect(driver.committed).toMatchObject([{ shard, changes: [] }]);
+  });
+
+  test('needs no other shard than the one that the params name', async () => {
+    const { execute, manager } = executorOf(async () => 'read');
+    manager(global).persistFailures.push(new ShardUnavailableException(global, 'it is down'));
+    expect(await execute({ id: openWallet(mexico).id })).toBe('read');
   });
 
   test('records an action that stages nothing on the default shard', async () => {

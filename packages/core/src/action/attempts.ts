@@ -4,6 +4,7 @@ import { CrossShardException } from '../errors/sharding-exceptions.js';
 import { untilWritten } from '../group/group-commit.js';
 import type { IdempotencySettings } from '../idempotency/idempotency-settings.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
+import { namedShards } from '../idempotency/named-shards.js';
 import { KeySweep } from '../idempotency/key-sweep.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { ActionRecord, ChangeSet } from '../persistence/change-set.js';
@@ -96,7 +97,7 @@ export class Attempts {
         staged.map(({ shard }) => shard),
       );
     }
-    const changeSets = this.#changeSets(staged, action);
+    const changeSets = this.#changeSets(staged, action, params);
     if (request !== undefined) return this.#commitKeyed(run, request, changeSets, { result, reads });
     await this.#commits.commit(changeSets, configuration, reads);
     this.#tellCommitted(changeSets);
@@ -129,11 +130,19 @@ export class Attempts {
     for (const { shard } of changeSets) for (const listener of this.#commitListeners) tell(listener, shard);
   }
 
-  /** An action that stages nothing is recorded on the default shard. */
-  #changeSets(staged: readonly ShardPlan[], action: ActionRecord): readonly ChangeSet[] {
-    if (staged.length === 0)
-      return [{ shard: this.#databases.defaultShard, action, changes: [], events: [] }];
+  /**
+   * An action that stages nothing is recorded on the first shard that its params name, which it most likely has read; on the
+   * default shard when they name none. The params alone decide, so that a repeat finds its idempotency key there.
+   */
+  #changeSets(staged: readonly ShardPlan[], action: ActionRecord, params: unknown): readonly ChangeSet[] {
+    if (staged.length === 0) return [{ shard: this.#recordShard(params), action, changes: [], events: [] }];
     return staged.map((shardPlan) => ({ ...shardPlan, action }));
+  }
+
+  #recordShard(params: unknown): ShardIdentifier {
+    const named = namedShards(params);
+    const { defaultShard, shards } = this.#databases;
+    return named.size === 0 ? defaultShard : (shards.find((shard) => named.has(shard)) ?? defaultShard);
   }
 }
 

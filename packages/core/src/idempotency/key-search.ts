@@ -1,4 +1,5 @@
 import { FrameworkException } from '../errors/framework-exception.js';
+import { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import type { KeyScope, StoredKey } from '../persistence/idempotency-keys.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
@@ -10,8 +11,8 @@ type Finding = { readonly stored: StoredKey | undefined } | { readonly failure: 
 /**
  * Looks for a key where it may be.
  *
- * A database that cannot be reached is passed over: the key's unique index decides on the shard of the effect, and a
- * shard that is down must not affect requests that do not need it.
+ * Before an action is performed, a database that does not answer soon is passed over: the key's unique index decides on the
+ * shard of the effect, and a shard that is down must not affect requests that do not need it.
  */
 export class KeySearch {
   readonly #databases: DatabaseRegistry;
@@ -32,25 +33,23 @@ export class KeySearch {
    * Looks where a refused request may have had its effect before: on the shards that its params name; in every
    * database when they name none.
    *
-   * @throws what the databases threw when they were named and none of them answered: the refusal is not certain then
+   * @returns what the first one finds; `undefined` when each of those that are named has said that it holds no such key
+   * @throws ShardUnavailableException `shard-unavailable` when one that is named did not answer and no other one holds the
+   * key: the refusal is not certain then
    */
   async afterRefusal(scope: KeyScope, params: unknown): Promise<StoredKey | undefined> {
     const named = namedShards(params);
     if (named.size === 0) return this.everywhere(scope);
-    const databases = this.#databases
+    const managers = this.#databases
       .eachDatabase()
-      .filter((managers) => managers.some(({ shard }) => named.has(shard)));
-    // One database can be waited for; of several, one may be down that the effect does not need.
-    const findings = await this.#ask(databases, scope, databases.length === 1 ? undefined : this.#waitMs);
-    const [first] = findings;
-    if (first !== undefined && findings.every((finding) => 'failure' in finding)) throw failureOf(first);
-    return found(findings);
+      .flatMap((database) => database.find(({ shard }) => named.has(shard)) ?? []);
+    return firstFound(managers.map((manager) => certain(manager, scope)));
   }
 
   #ask(
     databases: readonly (readonly TransactionManager[])[],
     scope: KeyScope,
-    waitMs: number | undefined,
+    waitMs: number,
   ): Promise<readonly Finding[]> {
     const managers = databases.flatMap(([manager]) => manager ?? []);
     return Promise.all(
@@ -59,13 +58,36 @@ export class KeySearch {
   }
 }
 
+/** Asks a database for as long as a statement may take. */
+async function certain({ keys, shard }: TransactionManager, scope: KeyScope): Promise<StoredKey | undefined> {
+  try {
+    return await keys.find(scope);
+  } catch (error) {
+    const known = FrameworkException.find(error);
+    if (known?.retryable !== true || known.code === 'shard-unavailable') throw error;
+    const reason = 'it did not tell whether it holds the idempotency key of a request that was refused';
+    throw new ShardUnavailableException(shard, reason, { cause: error });
+  }
+}
+
+/** What the first answer has found; when none has, all must have come. */
+async function firstFound(
+  answers: readonly Promise<StoredKey | undefined>[],
+): Promise<StoredKey | undefined> {
+  const stored = await Promise.any(answers.map(orNothing)).catch(() => undefined);
+  if (stored === undefined) await Promise.all(answers);
+  return stored;
+}
+
+async function orNothing(answer: Promise<StoredKey | undefined>): Promise<StoredKey> {
+  const stored = await answer;
+  if (stored === undefined) throw new Error('It holds no such key');
+  return stored;
+}
+
 function found(findings: readonly Finding[]): StoredKey | undefined {
   for (const finding of findings) if ('stored' in finding && finding.stored) return finding.stored;
   return undefined;
-}
-
-function failureOf(finding: Finding): unknown {
-  return 'failure' in finding ? finding.failure : undefined;
 }
 
 /** Only what retrying can mend is passed over; a bug is not. */

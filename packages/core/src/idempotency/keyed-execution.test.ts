@@ -19,6 +19,7 @@ import {
   CommitOutcomeUnknownException,
   ShardUnavailableException,
   StaleRecordException,
+  TransientStorageException,
 } from '../errors/storage-exceptions.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import type { ShardedId } from '../id/sharded-id.js';
@@ -313,6 +314,34 @@ describe('a repeat that the rules refuse', () => {
     manager(mexico).keys.findFailures.push(unavailable);
     await expect(execute({ id }, unsearched)).rejects.toBe(unavailable);
   });
+
+  test('is answered by the shard of its effect, however long that takes and whatever the others do', async () => {
+    const { id } = openWallet(mexico);
+    const { execute, manager } = onceOnly(id);
+    const params = { id, other: openWallet(global).id };
+    await execute(params, unsearched);
+    manager(global).keys.findFailures.push(unavailable);
+    expect(await execute(params, unsearched)).toBeUndefined();
+    // Nobody waits for the others when the key is found.
+    manager(global).keys.find = () => new Promise(() => undefined);
+    expect(await execute(params, unsearched)).toBeUndefined();
+    expect(manager(mexico).keys.waits).toEqual([undefined, undefined]);
+  });
+
+  test.each([unavailable, new TransientStorageException(mexico, 'the connection was lost')])(
+    'is not called refused when one of the shards that it names cannot tell (%s)',
+    async (failure) => {
+      const { id } = openWallet(mexico);
+      const { execute, manager } = onceOnly(id);
+      const params = { id, other: openWallet(global).id };
+      await execute(params, unsearched);
+      manager(mexico).keys.findFailures.push(failure);
+      await expect(execute(params, unsearched)).rejects.toMatchObject({
+        code: 'shard-unavailable',
+        shard: mexico,
+      });
+    },
+  );
 
   test('is refused as before when there was no first one', async () => {
     const { id } = openWallet(mexico);

@@ -36,18 +36,23 @@ export function describeActionRecords(context: SuiteContext): void {
       expect(await context.storedEvents()).toMatchObject([withoutModel, withoutModel]);
     });
 
-    it('is recorded on the default shard when it stages nothing', async () => {
+    it('is recorded on the shard that its params name when it stages nothing', async () => {
       const account = await context.openAccount(abroad, { owner: 'grace' });
       const params = { accountId: account.id };
       expect(await context.executor.execute(principal, FindOwnerAction, params)).toBe('grace');
-      expect(await context.storedEvents(abroad)).toHaveLength(1);
-      const records = await context.storedEvents(home);
-      expect(records).toHaveLength(1);
-      expect(records[0]).toMatchObject({
+      expect(await context.storedEvents(home)).toEqual([]);
+      const records = await context.storedEvents(abroad);
+      expect(records).toHaveLength(2);
+      expect(records[1]).toMatchObject({
         ...withoutModel,
         actionName: 'accounts.find-owner',
         actionParams: { accountId: account.id.value },
       });
+    });
+
+    it('is recorded on the default shard when it stages nothing and its params name no shard', async () => {
+      await context.stage(() => undefined);
+      expect(await context.storedEvents(home)).toHaveLength(1);
     });
 
     it('has rows of different ids for different actions', async () => {
