@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from '../clock.js';
 import { NestedExecutionException } from '../errors/action-exceptions.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
-import { defaultIdempotencySettings } from '../idempotency/idempotency-settings.js';
+import { defaultIdempotencySettings, idempotencyRanges } from '../idempotency/idempotency-settings.js';
 import { KeyedRequest } from '../idempotency/keyed-request.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { isLostBaseError } from '../group/queued-plan.js';
@@ -11,13 +11,14 @@ import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry } from './action-registry.js';
 import { Attempts } from './attempts.js';
 import { currentExecution } from './execution.js';
+import { checkNamespace } from './namespace.js';
 import type { ExecutionConfiguration } from './execution-configuration.js';
-import { defaultExecutionLimits } from './execution-limits.js';
+import { defaultExecutionLimits, executionLimitRanges } from './execution-limits.js';
 import type { ExecutorOptions } from './executor-options.js';
 import type { Principal } from './principal.js';
-import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './retry-policy.js';
+import { type RetryPolicy, backoffMs, defaultRetryPolicy, retryRanges } from './retry-policy.js';
 import { type Run, replay } from './run.js';
-import { withDefaults } from './with-defaults.js';
+import { settingsOf } from './settings.js';
 
 /** Runs actions: performs them, commits what they staged, and runs them again when another one was faster. */
 export class ActionExecutor {
@@ -29,13 +30,23 @@ export class ActionExecutor {
   readonly #clock: Clock;
   readonly #random: () => number;
 
-  /** @throws InvariantViolation `invariant-violation` when two repositories store the same model, or a setting is out of its range */
+  /**
+   * @throws InvariantViolation `invariant-violation` when two repositories store the same model
+   * @throws ConfigurationException `invalid-configuration` for a namespace that the configuration refuses, too, and a setting that
+   * is unknown or out of its range
+   */
   constructor(options: ExecutorOptions) {
     this.#actions =
       options.actions instanceof ActionRegistry ? options.actions : new ActionRegistry(options.actions);
-    this.#retry = withDefaults(defaultRetryPolicy, options.retry);
-    const limits = withDefaults(defaultExecutionLimits, options.limits);
-    const idempotency = withDefaults(defaultIdempotencySettings, options.idempotency);
+    checkNamespace(options.namespace);
+    this.#retry = settingsOf('retry', defaultRetryPolicy, retryRanges, options.retry);
+    const limits = settingsOf('limits', defaultExecutionLimits, executionLimitRanges, options.limits);
+    const idempotency = settingsOf(
+      'idempotency',
+      defaultIdempotencySettings,
+      idempotencyRanges,
+      options.idempotency,
+    );
     this.#keySearch = new KeySearch(options.databases, idempotency.searchWaitMs);
     this.#clock = options.clock ?? systemClock;
     this.#attempts = new Attempts(options, { clock: this.#clock, limits, idempotency });
@@ -61,6 +72,7 @@ export class ActionExecutor {
    * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when the outcome could not be learnt
    * @throws IdempotencyKeyReusedException `idempotency-key-reused` when the key belongs to another request
    * @throws InvalidIdempotencyKeyException `invalid-idempotency-key`
+   * @throws ConfigurationException `invalid-configuration` when `retry` has a setting that is out of its range
    * @throws whatever perform throws, after which nothing is written
    */
   async execute<Params, Result>(
@@ -110,7 +122,7 @@ export class ActionExecutor {
   }
 
   async #run<Params, Result>(run: Run<Params, Result>): Promise<Result> {
-    const policy = withDefaults(this.#retry, run.configuration.retry);
+    const policy = settingsOf('retry', this.#retry, retryRanges, run.configuration.retry);
     let mayBuild = true;
     let attempt = 1;
     for (;;) {

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
 import { GroupCommit, untilWritten } from '../group/group-commit.js';
-import { type GroupSettings, checkGroupSettings, defaultGroupSettings } from '../group/group-settings.js';
+import { type GroupSettings, defaultGroupSettings, groupRanges } from '../group/group-settings.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome } from '../persistence/transaction-manager.js';
 import { AttemptReads } from '../read/attempt-reads.js';
@@ -8,10 +8,10 @@ import { CombinedReads } from '../read/combined-reads.js';
 
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import { ModelTurns } from '../turn/model-turns.js';
-import { type TurnSettings, defaultTurnSettings } from '../turn/turn-settings.js';
+import { type TurnSettings, defaultTurnSettings, turnRanges } from '../turn/turn-settings.js';
 import { commit } from './commit.js';
 import type { ExecutionConfiguration } from './execution-configuration.js';
-import { withDefaults } from './with-defaults.js';
+import { type RangesOf, settingsOf } from './settings.js';
 
 /** What the attempts of one executor have in common: combined reads, turns, and the groups in which they commit. */
 export class AttemptCommits {
@@ -22,7 +22,7 @@ export class AttemptCommits {
   readonly #turns: ModelTurns | undefined;
   #groups: GroupCommit | undefined;
 
-  /** @throws InvariantViolation `invariant-violation` when a setting of groups is below 1 */
+  /** @throws ConfigurationException `invalid-configuration` when a setting is out of its range */
   constructor(
     databases: DatabaseRegistry,
     clock: Clock,
@@ -36,9 +36,9 @@ export class AttemptCommits {
   ) {
     this.#databases = databases;
     this.#isGroupedByDefault = groupCommit !== false;
-    this.#groupSettings = settingsOf(defaultGroupSettings, groupCommit);
-    checkGroupSettings(this.#groupSettings);
-    if (turns !== false) this.#turns = new ModelTurns(settingsOf(defaultTurnSettings, turns), clock);
+    this.#groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
+    const turnSettings = switched('turns', defaultTurnSettings, turnRanges, turns);
+    if (turns !== false) this.#turns = new ModelTurns(turnSettings, clock);
   }
 
   /**
@@ -70,6 +70,11 @@ export class AttemptCommits {
 }
 
 /** An option that is a switch or settings: `true` and `false` mean the defaults. */
-function settingsOf<T extends object>(defaults: T, option: boolean | Partial<T>): T {
-  return typeof option === 'boolean' ? defaults : withDefaults(defaults, option);
+function switched<T extends object>(
+  path: string,
+  defaults: T,
+  ranges: RangesOf<T>,
+  option: boolean | Partial<T>,
+): T {
+  return settingsOf(path, defaults, ranges, typeof option === 'boolean' ? undefined : option);
 }

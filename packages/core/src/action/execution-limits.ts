@@ -1,3 +1,5 @@
+import { type RangesOf, fromOne } from './settings.js';
+
 /** The named maxima of one execution. */
 export interface ExecutionLimits {
   /** How many models one plan may stage. Default 1,000. */
@@ -12,4 +14,10 @@ export const defaultExecutionLimits: ExecutionLimits = {
   changesMax: 1_000,
   eventsMax: 10_000,
   payloadCharactersMax: 262_144,
+};
+
+export const executionLimitRanges: RangesOf<ExecutionLimits> = {
+  changesMax: fromOne,
+  eventsMax: fromOne,
+  payloadCharactersMax: fromOne,
 };

@@ -10,7 +10,7 @@ import type { RetryPolicy } from './retry-policy.js';
 
 /** What an executor needs. */
 export interface ExecutorOptions {
-  /** Dot-separated identifiers, written with every event. */
+  /** Names with dots between, each of letters, digits, `_` and `-`; written with every event. At most 255 characters. */
   readonly namespace: string;
   readonly databases: DatabaseRegistry;
   /** One for each class of models that actions stage. */

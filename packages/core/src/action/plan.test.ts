@@ -278,3 +278,9 @@ test('a sealed plan refuses everything', () => {
   expect(() => plan.addAll([Wallet.open(global, 1n, created)])).toThrow(refused);
   expect(() => plan.updateAll([storedWallet()])).toThrow(refused);
 });
+
+test('gives nobody what it holds, so that no action can write a row without its event', () => {
+  const plan = planOf();
+  const names = [...Object.keys(plan), ...Object.getOwnPropertyNames(Object.getPrototypeOf(plan))];
+  expect(names.sort()).toEqual(['add', 'addAll', 'constructor', 'sealed', 'update', 'updateAll']);
+});

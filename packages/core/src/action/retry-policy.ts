@@ -1,4 +1,5 @@
 import { FrameworkException } from '../errors/framework-exception.js';
+import { type RangesOf, timerMaxMs } from './settings.js';
 
 /** When a failed action runs again, and how long it waits before. */
 export interface RetryPolicy {
@@ -23,6 +24,12 @@ export const defaultRetryPolicy: RetryPolicy = {
     const code = FrameworkException.find(error)?.code;
     return code === 'stale-record' || code === 'transient-storage';
   },
+};
+
+export const retryRanges: RangesOf<RetryPolicy> = {
+  attemptsMax: { min: 1, max: 10_000 },
+  backoffBaseMs: { min: 0, max: timerMaxMs },
+  backoffMaxMs: { min: 0, max: timerMaxMs },
 };
 
 /**

@@ -7,7 +7,7 @@ export interface ConfigurationFault {
   readonly message: string;
 }
 
-/** The configuration cannot be used; every fault is named by its path, and no value is shown. */
+/** The configuration cannot be used; every fault is named by its path, and no value is shown that could be secret. */
 export class ConfigurationException extends FrameworkException {
   /** All faults that were found, not only the first. */
   readonly faults: readonly ConfigurationFault[];

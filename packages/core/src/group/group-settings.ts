@@ -1,4 +1,4 @@
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { type RangesOf, fromOne } from '../action/settings.js';
 
 /** How plans of concurrent executions are written together. */
 export interface GroupSettings {
@@ -19,8 +19,9 @@ export const defaultGroupSettings: GroupSettings = {
   planCharactersMax: 65_536,
 };
 
-/** @throws InvariantViolation `invariant-violation` when no plan could ever be in a group */
-export function checkGroupSettings({ plansMax }: GroupSettings): void {
-  if (!(plansMax >= 1))
-    throw new InvariantViolation(`groupCommit.plansMax is ${plansMax}: set it to 1 or more`);
-}
+export const groupRanges: RangesOf<GroupSettings> = {
+  plansMax: fromOne,
+  queueMax: fromOne,
+  planSizeMax: fromOne,
+  planCharactersMax: fromOne,
+};

@@ -1,3 +1,7 @@
+import { type RangesOf, fromOne, waitRange } from '../action/settings.js';
+
+const centuryMs = 100 * 365 * 24 * 60 * 60 * 1_000;
+
 /** How long keys are kept, and what finding and removing them may cost. */
 export interface IdempotencySettings {
   /** How long a key is kept. Default 30 days. */
@@ -15,4 +19,11 @@ export const defaultIdempotencySettings: IdempotencySettings = {
   searchWaitMs: 100,
   commitsPerSweep: 256,
   sweepRowsMax: 1_000,
+};
+
+export const idempotencyRanges: RangesOf<IdempotencySettings> = {
+  keyLifetimeMs: { min: 1, max: centuryMs },
+  searchWaitMs: waitRange,
+  commitsPerSweep: fromOne,
+  sweepRowsMax: fromOne,
 };

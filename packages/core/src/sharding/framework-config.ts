@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
 import type { GroupSettings } from '../group/group-settings.js';
+import { namespaceFault, namespaceMax, namespacePattern } from '../action/namespace.js';
 import { camelCaseKeys, kebabCasePath } from './configuration-keys.js';
 import { parseDatabaseUrl } from './database-url.js';
 import { groupCommitSchema } from './group-commit-schema.js';
@@ -10,7 +11,7 @@ import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-co
 
 /** What stands below the key `framework`. */
 export interface FrameworkConfig {
-  /** Dot-separated identifiers, written with every event. */
+  /** Names with dots between, written with every event. */
   readonly namespace: string;
   readonly sharding: ShardingConfig;
   /** The section `group-commit`: what executors are to be made with. False by default; `true` gives the default settings. */
@@ -52,12 +53,7 @@ const sectionSchema = z.custom<Readonly<Record<string, unknown>>>(
 
 const documentSchema = z.strictObject({
   framework: z.strictObject({
-    namespace: z
-      .string()
-      .regex(
-        /^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$/,
-        'is not a list of identifiers with dots between',
-      ),
+    namespace: z.string().max(namespaceMax, namespaceFault).regex(namespacePattern, namespaceFault),
     sharding: z.strictObject({
       defaultShard: z.strictObject({ group: z.int().min(0).max(255), member: z.int().min(0).max(63) }),
       groups: z.array(groupSchema).min(1),

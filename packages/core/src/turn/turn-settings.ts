@@ -1,3 +1,5 @@
+import { type RangesOf, waitRange } from '../action/settings.js';
+
 /** How executions of one process that want the same model wait for each other. */
 export interface TurnSettings {
   /**
@@ -8,3 +10,5 @@ export interface TurnSettings {
 }
 
 export const defaultTurnSettings: TurnSettings = { waitMs: 1_000 };
+
+export const turnRanges: RangesOf<TurnSettings> = { waitMs: waitRange };

@@ -21,7 +21,7 @@ export interface EventEnvelope<E extends AnyHandledEvent> {
   readonly payload: unknown;
   /** The shard that the model's id carries; where it carries none, the first one of the event's database. */
   readonly shard: ShardIdentifier;
-  /** Dot-separated identifiers of the service that wrote it. */
+  /** Of the service that wrote it: names with dots between. */
   readonly namespace: string;
   readonly modelId: string;
   readonly modelName: string;
