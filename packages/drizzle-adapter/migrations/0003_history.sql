@@ -45,9 +45,10 @@ language sql stable as $$
 $$;
 --> statement-breakpoint
 -- Begins a new epoch when the database is on another server than before, and gives the current one.
--- To be called on every connection to a server that the caller does not know yet, before anything is written.
+-- To be called on every connection to a server that the caller does not know yet, before anything is written; again when a
+-- lock was not had in time.
 create function eventlog.ensure_epoch(out epoch integer, out begun boolean)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
 declare
   own_identity text := eventlog.server_identity();
   latest eventlog.epochs;
@@ -209,5 +210,60 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('eventlog.slots', 0));
   delete from eventlog.processes p where p.process_id = own_id;
   update eventlog.slots s set process_id = null, token = s.token + 1 where s.process_id = own_id;
+end
+$$;
+--> statement-breakpoint
+-- Creates the partitions of this month and of the next ones; safe to call again, and by several at once. Commits are not held
+-- up: a table that is made by itself is attached without a lock that conflicts with them. To be called again when a lock was
+-- not had in time, because somebody reads the log.
+create or replace function eventlog.create_partitions(months_ahead integer) returns void
+language plpgsql set lock_timeout = '100ms' as $$
+declare
+  first_day timestamptz := date_trunc('month', now(), 'UTC');
+  month timestamptz;
+  next_month timestamptz;
+  partition_name text;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.partitions', 0));
+  for offset_months in 0..months_ahead loop
+    month := (first_day at time zone 'UTC' + make_interval(months => offset_months)) at time zone 'UTC';
+    next_month := (month at time zone 'UTC' + interval '1 month') at time zone 'UTC';
+    partition_name := 'events_' || to_char(month at time zone 'UTC', 'YYYY_MM');
+    continue when to_regclass('eventlog.' || partition_name) is not null;
+    begin
+      execute format('create table eventlog.%I (like eventlog.events including defaults)', partition_name);
+      execute format('alter table eventlog.events attach partition eventlog.%I for values from (%L) to (%L)',
+        partition_name, month, next_month);
+    exception when check_violation then
+      raise warning 'rows of % stand in eventlog.events_default, which keeps taking them', partition_name;
+    end;
+  end loop;
+end
+$$;
+--> statement-breakpoint
+-- Drops a partition unless a cursor has not passed all of its events; whether it did. One look at the index tells: cursors
+-- that are beyond the highest transaction have passed every one.
+create function eventlog.drop_partition(partition_name text) returns boolean
+language plpgsql set lock_timeout = '100ms' as $$
+declare
+  last_epoch integer;
+  last_xid xid8;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.partitions', 0));
+  -- No handler is to begin before events that are just being dropped.
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.handlers', 0));
+  if not exists (select from pg_inherits where inhparent = 'eventlog.events'::regclass
+                 and inhrelid = to_regclass(format('eventlog.%I', partition_name))) then
+    return false;
+  end if;
+  execute format('select epoch, xid from eventlog.%I where event_type is not null order by epoch desc, xid desc limit 1',
+    partition_name) into last_epoch, last_xid;
+  if exists (select from eventlog.cursors c
+             where (c.epoch, pg_snapshot_xmin(c.snapshot)) <= (last_epoch, last_xid)) then
+    return false;
+  end if;
+  execute format('alter table eventlog.events detach partition eventlog.%I', partition_name);
+  execute format('drop table eventlog.%I', partition_name);
+  return true;
 end
 $$;

@@ -1,6 +1,9 @@
-import { expect, it, vi } from 'vitest';
+import type { DeliveryStore } from '@framework/core';
+import pg from 'pg';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
+import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
 const dayMs = 86_400_000;
@@ -26,10 +29,80 @@ it('a partition is dropped once it is old and every cursor has passed it', async
   const { leases } = await store.leases.renew('one', ['notify'], dayMs);
   await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
   expect(await store.partitions.drop(100 * 365 * dayMs)).toEqual([]);
+  // Its last events are not old enough yet, though its first ones are.
+  expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-20T00:00:00Z'))).toEqual([]);
+  expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-31T23:59:00Z'))).toEqual([]);
   expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
   expect(await query(url, 'select model_version::int as version from eventlog.events')).toEqual([
     { version: 1 },
   ]);
+});
+
+describe('while somebody reads the log for long', () => {
+  it('no commit waits for partitions that are to be created, which are when he is through', async () => {
+    const { store, url, reader } = await withReader();
+    const [last] = await query<{ name: string }>(
+      url,
+      `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'eventlog.events'::regclass
+       and inhrelid::regclass::text ~ '\\d$' order by 1 desc limit 1`,
+    );
+    await query(url, `drop table ${last!.name}`);
+    await read(reader);
+    const created = store.partitions.create().catch((error: unknown) => error);
+    expect(await longestCommitMs(url, created)).toBeLessThan(1_000);
+    expect(await created).toMatchObject({ retryable: true });
+    await reader.query('commit');
+    await store.partitions.create();
+    expect(await query(url, `select from pg_class where oid = to_regclass('${last!.name}')`)).toHaveLength(1);
+  });
+
+  it('no commit waits for one that is to be dropped, which is when he is through', async () => {
+    const { store, url, reader } = await withReader();
+    await query(
+      url,
+      `create table eventlog.events_2020_01 partition of eventlog.events for values from ('2020-01-01') to ('2020-02-01')`,
+    );
+    await read(reader);
+    const dropped = store.partitions.drop(30 * dayMs).catch((error: unknown) => error);
+    expect(await longestCommitMs(url, dropped)).toBeLessThan(1_000);
+    expect(await dropped).toMatchObject({ retryable: true });
+    await reader.query('commit');
+    expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
+  });
+
+  it('a process that starts does not wait for him, and lets nobody wait', async () => {
+    const { url, reader } = await withReader();
+    const months = await query<{ name: string }>(
+      url,
+      `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'eventlog.events'::regclass
+       and inhrelid::regclass::text ~ '\\d$' order by 1`,
+    );
+    await query(url, `drop table ${months.at(-1)!.name}`);
+    await read(reader);
+    const ready = openRegistry([{ group: 0, member: 0, url }], {}).ready();
+    expect(await longestCommitMs(url, ready)).toBeLessThan(1_000);
+    await ready;
+  });
+});
+
+it('partitions are created once when many processes do it at once', async () => {
+  const { store, url } = await openStore();
+  await query(
+    url,
+    `do $$ declare name text; begin
+       for name in select inhrelid::regclass::text from pg_inherits where inhparent = 'eventlog.events'::regclass
+         and inhrelid::regclass::text ~ '\\d$' loop execute 'drop table ' || name; end loop; end $$`,
+  );
+  const stores = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const registry = openRegistry([{ group: 0, member: 0, url }], { migrateOnOpen: false });
+      return registry.deliveries()[0]!.store;
+    }),
+  );
+  await Promise.all([store, ...stores].map((each) => each.partitions.create()));
+  expect(
+    await query(url, `select from pg_inherits where inhparent = 'eventlog.events'::regclass`),
+  ).toHaveLength(5);
 });
 
 it('a hint reaches who listens, also after the connection was lost', async () => {
@@ -51,3 +124,35 @@ it('a hint reaches who listens, also after the connection was lost', async () =>
   await hinted();
   await stop();
 });
+
+/** A store, and a session that can hold a transaction open in which it has read the log. */
+async function withReader(): Promise<{
+  readonly store: DeliveryStore;
+  readonly url: string;
+  readonly reader: pg.Client;
+}> {
+  const { store, url } = await openStore();
+  const reader = new pg.Client({ connectionString: url });
+  await reader.connect();
+  onTestFinished(() => reader.end());
+  return { store, url, reader };
+}
+
+async function read(reader: pg.Client): Promise<void> {
+  await reader.query('begin');
+  await reader.query('select count(*) from eventlog.events');
+}
+
+/** How long the longest of the commits took that were made one after the other until the work was through. */
+async function longestCommitMs(url: string, work: Promise<unknown>): Promise<number> {
+  const writer = await EventWriter.connect(url);
+  let isOver = false;
+  void work.finally(() => (isOver = true)).catch(() => undefined);
+  let longestMs = 0;
+  for (let version = 1; !isOver; version++) {
+    const startedMs = performance.now();
+    await writer.write('busy', version);
+    longestMs = Math.max(longestMs, performance.now() - startedMs);
+  }
+  return longestMs;
+}

@@ -6,6 +6,7 @@ import {
 } from '@framework/core';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
+import type { EpochGuard } from '../delivery/epoch-guard.js';
 import { BatchingSocket } from './batching-socket.js';
 import { SharedConnections } from './shared-connections.js';
 
@@ -35,7 +36,8 @@ export class ConnectionPool {
   readonly #sessions = new WeakMap<pg.ClientBase, ServerSession>();
   readonly #shared: SharedConnections;
 
-  constructor(config: DatabaseConfig, applicationName: string) {
+  /** @param epochs is asked about each new connection before it is used */
+  constructor(config: DatabaseConfig, applicationName: string, epochs: EpochGuard) {
     this.#poolMax = config.poolMax;
     this.#queueMax = config.acquisitionQueueMax;
     this.#pool = new pg.Pool({
@@ -50,7 +52,10 @@ export class ConnectionPool {
       // Statements that are sent without waiting for each other share one round trip.
       pipeline: true,
       stream: () => new BatchingSocket(),
-      onConnect: (client) => this.#prepareSession(client),
+      onConnect: async (client) => {
+        await this.#prepareSession(client);
+        await epochs.ensure(client, undefined);
+      },
     });
     this.#pool.on('error', ignoreError);
     this.#shared = new SharedConnections(this);

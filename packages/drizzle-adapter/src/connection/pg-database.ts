@@ -9,6 +9,7 @@ import {
   primaryConfig,
 } from '@framework/core';
 import pg from 'pg';
+import { EpochGuard } from '../delivery/epoch-guard.js';
 import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
 import { isWorthWaiting } from '../migration/is-worth-waiting.js';
 import { migrateDatabase } from '../migration/migrate-database.js';
@@ -37,6 +38,7 @@ export class PgDatabase implements Database {
   readonly groups: GroupWriter = new GroupWriter();
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
+  readonly #epochs: EpochGuard;
   readonly #closing = new AbortController();
   readonly #ready: Promise<void>;
   #isReady = false;
@@ -47,7 +49,9 @@ export class PgDatabase implements Database {
   constructor(config: DatabaseConfig, options: PostgresOptions) {
     this.#config = config;
     this.#options = options;
-    this.pool = new ConnectionPool(config, options.applicationName ?? applicationNameDefault);
+    this.#epochs = new EpochGuard(config.path);
+    const { applicationName = applicationNameDefault } = options;
+    this.pool = new ConnectionPool(config, applicationName, this.#epochs);
     this.#ready = this.#becomeReady();
     // Whoever waits for ready() is told; nobody has to.
     this.#ready.catch(() => undefined);
@@ -105,7 +109,11 @@ export class PgDatabase implements Database {
     if (shard === undefined) throw new InvariantViolation('A database without shards delivers nothing');
     const { applicationName = applicationNameDefault, deliveryPoolMax: poolMax = deliveryPoolMaxDefault } =
       this.#options;
-    const pool = new ConnectionPool({ ...this.#config, poolMax }, `${applicationName} delivery`);
+    const pool = new ConnectionPool(
+      { ...this.#config, poolMax },
+      `${applicationName} delivery`,
+      this.#epochs,
+    );
     const hints = { ...connectionSettings(this.#config), application_name: `${applicationName} hints` };
     return { pool, store: new PgDeliveryStore(new PgTransactionManager(shard, this, pool), hints) };
   }
@@ -122,7 +130,10 @@ export class PgDatabase implements Database {
   async #migrate(): Promise<void> {
     while (!this.#closing.signal.aborted) {
       try {
-        return await migrateDatabase(this.#config, this.#options.migrationsFolder, this.#closing.signal);
+        return await migrateDatabase(this.#config, this.#options.migrationsFolder, {
+          epochs: this.#epochs,
+          signal: this.#closing.signal,
+        });
       } catch (error) {
         this.#obstacle = error;
         if (!isWorthWaiting(error)) throw error;

@@ -1,4 +1,5 @@
 import { type ShardingConfig, primaryConfig } from '@framework/core';
+import { EpochGuard } from '../delivery/epoch-guard.js';
 import { migrateDatabase } from './migrate-database.js';
 
 /**
@@ -10,6 +11,7 @@ import { migrateDatabase } from './migrate-database.js';
 export async function migrateShards(sharding: ShardingConfig, migrationsFolder?: string): Promise<void> {
   const configs = sharding.members.map(({ databases }) => databases.get(primaryConfig));
   for (const config of configs) {
-    if (config !== undefined) await migrateDatabase(config, migrationsFolder);
+    if (config === undefined) continue;
+    await migrateDatabase(config, migrationsFolder, { epochs: new EpochGuard(config.path) });
   }
 }

@@ -1,15 +1,26 @@
 import type { LogPartitions } from '@framework/core';
-import { untilDone } from '../waking/until-done.js';
 import type { WorkerContext } from '../worker-context.js';
+
+/** After how long it is tried again when somebody reads the log for so long that nothing could be changed. */
+const retryMs = 60_000;
 
 /** Creates partitions of the log ahead of time and drops old ones, once per interval until delivery stops. */
 export async function keepPartitions(context: WorkerContext, partitions: LogPartitions): Promise<void> {
-  const { settings, clock, stopping } = context;
+  const { settings, clock, stopping, onError } = context;
+  const isDone = async (work: () => Promise<unknown>): Promise<boolean> => {
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      onError(error);
+      return false;
+    }
+  };
   while (!stopping.aborted) {
-    await untilDone(context, stopping, async () => {
-      await partitions.create();
-      if (settings.retentionMs > 0) await partitions.drop(settings.retentionMs);
-    });
-    await clock.sleep(settings.partitionsMs, stopping);
+    const isCreated = await isDone(() => partitions.create());
+    const isDropped =
+      settings.retentionMs === 0 || (await isDone(() => partitions.drop(settings.retentionMs)));
+    const waitMs = isCreated && isDropped ? settings.partitionsMs : Math.min(retryMs, settings.partitionsMs);
+    await clock.sleep(waitMs, stopping);
   }
 }

@@ -1,0 +1,280 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { DeliverableEvent, DeliveryStore } from '@framework/core';
+import { EmbeddedPostgres, TestPostgres } from '@framework/testing/postgres';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { copyDatabase } from './fixtures/copy-database.js';
+import { allSlots } from './fixtures/delivery-store.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { EventWriter } from './fixtures/event-writer.js';
+import { openRegistry } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+
+const leaseMs = 60_000;
+const handler = 'mails';
+
+/** A second server, whose transaction numbers have nothing to do with those of the first. */
+let elsewhere: TestPostgres;
+
+beforeAll(async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'second-server-'));
+  const server = await EmbeddedPostgres.start({ directory, settings: { fsync: 'off' } });
+  elsewhere = new TestPostgres(server.url('postgres'), async () => {
+    await server.stop();
+    await rm(directory, { recursive: true, force: true });
+  });
+}, 60_000);
+
+afterAll(() => elsewhere.stop());
+
+describe('a log that was copied to another server', () => {
+  it('goes on where its cursors stand: nothing is delivered again, nothing is skipped', async () => {
+    const source = await newDatabase();
+    await burnTransactions(source);
+    const store = await openStoreOn(source);
+    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    const [writer, late] = [await EventWriter.connect(source), await EventWriter.connect(source)];
+    await writer.write('a', 1, 2, 3);
+    await late.begin();
+    const lateIds = await late.write('late', 1);
+    expect(await readOn(store)).toHaveLength(3);
+    const restIds = await writer.write('a', 4, 5);
+    await late.commit();
+
+    const target = await newDatabase(elsewhere);
+    await copyDatabase(source, target);
+    const warnings = warningsOfEpochs();
+    const moved = await openStoreOn(target);
+    expect(await epochsOf(target)).toEqual([1, 2]);
+    await vi.waitFor(() => expect(warnings()).toHaveLength(1));
+    const newIds = await (await EventWriter.connect(target)).write('a', 6);
+    const read = idsOf(await readOn(moved));
+    expect(read.slice(0, 3).toSorted()).toEqual([...lateIds, ...restIds].toSorted());
+    expect(read.slice(3)).toEqual(newIds);
+    expect(await readOn(moved)).toEqual([]);
+    // Lag counts on both sides of the border.
+    expect(await moved.cursors.lag()).toMatchObject([{ handler, pendingCount: 0 }]);
+  });
+
+  it('is where a handler begins that starts at the beginning, and ends where one starts now', async () => {
+    const source = await newDatabase();
+    await burnTransactions(source);
+    await openStoreOn(source);
+    const oldIds = await (await EventWriter.connect(source)).write('a', 1, 2, 3);
+    const target = await newDatabase(elsewhere);
+    await copyDatabase(source, target);
+    const store = await openStoreOn(target);
+    await store.cursors.register([
+      { name: handler, aliases: [], startFrom: 'beginning' },
+      { name: 'late', aliases: [], startFrom: 'now' },
+    ]);
+    const newIds = await (await EventWriter.connect(target)).write('a', 4);
+    expect(idsOf(await readOn(store))).toEqual([...oldIds, ...newIds]);
+    expect(idsOf(await readOn(store, 'late'))).toEqual(newIds);
+  });
+
+  it('is one history with its copy on the same server, whose transaction numbers go on', async () => {
+    const source = await newDatabase();
+    const store = await openStoreOn(source);
+    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    const [writer, late] = [await EventWriter.connect(source), await EventWriter.connect(source)];
+    await late.begin();
+    const lateIds = await late.write('late', 1);
+    await writer.write('a', 1, 2);
+    await readOn(store);
+    await late.commit();
+    const restIds = await writer.write('a', 3);
+    const target = await newDatabase();
+    await copyDatabase(source, target);
+    const copy = await openStoreOn(target);
+    expect(await epochsOf(target)).toEqual([1]);
+    const newIds = await (await EventWriter.connect(target)).write('a', 4);
+    expect(idsOf(await readOn(copy)).toSorted()).toEqual([...lateIds, ...restIds, ...newIds].toSorted());
+    expect(await readOn(copy)).toEqual([]);
+  });
+
+  it.each([1, 2, 3])(
+    'delivers every event once, in order, however often it is moved (seed %i)',
+    async (seed) => {
+      const random = randomOf(seed);
+      const servers = [undefined, elsewhere];
+      let url = await newDatabase();
+      let store = await openStoreOn(url);
+      await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+      const written: string[] = [];
+      const read: string[] = [];
+      let version = 0;
+      for (let move = 1; move <= 4; move++) {
+        for (let step = 0; step < 6; step++) {
+          const writer = await EventWriter.connect(url);
+          if (random() < 0.3) await burnTransactions(url);
+          await writer.begin();
+          for (let count = Math.ceil(random() * 4); count > 0; count--) {
+            written.push(...(await writer.write('a', ++version)));
+          }
+          if (random() < 0.4) await readOn(store).then((events) => read.push(...idsOf(events)));
+          await writer.commit();
+          if (random() < 0.4) await readOn(store, handler, 2).then((events) => read.push(...idsOf(events)));
+        }
+        const target = await newDatabase(servers[Math.floor(random() * 2)]);
+        await copyDatabase(url, target);
+        url = target;
+        store = await openStoreOn(url);
+      }
+      read.push(...idsOf(await readOn(store)));
+      expect(read).toEqual(written);
+    },
+    120_000,
+  );
+});
+
+describe('a process whose connections reach another server', () => {
+  it('has a new epoch begun before anything is written there', async () => {
+    const url = await newDatabase();
+    const store = await openStoreOn(url);
+    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    // What the log says of its server is what a copy brings along.
+    await query(url, `update eventlog.epochs set system_identifier = 'the server before'`);
+    await query(
+      url,
+      `select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and datname = current_database()`,
+    );
+    await vi.waitFor(() => store.leases.renew('one', [handler], leaseMs), 5_000);
+    expect(await epochsOf(url)).toEqual([1, 2]);
+  });
+
+  it('begins an epoch once when many come at once', async () => {
+    const source = await newDatabase();
+    await openStoreOn(source);
+    const target = await newDatabase(elsewhere);
+    await copyDatabase(source, target);
+    await Promise.all(Array.from({ length: 6 }, () => openStoreOn(target)));
+    expect(await epochsOf(target)).toEqual([1, 2]);
+  });
+
+  it('takes a log for copied that is ahead of a server that hides what it is', async () => {
+    const url = await newDatabase();
+    const store = await openStoreOn(url);
+    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    const hide = `create or replace function eventlog.server_identity() returns text language sql stable as 'select null'`;
+    await query(url, `${hide}; update eventlog.epochs set system_identifier = null`);
+    await query(url, 'select eventlog.ensure_epoch()');
+    expect(await epochsOf(url)).toEqual([1]);
+    await query(url, `update eventlog.cursors set snapshot = '99999999:99999999:'`);
+    await query(url, 'select eventlog.ensure_epoch()');
+    expect(await epochsOf(url)).toEqual([1, 2]);
+  });
+});
+
+describe('a failover', () => {
+  it('ends every lease: what a process learnt before it is neither saved nor parked nor read from', async () => {
+    const url = await newDatabase();
+    const store = await openStoreOn(url);
+    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await (await EventWriter.connect(url)).write('a', 1);
+    const { leases } = await store.leases.renew('one', [handler], leaseMs);
+    const [{ cursor: first } = { cursor: '' }] = await store.cursors.load(allSlots);
+    const { events, next } = await store.log.read(allSlots, first, 10);
+    const event = events[0]!;
+    const { slot, token } = leases.find((lease) => lease.slot === event.slot)!;
+    const fresh = { attempts: 0, error: undefined, retryAfterMs: undefined, dead: false, suspect: false };
+    const parked = { ...fresh, handler, token, event };
+    await store.parked.park([parked]);
+    const [head] = await store.parked.dueHeads([{ handler, slot }], 1);
+
+    await failOver(url);
+    expect(await store.cursors.save([{ handler, slot, token, cursor: next }])).toEqual([token]);
+    expect(await store.parked.park([parked])).toEqual([token]);
+    expect(await store.parked.beginAttempt(head!)).toBe(false);
+    expect(await store.parked.endAttempt(head!, { kind: 'done' })).toBe(false);
+    await expect(store.log.read(allSlots, next, 10)).rejects.toMatchObject({ code: 'history-changed' });
+
+    const renewal = await store.leases.renew('one', [handler], leaseMs);
+    expect(renewal.leases).toHaveLength(allSlots.length);
+    const before = new Set(leases.map((lease) => lease.token));
+    expect(renewal.leases.some((lease) => before.has(lease.token) || lease.abandoned)).toBe(false);
+    // Also under a lease of now, a cursor of before is not saved.
+    const renewed = renewal.leases.find((lease) => lease.slot === slot)!;
+    const stale = { handler, slot, token: renewed.token, cursor: next };
+    expect(await store.cursors.save([stale])).toEqual([renewed.token]);
+    expect(idsOf(await readOn(store))).toEqual([event.id]);
+  });
+});
+
+/** A migrated database that nobody uses, on the server of the tests unless another one is given. */
+async function newDatabase(server?: TestPostgres): Promise<string> {
+  const database = server === undefined ? await emptyDatabase() : await server.createDatabase();
+  onTestFinished(() => database.drop());
+  const registry = openRegistry([{ group: 0, member: 0, url: database.url }], {});
+  await registry.ready();
+  await registry.close();
+  return database.url;
+}
+
+async function openStoreOn(url: string): Promise<DeliveryStore> {
+  const registry = openRegistry([{ group: 0, member: 0, url }], {});
+  await registry.ready();
+  return registry.deliveries()[0]!.store;
+}
+
+/** Reads what lies beyond the saved cursors to the end, saves them, and gives the events as they came. */
+async function readOn(
+  store: DeliveryStore,
+  name = handler,
+  limit = 100,
+): Promise<readonly DeliverableEvent[]> {
+  await store.leases.release('reader');
+  const { leases } = await store.leases.renew('reader', [name], leaseMs);
+  const cursors = (await store.cursors.load(allSlots)).filter((each) => each.handler === name);
+  expect(new Set(cursors.map(({ cursor }) => cursor)).size).toBe(1);
+  const read: DeliverableEvent[] = [];
+  let { cursor } = cursors[0]!;
+  for (let more = true; more;) {
+    const batch = await store.log.read(allSlots, cursor, limit);
+    read.push(...batch.events);
+    ({ next: cursor, more } = batch);
+  }
+  expect(await store.cursors.save(leases.map((lease) => ({ ...lease, cursor })))).toEqual([]);
+  return read;
+}
+
+async function burnTransactions(url: string): Promise<void> {
+  await query(url, `do $$ begin for i in 1..500 loop perform pg_current_xact_id(); commit; end loop; end $$`);
+}
+
+/** As far as the adapter can see: the server is on another timeline now. */
+async function failOver(url: string): Promise<void> {
+  await query(
+    url,
+    `create or replace function eventlog.server_history() returns text language sql stable as $$ select 'timeline-2' $$`,
+  );
+}
+
+async function epochsOf(url: string): Promise<readonly number[]> {
+  const rows = await query<{ epoch: number }>(url, 'select epoch from eventlog.epochs order by 1');
+  return rows.map(({ epoch }) => epoch);
+}
+
+function warningsOfEpochs(): () => readonly Error[] {
+  const warnings: Error[] = [];
+  const hear = (warning: Error): void => {
+    if ('code' in warning && warning.code === 'new-epoch') warnings.push(warning);
+  };
+  process.on('warning', hear);
+  onTestFinished(() => void process.off('warning', hear));
+  return () => warnings;
+}
+
+function idsOf(events: readonly DeliverableEvent[]): readonly string[] {
+  return events.map(({ id }) => id);
+}
+
+/** A small generator of random numbers, so that a failure can be repeated. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}

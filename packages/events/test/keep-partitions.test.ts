@@ -1,0 +1,37 @@
+import { describe, expect, test } from 'vitest';
+import { DeliveryBench, handlerOf } from './delivery-bench.js';
+
+const dayMs = 86_400_000;
+
+describe('the partitions of the log', () => {
+  test('are created, and dropped where the log is not kept for ever, once a day', async () => {
+    const bench = new DeliveryBench();
+    const { access } = bench.start([handlerOf({ name: 'one' })], { retentionMs: 30 * dayMs });
+    await bench.clock.advance(300);
+    expect(access.calls.get('partitions.create')).toBe(1);
+    expect(access.calls.get('partitions.drop')).toBe(1);
+    await bench.clock.advance(dayMs);
+    expect(access.calls.get('partitions.create')).toBe(2);
+    expect(access.calls.get('partitions.drop')).toBe(2);
+  });
+
+  test('are never dropped where it is', async () => {
+    const bench = new DeliveryBench();
+    const { access } = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(dayMs);
+    expect(access.calls.get('partitions.drop')).toBeUndefined();
+  });
+
+  test('are dropped although none could be created, and created a minute later', async () => {
+    const bench = new DeliveryBench();
+    const locked = new Error('somebody reads the log');
+    const process = bench.start([handlerOf({ name: 'one' })], { retentionMs: 30 * dayMs });
+    process.access.failures.set('partitions.create', [locked]);
+    await bench.clock.advance(300);
+    expect(process.errors).toEqual([locked]);
+    expect(process.access.calls.get('partitions.drop')).toBe(1);
+    await bench.clock.advance(60_000);
+    expect(process.access.calls.get('partitions.create')).toBe(2);
+    expect(process.errors).toEqual([locked]);
+  });
+});
