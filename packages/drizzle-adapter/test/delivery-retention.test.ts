@@ -146,10 +146,10 @@ async function read(reader: pg.Client): Promise<void> {
 /** How long the longest of the commits took that were made one after the other until the work was through. */
 async function longestCommitMs(url: string, work: Promise<unknown>): Promise<number> {
   const writer = await EventWriter.connect(url);
-  let isOver = false;
-  void work.finally(() => (isOver = true)).catch(() => undefined);
+  const over = new AbortController();
+  void work.finally(() => over.abort()).catch(() => undefined);
   let longestMs = 0;
-  for (let version = 1; !isOver; version++) {
+  for (let version = 1; !over.signal.aborted; version++) {
     const startedMs = performance.now();
     await writer.write('busy', version);
     longestMs = Math.max(longestMs, performance.now() - startedMs);

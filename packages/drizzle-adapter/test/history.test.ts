@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -178,7 +179,14 @@ describe('a failover', () => {
     const { events, next } = await store.log.read(allSlots, first, 10);
     const event = events[0]!;
     const { slot, token } = leases.find((lease) => lease.slot === event.slot)!;
-    const fresh = { attempts: 0, error: undefined, retryAfterMs: undefined, dead: false, suspect: false };
+    const fresh = {
+      attempts: 0,
+      uncounted: 0,
+      error: undefined,
+      retryAfterMs: undefined,
+      dead: false,
+      suspect: false,
+    };
     const parked = { ...fresh, handler, token, event };
     await store.parked.park([parked]);
     const [head] = await store.parked.dueHeads([{ handler, slot }], 1);
@@ -186,8 +194,8 @@ describe('a failover', () => {
     await failOver(url);
     expect(await store.cursors.save([{ handler, slot, token, cursor: next }])).toEqual([token]);
     expect(await store.parked.park([parked])).toEqual([token]);
-    expect(await store.parked.beginAttempt(head!)).toBe(false);
-    expect(await store.parked.endAttempt(head!, { kind: 'done' })).toBe(false);
+    expect(await store.parked.beginAttempt(head!, randomUUID())).toBe(false);
+    expect(await store.parked.endAttempt(head!, randomUUID(), { kind: 'done' })).toBe(false);
     await expect(store.log.read(allSlots, next, 10)).rejects.toMatchObject({ code: 'history-changed' });
 
     const renewal = await store.leases.renew('one', [handler], leaseMs);
