@@ -129,10 +129,11 @@ export class ConnectionPool {
     }
   }
 
-  /** Learns which process of the server it is, and has instants written in the way in which Drizzle reads them. */
+  /** Learns which process of the server it is, and has values written in full, in the way in which Drizzle reads them. */
   async #prepareSession(client: pg.ClientBase): Promise<void> {
     const { rows } = await client.query<ServerSession>(
-      `select pid, extract(epoch from backend_start)::text as started, set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false)
+      `select pid, extract(epoch from backend_start)::text as started, set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false),
+              set_config('IntervalStyle', 'postgres', false), set_config('extra_float_digits', '1', false)
        from pg_stat_activity where pid = pg_backend_pid()`,
     );
     const session = rows[0];

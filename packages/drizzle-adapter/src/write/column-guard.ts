@@ -3,48 +3,157 @@ import {
   type PgColumn,
   PgArray,
   PgBigInt64,
+  PgBoolean,
   PgChar,
+  PgCidr,
+  PgDate,
+  PgDateString,
   PgEnumColumn,
+  PgInet,
+  PgInterval,
   PgJson,
   PgJsonb,
+  PgMacaddr,
+  PgMacaddr8,
   PgNumeric,
   PgNumericBigInt,
   PgNumericNumber,
   PgReal,
+  PgText,
+  PgTime,
   PgTimestamp,
+  PgTimestampString,
+  PgUUID,
   PgVarchar,
 } from 'drizzle-orm/pg-core';
 import { is } from 'drizzle-orm';
+import {
+  type IsCanonical,
+  isAddress,
+  isDate,
+  isHardwareAddress,
+  isInterval,
+  isTime,
+  isTimestamp,
+  isUuid,
+} from './canonical-text.js';
+
+const dayMs = 24 * 60 * 60 * 1_000;
 
 /** Refuses a value that would not come back from its column as it is. */
 export type ColumnGuard = (value: unknown, path: string) => void;
 
 /** The guard of a column, made once per table. */
 export function columnGuard(column: PgColumn): ColumnGuard {
-  if (is(column, PgArray)) return arrayGuard(columnGuard(column.baseColumn));
-  if (is(column, PgNumeric) || is(column, PgNumericNumber) || is(column, PgNumericBigInt))
-    return numericGuard(column.precision, column.scale);
+  if (is(column, PgArray)) return arrayGuard(columnGuard(column.baseColumn), is(column.baseColumn, PgArray));
+  if (is(column, PgNumeric)) return numericGuard('string', column.precision, column.scale);
+  if (is(column, PgNumericNumber)) return numericGuard('number', column.precision, column.scale);
+  if (is(column, PgNumericBigInt)) return numericGuard('bigint', column.precision, column.scale);
   if (is(column, PgTimestamp)) return instantGuard(column.precision);
+  if (is(column, PgDate)) return dayGuard;
   if (is(column, PgJson) || is(column, PgJsonb)) return (value, path) => void exactJson(value, path);
   if (is(column, PgBigInt64)) return bigintGuard;
+  if (is(column, PgBoolean)) return typeGuard('boolean');
   if (is(column, PgReal)) return realGuard;
+  if (is(column, PgText)) return textGuard(0, undefined);
   if (is(column, PgVarchar)) return textGuard(0, column.length);
   if (is(column, PgChar)) return textGuard(column.length ?? 1, column.length ?? 1);
-  if (is(column, PgEnumColumn)) return textGuard(0, undefined);
-  return column.dataType === 'number' ? numberGuard(column.getSQLType()) : plainGuard;
+  if (is(column, PgEnumColumn)) return enumGuard(column.enumValues);
+  return (
+    canonicalGuard(column) ?? (column.dataType === 'number' ? numberGuard(column.getSQLType()) : plainGuard)
+  );
 }
 
-function arrayGuard(elementGuard: ColumnGuard): ColumnGuard {
+const secondDigits = 6;
+
+/** The guard of a column whose texts the database rewrites, unless they are as it writes them itself. */
+function canonicalGuard(column: PgColumn): ColumnGuard | undefined {
+  if (is(column, PgUUID)) return rewrittenGuard(isUuid, 'lower case with dashes');
+  if (is(column, PgDateString)) return rewrittenGuard(isDate, '2026-03-04');
+  if (is(column, PgTimestampString)) {
+    const { withTimezone, precision = secondDigits } = column;
+    const example = `2026-03-04 07:05:00.25${withTimezone ? '+00' : ''}`;
+    return rewrittenGuard(
+      isTimestamp(withTimezone, precision),
+      `${example}, at most ${precision} digits of seconds`,
+    );
+  }
+  if (is(column, PgTime)) {
+    const { withTimezone, precision = secondDigits } = column;
+    const example = `07:05:00.25${withTimezone ? '+05:30' : ''}`;
+    return rewrittenGuard(
+      isTime(withTimezone, precision),
+      `${example}, at most ${precision} digits of seconds`,
+    );
+  }
+  if (is(column, PgInterval)) {
+    const { fields, precision = secondDigits } = column as {
+      readonly fields?: string;
+      readonly precision?: number;
+    };
+    const isKept = isInterval(precision);
+    return rewrittenGuard(
+      (text) => fields === undefined && isKept(text),
+      '1 year 2 mons 3 days 04:05:06.25, in a column without restricted fields',
+    );
+  }
+  if (is(column, PgInet)) return rewrittenGuard(isAddress('inet'), '10.0.0.1, 10.0.0.0/8 or 2001:db8::1');
+  if (is(column, PgCidr)) return rewrittenGuard(isAddress('cidr'), '10.0.0.0/8 or 2001:db8::/32');
+  if (is(column, PgMacaddr)) return rewrittenGuard(isHardwareAddress(6), '08:00:2b:01:02:03');
+  if (is(column, PgMacaddr8)) return rewrittenGuard(isHardwareAddress(8), '08:00:2b:01:02:03:04:05');
+  return undefined;
+}
+
+function rewrittenGuard(isCanonical: IsCanonical, example: string): ColumnGuard {
   return (value, path) => {
-    if (!Array.isArray(value)) throw new UnstorableValueException(path, 'it is not an array');
-    value.forEach((element, index) => {
-      if (element !== null) elementGuard(element, `${path}[${index}]`);
-    });
+    if (typeof value === 'string' && isCanonical(value)) return;
+    const shown = String(value).slice(0, 80);
+    throw new UnstorableValueException(
+      path,
+      `the database would refuse or rewrite '${shown}'; write it as ${example}`,
+    );
   };
 }
 
-function numericGuard(precision: number | undefined, scale = 0): ColumnGuard {
+function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
   return (value, path) => {
+    if (!Array.isArray(value)) throw new UnstorableValueException(path, 'it is not an array');
+    // By index, because forEach passes over holes.
+    for (let index = 0; index < value.length; index++) {
+      const element: unknown = value[index];
+      const elementPath = `${path}[${index}]`;
+      if (element === undefined)
+        throw new UnstorableValueException(elementPath, 'it is undefined; write null');
+      if (element !== null) elementGuard(element, elementPath);
+      if (isNested) checkRow(element, value[0], elementPath);
+    }
+  };
+}
+
+/** An array of arrays is a rectangle, and an empty one has no second dimension. */
+function checkRow(row: unknown, first: unknown, path: string): void {
+  if (!Array.isArray(row) || !Array.isArray(first) || row.length === 0 || row.length !== first.length)
+    throw new UnstorableValueException(path, 'the lists of a list have the same length, which is not 0');
+}
+
+function typeGuard(type: 'string' | 'number' | 'bigint' | 'boolean'): ColumnGuard {
+  return (value, path) => {
+    if (typeof value !== type) throw new UnstorableValueException(path, `it is no ${type}`);
+  };
+}
+
+/** What PostgreSQL keeps of a decimal without a precision. */
+const wholeDigitsMax = 131_072;
+const fractionDigitsMax = 16_383;
+
+function numericGuard(
+  type: 'string' | 'number' | 'bigint',
+  precision: number | undefined,
+  scale = 0,
+): ColumnGuard {
+  const isOfType = typeGuard(type);
+  return (value, path) => {
+    isOfType(value, path);
     const [, whole = '', fraction = ''] = /^-?(\d*)(?:\.(\d*))?$/.exec(String(value)) ?? [];
     if (whole === '' && fraction === '') {
       throw new UnstorableValueException(
@@ -52,6 +161,8 @@ function numericGuard(precision: number | undefined, scale = 0): ColumnGuard {
         `'${String(value).slice(0, 40)}' is not a plain decimal; write it with toFixed()`,
       );
     }
+    if (whole.length > wholeDigitsMax || fraction.length > fractionDigitsMax)
+      throw new UnstorableValueException(path, 'no numeric has that many digits');
     if (precision === undefined) return;
     const beyond = whole.slice(0, Math.max(0, whole.length - (precision - scale))) + fraction.slice(scale);
     if (/[1-9]/.test(beyond)) {
@@ -77,6 +188,20 @@ function instantGuard(precision: number | undefined): ColumnGuard {
     }
   };
 }
+
+/** A day is a Date at midnight, UTC: the time of day would be lost. */
+const dayGuard: ColumnGuard = (value, path) => {
+  if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
+    throw new UnstorableValueException(path, 'it is not a valid Date');
+  }
+  const year = value.getUTCFullYear();
+  if (year < 1 || year > 9999)
+    throw new UnstorableValueException(path, `the year ${year} is not from 1 to 9999`);
+  if (value.getTime() % dayMs !== 0) {
+    const reason = `date would lose the time of ${value.toISOString()}; write midnight in UTC`;
+    throw new UnstorableValueException(path, reason);
+  }
+};
 
 const bigintGuard: ColumnGuard = (value, path) => {
   if (typeof value !== 'bigint') throw new UnstorableValueException(path, 'it is not a bigint');
@@ -118,10 +243,20 @@ function numberGuard(type: string): ColumnGuard {
   };
 }
 
+function enumGuard(values: readonly string[]): ColumnGuard {
+  return (value, path) => {
+    if (typeof value !== 'string' || !values.includes(value)) {
+      const shown = String(value).slice(0, 80);
+      throw new UnstorableValueException(path, `'${shown}' is none of ${values.join(', ')}`);
+    }
+  };
+}
+
 function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuard {
   return (value, path) => {
     plainGuard(value, path);
-    if (typeof value !== 'string' || lengthMax === undefined) return;
+    if (typeof value !== 'string') throw new UnstorableValueException(path, 'it is no text');
+    if (lengthMax === undefined) return;
     const length = Array.from(value).length;
     if (length < lengthMin || length > lengthMax) {
       throw new UnstorableValueException(

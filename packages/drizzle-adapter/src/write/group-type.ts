@@ -29,6 +29,7 @@ const castTypes: Readonly<Record<string, string>> = {
   inet: 'inet',
   cidr: 'cidr',
   macaddr: 'macaddr',
+  macaddr8: 'macaddr8',
 };
 
 /**

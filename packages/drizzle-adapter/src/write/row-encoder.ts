@@ -1,6 +1,6 @@
 import { type AnyEntity, InvariantViolation, UnstorableValueException } from '@framework/core';
-import { getTableColumns, is } from 'drizzle-orm';
-import { type PgColumn, type PgTable, PgUUID, getTableConfig } from 'drizzle-orm/pg-core';
+import { getTableColumns } from 'drizzle-orm';
+import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 import { type ColumnGuard, columnGuard } from './column-guard.js';
 import { groupType } from './group-type.js';
 import type { Row, RowShape } from './row.js';
@@ -22,7 +22,6 @@ export class RowEncoder {
   readonly #columns: readonly ColumnEncoder[];
   /** The columns' keys, also of those that the database generates. */
   readonly #keys: readonly string[];
-  readonly #idIsUuid: boolean;
   readonly #shapes = new Map<string, RowShape>();
 
   /** @throws InvariantViolation `invariant-violation` when the table has no column `id`, `state` or `version` */
@@ -36,7 +35,6 @@ export class RowEncoder {
         throw new InvariantViolation(`Table ${name} has no column ${key}: add entityColumns()`);
     }
     this.#keys = Object.keys(columns);
-    this.#idIsUuid = is(columns['id'], PgUUID);
     this.#columns = Object.entries(columns)
       .filter(([, column]) => column.generated === undefined)
       .map(([key, column]) => encoderOf(key, column));
@@ -69,8 +67,7 @@ export class RowEncoder {
   /** The id and the version guard the row, and the executor counts on them: a mapping may not choose its own. */
   #assertRowOf({ id, version }: AnyEntity, row: Readonly<Record<string, unknown>>): void {
     const rowId = String(row['id']);
-    const isOwnId = rowId === id.value || (this.#idIsUuid && rowId.toLowerCase() === id.value.toLowerCase());
-    if (!isOwnId) throw this.#foreign('id', rowId, id.value);
+    if (rowId !== id.value) throw this.#foreign('id', rowId, id.value);
     const rowVersion = String(row['version']);
     if (rowVersion !== String(version)) throw this.#foreign('version', rowVersion, String(version));
   }

@@ -1,0 +1,122 @@
+import { SocketAddress, isIPv4, isIPv6 } from 'node:net';
+
+/** Tells whether PostgreSQL gives a text back as it is; it rewrites what it understands otherwise. */
+export type IsCanonical = (text: string) => boolean;
+
+const clock = String.raw`(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{0,5}[1-9]))?`;
+const zone = String.raw`(?:\+00|[+-](?!00$)(?:0\d|1[0-5])(?::(?!00)[0-5]\d)?|-00:(?!00)[0-5]\d|\+00:(?!00)[0-5]\d)`;
+
+/** A calendar day, `2026-03-04`, of the years 1 to 9999. */
+export const isDate: IsCanonical = (text) => {
+  const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)$/.exec(text)?.map(Number) ?? [];
+  if (year === undefined || month === undefined || day === undefined || year === 0) return false;
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day);
+  return date.getUTCMonth() === month - 1 && date.getUTCDate() === day;
+};
+
+/**
+ * A time of day, `07:05:00.25`, with a zone (`+05:30`) where the column has one.
+ *
+ * @param precision how many digits of seconds the column keeps
+ */
+export function isTime(withZone: boolean, precision: number): IsCanonical {
+  const layout = new RegExp(`^${clock}${withZone ? zone : ''}$`);
+  const midnight = withZone ? /^24:00:00/ : /^24:00:00$/;
+  return (text) => {
+    const ordinary = midnight.test(text) ? text.replace('24', '00') : text;
+    const found = layout.exec(ordinary);
+    return found !== null && (found[1] ?? '').length <= precision;
+  };
+}
+
+/** A day and a time, `2026-03-04 07:05:00.25`, with `+00` where the column has a zone: sessions are set to UTC. */
+export function isTimestamp(withZone: boolean, precision: number): IsCanonical {
+  const layout = new RegExp(`^(.{10}) ${clock}${withZone ? String.raw`\+00` : ''}$`);
+  return (text) => {
+    const [found, day = '', fraction = ''] = layout.exec(text) ?? [];
+    return found !== undefined && isDate(day) && fraction.length <= precision;
+  };
+}
+
+const parts =
+  /^(?:([+-]?\d{1,9}) years?)?(?: ?([+-]?\d{1,10}) mons?)?(?: ?([+-]?\d{1,10}) days?)?(?: ?([+-]?)(\d{2,9}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?)?$/;
+const int32Max = 2 ** 31 - 1;
+
+/** An interval, `1 year 2 mons -3 days +04:05:06.25`, whose months are below 12 and whose minutes and seconds below 60. */
+export function isInterval(precision: number): IsCanonical {
+  return (text) => {
+    const found = parts.exec(text);
+    if (found === null) return false;
+    const [, years = '0', months = '0', days = '0', sign = '', hours = '', minutes, seconds, fraction = ''] =
+      found;
+    const totalMonths = Number(years) * 12 + Number(months);
+    if (Math.abs(totalMonths) > int32Max || Math.abs(Number(days)) > int32Max) return false;
+    let written = '';
+    let isAfterNegative = false;
+    const add = (value: number, unit: string): void => {
+      if (value === 0) return;
+      const plus = isAfterNegative && value > 0 ? '+' : '';
+      written += `${written === '' ? '' : ' '}${plus}${value} ${unit}${value === 1 ? '' : 's'}`;
+      isAfterNegative = value < 0;
+    };
+    add(Math.trunc(totalMonths / 12), 'year');
+    add(totalMonths % 12, 'mon');
+    add(Number(days), 'day');
+    const isZero = /^[0:.]*$/.test(`${hours}:${minutes ?? ''}:${seconds ?? ''}.${fraction}`);
+    if (written === '' || !isZero) {
+      const minus = sign === '-' && !isZero;
+      const time = `${hours.replace(/^0+(?=\d\d)/, '')}:${minutes ?? ''}:${seconds ?? ''}`;
+      const rest = fraction.replace(/0+$/, '');
+      written += `${written === '' ? '' : ' '}${minus ? '-' : isAfterNegative ? '+' : ''}${time}${rest && `.${rest}`}`;
+    }
+    return written === text && fraction.length <= precision;
+  };
+}
+
+/** An address: an `inet` has a prefix only where it is shorter than the address, a `cidr` always. */
+export function isAddress(type: 'inet' | 'cidr'): IsCanonical {
+  return (text) => {
+    const [, address = '', prefix] = /^([^/%]+)(?:\/(0|[1-9]\d{0,2}))?$/.exec(text) ?? [];
+    const bits = isIPv4(address) ? 32 : 128;
+    if (bits === 128 && !isCanonicalIPv6(address)) return false;
+    if (prefix === undefined) return type === 'inet';
+    if (Number(prefix) > bits - (type === 'inet' ? 1 : 0)) return false;
+    return type === 'inet' || hasNoHost(address, Number(prefix), bits);
+  };
+}
+
+/** Whether nothing but zeros follows the prefix. */
+function hasNoHost(address: string, prefix: number, bits: 32 | 128): boolean {
+  const all = bits === 32 ? bitsOfIPv4(address) : bitsOfIPv6(address);
+  return BigInt.asUintN(bits - prefix, all) === 0n;
+}
+
+function bitsOfIPv4(address: string): bigint {
+  return address.split('.').reduce((bits, byte) => (bits << 8n) | BigInt(byte), 0n);
+}
+
+function bitsOfIPv6(address: string): bigint {
+  // The last 32 bits may be written as those of an IPv4 address.
+  const words = address.replace(/[\d.]+\.\d+$/, (last) => {
+    const bits = bitsOfIPv4(last);
+    return `${(bits >> 16n).toString(16)}:${(bits & 0xffffn).toString(16)}`;
+  });
+  const [head = [], tail = []] = words.split('::').map((half) => half.split(':').filter(Boolean));
+  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => '0');
+  return [...head, ...zeros, ...tail].reduce((bits, word) => (bits << 16n) | BigInt(`0x${word}`), 0n);
+}
+
+function isCanonicalIPv6(address: string): boolean {
+  return isIPv6(address) && new SocketAddress({ address, family: 'ipv6' }).address === address;
+}
+
+/** A UUID in lower case, with its dashes. */
+export const isUuid: IsCanonical = (text) =>
+  /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(text);
+
+/** A hardware address in lower case, with colons. */
+export function isHardwareAddress(byteCount: 6 | 8): IsCanonical {
+  const layout = new RegExp(`^[0-9a-f]{2}(:[0-9a-f]{2}){${byteCount - 1}}$`);
+  return (text) => layout.test(text);
+}
