@@ -87,13 +87,21 @@ export class DeliveryBench {
     return { access, store: new MemoryDeliveryStore(access), executor: new RecordingExecutor() };
   }
 
-  /** Starts a process with handlers of its own. */
-  start(handlers: readonly AnyEventHandler[], settings: DeliveryOverrides = {}): BenchProcess {
+  /**
+   * Starts a process with handlers of its own.
+   *
+   * @param ready when the database can serve. Default: at once
+   */
+  start(
+    handlers: readonly AnyEventHandler[],
+    settings: DeliveryOverrides = {},
+    ready: Promise<void> = Promise.resolve(),
+  ): BenchProcess {
     const { access, store, executor } = this.process();
     const errors: unknown[] = [];
     const failures: AttemptFailure[] = [];
     const delivery = new Delivery({
-      databases: { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] },
+      databases: { deliveries: () => [{ store, shards: [shard], ready: () => ready }] },
       executor,
       handlers,
       settings,

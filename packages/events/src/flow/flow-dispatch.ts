@@ -1,6 +1,6 @@
 import type { DeliverableEvent, ParkedHead } from '@framework/core';
 import { HandlerCaller } from '../call/handler-caller.js';
-import type { DatabaseHandler } from '../handler/event-handler-registry.js';
+import { type DatabaseHandler, wantsEvent } from '../handler/event-handler-registry.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { EventStep } from './event-step.js';
 import { type FlowPolicy, flowPolicy } from './flow-policy.js';
@@ -62,7 +62,14 @@ export class FlowDispatch {
       parked,
       onParked,
     });
-    this.#retries = new RetryStep({ context, parked: around.parkedEvents, policy, caller, onLost });
+    this.#retries = new RetryStep({
+      context,
+      parked: around.parkedEvents,
+      policy,
+      caller,
+      onLost,
+      wants: (type) => wantsEvent(handler, type),
+    });
   }
 
   /** Whether so many events are unfinished that no more are to be read. */

@@ -1,5 +1,5 @@
 import type { Cursor, DeliverableEvent } from '@framework/core';
-import type { DatabaseHandler } from '../handler/event-handler-registry.js';
+import { type DatabaseHandler, wantsEvent } from '../handler/event-handler-registry.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import type { ReadBatch } from '../log/log-reader.js';
 import { Alarm } from '../waking/alarm.js';
@@ -139,6 +139,6 @@ export class HandlerFlow {
   }
 
   #wants({ type }: DeliverableEvent): boolean {
-    return this.#handler.eventClasses?.has(type) ?? true;
+    return wantsEvent(this.#handler, type);
   }
 }

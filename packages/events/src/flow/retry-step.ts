@@ -21,6 +21,7 @@ export class RetryStep {
   readonly #policy: FlowPolicy;
   readonly #caller: HandlerCaller;
   readonly #onLost: (tokens: readonly string[]) => void;
+  readonly #wants: (eventType: string) => boolean;
   /** Events without attempts left of which somebody who lives may yet take one back. */
   readonly #lastChances = new Set<string>();
 
@@ -30,18 +31,23 @@ export class RetryStep {
     readonly policy: FlowPolicy;
     readonly caller: HandlerCaller;
     readonly onLost: (tokens: readonly string[]) => void;
+    /** Whether the handler wants events of a type. */
+    readonly wants: (eventType: string) => boolean;
   }) {
     this.#context = options.context;
     this.#parked = options.parked;
     this.#policy = options.policy;
     this.#caller = options.caller;
     this.#onLost = options.onLost;
+    this.#wants = options.wants;
   }
 
   /** Makes one attempt and records how it ended. */
   async run({ head, slot }: RetryWork): Promise<void> {
     if (!slot.held || this.#context.ended.aborted) return;
     const attemptId = crypto.randomUUID();
+    // Parked for a version of the handler that wanted it; in the log it would be passed over.
+    if (!this.#wants(head.event.type)) return this.#record(head, attemptId, slot, { kind: 'done' });
     if (head.attempts >= this.#policy.retry.attemptsMax) return this.#giveUp(head, attemptId, slot);
     this.#lastChances.delete(chanceKey(head));
     if (!(await this.#begin(head, attemptId, slot))) return;

@@ -58,6 +58,11 @@ export class EventHandlerRegistry {
   }
 }
 
+/** Whether a handler wants the events of an `event_type`. */
+export function wantsEvent({ eventClasses }: RegisteredHandler, type: string): boolean {
+  return eventClasses?.has(type) ?? true;
+}
+
 function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
   const className = handler.constructor.name;
   const options = declaredHandlerOptions(handler.constructor);

@@ -1,19 +1,21 @@
-import type {
-  DatabaseDelivery,
-  DatabaseRegistry,
-  DeadLetters,
-  DeadLettersStep,
-  HandlerLag,
-  LeasedSlot,
-  Page,
-  ParkedFilter,
-  ParkedRow,
-  ShardIdentifier,
-  StepPlace,
+import {
+  type DatabaseDelivery,
+  type DatabaseRegistry,
+  type DeadLetters,
+  type DeadLettersStep,
+  type HandlerCursors,
+  type HandlerLag,
+  type LeasedSlot,
+  type Page,
+  type ParkedFilter,
+  type ParkedRow,
+  type ShardIdentifier,
+  type StepPlace,
+  UnknownHandlerException,
 } from '@framework/core';
 import type { EventExplanation } from './event-explanation.js';
 import { explainEvent } from './explain-event.js';
-import { findParkedPage } from './find-parked-page.js';
+import { filterIn, findParkedPage } from './find-parked-page.js';
 
 const countPageMax = 1_000;
 /** How many dead letters one statement changes. */
@@ -56,11 +58,16 @@ export class DeliveryOperator {
     );
   }
 
-  /** Parked events, database by database and the oldest first; dead letters only with `dead: true`. */
-  findParked(
+  /**
+   * Parked events, database by database and the oldest first; dead letters only with `dead: true`.
+   *
+   * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
+   */
+  async findParked(
     filter: ParkedFilter = {},
     page: { readonly limit?: number; readonly after?: string } = {},
   ): Promise<Page<ParkedRow>> {
+    await this.#assertKnown(filter);
     return findParkedPage(this.#databases, filter, page);
   }
 
@@ -68,30 +75,58 @@ export class DeliveryOperator {
    * Gives dead letters their attempts back; what waits behind them follows in order. Says how many.
    *
    * @param options.dryRun only counts them
+   * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
    */
-  replay(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
+  async replay(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun === true) return this.#countDead(filter);
-    return this.#sum((letters, step) => letters.replay(filter, step));
+    return this.#sum(filter, (letters, own, step) => letters.replay(own, step));
   }
 
   /**
    * Removes dead letters for good, so that what waits behind them goes on. Says how many.
    *
    * @param options.dryRun only counts them
+   * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
    */
-  skip(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
+  async skip(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun === true) return this.#countDead(filter);
-    return this.#sum((letters, step) => letters.skip(filter, step));
+    return this.#sum(filter, (letters, own, step) => letters.skip(own, step));
   }
 
-  /** Stops a handler everywhere; takes effect within a third of the lease time, and nothing is lost meanwhile. */
-  async pause(handler: string): Promise<void> {
-    await Promise.all(this.#databases.map(({ store }) => store.cursors.setPaused(handler, true)));
+  /**
+   * Stops a handler everywhere; takes effect within a third of the lease time, and nothing is lost meanwhile.
+   *
+   * @param handler one of its names
+   * @throws UnknownHandlerException `unknown-handler` when no database knows it
+   */
+  pause(handler: string): Promise<void> {
+    return this.#eachOf(handler, (cursors, id) => cursors.setPaused(id, true));
   }
 
-  /** Lets a handler go on from where it was stopped; takes effect within a third of the lease time. */
-  async resume(handler: string): Promise<void> {
-    await Promise.all(this.#databases.map(({ store }) => store.cursors.setPaused(handler, false)));
+  /**
+   * Lets a handler go on from where it was stopped; takes effect within a third of the lease time.
+   *
+   * @param handler one of its names
+   * @throws UnknownHandlerException `unknown-handler` when no database knows it
+   */
+  resume(handler: string): Promise<void> {
+    return this.#eachOf(handler, (cursors, id) => cursors.setPaused(id, false));
+  }
+
+  /**
+   * Forgets a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its
+   * names, and with `discardParked` what waits for it. A handler of the same name is a new one afterwards.
+   *
+   * @param handler one of its names
+   * @param options.discardParked whether its parked events and dead letters are lost; without, they are in the way
+   * @throws UnknownHandlerException `unknown-handler` when no database knows it
+   * @throws HandlerInUseException `handler-in-use` while a process has it, or events wait for it; where that is so it stays
+   */
+  retire(
+    handler: string,
+    { discardParked = false }: { readonly discardParked?: boolean } = {},
+  ): Promise<void> {
+    return this.#eachOf(handler, (cursors, id) => cursors.retire(id, { discardParked }));
   }
 
   /** Says why an event has not been handled yet, for each handler. */
@@ -101,6 +136,19 @@ export class DeliveryOperator {
       if (explanation !== undefined) return explanation;
     }
     return { kind: 'not-in-log' };
+  }
+
+  /** Does something to a handler in every database that knows it, by its permanent id there. */
+  async #eachOf(
+    handler: string,
+    work: (cursors: HandlerCursors, id: string) => Promise<void>,
+  ): Promise<void> {
+    const found = await Promise.all(
+      this.#databases.map(async ({ store: { cursors } }) => ({ cursors, id: await cursors.find(handler) })),
+    );
+    const known = found.flatMap(({ cursors, id }) => (id === undefined ? [] : [{ cursors, id }]));
+    if (known.length === 0) throw new UnknownHandlerException(handler);
+    await Promise.all(known.map(({ cursors, id }) => work(cursors, id)));
   }
 
   async #countDead(filter: ParkedFilter): Promise<number> {
@@ -117,13 +165,23 @@ export class DeliveryOperator {
     return count;
   }
 
-  async #sum(change: (letters: DeadLetters, step: StepPlace) => Promise<DeadLettersStep>): Promise<number> {
+  async #assertKnown({ handler }: ParkedFilter): Promise<void> {
+    if (handler !== undefined) await this.#eachOf(handler, async () => undefined);
+  }
+
+  async #sum(
+    filter: ParkedFilter,
+    change: (letters: DeadLetters, own: ParkedFilter, step: StepPlace) => Promise<DeadLettersStep>,
+  ): Promise<number> {
+    await this.#assertKnown(filter);
     const counts = await Promise.all(
       this.#databases.map(async ({ store }) => {
         let count = 0;
+        const own = await filterIn(store, filter);
+        if (own === undefined) return count;
         let after: string | undefined;
         do {
-          const step = await change(store.deadLetters, {
+          const step = await change(store.deadLetters, own, {
             limit: stepMax,
             ...(after !== undefined && { after }),
           });

@@ -1,5 +1,6 @@
 import {
   type DatabaseDelivery,
+  type DeliveryStore,
   InvalidCursorException,
   type Page,
   type ParkedFilter,
@@ -22,7 +23,10 @@ export async function findParkedPage(
   const items: ParkedRow[] = [];
   for (; index < databases.length; index++, within = undefined) {
     if (items.length === limit) return { items, next: `${index}:` };
-    const page = await databases[index]?.store.deadLetters.find(filter, {
+    const store = databases[index]?.store;
+    const own = store && (await filterIn(store, filter));
+    if (own === undefined) continue;
+    const page = await store?.deadLetters.find(own, {
       limit: limit - items.length,
       ...(within !== undefined && { after: within }),
     });
@@ -30,6 +34,16 @@ export async function findParkedPage(
     if (page?.next !== undefined) return { items, next: `${index}:${page.next}` };
   }
   return { items, next: undefined };
+}
+
+/** A filter by one of a handler's names as one by its permanent id; `undefined` where the handler is unknown. */
+export async function filterIn(
+  { cursors }: DeliveryStore,
+  filter: ParkedFilter,
+): Promise<ParkedFilter | undefined> {
+  if (filter.handler === undefined) return filter;
+  const handler = await cursors.find(filter.handler);
+  return handler === undefined ? undefined : { ...filter, handler };
 }
 
 function place(

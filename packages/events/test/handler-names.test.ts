@@ -1,0 +1,149 @@
+import { FrameworkException } from '@framework/core';
+import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
+import { describe, expect, test } from 'vitest';
+import { DeliveryOperator, FrameworkEventHandler } from '../src/index.js';
+import { ClosedEvent, deposited } from './account.js';
+import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
+
+function operatorOf({ database }: DeliveryBench): DeliveryOperator {
+  const store = new MemoryDeliveryStore(new MemoryAccess(database));
+  return new DeliveryOperator({
+    deliveries: () => [{ store, shards: [shard], ready: async () => undefined }],
+  });
+}
+
+describe('a handler that is renamed', () => {
+  test('shares everything with its old name while both run, and after a rollback', async () => {
+    const bench = new DeliveryBench();
+    const older = () => handlerOf({ name: 'credit-v1' }, effect);
+    const newer = () => handlerOf({ name: 'credit-v2', aliases: ['credit-v1'] }, effect);
+    const keys: unknown[] = [];
+    async function effect(
+      _envelope: unknown,
+      context: { execute: (action: never, params: never) => Promise<unknown> },
+    ): Promise<void> {
+      await context.execute(CreditAction as never, {} as never);
+    }
+    let version = 0;
+    const commit = async (): Promise<void> => {
+      version++;
+      for (const model of ['a', 'b', 'c', 'd']) bench.database.commit(deposited(model, version));
+      await bench.clock.advance(12_000);
+    };
+    const first = bench.start([older()]);
+    await commit();
+    const second = bench.start([newer()]);
+    await commit();
+    await commit();
+    await first.delivery.stop();
+    await commit();
+    await second.delivery.stop();
+    const third = bench.start([older()]);
+    await commit();
+    for (const { executor } of [first, second, third]) {
+      keys.push(...executor.executed.map(({ configuration }) => JSON.stringify(configuration)));
+    }
+    // One key per event, that of the permanent id, also where a change of hands repeated a call.
+    expect(new Set(keys).size).toBe(20);
+    expect([first, second, third].every(({ executor }) => executor.executed.length > 0)).toBe(true);
+    expect([...bench.database.handlers.keys()]).toEqual(['credit-v1']);
+  });
+
+  test('is refused when its names belong to two handlers, and says so where the start is awaited', async () => {
+    const bench = new DeliveryBench();
+    const before = bench.start([handlerOf({ name: 'one' }), handlerOf({ name: 'two' })]);
+    await before.delivery.started();
+    const both = bench.start([handlerOf({ name: 'three', aliases: ['one', 'two'] })]);
+    const refused: unknown = await both.delivery.started().catch((error: unknown) => error);
+    expect(FrameworkException.is(refused) && refused.code).toBe('handler-names');
+    expect(both.errors).toEqual([refused]);
+  });
+});
+
+describe('processes with different handlers', () => {
+  test('each have all events delivered to what they have', async () => {
+    const bench = new DeliveryBench();
+    const [mails, books, others] = [
+      handlerOf({ name: 'mails' }),
+      handlerOf({ name: 'books' }),
+      handlerOf({ name: 'books' }),
+    ];
+    bench.start([mails]);
+    bench.start([books]);
+    bench.start([others]);
+    await bench.clock.advance(12_000);
+    const models = ['a', 'b', 'c', 'd'];
+    for (const model of models) bench.database.commit(deposited(model, 1));
+    await bench.clock.advance(2_000);
+    expect(mails.seen.toSorted()).toEqual(models.map((model) => `${model}1`));
+    expect([...books.seen, ...others.seen].toSorted()).toEqual(models.map((model) => `${model}1`));
+    expect(books.seen).toHaveLength(2);
+  });
+});
+
+describe('an operator', () => {
+  test('names a handler by any of its names, and is told when it has none', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    bench.start([handlerOf({ name: 'old' })]);
+    await bench.clock.advance(100);
+    bench.start([handlerOf({ name: 'new', aliases: ['old'] })]);
+    await bench.clock.advance(100);
+    await operator.pause('new');
+    expect(await operator.lag()).toMatchObject([{ handler: 'old', paused: true }]);
+    await operator.resume('new');
+    const unknown = { code: 'unknown-handler', handler: 'nwe' };
+    await expect(operator.pause('nwe')).rejects.toMatchObject(unknown);
+    await expect(operator.resume('nwe')).rejects.toMatchObject(unknown);
+    await expect(operator.retire('nwe')).rejects.toMatchObject(unknown);
+    await expect(operator.findParked({ handler: 'nwe' })).rejects.toMatchObject(unknown);
+    await expect(operator.replay({ handler: 'nwe' })).rejects.toMatchObject(unknown);
+    await expect(operator.skip({ handler: 'nwe' })).rejects.toMatchObject(unknown);
+    await expect(operator.skip({ handler: 'nwe' }, { dryRun: true })).rejects.toMatchObject(unknown);
+    expect(await operator.replay({ handler: 'new' })).toBe(0);
+  });
+
+  test('retires a handler that no process has any more, and whose parked events may be lost', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    const failing = handlerOf({ name: 'gone', retry: { attemptsMax: 1 } }, () => {
+      throw new Error('no');
+    });
+    bench.database.commit(deposited('a', 1));
+    const { delivery } = bench.start([failing]);
+    await bench.clock.advance(2_000);
+    await expect(operator.retire('gone')).rejects.toMatchObject({ code: 'handler-in-use' });
+    await delivery.stop();
+    await expect(operator.retire('gone')).rejects.toMatchObject({ code: 'handler-in-use' });
+    await operator.retire('gone', { discardParked: true });
+    expect(await operator.lag()).toEqual([]);
+    expect(bench.database.parked.size).toBe(0);
+  });
+});
+
+test('a handler is not called with parked events of a type that it wants no more', async () => {
+  const bench = new DeliveryBench();
+  const before = bench.start([
+    handlerOf({ name: 'one', retry: { attemptsMax: 3, backoffBaseMs: 1_000 } }, () => {
+      throw new Error('no');
+    }),
+  ]);
+  bench.database.commit(deposited('a', 1), deposited('a', 2));
+  await bench.clock.advance(300);
+  await before.delivery.stop();
+  const called: unknown[] = [];
+  class OnlyClosed {
+    readonly event = ClosedEvent;
+    async handle(envelope: { readonly eventId: string }): Promise<void> {
+      called.push(envelope.eventId);
+    }
+  }
+  FrameworkEventHandler({ name: 'one', startFrom: 'beginning' })(OnlyClosed);
+  bench.start([new OnlyClosed()]);
+  bench.database.commit(deposited('a', 3, { type: 'ClosedEvent', payload: { reason: 'done' } }));
+  await bench.clock.advance(60_000);
+  expect(called).toEqual(['a3']);
+  expect(bench.database.parked.size).toBe(0);
+});
+
+class CreditAction {}

@@ -1,0 +1,224 @@
+import { Action } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+
+describe('a failover within a lease', () => {
+  test('has a process start again from the saved cursors: what is committed after it is not skipped', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' });
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const { executor } = bench.start([handler]);
+    await bench.clock.advance(2_000);
+    const replica = bench.database.snapshot();
+    bench.database.commit(deposited('a', 3), deposited('a', 4), deposited('a', 5));
+    executor.committed();
+    await bench.clock.advance(100);
+    expect(handler.seen).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
+
+    bench.database.failOver(replica);
+    bench.database.commit(deposited('a', 3, { id: 'new a3' }), deposited('a', 4, { id: 'new a4' }));
+    executor.committed();
+    await bench.clock.advance(10_000);
+    expect(handler.seen.slice(5)).toEqual(['new a3', 'new a4']);
+    bench.database.commit(deposited('a', 5, { id: 'new a5' }));
+    executor.committed();
+    await bench.clock.advance(100);
+    expect(handler.seen.slice(7)).toEqual(['new a5']);
+  });
+
+  test('makes nobody careful: no process has vanished', async () => {
+    const bench = new DeliveryBench();
+    bench.start([handlerOf({ name: 'one' })]);
+    bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(8_000);
+    bench.database.failOver(bench.database.snapshot());
+    bench.database.commit(deposited('a', 1));
+    await bench.clock.advance(20_000);
+    expect(bench.database.writes.parked).toBe(0);
+    expect(bench.database.leases.every(({ processId }) => processId !== undefined)).toBe(true);
+  });
+});
+
+test('an outage of the database that is longer than a lease makes nobody careful', async () => {
+  const bench = new DeliveryBench();
+  const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })] as const;
+  const processes = handlers.map((handler) => bench.start([handler], { storeBackoffMaxMs: 1_000 }));
+  await bench.clock.advance(8_000);
+  const down = Array.from({ length: 6 }, () => new Error('down'));
+  for (const { access } of processes) access.failures.set('leases.renew', [...down]);
+  await bench.clock.advance(25_000);
+  bench.database.commit(...['a', 'b', 'c', 'd'].map((model) => deposited(model, 1)));
+  await bench.clock.advance(20_000);
+  expect(bench.database.writes.parked).toBe(0);
+  expect([...handlers[0].seen, ...handlers[1].seen].toSorted()).toEqual(['a1', 'b1', 'c1', 'd1']);
+  expect(handlers[0].seen).toHaveLength(2);
+});
+
+test('a read that goes on beside one that fails is not passed by a later one', async () => {
+  const bench = new DeliveryBench();
+  const before = bench.start([handlerOf({ name: 'one' })]);
+  await bench.clock.advance(300);
+  await before.delivery.stop();
+  // The slots stand at two places, so that there are two reads side by side.
+  bench.database.commit(deposited('d', 1), deposited('a', 1));
+  for (const slot of [0, 1]) bench.database.cursors.set(`one ${slot}`, 1);
+  const handler = handlerOf({ name: 'one' });
+  const { store, executor } = bench.start([handler]);
+  const read = store.log.read.bind(store.log);
+  const slow = gate();
+  let isFaulty = true;
+  let slowCount = 0;
+  Object.assign(store.log, {
+    read: async (slots: readonly number[], cursor: string, limit: number) => {
+      if (isFaulty && slots.includes(3)) throw new Error('connection lost');
+      const batch = await read(slots, cursor, limit);
+      if (slots.includes(0) && slowCount++ === 0) await slow.opened;
+      return batch;
+    },
+  });
+  await bench.clock.advance(50);
+  bench.database.commit(deposited('a', 2));
+  executor.committed();
+  await bench.clock.advance(1_000);
+  slow.open();
+  isFaulty = false;
+  await bench.clock.advance(10_000);
+  expect(handler.seen.filter((id) => id !== 'd1')).toEqual(['a1', 'a2']);
+  expect(bench.database.cursors.get('one 0')).toBe(3);
+});
+
+describe('a start', () => {
+  test('that is awaited has fixed where a new handler begins', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one', startFrom: 'now' });
+    bench.database.commit(deposited('a', 1));
+    const { delivery, access } = bench.start([handler]);
+    access.failures.set('cursors.register', [new Error('down')]);
+    let isStarted = false;
+    const started = delivery.started().then(() => (isStarted = true));
+    await bench.clock.advance(0);
+    expect(isStarted).toBe(false);
+    await bench.clock.advance(1_000);
+    await started;
+    bench.database.commit(deposited('a', 2));
+    await bench.clock.advance(2_000);
+    expect(handler.seen).toEqual(['a2']);
+  });
+
+  test('before the databases are ready asks nothing of them and reports nothing', async () => {
+    const bench = new DeliveryBench();
+    const { opened, open } = gate();
+    const handler = handlerOf({ name: 'one' });
+    const { access, errors } = bench.start([handler], {}, opened);
+    await bench.clock.advance(30_000);
+    expect([access.callCount, errors]).toEqual([0, []]);
+    open();
+    bench.database.commit(deposited('a', 1));
+    await bench.clock.advance(2_000);
+    expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('of databases that never become ready rejects, and says why once', async () => {
+    const bench = new DeliveryBench();
+    const faulty = new Error('a migration is faulty');
+    const { delivery, errors } = bench.start([handlerOf({ name: 'one' })], {}, Promise.reject(faulty));
+    await expect(delivery.started()).rejects.toBe(faulty);
+    await bench.clock.advance(30_000);
+    expect(errors).toEqual([faulty]);
+    await delivery.stop();
+  });
+
+  test('after a stop is refused, and what was not started is not waited for', async () => {
+    const bench = new DeliveryBench();
+    const { delivery } = bench.start([handlerOf({ name: 'one' })], {}, new Promise(() => undefined));
+    const stopped = delivery.stop();
+    await bench.clock.advance(30_000);
+    await stopped;
+    await expect(delivery.started()).rejects.toThrow('stopped');
+    expect(() => delivery.start()).toThrow(expect.objectContaining({ code: 'invariant-violation' }));
+  });
+});
+
+/** A small generator of random numbers, so that a failure can be repeated. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+test.each([1, 2, 3, 4, 5, 6])(
+  'with versions of a handler side by side and failovers every event that stays has its effect once, in order per model (seed %i)',
+  async (seed) => {
+    const random = randomOf(seed);
+    const bench = new DeliveryBench();
+    /** As the idempotency keys of another database, which the failovers spare. */
+    const keys = new Set<string>();
+    /** By model, the events that had an effect, as often as they had one. */
+    const effects = new Map<string, string[]>();
+    const start = (): BenchProcess => {
+      const isOld = random() < 0.5;
+      const options = isOld ? { name: 'old' } : { name: 'new', aliases: ['old'] };
+      let self: BenchProcess | undefined;
+      const handler = handlerOf(options, async ({ eventId, modelId }, context) => {
+        if (self?.access.dead === true) return new Promise(() => undefined);
+        await context.execute(EffectAction, { eventId, modelId });
+        if (random() < 0.05) throw new Error('now and then');
+        if (random() < 0.2) await bench.clock.sleep(random() * 200);
+      });
+      self = bench.start([handler], { leaseMs: 3_000 });
+      Object.assign(self.executor, {
+        execute: async (
+          _principal: unknown,
+          _action: unknown,
+          params: EffectParams,
+          configuration: unknown,
+        ) => {
+          const key = JSON.stringify(configuration);
+          if (keys.has(key)) return;
+          keys.add(key);
+          effects.set(params.modelId, [...(effects.get(params.modelId) ?? []), params.eventId]);
+        },
+      });
+      return self;
+    };
+    const processes = [start(), start(), start()];
+    let replica = bench.database.snapshot();
+    let id = 0;
+    for (let round = 0; round < 60; round++) {
+      for (const model of ['a', 'b', 'c', 'd', 'e', 'f']) {
+        if (random() < 0.5) continue;
+        const version = bench.database.log.filter(({ modelId }) => modelId === model).length + 1;
+        bench.database.commit(deposited(model, version, { id: `${model}${version} #${++id}` }));
+      }
+      processes[0]!.executor.committed();
+      await bench.clock.advance(random() * 500);
+      if (random() < 0.1) replica = bench.database.snapshot();
+      if (random() < 0.08) bench.database.failOver(replica);
+      if (random() > 0.15) continue;
+      const index = Math.floor(random() * 3);
+      if (random() < 0.5) processes[index]!.access.kill();
+      else void processes[index]!.delivery.stop({ timeoutMs: 1_000 });
+      processes[index] = start();
+    }
+    await bench.clock.advance(600_000);
+    const left = new Set(bench.database.log.map((event) => event.id));
+    for (const model of ['a', 'b', 'c', 'd', 'e', 'f']) {
+      const expected = bench.database.log.filter(({ modelId }) => modelId === model).map((event) => event.id);
+      expect((effects.get(model) ?? []).filter((eventId) => left.has(eventId))).toEqual(expected);
+    }
+    expect(bench.database.parked.size).toBe(0);
+    expect([...bench.database.handlers.keys()]).toHaveLength(1);
+  },
+);
+
+interface EffectParams {
+  readonly eventId: string;
+  readonly modelId: string;
+}
+
+class EffectAction extends Action<EffectParams, void> {
+  async perform(): Promise<void> {}
+}
