@@ -1,7 +1,7 @@
-import { FrameworkException } from '@framework/core';
+import { Action, FrameworkException } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
-import { DeliveryOperator, FrameworkEventHandler } from '../src/index.js';
+import { DeliveryOperator, FrameworkEventHandler, type HandlerContext } from '../src/index.js';
 import { ClosedEvent, deposited } from './account.js';
 import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
 
@@ -18,12 +18,6 @@ describe('a handler that is renamed', () => {
     const older = () => handlerOf({ name: 'credit-v1' }, effect);
     const newer = () => handlerOf({ name: 'credit-v2', aliases: ['credit-v1'] }, effect);
     const keys: unknown[] = [];
-    async function effect(
-      _envelope: unknown,
-      context: { execute: (action: never, params: never) => Promise<unknown> },
-    ): Promise<void> {
-      await context.execute(CreditAction as never, {} as never);
-    }
     let version = 0;
     const commit = async (): Promise<void> => {
       version++;
@@ -146,4 +140,10 @@ test('a handler is not called with parked events of a type that it wants no more
   expect(bench.database.parked.size).toBe(0);
 });
 
-class CreditAction {}
+class CreditAction extends Action<Record<string, never>, void> {
+  async perform(): Promise<void> {}
+}
+
+async function effect(_envelope: unknown, context: HandlerContext): Promise<void> {
+  await context.execute(CreditAction, {});
+}
