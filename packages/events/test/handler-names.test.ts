@@ -15,8 +15,6 @@ function operatorOf({ database }: DeliveryBench): DeliveryOperator {
 describe('a handler that is renamed', () => {
   test('shares everything with its old name while both run, and after a rollback', async () => {
     const bench = new DeliveryBench();
-    const older = () => handlerOf({ name: 'credit-v1' }, effect);
-    const newer = () => handlerOf({ name: 'credit-v2', aliases: ['credit-v1'] }, effect);
     const keys: unknown[] = [];
     let version = 0;
     const commit = async (): Promise<void> => {
@@ -139,6 +137,9 @@ test('a handler is not called with parked events of a type that it wants no more
   expect(called).toEqual(['a3']);
   expect(bench.database.parked.size).toBe(0);
 });
+
+const older = () => handlerOf({ name: 'credit-v1' }, effect);
+const newer = () => handlerOf({ name: 'credit-v2', aliases: ['credit-v1'] }, effect);
 
 class CreditAction extends Action<Record<string, never>, void> {
   async perform(): Promise<void> {}

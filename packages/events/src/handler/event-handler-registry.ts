@@ -59,8 +59,8 @@ export class EventHandlerRegistry {
 }
 
 /** Whether a handler wants the events of an `event_type`. */
-export function wantsEvent({ eventClasses }: RegisteredHandler, type: string): boolean {
-  return eventClasses?.has(type) ?? true;
+export function wantsEvent(handler: RegisteredHandler, type: string): boolean {
+  return handler.eventClasses?.has(type) ?? true;
 }
 
 function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
