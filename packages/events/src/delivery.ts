@@ -16,8 +16,9 @@ import { SuspectGate } from './parked/suspect-gate.js';
 /** What a delivery needs. */
 export interface DeliveryOptions {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
-  /** Wakes the delivery at each commit, and executes the actions of handlers. */
-  readonly executor: Pick<ActionExecutor, 'execute' | 'onCommit'>;
+  /** Wakes the delivery at each commit, executes the actions of handlers, and stages no other class as theirs. */
+  readonly executor: Pick<ActionExecutor, 'execute' | 'onCommit'> &
+    Partial<Pick<ActionExecutor, 'claimEventTypes'>>;
   /** Processes that deliver the events of a database may have different ones: each works for those that it has. */
   readonly handlers: readonly AnyEventHandler[] | EventHandlerRegistry;
   /** What to change in the default settings. */
@@ -57,7 +58,8 @@ export class Delivery {
   #stopped: Promise<void> | undefined;
 
   /**
-   * @throws InvariantViolation `invariant-violation` when handlers or event classes have the same name
+   * @throws InvariantViolation `invariant-violation` when handlers or event classes have the same name, also one
+   * that the executor has staged, or two of the models
    * @throws ConfigurationException `invalid-configuration` when a setting is not a number above zero
    */
   constructor(options: DeliveryOptions) {
@@ -68,6 +70,7 @@ export class Delivery {
       options.handlers instanceof EventHandlerRegistry
         ? options.handlers
         : new EventHandlerRegistry(options.handlers);
+    executor.claimEventTypes?.(handlers.eventClasses());
     const gate = new SuspectGate(clock, this.#settings.suspectAloneMs);
     const processId = options.processId ?? `${process.pid}-${crypto.randomUUID()}`;
     const context = {

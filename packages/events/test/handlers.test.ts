@@ -1,4 +1,4 @@
-import { Action, FrameworkAction, FrameworkException, ModelEvent } from '@framework/core';
+import { Action, FrameworkAction, FrameworkException, type ModelClass, ModelEvent } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import {
@@ -11,7 +11,7 @@ import {
   FrameworkEventHandler,
   type HandlerContext,
 } from '../src/index.js';
-import { type Account, ClosedEvent, DepositedEvent, deposited } from './account.js';
+import { Account, ClosedEvent, DepositedEvent, deposited } from './account.js';
 import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
 
 @FrameworkAction({ name: 'send-note' })
@@ -75,6 +75,27 @@ describe('a registry', () => {
     FrameworkEventHandler({ name: 'other' })(OtherHandler);
     expect(codeOf(() => new EventHandlerRegistry([handlerOf({ name: 'one' }), new OtherHandler()]))).toBe(
       'invariant-violation',
+    );
+  });
+
+  test('tells the executor its event classes, so that no other class is staged as theirs', () => {
+    const claimed: unknown[] = [];
+    const { store, executor } = new DeliveryBench().process();
+    const claiming = Object.assign(executor, {
+      claimEventTypes: (eventClasses: Iterable<unknown>) => void claimed.push(...eventClasses),
+    });
+    const databases = {
+      deliveries: () => [{ store, shards: [shard], ready: async (): Promise<void> => undefined }],
+    };
+    const delivery = (models: readonly ModelClass<unknown>[]): Delivery =>
+      new Delivery({ databases, executor: claiming, handlers: [new MarkedHandler()], models });
+    delivery([]);
+    expect(claimed).toEqual([DepositedEvent, ClosedEvent]);
+    class Purse extends Account {
+      static readonly modelName = 'Account';
+    }
+    expect(() => delivery([Account, Purse])).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }) as Error,
     );
   });
 

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import * as z from 'zod';
 import { FakeRepository } from '../../test/fake-repository.js';
 import { Address } from '../../test/order.js';
 import { TestAction, executorOf, global, mexico, openWallet, principal } from '../../test/test-executor.js';
@@ -7,9 +8,11 @@ import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import { ShardedId } from '../id/sharded-id.js';
+import { ModelEvent } from '../model/model-event.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { Action } from './action.js';
 import { ActionRegistry } from './action-registry.js';
+import type { Plan } from './plan.js';
 
 const clock = new VirtualClock('2026-01-01T00:00:00Z');
 
@@ -167,6 +170,52 @@ describe('several shards', () => {
       shard: unknown,
     });
     expect(driver.committed).toEqual([]);
+  });
+});
+
+test('refuses repositories of two models that have the same name in the log', () => {
+  class Purse extends Wallet {
+    static readonly modelName = 'Wallet';
+  }
+  const repositories = [new FakeRepository(Wallet), new FakeRepository(Purse)];
+  expect(() => executorOf(async () => null, { repositories })).toThrow(
+    expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining('modelName') }),
+  );
+});
+
+describe('two event classes of one event_type', () => {
+  class Noted extends ModelEvent<Wallet> {
+    static readonly eventType = 'wallet.noted';
+    static readonly payload = z.object({});
+  }
+  class AlsoNoted extends ModelEvent<Wallet> {
+    static readonly eventType = 'wallet.noted';
+    static readonly payload = z.object({});
+  }
+  /** Attaches an event of a class to a new wallet. */
+  const noting = async (plan: () => Plan, eventClass: unknown): Promise<void> => {
+    const wallet = openWallet();
+    const Note = eventClass as typeof Noted;
+    plan().add(wallet.close(new Note(wallet.id.value, Wallet)));
+  };
+
+  test('are not both staged', async () => {
+    const { execute, driver } = executorOf(noting);
+    await execute(Noted);
+    await execute(Noted);
+    await expect(execute(AlsoNoted)).rejects.toMatchObject({ code: 'invariant-violation' });
+    expect(driver.committed).toHaveLength(2);
+  });
+
+  test('are refused when one is claimed for a handler and the other one is staged', async () => {
+    const { executor, execute, driver } = executorOf(noting);
+    executor.claimEventTypes([AlsoNoted]);
+    await expect(execute(Noted)).rejects.toMatchObject({ code: 'invariant-violation' });
+    expect(driver.committed).toEqual([]);
+    expect(() => executor.claimEventTypes([Noted])).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }),
+    );
+    await execute(AlsoNoted);
   });
 });
 

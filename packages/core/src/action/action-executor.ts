@@ -5,6 +5,7 @@ import { defaultIdempotencySettings, idempotencyRanges } from '../idempotency/id
 import { KeyedRequest } from '../idempotency/keyed-request.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { isLostBaseError } from '../group/queued-plan.js';
+import type { EventClass } from '../model/model-event.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ActionClass } from './action.js';
 import { ActionRecorder } from './action-recorder.js';
@@ -31,7 +32,7 @@ export class ActionExecutor {
   readonly #random: () => number;
 
   /**
-   * @throws InvariantViolation `invariant-violation` when two repositories store the same model
+   * @throws InvariantViolation `invariant-violation` when two repositories store the same model, or models of one name
    * @throws ConfigurationException `invalid-configuration` for a namespace that the configuration refuses, too, and a setting that
    * is unknown or out of its range
    */
@@ -61,6 +62,15 @@ export class ActionExecutor {
    */
   onCommit(listener: (shard: ShardIdentifier) => void): () => void {
     return this.#attempts.onCommit(listener);
+  }
+
+  /**
+   * Claims the `event_type` of each class for it, as staging an event does: no other class can be staged under it.
+   *
+   * @throws InvariantViolation `invariant-violation` when another class has it already
+   */
+  claimEventTypes(eventClasses: Iterable<EventClass>): void {
+    for (const eventClass of eventClasses) this.#attempts.eventTypes.claim(eventClass);
   }
 
   /**

@@ -7,6 +7,7 @@ import { VirtualClock } from '../../test/virtual-clock.js';
 import type { ActionRecord } from '../persistence/change-set.js';
 import { Action } from './action.js';
 import { FrameworkAction } from './framework-action.js';
+import type { Principal } from './principal.js';
 
 const sized = z.codec(z.string(), z.bigint(), {
   decode: (text) => BigInt(text),
@@ -100,6 +101,33 @@ describe('before perform is called', () => {
     await expect(execute(null, { headers: { a: '\ud83d' } })).rejects.toMatchObject({
       code: 'unstorable-value',
     });
+  });
+
+  test.each<[string, unknown, string]>([
+    ['a number', { attempt: 1 }, 'TestAction headers.attempt'],
+    ['a list', { ids: ['a'] }, 'TestAction headers.ids'],
+    ['null', { id: null }, 'TestAction headers.id'],
+    ['a map', new Map([['id', 'a']]), 'TestAction headers'],
+  ])('headers that are no texts are refused: %s', async (_what, headers, path) => {
+    const { execute } = executorOf(neverPerformed);
+    const refused = execute(null, { headers: headers as Record<string, string> });
+    await expect(refused).rejects.toMatchObject({ code: 'unstorable-value', path });
+  });
+
+  test.each([undefined, {}, { name: 5 }])('a principal without a name is refused: %j', async (nobody) => {
+    const { executor } = depositing();
+    const refused = executor.execute(nobody as unknown as Principal, DepositAction, { amount: 1n });
+    await expect(refused).rejects.toMatchObject({ code: 'unstorable-value' });
+  });
+
+  test('an idempotency key that is no text is refused', async () => {
+    const { execute } = executorOf(neverPerformed);
+    for (const idempotencyKey of [5, null, { a: 1 }])
+      await expect(
+        execute(null, { idempotencyKey: idempotencyKey as unknown as string }),
+      ).rejects.toMatchObject({
+        code: 'invalid-idempotency-key',
+      });
   });
 
   test('a principal whose name the log cannot hold is refused', async () => {

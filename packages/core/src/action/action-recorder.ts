@@ -1,5 +1,6 @@
 import { context as traceContext, propagation } from '@opentelemetry/api';
 import type { Clock } from '../clock.js';
+import { UnstorableValueException } from '../errors/value-exceptions.js';
 import { timeOrderedUuid } from '../id/time-ordered-uuid.js';
 import { checkText, exactJson } from '../model/exact-json.js';
 import type { ActionRecord } from '../persistence/change-set.js';
@@ -33,9 +34,10 @@ export class ActionRecorder {
     params: unknown,
     { headers }: ExecutionConfiguration,
   ): ActionRecord {
+    checkHeaders(headers, `${name} headers`);
     const carrier: Record<string, string> = { ...headers };
     propagation.inject(traceContext.active(), carrier);
-    checkText(principal.name, `principal of ${name}`);
+    checkPrincipal(principal, `principal of ${name}`);
     return {
       id: timeOrderedUuid(),
       name,
@@ -46,4 +48,20 @@ export class ActionRecorder {
       startedDate: this.#clock.now(),
     };
   }
+}
+
+/** Handlers read every header as a text. */
+function checkHeaders(headers: ExecutionConfiguration['headers'], path: string): void {
+  if (headers === undefined) return;
+  exactJson(headers, path);
+  for (const [key, value] of Object.entries(headers) as readonly (readonly [string, unknown])[]) {
+    if (value !== undefined && typeof value !== 'string')
+      throw new UnstorableValueException(`${path}.${key}`, 'it is no text');
+  }
+}
+
+function checkPrincipal(principal: Principal | undefined, path: string): void {
+  const name: unknown = principal?.name;
+  if (typeof name !== 'string') throw new UnstorableValueException(path, 'its name is no text');
+  checkText(name, path);
 }

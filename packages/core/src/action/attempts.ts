@@ -6,6 +6,7 @@ import type { IdempotencySettings } from '../idempotency/idempotency-settings.js
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import { namedShards } from '../idempotency/named-shards.js';
 import { KeySweep } from '../idempotency/key-sweep.js';
+import { EventTypes } from '../model/event-types.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { ActionRecord, ChangeSet } from '../persistence/change-set.js';
 import type { Repository } from '../persistence/repository.js';
@@ -25,6 +26,8 @@ import { type Run, replay } from './run.js';
 
 /** Makes the attempts of one executor: performs an action once and commits what it staged. */
 export class Attempts {
+  /** The classes of events that were staged, and those that handlers have claimed. */
+  readonly eventTypes: EventTypes = new EventTypes();
   readonly #databases: DatabaseRegistry;
   readonly #repositories: ReadonlyMap<unknown, Repository>;
   readonly #limits: ExecutionLimits;
@@ -88,6 +91,7 @@ export class Attempts {
       repositories: this.#repositories,
       limits: this.#limits,
       clock: this.#clock,
+      eventTypes: this.eventTypes,
     });
     const { result, staged } = await performed(registered, principal, params, plan, reads);
     reads.keepTurnsOf(staged);
@@ -175,10 +179,16 @@ async function performed<Params, Result>(
 
 function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repository> {
   const map = new Map<unknown, Repository>();
+  const names = new Set<string>();
   for (const repository of repositories) {
-    if (map.has(repository.model)) {
-      throw new InvariantViolation(`Two repositories store ${modelNameOf(repository.model)}: pass one`);
+    const name = modelNameOf(repository.model);
+    if (map.has(repository.model)) throw new InvariantViolation(`Two repositories store ${name}: pass one`);
+    if (names.has(name)) {
+      throw new InvariantViolation(
+        `Two classes of models are named ${name}: declare another static readonly modelName on one`,
+      );
     }
+    names.add(name);
     map.set(repository.model, repository);
   }
   return map;

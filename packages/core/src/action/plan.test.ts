@@ -6,6 +6,7 @@ import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';
 import type { Repository } from '../persistence/repository.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { EventTypes } from '../model/event-types.js';
 import { type ExecutionLimits, defaultExecutionLimits } from './execution-limits.js';
 import { Plan, sealPlan } from './plan.js';
 
@@ -25,6 +26,7 @@ function planOf(
     repositories: new Map(repositories.map((repository) => [repository.model, repository])),
     limits: { ...defaultExecutionLimits, ...options.limits },
     clock: new VirtualClock('2026-05-05T05:05:05Z'),
+    eventTypes: new EventTypes(),
   });
 }
 

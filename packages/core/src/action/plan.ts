@@ -4,6 +4,7 @@ import type { Id } from '../id/id.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
 import { type AnyEntity, rebuild } from '../model/entity.js';
+import type { EventTypes } from '../model/event-types.js';
 import { Model } from '../model/model.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import type { Change, EventRecord } from '../persistence/change-set.js';
@@ -42,6 +43,7 @@ export class Plan {
   readonly #repositories: ReadonlyMap<unknown, Repository>;
   readonly #limits: ExecutionLimits;
   readonly #clock: Clock;
+  readonly #eventTypes: EventTypes;
   readonly #staged = new Set<string>();
   readonly #shards = new Map<ShardIdentifier, OpenShardPlan>();
   #eventCount = 0;
@@ -57,11 +59,13 @@ export class Plan {
     readonly repositories: ReadonlyMap<unknown, Repository>;
     readonly limits: ExecutionLimits;
     readonly clock: Clock;
+    readonly eventTypes: EventTypes;
   }) {
     this.#actionName = context.actionName;
     this.#repositories = context.repositories;
     this.#limits = context.limits;
     this.#clock = context.clock;
+    this.#eventTypes = context.eventTypes;
   }
 
   /** Whether perform has returned. */
@@ -133,7 +137,12 @@ export class Plan {
 
   #eventRecords(model: AnyModel, version: number): EventRecord[] {
     return model.events.map((event, index) =>
-      eventRecord(event, model, { version, ordinal: this.#eventCount + index, limits: this.#limits }),
+      eventRecord(event, model, {
+        version,
+        ordinal: this.#eventCount + index,
+        limits: this.#limits,
+        eventTypes: this.#eventTypes,
+      }),
     );
   }
 

@@ -2,8 +2,8 @@ import { FrameworkException } from './framework-exception.js';
 
 /** A string is not an id of the wanted kind. */
 export class InvalidIdException extends FrameworkException {
-  constructor(value: string, expected: string) {
-    super('invalid-id', `'${value.slice(0, 64)}' is not ${expected}`);
+  constructor(value: unknown, expected: string) {
+    super('invalid-id', `'${String(value).slice(0, 64)}' is not ${expected}`);
   }
 }
 

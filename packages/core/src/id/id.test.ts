@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { Wallet } from '../../test/wallet.js';
 import { Id } from './id.js';
+import { ShardedId } from './sharded-id.js';
 
 test.each(['1', 'customer/42', 'x'.repeat(255)])('keeps the text of an id as it is', (text) => {
   expect(Id.of(Wallet, text).value).toBe(text);
@@ -9,6 +10,14 @@ test.each(['1', 'customer/42', 'x'.repeat(255)])('keeps the text of an id as it 
 test.each(['', 'x'.repeat(256)])('refuses an id that is empty or longer than 255 characters', (text) => {
   expect(() => Id.of(Wallet, text)).toThrow(expect.objectContaining({ code: 'invalid-id' }));
 });
+
+test.each(['a\u0000', '\ud83d', 42 as unknown as string, undefined as unknown as string])(
+  'refuses an id that is no text that a database holds: %j',
+  (value) => {
+    expect(() => Id.of(Wallet, value)).toThrow(expect.objectContaining({ code: 'invalid-id' }));
+    expect(() => ShardedId.of(Wallet, value)).toThrow(expect.objectContaining({ code: 'invalid-id' }));
+  },
+);
 
 test('shows no more than 64 characters of a refused id', () => {
   expect(() => Id.of(Wallet, 'x'.repeat(256))).toThrow(new RegExp(`^'x{64}' is`));

@@ -23,10 +23,11 @@ export class Id<T> {
   /**
    * Reads an id from its text.
    *
-   * @throws InvalidIdException `invalid-id` when it is empty or longer than 255 characters
+   * @throws InvalidIdException `invalid-id` when it is empty, longer than 255 characters, or no text that a database holds
    */
   static of<T>(_model: ModelClass<T>, value: string): Id<T> {
-    if (value.length === 0 || value.length > lengthMax) {
+    const isText = typeof value === 'string' && value.isWellFormed() && !value.includes('\u0000');
+    if (!isText || value.length === 0 || value.length > lengthMax) {
       throw new InvalidIdException(value, `an id of 1 to ${lengthMax} characters`);
     }
     return new Id<T>(value);

@@ -30,7 +30,7 @@ export class ShardedId<T> extends Id<T> {
    * @throws InvalidIdException `invalid-id` when it is not a UUID version 7
    */
   static override of<T>(_model: ModelClass<T>, value: string): ShardedId<T> {
-    const lowerCase = value.toLowerCase();
+    const lowerCase = typeof value === 'string' ? value.toLowerCase() : '';
     if (!layout.test(lowerCase)) throw new InvalidIdException(value, 'a UUID version 7');
     return new ShardedId<T>(lowerCase);
   }

@@ -13,6 +13,7 @@ const charactersMax = 255;
  * @throws LimitExceededException `limit-exceeded` when the principal's name is longer than 255 characters
  */
 export function keyScope({ namespace, principal }: ActionRecord, key: string): KeyScope {
+  if (typeof key !== 'string') throw new InvalidIdempotencyKeyException('is no text');
   if (key.length === 0) throw new InvalidIdempotencyKeyException('is empty');
   if (key.length > charactersMax)
     throw new InvalidIdempotencyKeyException(`has ${key.length} characters: keep it within ${charactersMax}`);

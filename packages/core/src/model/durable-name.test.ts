@@ -38,3 +38,12 @@ describe('a class that a bundler has renamed', () => {
     expect(durableName({ name: 'e' }, 'Wallet', 'static readonly modelName')).toBe('Wallet');
   });
 });
+
+test.each(['', 'a'.repeat(256), 'a\u0000', '\ud83d', 5 as unknown as string])(
+  'a declared name that no index holds is refused: %j',
+  (name) => {
+    expect(() => durableName({ name: 'Wallet' }, name, 'static readonly modelName')).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }),
+    );
+  },
+);

@@ -13,3 +13,12 @@ test('a copy of an entity has the changed fields and the version of the one befo
   expect(address.move('Oslo').leave()).toEqual(new Address({ id, state: 'LEFT', city: 'Oslo', version: 4 }));
   expect(address).toEqual(new Address({ id, state: 'KNOWN', city: 'Riga', version: 4 }));
 });
+
+test.each([-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, '3' as unknown as number])(
+  'an entity of version %s is refused',
+  (version) => {
+    expect(() => new Address({ id, state: 'KNOWN', city: 'Riga', version })).toThrow(
+      expect.objectContaining({ code: 'invalid-model' }),
+    );
+  },
+);

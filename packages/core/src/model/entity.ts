@@ -1,3 +1,4 @@
+import { InvalidModelException } from '../errors/value-exceptions.js';
 import type { Id } from '../id/id.js';
 import type { OwnFields } from './fields.js';
 
@@ -17,16 +18,22 @@ export abstract class Entity<Self, I extends Id<Self>, State extends string> {
   /** 0 until it is stored, 1 after the first commit, one more after each further one. */
   readonly version: number;
 
+  /** @throws InvalidModelException `invalid-model` when the version does not count anything */
   constructor(fields: { readonly id: I; readonly state: State; readonly version?: number }) {
     this.id = fields.id;
     this.state = fields.state;
-    this.version = fields.version ?? 0;
+    this.version = checkedVersion(fields.version ?? 0);
   }
 
   /** The same entity with some fields changed; this one stays as it is. */
   protected copy(changes: Partial<OwnFields<Self>> & { readonly state?: State }): Self {
     return rebuild(this, changes) as unknown as Self;
   }
+}
+
+function checkedVersion(version: number): number {
+  if (Number.isSafeInteger(version) && version >= 0) return version;
+  throw new InvalidModelException(`version must be a whole number from 0 on, not ${String(version)}`);
 }
 
 /** Builds an entity of the same class from its fields and the changed ones, through its constructor. */

@@ -23,6 +23,15 @@ describe('a model', () => {
     expect(wallet).toMatchObject({ version: 7, createdDate: now, updatedDate: later, events });
   });
 
+  test('does not change with the list of events that it was given, nor can its own be changed', () => {
+    const events = [new WalletOpenedEvent(id, 'owner-1', 100n)];
+    const wallet = new Wallet({ ...fields, events });
+    events.push(new WalletOpenedEvent(id, 'owner-2', 100n));
+    expect(wallet.events).toHaveLength(1);
+    for (const each of [wallet, new Wallet(fields), wallet.deposit(1n)])
+      expect(() => (each.events as unknown[]).push(events[0])).toThrow(TypeError);
+  });
+
   test('attaches events that it emits, in order', () => {
     const wallet = Wallet.open(ShardIdentifier.of(0, 0), 100n, now);
     expect(wallet.events).toEqual([new WalletOpenedEvent(wallet.id, 'owner-1', 100n)]);

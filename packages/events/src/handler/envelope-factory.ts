@@ -1,6 +1,7 @@
 import {
   type DeliverableEvent,
   type EventClass,
+  InvariantViolation,
   type ModelClass,
   ShardIdentifier,
   ShardedId,
@@ -20,11 +21,21 @@ export class EnvelopeFactory {
 
   /**
    * @param shards whose events the log holds; at least one
+   * @throws InvariantViolation `invariant-violation` when two models have the same name
    * @param models the classes that `event.model` gives; for others it gives an empty class of the same model name
    */
   constructor(shards: readonly ShardIdentifier[], models: readonly ModelClass<unknown>[]) {
     this.#shards = shards;
-    for (const model of models) this.#models.set(modelNameOf(model), model);
+    for (const model of models) {
+      const name = modelNameOf(model);
+      const known = this.#models.get(name) ?? model;
+      if (known !== model) {
+        throw new InvariantViolation(
+          `Two classes of models are named ${name}: declare another static readonly modelName on one`,
+        );
+      }
+      this.#models.set(name, model);
+    }
   }
 
   /** @param eventClass decodes the event when it is read; `undefined` leaves it undecoded */

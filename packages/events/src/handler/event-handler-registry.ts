@@ -48,6 +48,11 @@ export class EventHandlerRegistry {
     });
   }
 
+  /** The classes of events that they want by class. */
+  eventClasses(): readonly EventClass[] {
+    return this.handlers.flatMap(({ eventClasses: wanted }) => [...(wanted?.values() ?? [])]);
+  }
+
   /**
    * Holds every handler that is marked with `@FrameworkEventHandler` and imported.
    *
