@@ -36,7 +36,14 @@ export type { ActionRecord, Change, ChangeSet, EventRecord } from './persistence
 export type { ModelSource } from './read/model-source.js';
 export { readById, readByIds } from './read/read-by-id.js';
 export type { GroupOutcome, PersistOutcome, TransactionManager } from './persistence/transaction-manager.js';
-export type { IdempotencyKeys, KeyRecord, KeyScope, StoredKey } from './persistence/idempotency-keys.js';
+export type {
+  HandlerKey,
+  IdempotencyKeys,
+  KeyRecord,
+  KeyScope,
+  StoredKey,
+} from './persistence/idempotency-keys.js';
+export type { HandledEvent } from './idempotency/handled-event.js';
 export type { EventLog, LoggedEvent } from './persistence/event-log.js';
 export type { Page } from './persistence/page.js';
 export type { Database, DatabaseDriver } from './persistence/database-driver.js';

@@ -9,8 +9,10 @@ import {
   type EventLog,
   FrameworkException,
   type GroupOutcome,
+  type HandlerKey,
   type IdempotencyKeys,
   type KeyScope,
+  type Page,
   type PersistOutcome,
   type ShardIdentifier,
   type StoredKey,
@@ -38,6 +40,15 @@ export class FakeIdempotencyKeys implements IdempotencyKeys {
   async deleteExpired(countMax: number): Promise<number> {
     this.sweeps.push(countMax);
     return 0;
+  }
+
+  /** They keep nothing of handlers. */
+  async findHandlerKeys(): Promise<Page<HandlerKey>> {
+    return { items: [], next: undefined };
+  }
+
+  async delete(scopes: readonly KeyScope[]): Promise<number> {
+    return scopes.filter((scope) => this.#stored.delete(textOf(scope))).length;
   }
 
   /** Whether the change set may be written: it has no key, or one that nobody has. */

@@ -256,6 +256,23 @@ describe('very much that is parked', () => {
   });
 });
 
+it('an event may come again until its cursor has passed it and nothing of it is parked', async () => {
+  const { store, events, park } = await withEvents('a', 1, 2);
+  const asked = events.map(({ id }) => ({ handler: 'notify', eventId: id }));
+  const unknown = { handler: 'notify', eventId: nobody };
+  const ofNobody = { handler: 'retired', eventId: events[0]!.id };
+  const again = async (): Promise<readonly string[]> =>
+    (await store.parked.mayComeAgain([...asked, unknown, ofNobody])).map(({ eventId }) => eventId);
+  expect(await again()).toEqual(events.map(({ id }) => id));
+
+  const { next } = await store.log.read(allSlots, beginning, 10);
+  const { leases } = await store.leases.renew('one', ['notify', 'elsewhere'], never);
+  await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
+  expect(await again()).toEqual([]);
+  await park({ event: events[0]!, dead: true });
+  expect(await again()).toEqual([events[0]!.id]);
+});
+
 describe('operators', () => {
   it('see how far a handler is behind, and where an event stands', async () => {
     const { store, events, park } = await withEvents('a', 1, 2, 3);

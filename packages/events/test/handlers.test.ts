@@ -155,6 +155,7 @@ describe('context.execute', () => {
         principal: { name: 'alice' },
         configuration: {
           idempotencyKey: 'notify/a1/send-note',
+          handledEvent: { handler: 'notify', eventId: 'a1', shard },
           headers: { 'correlation-id': 'c-1', 'causation-id': 'a1' },
         },
       },

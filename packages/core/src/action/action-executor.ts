@@ -116,7 +116,7 @@ export class ActionExecutor {
         `${record.name} was executed with a key and allowCrossShard, but a key is stored on one shard: use a saga`,
       );
     }
-    const request = await KeyedRequest.of<Result>(key, record, registered);
+    const request = await KeyedRequest.of<Result>(key, record, registered, configuration.handledEvent);
     const { idempotencyKeySearch: search = 'everywhere' } = configuration;
     const known = search === 'everywhere' ? await this.#keySearch.everywhere(request.scope) : undefined;
     if (known !== undefined) return replay(request, known, configuration);

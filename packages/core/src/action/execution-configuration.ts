@@ -1,3 +1,4 @@
+import type { HandledEvent } from '../idempotency/handled-event.js';
 import type { RetryPolicy } from './retry-policy.js';
 
 /** How one execution differs from the executor's defaults. */
@@ -23,6 +24,11 @@ export interface ExecutionConfiguration {
    * key once. Default `everywhere`.
    */
   readonly idempotencyKeySearch?: 'everywhere' | 'nowhere';
+  /**
+   * The event for which a handler executes the action; set by delivery. The key is one of handlers then: no client can use
+   * it, and it is kept until the event cannot come again.
+   */
+  readonly handledEvent?: HandledEvent;
   /** Called before the execution resolves, when its result is that of an earlier one. */
   readonly onReplayed?: () => void;
 }

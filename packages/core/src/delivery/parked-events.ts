@@ -1,3 +1,4 @@
+import type { HandledEvent } from '../idempotency/handled-event.js';
 import type { DeliverableEvent } from './deliverable-event.js';
 
 /** An event that waits for a handler: it failed, or an earlier event of its model did. */
@@ -98,4 +99,11 @@ export interface ParkedEvents {
    * lease; so it needs no lease. Changes nothing when the attempt has ended, or was never counted.
    */
   giveBackAttempt(head: ParkedHead, attemptId: string): Promise<void>;
+  /**
+   * Those of the given events that may be delivered to their handlers again: the handler's saved cursor has not passed
+   * them, or they are parked, as dead letters, too.
+   */
+  mayComeAgain<Event extends Pick<HandledEvent, 'handler' | 'eventId'>>(
+    events: readonly Event[],
+  ): Promise<readonly Event[]>;
 }

@@ -2,6 +2,7 @@ import { InvalidIdempotencyKeyException } from '../errors/action-exceptions.js';
 import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
 import type { ActionRecord } from '../persistence/change-set.js';
 import type { KeyScope } from '../persistence/idempotency-keys.js';
+import { handlersNamespace } from './handled-event.js';
 
 /** What still fits into one entry of an index. */
 const charactersMax = 255;
@@ -9,10 +10,11 @@ const charactersMax = 255;
 /**
  * The scope in which a key is unique: within the namespace, for the principal.
  *
+ * @param ofHandler whether a handler executes the action: such keys are a space of their own
  * @throws InvalidIdempotencyKeyException `invalid-idempotency-key` when it is empty, longer than 255 characters, or no text
  * @throws LimitExceededException `limit-exceeded` when the principal's name is longer than 255 characters
  */
-export function keyScope({ namespace, principal }: ActionRecord, key: string): KeyScope {
+export function keyScope({ namespace, principal }: ActionRecord, key: string, ofHandler: boolean): KeyScope {
   if (typeof key !== 'string') throw new InvalidIdempotencyKeyException('is no text');
   if (key.length === 0) throw new InvalidIdempotencyKeyException('is empty');
   if (key.length > charactersMax)
@@ -23,5 +25,5 @@ export function keyScope({ namespace, principal }: ActionRecord, key: string): K
     const message = `A principal with an idempotency key has a name of at most ${charactersMax} characters`;
     throw new LimitExceededException('principalCharactersMax', charactersMax, message);
   }
-  return { namespace, principal, key };
+  return { namespace: ofHandler ? handlersNamespace(namespace) : namespace, principal, key };
 }

@@ -1,29 +1,87 @@
+import type { DeliveryStore } from '../delivery/delivery-store.js';
+import type { HandlerKey } from '../persistence/idempotency-keys.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { type HandledEvent, handledEventOf } from './handled-event.js';
 import type { IdempotencySettings } from './idempotency-settings.js';
 
-/** Deletes expired keys now and then, a bounded number at once: nobody waits for it, and it needs no timer. */
+interface HandledKey {
+  readonly key: HandlerKey;
+  readonly event: HandledEvent;
+}
+
+/**
+ * Deletes keys that nobody needs any more now and then, a bounded number at once: nobody waits for it, and it needs no timer.
+ *
+ * A client's key goes when it has expired; a handler's key only when its event cannot come again, which the event's own
+ * database must say.
+ */
 export class KeySweep {
   readonly #databases: DatabaseRegistry;
-  readonly #commitsPerSweep: number;
-  readonly #rowsMax: number;
+  readonly #settings: IdempotencySettings;
   readonly #commitCounts = new Map<ShardIdentifier, number>();
+  /** Behind which the next sweep looks at handlers' keys, by shard: those that stay must not hide those behind them. */
+  readonly #places = new Map<ShardIdentifier, string>();
 
-  constructor(databases: DatabaseRegistry, { commitsPerSweep, sweepRowsMax }: IdempotencySettings) {
+  constructor(databases: DatabaseRegistry, settings: IdempotencySettings) {
     this.#databases = databases;
-    this.#commitsPerSweep = commitsPerSweep;
-    this.#rowsMax = sweepRowsMax;
+    this.#settings = settings;
   }
 
-  /** Counts a keyed commit on a shard; after enough of them its expired keys are deleted. */
+  /** Counts a keyed commit on a shard; after enough of them keys are deleted there. */
   countCommit(shard: ShardIdentifier): void {
+    const { commitsPerSweep, sweepRowsMax } = this.#settings;
     const count = (this.#commitCounts.get(shard) ?? 0) + 1;
-    this.#commitCounts.set(shard, count % this.#commitsPerSweep);
-    if (count < this.#commitsPerSweep) return;
+    this.#commitCounts.set(shard, count % commitsPerSweep);
+    if (count < commitsPerSweep) return;
     // What fails now is done by a later sweep; the commit has succeeded in any case.
-    this.#databases
-      .transactionManager(shard)
-      .keys.deleteExpired(this.#rowsMax)
-      .catch(() => undefined);
+    const { keys } = this.#databases.transactionManager(shard);
+    keys.deleteExpired(sweepRowsMax).catch(() => undefined);
+    this.sweepHandlerKeys(shard).catch(() => undefined);
   }
+
+  /** Deletes keys of handlers in the database of a shard, of events that cannot come again; says how many. */
+  async sweepHandlerKeys(shard: ShardIdentifier): Promise<number> {
+    const { keyLifetimeMs, sweepRowsMax } = this.#settings;
+    const { keys } = this.#databases.transactionManager(shard);
+    const after = this.#places.get(shard);
+    const page = await keys.findHandlerKeys({
+      olderThanMs: keyLifetimeMs,
+      limit: sweepRowsMax,
+      ...(after !== undefined && { after }),
+    });
+    if (page.next === undefined) this.#places.delete(shard);
+    else this.#places.set(shard, page.next);
+    const handled = page.items.flatMap((key): readonly HandledKey[] => {
+      const event = handledEventOf(key.source);
+      return event === undefined ? [] : [{ key, event }];
+    });
+    const byStore = Map.groupBy(handled, ({ event }) => this.#storeOf(event.shard));
+    const over = await Promise.all([...byStore].map(([store, each]) => keysThatAreOver(store, each)));
+    const needless = over.flat();
+    return needless.length === 0 ? 0 : keys.delete(needless);
+  }
+
+  /** The delivery of a shard's database, where this process has it. */
+  #storeOf(shard: ShardIdentifier): DeliveryStore | undefined {
+    return this.#databases.deliveries().find(({ shards }) => shards.includes(shard))?.store;
+  }
+}
+
+/** What cannot be asked stays: a key too many costs a row, a key too few an effect too many. */
+async function keysThatAreOver(
+  store: DeliveryStore | undefined,
+  handled: readonly HandledKey[],
+): Promise<readonly HandlerKey[]> {
+  if (store === undefined) return [];
+  const outstanding = await store.parked
+    .mayComeAgain(handled.map(({ event }) => event))
+    .catch(() => undefined);
+  if (outstanding === undefined) return [];
+  const needed = new Set(outstanding.map(placeOf));
+  return handled.filter(({ event }) => !needed.has(placeOf(event))).map(({ key }) => key);
+}
+
+function placeOf({ handler, eventId }: Pick<HandledEvent, 'handler' | 'eventId'>): string {
+  return `${eventId} ${handler}`;
 }

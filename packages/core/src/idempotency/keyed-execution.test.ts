@@ -15,6 +15,8 @@ import type { ExecutorOptions } from '../action/executor-options.js';
 import type { ExecutionConfiguration } from '../action/execution-configuration.js';
 import type { Principal } from '../action/principal.js';
 import { systemClock } from '../clock.js';
+import { FrameworkException } from '../errors/framework-exception.js';
+import { parseFrameworkConfig } from '../sharding/framework-config.js';
 import {
   CommitOutcomeUnknownException,
   ShardUnavailableException,
@@ -407,3 +409,35 @@ test('expired keys are swept after every so many keyed commits of a shard', asyn
   expect(manager(global).keys.sweeps).toEqual([10, 10]);
   expect(manager(mexico).keys.sweeps).toEqual([]);
 });
+
+describe('a key of a handler', () => {
+  const handledEvent = { handler: 'notify', eventId: 'event-1', shard: mexico };
+
+  test('is stored in a namespace that no configuration can have, with its event, and does not expire', async () => {
+    const { count, driver } = counting({ idempotency: { keyLifetimeMs: 5_000 } });
+    expect(await count(1n, key)).toMatchObject({ count: 1 });
+    expect(await count(2n, { ...key, handledEvent })).toMatchObject({ count: 2 });
+    expect(await count(2n, { ...key, handledEvent })).toMatchObject({ count: 2 });
+    expect(await count(1n, key)).toMatchObject({ count: 1 });
+    const [client, handler] = driver.committed;
+    expect(client!.key).toMatchObject({ namespace: 'com.example.wallet', source: undefined });
+    expect(handler!.key).toMatchObject({
+      namespace: 'com.example.wallet#handlers',
+      source: '1/0 event-1 notify',
+    });
+    expect(handler!.action.namespace).toBe('com.example.wallet');
+    expect(handler!.key!.lifetimeMs).toBeGreaterThan(50 * 365 * 86_400_000);
+    expect(codeOf(() => parseFrameworkConfig({ framework: { namespace: 'a#handlers' } }))).toBe(
+      'invalid-configuration',
+    );
+  });
+});
+
+function codeOf(work: () => unknown): string | undefined {
+  try {
+    work();
+    return undefined;
+  } catch (error) {
+    return FrameworkException.find(error)?.code;
+  }
+}

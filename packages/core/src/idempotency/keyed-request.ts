@@ -6,7 +6,11 @@ import type { ActionRecord } from '../persistence/change-set.js';
 import type { KeyRecord, KeyScope, StoredKey } from '../persistence/idempotency-keys.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
 import { fingerprintOf, isEarlierFingerprint } from './fingerprint-of.js';
+import { type HandledEvent, sourceOf } from './handled-event.js';
 import { keyScope } from './key-scope.js';
+
+/** How long the keys of handlers last: until they are deleted, because their events cannot come again. */
+const handlerKeyLifetimeMs = 100 * 365 * 24 * 60 * 60 * 1_000;
 
 /** One request under an idempotency key: what is stored with its effect, and what a repeat of it gets. */
 export class KeyedRequest<Result> {
@@ -14,37 +18,49 @@ export class KeyedRequest<Result> {
   readonly #action: ActionRecord;
   readonly #fingerprint: string;
   readonly #registered: RegisteredAction<never, Result>;
+  readonly #event: HandledEvent | undefined;
 
   private constructor(
     scope: KeyScope,
     action: ActionRecord,
     fingerprint: string,
     registered: RegisteredAction<never, Result>,
+    event: HandledEvent | undefined,
   ) {
     this.scope = scope;
     this.#action = action;
     this.#fingerprint = fingerprint;
     this.#registered = registered;
+    this.#event = event;
   }
 
-  /** @throws InvalidIdempotencyKeyException `invalid-idempotency-key` */
+  /**
+   * @param event for which a handler executes the action, when one does
+   * @throws InvalidIdempotencyKeyException `invalid-idempotency-key`
+   */
   static async of<Result>(
     key: string,
     action: ActionRecord,
     registered: RegisteredAction<never, Result>,
+    event: HandledEvent | undefined,
   ): Promise<KeyedRequest<Result>> {
-    const scope = keyScope(action, key);
+    const scope = keyScope(action, key, event !== undefined);
     const fingerprint = await fingerprintOf(action, registered.paramsSchema);
-    return new KeyedRequest<Result>(scope, action, fingerprint, registered);
+    return new KeyedRequest<Result>(scope, action, fingerprint, registered, event);
   }
 
-  /** What is stored with the effect; throws as the result's codec does. */
+  /**
+   * What is stored with the effect; throws as the result's codec does.
+   *
+   * @param lifetimeMs how long a client's key is kept
+   */
   record(result: Result, lifetimeMs: number): KeyRecord {
     return {
       ...this.scope,
       fingerprint: this.#fingerprint,
       result: this.#registered.resultCodec.encode(result),
-      lifetimeMs,
+      lifetimeMs: this.#event === undefined ? lifetimeMs : handlerKeyLifetimeMs,
+      source: this.#event && sourceOf(this.#event),
     };
   }
 

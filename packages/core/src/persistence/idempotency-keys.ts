@@ -1,3 +1,5 @@
+import type { Page } from './page.js';
+
 /** Under which name a request is remembered: the same key of another principal is another key. */
 export interface KeyScope {
   readonly namespace: string;
@@ -14,6 +16,13 @@ export interface KeyRecord extends KeyScope {
   readonly result: string | undefined;
   /** How long the key is kept, by the database's clock. */
   readonly lifetimeMs: number;
+  /** The event for which a handler executed the action, as one text; `undefined` for a key of a client. */
+  readonly source?: string | undefined;
+}
+
+/** A key of a handler, with the event that it belongs to. */
+export interface HandlerKey extends KeyScope {
+  readonly source: string;
 }
 
 /** A request that was committed under a key. */
@@ -41,4 +50,16 @@ export interface IdempotencyKeys {
    * @returns how many were deleted
    */
   deleteExpired(countMax: number): Promise<number>;
+  /**
+   * Keys of handlers that were written so long ago, the oldest first.
+   *
+   * @param page.after the `next` of the page before
+   */
+  findHandlerKeys(page: {
+    readonly olderThanMs: number;
+    readonly limit: number;
+    readonly after?: string;
+  }): Promise<Page<HandlerKey>>;
+  /** Deletes keys, whether or not they have expired; says how many there were. */
+  delete(scopes: readonly KeyScope[]): Promise<number>;
 }

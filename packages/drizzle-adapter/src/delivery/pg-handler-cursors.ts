@@ -30,8 +30,8 @@ const saveText = `
 /** How many events beyond the furthest cursor of a handler are looked at to say how far it is behind. */
 const lagEventsMax = 100_000;
 
-/** What lies beyond the cursor `c`, of events `e`. */
-const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
+/** Whether an event `e` of the log lies beyond a cursor `c`. */
+export const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
 
 const lagText = `
   with furthest as (

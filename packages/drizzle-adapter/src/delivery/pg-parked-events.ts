@@ -1,4 +1,5 @@
 import type {
+  HandledEvent,
   ParkedEvent,
   ParkedEvents,
   ParkedHead,
@@ -9,6 +10,7 @@ import type {
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { parkedEvent } from './event-row.js';
 import { heldLeases } from './held-leases.js';
+import { isBeyond } from './pg-handler-cursors.js';
 import { settleModels } from './settle-models.js';
 
 /** An event of the log as JSON, with the names of `DeliverableEvent`. */
@@ -135,6 +137,15 @@ const stillParkedText = `
   join eventlog.parked_models m
     on (m.slot, m.handler, m.model_name, m.model_id) = (asked.slot, asked.handler, asked.model_name, asked.model_id)`;
 
+const mayComeAgainText = `
+  select asked.place::integer as place
+  from unnest($1::text[], $2::uuid[]) with ordinality as asked (handler, event_id, place)
+  where exists (
+      select from eventlog.parked_events p where (p.handler, p.event_id) = (asked.handler, asked.event_id))
+    or exists (
+      select from eventlog.events e join eventlog.cursors c on c.slot = e.slot and c.handler = asked.handler
+      where e.id = asked.event_id and e.event_type is not null and ${isBeyond})`;
+
 interface ParkAnswer {
   readonly lost: readonly string[];
   /** Events that the log does not hold. */
@@ -236,6 +247,17 @@ export class PgParkedEvents implements ParkedEvents {
       text: giveBackText,
       values: [handler, event.id, attemptId],
     });
+  }
+
+  async mayComeAgain<Event extends Pick<HandledEvent, 'handler' | 'eventId'>>(
+    events: readonly Event[],
+  ): Promise<readonly Event[]> {
+    const rows = await this.#rows<{ place: number }>('framework_may_come_again', mayComeAgainText, [
+      events.map(({ handler }) => handler),
+      events.map(({ eventId }) => eventId),
+    ]);
+    const places = new Set(rows.map(({ place }) => place));
+    return events.filter((_event, index) => places.has(index + 1));
   }
 
   async #park(given: readonly object[]): Promise<ParkAnswer> {

@@ -1,13 +1,13 @@
 import type { ActionRecord, KeyRecord } from '@framework/core';
 
 /** How many parameters {@link keyClause} takes. */
-export const keyParameterCount = 8;
+export const keyParameterCount = 9;
 
 /** What happens to a key that is there already, in an insert into `eventlog.idempotency_keys as held`. */
 export const keyConflictClause: string =
   'on conflict (key, principal, namespace) do update set action_id = excluded.action_id, ' +
   'action_name = excluded.action_name, fingerprint = excluded.fingerprint, result = excluded.result, ' +
-  'created_date = excluded.created_date, expires_date = excluded.expires_date ' +
+  'created_date = excluded.created_date, expires_date = excluded.expires_date, source = excluded.source ' +
   'where held.expires_date <= now()';
 
 /**
@@ -22,16 +22,16 @@ export function keyClause(firstParameter: number): string {
   const own = (index: number): string => `$${firstParameter + index}`;
   return (
     'insert into eventlog.idempotency_keys as held ' +
-    '(key, principal, namespace, action_id, action_name, fingerprint, result, expires_date) ' +
+    '(key, principal, namespace, action_id, action_name, fingerprint, result, expires_date, source) ' +
     `select ${own(0)}, ${own(1)}, ${own(2)}, ${own(3)}::uuid, ${own(4)}, ${own(5)}, ${own(6)}::jsonb, ` +
-    `now() + ${own(7)}::bigint * interval '1 millisecond' ${keyConflictClause} returning 1`
+    `now() + ${own(7)}::bigint * interval '1 millisecond', ${own(8)}::text ${keyConflictClause} returning 1`
   );
 }
 
 /** The parameters of {@link keyClause}, in order. */
 export function keyValues(
   { id, name }: ActionRecord,
-  { key, principal, namespace, fingerprint, result, lifetimeMs }: KeyRecord,
+  { key, principal, namespace, fingerprint, result, lifetimeMs, source }: KeyRecord,
 ): readonly unknown[] {
-  return [key, principal, namespace, id, name, fingerprint, result ?? null, lifetimeMs];
+  return [key, principal, namespace, id, name, fingerprint, result ?? null, lifetimeMs, source ?? null];
 }

@@ -1,6 +1,9 @@
 import {
+  type HandlerKey,
   type IdempotencyKeys,
+  InvalidCursorException,
   type KeyScope,
+  type Page,
   ShardUnavailableException,
   type StoredKey,
 } from '@framework/core';
@@ -45,6 +48,37 @@ export class PgIdempotencyKeys implements IdempotencyKeys {
     return rowCount ?? 0;
   }
 
+  async findHandlerKeys({
+    olderThanMs,
+    limit,
+    after,
+  }: {
+    readonly olderThanMs: number;
+    readonly limit: number;
+    readonly after?: string;
+  }): Promise<Page<HandlerKey>> {
+    const { rows } = await this.#manager.query<HandlerKey & { readonly place: string }>({
+      name: 'framework_handler_keys',
+      text: handlerKeysStatement,
+      values: [olderThanMs, limit + 1, ...placeOf(after)],
+    });
+    const items = rows.slice(0, limit).map(({ place: _place, ...key }) => key);
+    return { items, next: rows.length > limit ? rows[limit - 1]?.place : undefined };
+  }
+
+  async delete(scopes: readonly KeyScope[]): Promise<number> {
+    const { rowCount } = await this.#manager.query({
+      name: 'framework_delete_given_keys',
+      text: deleteGivenStatement,
+      values: [
+        scopes.map(({ key }) => key),
+        scopes.map(({ principal }) => principal),
+        scopes.map(({ namespace }) => namespace),
+      ],
+    });
+    return rowCount ?? 0;
+  }
+
   async #find({ key, principal, namespace }: KeyScope): Promise<StoredKey | undefined> {
     const { rows } = await this.#manager.query<KeyRow>({
       name: 'framework_find_key',
@@ -71,3 +105,23 @@ const deleteStatement = `
     select ctid from eventlog.idempotency_keys
     where expires_date <= now() order by expires_date limit $1 for update skip locked
   ))`;
+
+const handlerKeysStatement = `
+  select key, principal, namespace, source, json_build_array(created_date, key, principal, namespace)::text as place
+  from eventlog.idempotency_keys
+  where source is not null and created_date <= now() - $1::bigint * interval '1 millisecond'
+    and (created_date, key, principal, namespace) > ($3::timestamptz, $4::text, $5::text, $6::text)
+  order by created_date, key, principal, namespace limit $2`;
+
+const deleteGivenStatement = `
+  delete from eventlog.idempotency_keys k
+  using unnest($1::text[], $2::text[], $3::text[]) as given (key, principal, namespace)
+  where (k.key, k.principal, k.namespace) = (given.key, given.principal, given.namespace)`;
+
+/** @throws InvalidCursorException `invalid-cursor` when it is no `next` of an earlier page */
+function placeOf(after: string | undefined): readonly string[] {
+  if (after === undefined) return ['-infinity', '', '', ''];
+  const place: unknown = JSON.parse(after);
+  if (!Array.isArray(place) || place.length !== 4) throw new InvalidCursorException(after);
+  return place.map(String);
+}

@@ -33,6 +33,7 @@ const keyColumns = [
   ['fingerprint', 'text'],
   ['result', 'jsonb'],
   ['lifetime', 'bigint'],
+  ['source', 'text'],
 ] as const;
 
 /** Identifies a shape, for the cache of statements. */
@@ -120,9 +121,9 @@ function keyClauses(given: string): readonly string[] {
   return [
     `kg as materialized (select * from ${given})`,
     'k as (insert into eventlog.idempotency_keys as held ' +
-      '(key, principal, namespace, action_id, action_name, fingerprint, result, expires_date) ' +
+      '(key, principal, namespace, action_id, action_name, fingerprint, result, expires_date, source) ' +
       'select g.key, g.principal, g.namespace, g.action_id::uuid, g.action_name, g.fingerprint, g.result::jsonb, ' +
-      `now() + g.lifetime::bigint * interval '1 millisecond' from kg g where ${isTimed} order by 1, 2, 3 ` +
+      `now() + g.lifetime::bigint * interval '1 millisecond', g.source from kg g where ${isTimed} order by 1, 2, 3 ` +
       `${keyConflictClause} returning held.action_id)`,
     'taken as materialized (select unit from kg where action_id::uuid not in (select action_id from k))',
   ];

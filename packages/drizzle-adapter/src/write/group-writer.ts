@@ -7,7 +7,7 @@ import {
 } from '@framework/core';
 import type pg from 'pg';
 import { queryOf } from '../connection/query-of.js';
-import { keyValues } from '../idempotency/key-clause.js';
+import { keyParameterCount, keyValues } from '../idempotency/key-clause.js';
 import { loggedEvents } from './change-set-batches.js';
 import { actionValues, eventRowValues } from './events-clause.js';
 import { type GroupRow, groupRows } from './group-rows.js';
@@ -119,7 +119,7 @@ function rowArrays(rows: readonly GroupRow[], units: Units, guarded: boolean): T
 }
 
 function keyArrays(group: readonly ChangeSet[], units: Units): Texts[] {
-  const arrays: Texts[] = Array.from({ length: 9 }, () => []);
+  const arrays: Texts[] = Array.from({ length: 1 + keyParameterCount }, () => []);
   group.forEach(({ action, key }, plan) => {
     if (key === undefined || units[plan] === undefined) return;
     [units[plan], ...keyValues(action, key)].forEach((value, index) => arrays[index]?.push(textOf(value)));

@@ -62,7 +62,7 @@ describe('writeStatement', () => {
     expect(alone).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
     const among = writeStatement({ changes: [add], eventCount: 1, alone: false, keyed: true });
     expect(among).toContain('when (select count(*) from k) = 0 then eventlog.raise_key_taken()');
-    expect(among).toContain('select $9, $10, $11 where (select count(*) from k) = 1');
+    expect(among).toContain('select $10, $11, $12 where (select count(*) from k) = 1');
     expect(among).toContain(', false from k)');
   });
 

@@ -3,6 +3,7 @@ import {
   type ActionExecutor,
   type DeliverableEvent,
   type ExecutionConfiguration,
+  type ShardIdentifier,
   actionNameOf,
 } from '@framework/core';
 import type { HandlerContext, HandlerExecution } from '../handler/handler-context.js';
@@ -12,18 +13,25 @@ export class CallContext implements HandlerContext {
   readonly attempt: number;
   readonly #handler: string;
   readonly #event: DeliverableEvent;
+  readonly #shard: ShardIdentifier;
   readonly #executor: Pick<ActionExecutor, 'execute'>;
   #controller: AbortController | undefined;
   #aborted: { readonly reason: unknown } | undefined;
 
+  /**
+   * @param handler its permanent id in the database of the event
+   * @param shard that of the event
+   */
   constructor(
     handler: string,
     event: DeliverableEvent,
+    shard: ShardIdentifier,
     attempt: number,
     executor: Pick<ActionExecutor, 'execute'>,
   ) {
     this.#handler = handler;
     this.#event = event;
+    this.#shard = shard;
     this.attempt = attempt;
     this.#executor = executor;
   }
@@ -53,6 +61,7 @@ export class CallContext implements HandlerContext {
       ...configuration,
       headers: { ...headers, 'causation-id': id, ...configuration.headers },
       idempotencyKey: parts.join('/'),
+      handledEvent: { handler: this.#handler, eventId: id, shard: this.#shard },
     };
     return this.#executor.execute(principal ?? { name: this.#event.principal }, action, params, keyed);
   }

@@ -68,7 +68,13 @@ export class HandlerCaller {
     slot: HeldSlot,
   ): Promise<CallOutcome> {
     return new Promise((onOutcome) => {
-      const context = new CallContext(this.#handler.id, events[0], attempt, this.#executor);
+      const context = new CallContext(
+        this.#handler.id,
+        events[0],
+        this.#envelopes.shardOf(events[0].modelId),
+        attempt,
+        this.#executor,
+      );
       const call = { slot, context, onOutcome };
       this.#running.add(call);
       this.#invoke(events, attempt, context).then(

@@ -16,7 +16,7 @@ export class EnvelopeFactory {
   readonly #models = new Map<string, ModelClass<unknown>>();
   readonly #names: EnvelopeNames = {
     modelOf: (name) => this.#modelOf(name),
-    shardOf: (modelId) => this.#shardOf(modelId),
+    shardOf: (modelId) => this.shardOf(modelId),
   };
 
   /**
@@ -43,7 +43,8 @@ export class EnvelopeFactory {
     return new RowEnvelope(row, eventClass, attempt, this.#names);
   }
 
-  #shardOf(modelId: string): ShardIdentifier {
+  /** The shard of a model whose events the log holds. */
+  shardOf(modelId: string): ShardIdentifier {
     const first = this.#shards[0] ?? ShardIdentifier.of(0, 0);
     if (this.#shards.length === 1) return first;
     const carried = carriedShard(modelId);

@@ -1,7 +1,7 @@
 import type { ActionClass, ExecutionConfiguration, Principal } from '@framework/core';
 
 /** How one execution by a handler differs from the executor's defaults. */
-export interface HandlerExecution extends Omit<ExecutionConfiguration, 'idempotencyKey'> {
+export interface HandlerExecution extends Omit<ExecutionConfiguration, 'idempotencyKey' | 'handledEvent'> {
   /** Tells several executions of one action for one event apart. Default: none, so that there is one. */
   readonly key?: string;
   /** Who asks. Default: the principal of the event. */
@@ -18,7 +18,7 @@ export interface HandlerContext {
    * Executes an action at most once for this handler and event, however often the event is delivered.
    *
    * A repeat must ask for the same: make the params from the event alone. The idempotency key is made of the handler's
-   * name, the event's id, the action's durable name and `key`; in a batch, the id is that of the first event, and the key
+   * permanent id, the event's id, the action's durable name and `key`; in a batch, the id is that of the first event, and the key
    * holds for as long as the batch is cut the same: pass ids of events as `key`.
    *
    * @throws the signal's reason when it is aborted: a handler that was given up has no more effects

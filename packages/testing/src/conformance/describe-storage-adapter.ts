@@ -5,6 +5,7 @@ import { describeConcurrency } from './behaviours/describe-concurrency.js';
 import { describeCrossShard } from './behaviours/describe-cross-shard.js';
 import { describeEventLog } from './behaviours/describe-event-log.js';
 import { describeGroups } from './behaviours/describe-groups.js';
+import { describeHandlerKeys } from './behaviours/describe-handler-keys.js';
 import { describeIdempotency } from './behaviours/describe-idempotency.js';
 import { describeKeyExpiry } from './behaviours/describe-key-expiry.js';
 import { describeLargePlans } from './behaviours/describe-large-plans.js';
@@ -52,6 +53,7 @@ export function describeStorageAdapter(
     describeLargePlans(context);
     describeIdempotency(context);
     describeKeyExpiry(context);
+    describeHandlerKeys(context);
     describeCrossShard(context);
     describePlacement(context);
     describeValues(context);

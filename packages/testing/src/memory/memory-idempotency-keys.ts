@@ -1,4 +1,4 @@
-import type { ChangeSet, IdempotencyKeys, KeyScope, StoredKey } from '@framework/core';
+import type { ChangeSet, HandlerKey, IdempotencyKeys, KeyScope, Page, StoredKey } from '@framework/core';
 import type { MemoryTables } from './memory-tables.js';
 
 /** The idempotency keys in one database in memory. */
@@ -13,8 +13,8 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
     const { keys, clock } = this.#tables;
     const stored = keys.get(textOf(scope));
     if (stored === undefined || stored.expiresMs <= clock.now().getTime()) return undefined;
-    const { expiresMs: _expiresMs, ...known } = stored;
-    return known;
+    const { fingerprint, actionId, actionName, result } = stored;
+    return { fingerprint, actionId, actionName, result };
   }
 
   async deleteExpired(countMax: number): Promise<number> {
@@ -27,6 +27,34 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
     for (const [text] of expired) keys.delete(text);
     return expired.length;
   }
+
+  async findHandlerKeys({
+    olderThanMs,
+    limit,
+    after = '-1',
+  }: {
+    readonly olderThanMs: number;
+    readonly limit: number;
+    readonly after?: string;
+  }): Promise<Page<HandlerKey>> {
+    const { keys, clock } = this.#tables;
+    const lastMs = clock.now().getTime() - olderThanMs;
+    // The place is a number that only grows, so that what is deleted moves nothing.
+    const found = [...keys.values()]
+      .flatMap(({ handled, createdMs, serial }) =>
+        handled !== undefined && createdMs <= lastMs && serial > Number(after) ? [{ handled, serial }] : [],
+      )
+      .sort((one, other) => one.serial - other.serial);
+    const items = found.slice(0, limit);
+    return {
+      items: items.map(({ handled }) => handled),
+      next: found.length > limit ? `${items.at(-1)?.serial}` : undefined,
+    };
+  }
+
+  async delete(scopes: readonly KeyScope[]): Promise<number> {
+    return scopes.filter((scope) => this.#tables.keys.delete(textOf(scope))).length;
+  }
 }
 
 /** Whether a change set has a key that is there already and has not expired. */
@@ -36,11 +64,15 @@ export function isKeyTaken({ keys, clock }: MemoryTables, { key }: ChangeSet): b
 }
 
 /** Stores the key of a change set, if it has one, in the place of an expired one. */
-export function storeKey({ keys, clock }: MemoryTables, { key, action }: ChangeSet): void {
+export function storeKey(tables: MemoryTables, { key, action }: ChangeSet): void {
   if (key === undefined) return;
-  const { fingerprint, result, lifetimeMs } = key;
-  const expiresMs = clock.now().getTime() + lifetimeMs;
-  keys.set(textOf(key), { fingerprint, result, actionId: action.id, actionName: action.name, expiresMs });
+  const { keys, clock } = tables;
+  const { namespace, principal, key: text, fingerprint, result, lifetimeMs, source } = key;
+  const createdMs = clock.now().getTime();
+  const handled = source === undefined ? undefined : { namespace, principal, key: text, source };
+  const serial = tables.keyCount++;
+  const stored = { fingerprint, result, actionId: action.id, actionName: action.name };
+  keys.set(textOf(key), { ...stored, createdMs, expiresMs: createdMs + lifetimeMs, handled, serial });
 }
 
 function textOf({ namespace, principal, key }: KeyScope): string {

@@ -1,4 +1,4 @@
-import type { Clock, StoredKey } from '@framework/core';
+import type { Clock, HandlerKey, StoredKey } from '@framework/core';
 import { MemoryDeliveryTables } from './delivery/memory-delivery-tables.js';
 import type { MemoryCommit } from './memory-commit.js';
 import type { MemoryRow } from './memory-row.js';
@@ -6,6 +6,11 @@ import type { MemoryRow } from './memory-row.js';
 /** An idempotency key with the time at which it expires. */
 export interface MemoryKey extends StoredKey {
   readonly expiresMs: number;
+  readonly createdMs: number;
+  /** Grows with each key that is written. */
+  readonly serial: number;
+  /** For a key of a handler. */
+  readonly handled: HandlerKey | undefined;
 }
 
 /** Everything that one database in memory holds. */
@@ -15,6 +20,8 @@ export class MemoryTables {
   readonly commits: MemoryCommit[] = [];
   /** By their scopes as text. */
   readonly keys = new Map<string, MemoryKey>();
+  /** How many keys were ever written. */
+  keyCount = 0;
   readonly delivery: MemoryDeliveryTables;
   readonly #rows = new Map<string, Map<string, MemoryRow>>();
 

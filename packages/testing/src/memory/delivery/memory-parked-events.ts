@@ -1,4 +1,5 @@
 import type {
+  HandledEvent,
   ParkedEvent,
   ParkedEvents,
   ParkedHead,
@@ -119,6 +120,19 @@ export class MemoryParkedEvents implements ParkedEvents {
       const row = parked.get(`${handler} ${event.id}`);
       if (row !== undefined) takeBack(row, attemptId);
     });
+  }
+
+  mayComeAgain<Event extends Pick<HandledEvent, 'handler' | 'eventId'>>(
+    events: readonly Event[],
+  ): Promise<readonly Event[]> {
+    return this.#access.answer('parked.mayComeAgain', (tables) =>
+      events.filter(({ handler, eventId }) => {
+        const index = tables.log.findIndex(({ id }) => id === eventId);
+        const slot = tables.log[index]?.slot;
+        const isPassed = slot === undefined || index < tables.cursor(handler, slot);
+        return tables.parked.has(`${handler} ${eventId}`) || (tables.handlers.has(handler) && !isPassed);
+      }),
+    );
   }
 }
 

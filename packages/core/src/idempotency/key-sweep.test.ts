@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest';
+import { global, mexico } from '../../test/test-executor.js';
+import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import { sourceOf } from './handled-event.js';
+import { defaultIdempotencySettings } from './idempotency-settings.js';
+import { KeySweep } from './key-sweep.js';
+
+const elsewhere = ShardIdentifier.of(9, 9);
+
+/** A sweep of one shard's keys, each named after its event, and what its databases say of those events. */
+function sweepOf(
+  keys: readonly (readonly [eventId: string, shard: ShardIdentifier])[],
+  mayComeAgain: (eventIds: readonly string[]) => Promise<readonly string[]>,
+): { readonly sweep: KeySweep; readonly left: Set<string>; readonly places: unknown[] } {
+  const left = new Set(keys.map(([eventId]) => eventId));
+  const places: unknown[] = [];
+  const parked = {
+    mayComeAgain: async (events: readonly { readonly eventId: string }[]) => {
+      const again = await mayComeAgain(events.map(({ eventId }) => eventId));
+      return events.filter(({ eventId }) => again.includes(eventId));
+    },
+  };
+  const manager = {
+    keys: {
+      findHandlerKeys: async ({
+        limit,
+        after = '0',
+      }: {
+        readonly limit: number;
+        readonly after?: string;
+      }) => {
+        places.push(after);
+        const found = keys.map(([eventId, shard], index) => ({
+          key: eventId,
+          principal: 'p',
+          namespace: 'n#handlers',
+          source: sourceOf({ handler: 'a handler with spaces', eventId, shard }),
+          index,
+        }));
+        const behind = found.filter(({ key, index }) => left.has(key) && index >= Number(after));
+        const items = behind.slice(0, limit);
+        return { items, next: behind.length > limit ? `${Number(items.at(-1)?.index) + 1}` : undefined };
+      },
+      delete: async (scopes: readonly { readonly key: string }[]) =>
+        scopes.filter(({ key }) => left.delete(key)).length,
+    },
+  };
+  const databases = {
+    transactionManager: () => manager,
+    deliveries: () => [{ shards: [global, mexico], store: { parked } }],
+  } as unknown as DatabaseRegistry;
+  return { sweep: new KeySweep(databases, { ...defaultIdempotencySettings, sweepRowsMax: 2 }), left, places };
+}
+
+test('a key of a handler is deleted only after the database of its event has said that the event cannot come again', async () => {
+  const { sweep, left } = sweepOf(
+    [
+      ['dead', global],
+      ['done', mexico],
+    ],
+    async () => ['dead'],
+  );
+  expect(await sweep.sweepHandlerKeys(global)).toBe(1);
+  expect([...left]).toEqual(['dead']);
+});
+
+test('a key of a handler stays while the database of its event does not answer, or is not configured here', async () => {
+  const down = async (): Promise<never> => {
+    throw new ShardUnavailableException(mexico, 'it is down');
+  };
+  for (const { sweep, left } of [
+    sweepOf([['done', mexico]], down),
+    sweepOf([['done', elsewhere]], async () => []),
+  ]) {
+    expect(await sweep.sweepHandlerKeys(global)).toBe(0);
+    expect([...left]).toEqual(['done']);
+  }
+});
+
+test('keys of handlers that stay do not keep those behind them from being deleted', async () => {
+  const dead = Array.from({ length: 5 }, (_item, index) => `dead-${index}`);
+  const { sweep, left, places } = sweepOf(
+    [...dead, 'done'].map((eventId) => [eventId, global]),
+    async () => dead,
+  );
+  for (let round = 0; round < 4; round++) await sweep.sweepHandlerKeys(global);
+  expect([...left]).toEqual(dead);
+  expect(places).toEqual(['0', '2', '4', '0']);
+});
