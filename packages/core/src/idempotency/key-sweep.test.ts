@@ -7,6 +7,10 @@ import { sourceOf } from './handled-event.js';
 import { defaultIdempotencySettings } from './idempotency-settings.js';
 import { KeySweep } from './key-sweep.js';
 
+async function down(): Promise<never> {
+  throw new ShardUnavailableException(mexico, 'it is down');
+}
+
 const elsewhere = ShardIdentifier.of(9, 9);
 
 /** A sweep of one shard's keys, each named after its event, and what its databases say of those events. */
@@ -67,9 +71,6 @@ test('a key of a handler is deleted only after the database of its event has sai
 });
 
 test('a key of a handler stays while the database of its event does not answer, or is not configured here', async () => {
-  const down = async (): Promise<never> => {
-    throw new ShardUnavailableException(mexico, 'it is down');
-  };
   for (const { sweep, left } of [
     sweepOf([['done', mexico]], down),
     sweepOf([['done', elsewhere]], async () => []),

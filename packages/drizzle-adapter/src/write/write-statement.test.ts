@@ -57,7 +57,7 @@ describe('writeStatement', () => {
   it('lets everything wait for the idempotency key, and raises for every stale row with one', () => {
     const changes = [update, add];
     const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: true });
-    expect(alone).toContain('"version" = $9 and (select count(*) from k) = 1');
+    expect(alone).toContain('"version" = $10 and (select count(*) from k) = 1');
     expect(alone).toContain('case when (select count(*) from k) = 0 then -1 ');
     expect(alone).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
     const among = writeStatement({ changes: [add], eventCount: 1, alone: false, keyed: true });
