@@ -107,6 +107,29 @@ describe('hints', () => {
 });
 
 describe('stop', () => {
+  test('ends while parked events wait for others that are being tried', async () => {
+    const bench = new DeliveryBench();
+    const hanging = gate();
+    let fails = true;
+    const handler = handlerOf({ name: 'one', concurrency: 4 }, async () => {
+      if (fails) throw new Error('no');
+      await hanging.opened;
+    });
+    for (const model of ['a', 'b', 'c', 'd', 'e', 'f']) bench.database.commit(deposited(model, 1));
+    const { delivery } = bench.start([handler]);
+    await bench.clock.advance(300);
+    fails = false;
+    await bench.clock.advance(2_000);
+    // Two of the six have a place; the others are due and wait for one.
+    expect(handler.seen).toHaveLength(8);
+    const stopped = delivery.stop();
+    hanging.open();
+    await bench.clock.advance(0);
+    await stopped;
+    expect(handler.seen).toHaveLength(8);
+    expect(bench.database.parkedOf('one')).toHaveLength(4);
+  });
+
   test('finishes what was read, saves how far it came and gives the slots back', async () => {
     const bench = new DeliveryBench();
     const hold = gate();

@@ -149,8 +149,11 @@ export class RetryLoop {
   async #try(attempt: Attempt): Promise<void> {
     const { flow, head, slot, key } = attempt;
     const work = async (): Promise<void> => {
-      if (!this.#context.stopping.aborted) await flow.dispatch.retry(head, slot);
+      const { stopping } = this.#context;
+      if (!stopping.aborted) await flow.dispatch.retry(head, slot);
       this.#running.delete(key);
+      // What is left belongs to whoever delivers next.
+      if (stopping.aborted) return;
       this.#ended.set(key, attempt);
       this.#start(this.#waiting);
       if (this.#waiting.length === 0) this.#alarm.ring();
