@@ -5,7 +5,7 @@ export type { New, NewEntity, OwnFields } from './model/fields.js';
 export { type ModelClass, modelNameOf } from './model/model-class.js';
 export { notNull } from './model/not-null.js';
 export { type EventClass, ModelEvent, eventTypeOf } from './model/model-event.js';
-export { decodeEvent, encodePayload } from './model/event-codec.js';
+export { currentPayload, decodeEvent, encodePayload } from './model/event-codec.js';
 export { checkText, exactJson } from './model/exact-json.js';
 
 export { Id } from './id/id.js';
@@ -27,7 +27,7 @@ export type { GroupSettings } from './group/group-settings.js';
 export type { TurnSettings } from './turn/turn-settings.js';
 export type { Plan, ShardPlan } from './action/plan.js';
 export type { Principal } from './action/principal.js';
-export type { RetryPolicy } from './action/retry-policy.js';
+export { type RetryPolicy, defaultRetryPolicy } from './action/retry-policy.js';
 export { type Clock, systemClock } from './clock.js';
 export { outsideRequests } from './outside-requests.js';
 

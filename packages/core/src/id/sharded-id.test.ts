@@ -106,3 +106,36 @@ test.each([
 ])('refuses %j: %s', (text) => {
   expect(() => ShardedId.of(Wallet, text)).toThrow(expect.objectContaining({ code: 'invalid-id' }));
 });
+
+describe('derive', () => {
+  const origin = ShardedId.of(Wallet, '018f3c00-1234-7abc-8040-0123456789ab');
+  const shard = ShardIdentifier.of(3, 4);
+
+  test('makes the same id on the shard for the same origin, with the origin’s time', () => {
+    const id = ShardedId.derive(Wallet, origin, shard);
+    // The first digits of the SHA-256 of `Wallet/018f3c00-1234-7abc-8040-0123456789ab`.
+    expect(id.value).toMatch(/^018f3c00-1234-7[0-9a-f]{3}-80c4-[0-9a-f]{12}$/);
+    expect(id.resolveShardIdentifier()).toBe(shard);
+    expect(ShardedId.derive(Wallet, Id.of(Wallet, origin.value.toUpperCase()), shard)).toEqual(id);
+  });
+
+  test('makes another id for another origin, also one that differs in its shard only, and for another class', () => {
+    class Decision {
+      declare readonly id: unknown;
+    }
+    const elsewhere = ShardedId.of(Wallet, '018f3c00-1234-7abc-8080-0123456789ab');
+    const ids = [
+      origin,
+      ShardedId.derive(Wallet, origin, shard),
+      ShardedId.derive(Wallet, elsewhere, shard),
+      ShardedId.derive(Decision, origin, shard),
+    ];
+    expect(new Set(ids.map(({ value }) => value)).size).toBe(ids.length);
+  });
+
+  test('refuses an origin that is no UUID version 7', () => {
+    expect(() => ShardedId.derive(Wallet, Id.of(Wallet, 'order-1'), shard)).toThrow(
+      expect.objectContaining({ code: 'invalid-id' }),
+    );
+  });
+});

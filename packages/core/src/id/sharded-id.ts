@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto';
 import { InvalidIdException } from '../errors/value-exceptions.js';
-import type { ModelClass } from '../model/model-class.js';
+import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { Id } from './id.js';
 import { ShardedIdGenerator } from './sharded-id-generator.js';
@@ -22,6 +23,27 @@ export class ShardedId<T> extends Id<T> {
     generator: ShardedIdGenerator = systemGenerator,
   ): ShardedId<T> {
     return new ShardedId<T>(generator.next(shard));
+  }
+
+  /**
+   * The id, on a shard, of the one model of a class that there may be for an origin: always the same for the same three.
+   *
+   * Two that make it at the same time make the same row, so the table's primary key lets one of them through. Takes its
+   * time from the origin, and its other bits from the SHA-256 of `<model name>/<origin>`.
+   *
+   * ```ts
+   * ShardedId.derive(TransferDecision, transferId, destination.id.resolveShardIdentifier())
+   * ```
+   *
+   * @throws InvalidIdException `invalid-id` when the origin is not a UUID version 7
+   */
+  static derive<T>(model: ModelClass<T>, origin: Id<unknown>, shard: ShardIdentifier): ShardedId<T> {
+    const { value } = ShardedId.of(model, origin.value);
+    const digits = createHash('sha256')
+      .update(`${modelNameOf(model)}/${value}`)
+      .digest('hex');
+    const placed = (0x8000 | (shard.group << 6) | shard.member).toString(16);
+    return new ShardedId<T>(`${value.slice(0, 13)}-7${digits.slice(0, 3)}-${placed}-${digits.slice(3, 15)}`);
   }
 
   /**

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { Order, OrderShippedEvent } from '../../test/order.js';
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';
-import { decodeEvent, encodePayload } from './event-codec.js';
+import { currentPayload, decodeEvent, encodePayload } from './event-codec.js';
 import { ModelEvent } from './model-event.js';
 
 const id = ShardedId.of(Wallet, '018f3c00-0000-7abc-8000-000000000000');
@@ -168,5 +168,29 @@ describe('decodeEvent', () => {
     expect(() => decodeEvent(WalletDepositedEvent, { model: Wallet, modelId: id.value, payload })).toThrow(
       expect.objectContaining({ code: 'unstorable-value', path }),
     );
+  });
+});
+
+describe('a payload of an earlier version of its class', () => {
+  class OrderPricedEvent extends ModelEvent<Order> {
+    static readonly payload = z.object({ orderId: z.string(), cents: z.int() });
+    static upcast(payload: object, { modelId }: { readonly modelId: string }): unknown {
+      return 'euros' in payload ? { orderId: modelId, cents: Number(payload.euros) * 100 } : payload;
+    }
+    readonly orderId = this.modelId;
+    readonly cents: number = 250;
+  }
+  const earlier = { model: Order, modelId: 'order-1', payload: { euros: 2 } };
+
+  test('is read as the class is today', () => {
+    expect(decodeEvent(OrderPricedEvent, earlier)).toMatchObject({ orderId: 'order-1', cents: 200 });
+    expect(currentPayload(OrderPricedEvent, earlier)).toEqual({ orderId: 'order-1', cents: 200 });
+  });
+
+  test('is told from one of today, which stays as it is', () => {
+    const event = new OrderPricedEvent('order-1', Order);
+    const today = { ...earlier, payload: JSON.parse(encodePayload(event)) as unknown };
+    expect(decodeEvent(OrderPricedEvent, today)).toEqual(event);
+    expect(currentPayload(OrderShippedEvent, today)).toBe(today.payload);
   });
 });

@@ -32,10 +32,22 @@ export function decodeEvent<E extends ModelEvent<unknown>>(
   eventClass: EventClass<E>,
   event: { readonly model: ModelClass<unknown>; readonly modelId: string; readonly payload: unknown },
 ): E {
-  const fields = z.safeDecode(eventClass.payload, event.payload as never);
+  const fields = z.safeDecode(eventClass.payload, currentPayload(eventClass, event) as never);
   if (!fields.success) throw misfit(eventTypeOf(eventClass), fields.error);
   const decoded = Object.create(eventClass.prototype as object) as E;
   return Object.assign(decoded, { modelId: event.modelId, model: event.model }, fields.data);
+}
+
+/**
+ * A payload of the log as the class writes it today: one of an earlier version goes through its `upcast`.
+ *
+ * For whoever shows payloads as JSON; {@link decodeEvent} does it by itself.
+ */
+export function currentPayload(
+  { upcast }: EventClass,
+  { modelId, payload }: { readonly modelId: string; readonly payload: unknown },
+): unknown {
+  return upcast === undefined ? payload : upcast(payload as never, { modelId });
 }
 
 /** Also a field that is undefined must be in the schema, so that the first event tells and not a later one. */
