@@ -5,6 +5,7 @@ export default defineConfig({
   schema: [
     './src/wallet/wallets-table.ts',
     './src/transfer/transfers-table.ts',
+    './src/transfer/transfer-decisions-table.ts',
     './src/notification/notifications-table.ts',
   ],
   out: './migrations',

@@ -4,6 +4,7 @@ import {
   type FrameworkConfig,
   type Principal,
   type RetryPolicy,
+  defaultRetryPolicy,
   openDatabases,
   systemClock,
 } from '@framework/core';
@@ -19,18 +20,20 @@ import {
 import { CompleteTransferAction } from './actions/complete-transfer-action.js';
 import { InitiateTransferAction } from './actions/initiate-transfer-action.js';
 import { NotifyRecipientAction } from './actions/notify-recipient-action.js';
-import { ReceiveTransferAction } from './actions/receive-transfer-action.js';
 import { RefundTransferAction } from './actions/refund-transfer-action.js';
+import { SettleTransferAction } from './actions/settle-transfer-action.js';
 import { WalletCloseAction } from './actions/wallet-close-action.js';
 import { WalletCreateAction } from './actions/wallet-create-action.js';
 import { WalletDepositMoneyAction } from './actions/wallet-deposit-money-action.js';
 import { WalletTransferAction } from './actions/wallet-transfer-action.js';
 import { WalletWithdrawMoneyAction } from './actions/wallet-withdraw-money-action.js';
-import { CompleteTransfer } from './handlers/complete-transfer.js';
 import { NotifyRecipientOnDeposit } from './handlers/notify-recipient-on-deposit.js';
 import { ReceiveTransfer } from './handlers/receive-transfer.js';
+import { RefundTransfer } from './handlers/refund-transfer.js';
+import { SettleTransfer } from './handlers/settle-transfer.js';
 import type { WalletService } from './http/wallet-service.js';
 import { NotificationRepository } from './notification/notification-repository.js';
+import { TransferDecisionRepository, isDecidedMeanwhile } from './transfer/transfer-decision-repository.js';
 import { TransferRepository } from './transfer/transfer-repository.js';
 import { WalletRepository } from './wallet/wallet-repository.js';
 
@@ -66,13 +69,14 @@ export function composeWalletService(
   );
   const wallets = new WalletRepository(databases);
   const transfers = new TransferRepository(databases);
+  const decisions = new TransferDecisionRepository(databases);
   const notifications = new NotificationRepository(databases);
   const executor = new ActionExecutor({
-    ...(options.retry && { retry: options.retry }),
+    retry: { retries: isWorthAnotherAttempt, ...options.retry },
     namespace: config.namespace,
     groupCommit: config.groupCommit,
     databases,
-    repositories: [wallets, transfers, notifications],
+    repositories: [wallets, transfers, decisions, notifications],
     actions: [
       new WalletCreateAction(systemClock),
       new WalletDepositMoneyAction(systemClock, wallets),
@@ -80,15 +84,20 @@ export function composeWalletService(
       new WalletCloseAction(systemClock, wallets),
       new WalletTransferAction(systemClock, wallets),
       new InitiateTransferAction(systemClock, wallets),
-      new ReceiveTransferAction(systemClock, wallets),
-      new CompleteTransferAction(systemClock, transfers),
+      new CompleteTransferAction(systemClock, wallets, decisions),
+      new SettleTransferAction(systemClock, transfers),
       new RefundTransferAction(systemClock, wallets, transfers),
       new NotifyRecipientAction(systemClock),
     ],
   });
   const { delivers = true, handlers = [], onDeliveryError, stopTimeoutMaxMs = Infinity } = options;
   const around = { databases, executor, ...(onDeliveryError && { onError: onDeliveryError }) };
-  const own = [new ReceiveTransfer(transfers), new CompleteTransfer(), new NotifyRecipientOnDeposit()];
+  const own = [
+    new ReceiveTransfer(transfers),
+    new SettleTransfer(),
+    new RefundTransfer(),
+    new NotifyRecipientOnDeposit(),
+  ];
   const stopTimeoutMs = Math.min(settings.stopTimeoutMs, stopTimeoutMaxMs);
   const delivery = delivers
     ? new Delivery({
@@ -99,6 +108,11 @@ export function composeWalletService(
       })
     : hintsOnly({ ...around, notifyCoalesceMs: settings.notifyCoalesceMs });
   return { databases, wallets, transfers, executor, delivery, principalOf };
+}
+
+/** What running an action again can mend. */
+function isWorthAnotherAttempt(error: unknown): boolean {
+  return defaultRetryPolicy.retries(error) || isDecidedMeanwhile(error);
 }
 
 /** In the place of a delivery: wakes those of other processes. */

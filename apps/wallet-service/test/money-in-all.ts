@@ -1,58 +1,43 @@
+import { readFileSync } from 'node:fs';
 import { Big } from 'big.js';
 import { rowsOf } from './database-session.js';
 import type { ShardDatabases } from './start-test-service.js';
 
-/** What one shard says at one moment, by one statement. */
-const moneyOfShard = `
-  select (select json_agg(json_build_object('currency', currency, 'balance', balance::text)) from wallets) as wallets,
-    (select json_agg(json_build_object('id', id, 'state', state, 'currency', currency, 'amount', amount::text))
-     from transfers) as transfers,
-    (select json_agg(payload ->> 'transferId') from eventlog.events
-     where event_type = 'WalletTransferReceivedEvent') as received`;
+const operations = readFileSync(new URL('../../../docs/operations/transfers.md', import.meta.url), 'utf8');
 
-interface Money {
-  readonly currency: string;
-  readonly amount: string;
+/** A query that the documents give to operators, by the comment that it begins with. */
+export function operatorQuery(name: 'money' | 'ended' | 'decisions' | 'in transit' | 'decided'): string {
+  const query = new RegExp(`\`\`\`sql\\n-- ${name}\\n(.*?)\`\`\``, 's').exec(operations)?.[1];
+  if (query === undefined) throw new Error(`docs/operations/transfers.md has no query '${name}'`);
+  return query;
 }
 
 /**
- * All the money of the service: the balances of each shard, added up with what is in transit.
+ * All the money of the service by currency, in wallets and in transit, whichever shard is asked first.
  *
- * The shards are read one after the other. A transfer that left its source and was not received when its destination was
- * read is in transit; one that was received although its source had not sent it yet when that was read counts once less.
+ * A transfer that ended otherwise than its destination decided counts as what it is: money made, or lost.
  */
 export async function moneyByCurrency({
   global,
   mexico,
 }: ShardDatabases): Promise<Readonly<Record<string, string>>> {
-  const shards = [];
-  for (const database of [global, mexico]) shards.push((await rowsOf(database, moneyOfShard))[0] ?? {});
-  const received = new Set(shards.flatMap((shard) => (shard['received'] as string[] | null) ?? []));
-  const sent = shards.flatMap(
-    (shard) => (shard['transfers'] as (Money & { id: string; state: string })[] | null) ?? [],
-  );
-  const known = new Set(sent.map(({ id }) => id));
-  const unsent = [...received].filter((id) => !known.has(id));
-
-  const sums: Record<string, Big> = {};
-  const add = (currency: string, amount: Big): void => {
-    sums[currency] = (sums[currency] ?? new Big(0)).plus(amount);
+  const inBoth = async (query: Parameters<typeof operatorQuery>[0]) => {
+    const text = operatorQuery(query);
+    return [...(await rowsOf(global, text)), ...(await rowsOf(mexico, text))];
   };
-  for (const shard of shards) {
-    const wallets = (shard['wallets'] as { currency: string; balance: string }[] | null) ?? [];
-    for (const { currency, balance } of wallets) add(currency, new Big(balance));
-  }
-  for (const { id, state, currency, amount } of sent) {
-    if (state !== 'REFUNDED' && !received.has(id)) add(currency, new Big(amount));
-  }
-  for (const id of unsent) {
-    const amounts = await Promise.all(
-      [global, mexico].map((database) =>
-        rowsOf(database, 'select currency, amount::text from transfers where id = $1', [id]),
-      ),
-    );
-    for (const { currency, amount } of amounts.flat() as unknown as Money[])
-      add(currency, new Big(amount).neg());
+  const sums: Record<string, Big> = {};
+  const add = (currency: unknown, amount: Big): void => {
+    sums[String(currency)] = (sums[String(currency)] ?? new Big(0)).plus(amount);
+  };
+  for (const { currency, amount } of await inBoth('money')) add(currency, new Big(String(amount)));
+  const ended = await inBoth('ended');
+  const decisions = await inBoth('decisions');
+  const received = new Set(
+    decisions.filter(({ state }) => state === 'RECEIVED').map((decision) => decision['transfer_id']),
+  );
+  for (const { id, state, currency, amount } of ended) {
+    if (state === 'REFUNDED' && received.has(id)) add(currency, new Big(String(amount)));
+    if (state === 'COMPLETED' && !received.has(id)) add(currency, new Big(String(amount)).neg());
   }
   return Object.fromEntries(Object.entries(sums).map(([currency, sum]) => [currency, sum.toFixed()]));
 }

@@ -76,7 +76,7 @@ describe('GET /wallets/{id}/events', () => {
       actionId: expect.stringMatching(/^[0-9a-f-]{36}$/),
       actionName: 'WalletCreateAction',
       principal: 'wallet-service',
-      payload: { ownerId: expect.any(String), currency: 'EUR', balance: '100' },
+      payload: { id, ownerId: expect.any(String), currency: 'EUR', initialBalance: '100' },
       createdDate: expect.stringMatching(/Z$/),
     });
   });

@@ -4,17 +4,19 @@ import { Big } from 'big.js';
 import { CompleteTransferAction } from '../src/actions/complete-transfer-action.js';
 import { InitiateTransferAction } from '../src/actions/initiate-transfer-action.js';
 import { NotifyRecipientAction } from '../src/actions/notify-recipient-action.js';
-import { ReceiveTransferAction } from '../src/actions/receive-transfer-action.js';
 import { RefundTransferAction } from '../src/actions/refund-transfer-action.js';
+import { SettleTransferAction } from '../src/actions/settle-transfer-action.js';
 import { WalletCloseAction } from '../src/actions/wallet-close-action.js';
 import { WalletCreateAction } from '../src/actions/wallet-create-action.js';
 import { WalletDepositMoneyAction } from '../src/actions/wallet-deposit-money-action.js';
 import { WalletTransferAction } from '../src/actions/wallet-transfer-action.js';
 import { WalletWithdrawMoneyAction } from '../src/actions/wallet-withdraw-money-action.js';
-import { CompleteTransfer } from '../src/handlers/complete-transfer.js';
 import { NotifyRecipientOnDeposit } from '../src/handlers/notify-recipient-on-deposit.js';
 import { ReceiveTransfer } from '../src/handlers/receive-transfer.js';
+import { RefundTransfer } from '../src/handlers/refund-transfer.js';
+import { SettleTransfer } from '../src/handlers/settle-transfer.js';
 import { Notification } from '../src/notification/notification.js';
+import { TransferDecision } from '../src/transfer/transfer-decision.js';
 import { Transfer } from '../src/transfer/transfer.js';
 import { Wallet } from '../src/wallet/wallet.js';
 import { groupCommit } from './group-commit.js';
@@ -25,7 +27,7 @@ export const ownerId = '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10';
 
 /** The service's actions and handlers on two shards in memory, put together as by the composition on PostgreSQL. */
 export const walletSpecification: Specification = specification({
-  models: [Wallet, Transfer, Notification],
+  models: [Wallet, Transfer, TransferDecision, Notification],
   shards: [global, mexico],
   groupCommit,
   actions: ({ clock, repository }) => {
@@ -38,15 +40,16 @@ export const walletSpecification: Specification = specification({
       new WalletCloseAction(clock, wallets),
       new WalletTransferAction(clock, wallets),
       new InitiateTransferAction(clock, wallets),
-      new ReceiveTransferAction(clock, wallets),
-      new CompleteTransferAction(clock, transfers),
+      new CompleteTransferAction(clock, wallets, repository(TransferDecision)),
+      new SettleTransferAction(clock, transfers),
       new RefundTransferAction(clock, wallets, transfers),
       new NotifyRecipientAction(clock),
     ];
   },
   handlers: ({ repository }) => [
     new ReceiveTransfer(repository(Transfer)),
-    new CompleteTransfer(),
+    new SettleTransfer(),
+    new RefundTransfer(),
     new NotifyRecipientOnDeposit(),
   ],
 });

@@ -13,13 +13,17 @@ import type { WalletRepository } from '../wallet/wallet-repository.js';
 
 interface Params {
   readonly transferId: Id<Transfer>;
-  /** Why the money did not arrive. */
+  /** Why the destination refused. */
   readonly reason: string;
 }
 
 const params = z.object({ transferId: shardedIdCodec(Transfer), reason: z.string() });
 
-/** The last step of a transfer whose money could not arrive, on the source's shard: puts it back, in one commit. */
+/**
+ * The last step of a transfer whose destination has refused the money, on the source's shard: puts it back, in one commit.
+ *
+ * Execute it for a committed refusal only, as `RefundTransfer` does; nothing else says that the money has not arrived.
+ */
 @FrameworkAction({ params })
 export class RefundTransferAction extends Action<Params, undefined> {
   constructor(

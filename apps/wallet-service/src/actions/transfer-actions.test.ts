@@ -1,8 +1,13 @@
-import { ShardedId } from '@framework/core';
+import { ShardIdentifier, ShardedId } from '@framework/core';
 import { like } from '@framework/testing/specification';
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';
-import { mexico, walletOf, walletSpecification as spec } from '../../test/wallet-specification.js';
+import { global, mexico, walletOf, walletSpecification as spec } from '../../test/wallet-specification.js';
+import {
+  TransferDecision,
+  TransferReceivedEvent,
+  TransferRefusedEvent,
+} from '../transfer/transfer-decision.js';
 import {
   Transfer,
   TransferCompletedEvent,
@@ -17,8 +22,9 @@ import {
 } from '../wallet/wallet.js';
 import { CompleteTransferAction } from './complete-transfer-action.js';
 import { InitiateTransferAction } from './initiate-transfer-action.js';
-import { ReceiveTransferAction } from './receive-transfer-action.js';
 import { RefundTransferAction } from './refund-transfer-action.js';
+import { SettleTransferAction } from './settle-transfer-action.js';
+import { WalletWithdrawMoneyAction } from './wallet-withdraw-money-action.js';
 
 const amount = new Big('2.50');
 const source = walletOf('10', { shard: mexico });
@@ -65,37 +71,102 @@ describe('InitiateTransferAction', () => {
   });
 });
 
-describe('ReceiveTransferAction', () => {
-  const receive = { transferId, destId: destination.id, amount, currency: 'EUR' };
+describe('CompleteTransferAction', () => {
+  const arrival = { transferId, destId: destination.id, amount, currency: 'EUR' };
+  const decisionId = TransferDecision.idOf(arrival);
 
-  test('puts the money into the destination', async () => {
-    await spec
+  test('puts the money into the destination and decides that it is received, in one commit on its shard alone', async () => {
+    const received = TransferDecision.received(arrival, new Date(0));
+    const world = await spec
       .given(destination)
-      .when(ReceiveTransferAction, receive)
-      .thenEvents(
-        new WalletMoneyDepositedEvent(destination.id, amount, new Big('3.50')),
-        new WalletTransferReceivedEvent(destination.id, transferId.value, amount),
-      );
+      .when(CompleteTransferAction, arrival)
+      .thenExpect({
+        result: like(TransferDecision, { state: 'RECEIVED', ...arrival, version: 1 }),
+        events: [
+          new WalletMoneyDepositedEvent(destination.id, amount, new Big('3.50')),
+          new WalletTransferReceivedEvent(destination.id, transferId.value, amount),
+          new TransferReceivedEvent(decisionId, transferId, destination.id, amount, 'EUR'),
+        ],
+        models: [destination.deposit(amount), received],
+      });
+    expect(world.commits.map(({ shard }) => shard)).toEqual([global]);
+  });
+
+  const full = walletOf('99999999999999999999');
+
+  test.each([
+    ['is in another currency', 'currency-mismatch', destination, { ...arrival, currency: 'USD' }],
+    ['comes to a wallet that is closed', 'wallet-closed', destination.close(), arrival],
+    ['comes to no wallet', 'wallet-not-found', source, arrival],
+    ['is more than the wallet can hold', 'invalid-amount', full, { ...arrival, destId: full.id }],
+  ])('decides that money is refused which %s', async (_case, reason, wallet, refused) => {
+    const { destId, currency } = refused;
+    const world = await spec
+      .given(wallet)
+      .when(CompleteTransferAction, refused)
+      .thenExpect({
+        events: [
+          new TransferRefusedEvent(
+            TransferDecision.idOf(refused),
+            transferId,
+            destId,
+            amount,
+            currency,
+            reason,
+          ),
+        ],
+        models: [TransferDecision.refused(refused, reason, new Date(0))],
+      });
+    expect(world.commits.map(({ shard }) => shard)).toEqual([global]);
   });
 
   test.each([
-    ['currency-mismatch', destination, 'USD'],
-    ['wallet-closed', destination.close(), 'EUR'],
-  ])('refuses by %s', async (code, wallet, currency) => {
-    await spec
-      .given(wallet)
-      .when(ReceiveTransferAction, { ...receive, currency })
-      .thenThrows(code);
+    ['under the same key', 'k-1'],
+    ['under another key', 'k-2'],
+    ['without a key', undefined],
+  ])('credits once and tells the decision when it is executed again by hand %s', async (_how, key) => {
+    const world = await spec.given(destination).world();
+    const first = await world.execute(CompleteTransferAction, arrival, { idempotencyKey: 'k-1' });
+    const again = { ...(key !== undefined && { idempotencyKey: key }) };
+    const { events } = world;
+    expect(await world.execute(CompleteTransferAction, arrival, again)).toEqual(first);
+    expect(world.events).toEqual(events);
+  });
+
+  test('stays with a refusal when the reason for it is gone', async () => {
+    const emptied = { ...arrival, destId: full.id };
+    const world = await spec.given(full).world();
+    const refused = await world.execute(CompleteTransferAction, emptied);
+    await world.execute(WalletWithdrawMoneyAction, { walletId: full.id, amount: new Big(1_000) });
+    expect(await world.execute(CompleteTransferAction, emptied)).toEqual(refused);
+    expect(refused.state).toBe('REFUSED');
+  });
+
+  test.each([
+    ['another amount', { amount: new Big(7) }],
+    ['another destination', { destId: source.id }],
+    ['another currency', { currency: 'USD' }],
+  ])('is a mistake for a transfer that was decided with %s', async (_what, wrong) => {
+    const onShard = walletOf('1', { shard: mexico });
+    const world = await spec.given(onShard, source).world();
+    await world.execute(CompleteTransferAction, { ...arrival, destId: onShard.id });
+    const mistaken = world.execute(CompleteTransferAction, { ...arrival, destId: onShard.id, ...wrong });
+    await expect(mistaken).rejects.toMatchObject({ code: 'invariant-violation' });
+  });
+
+  test('decides nothing when the shard of the destination is not configured', async () => {
+    const destId = ShardedId.generate(Wallet, ShardIdentifier.of(7, 3));
+    await spec.when(CompleteTransferAction, { ...arrival, destId }).thenThrows('unknown-shard');
   });
 });
 
-test('CompleteTransferAction ends a transfer, once', async () => {
+test('SettleTransferAction ends a transfer, once', async () => {
   const completed = transfer.complete();
   await spec
     .given(transfer)
-    .when(CompleteTransferAction, { transferId })
+    .when(SettleTransferAction, { transferId })
     .thenExpect({ events: [new TransferCompletedEvent(transferId)], models: [completed] });
-  await spec.given(completed).when(CompleteTransferAction, { transferId }).thenNothing();
+  await spec.given(completed).when(SettleTransferAction, { transferId }).thenNothing();
 });
 
 describe('RefundTransferAction', () => {
@@ -104,13 +175,14 @@ describe('RefundTransferAction', () => {
   test.each([
     ['opened', source],
     ['closed', source.close()],
+    ['full', source.deposit(new Big('99999999999999999989.99'))],
   ])('gives the money back to a source that is %s, in one commit', async (_state, wallet) => {
     const world = await spec
       .given(wallet, transfer)
       .when(RefundTransferAction, refund)
       .thenExpect({
         events: [
-          new WalletMoneyDepositedEvent(source.id, amount, new Big('12.50')),
+          new WalletMoneyDepositedEvent(source.id, amount, wallet.balance.plus(amount)),
           new TransferRefundedEvent(transferId, 'wallet-closed'),
         ],
         models: [wallet.takeBack(amount), transfer.refund('wallet-closed')],

@@ -21,8 +21,8 @@ import { InvalidAmount } from '../wallet/wallet-exception.js';
 import { CompleteTransferAction } from './complete-transfer-action.js';
 import { InitiateTransferAction } from './initiate-transfer-action.js';
 import { NotifyRecipientAction } from './notify-recipient-action.js';
-import { ReceiveTransferAction } from './receive-transfer-action.js';
 import { RefundTransferAction } from './refund-transfer-action.js';
+import { SettleTransferAction } from './settle-transfer-action.js';
 import { WalletCloseAction } from './wallet-close-action.js';
 import { WalletCreateAction } from './wallet-create-action.js';
 import { WalletDepositMoneyAction } from './wallet-deposit-money-action.js';
@@ -42,7 +42,7 @@ describe('WalletCreateAction', () => {
       .when(WalletCreateAction, { country, ownerId, currency: 'EUR', initialBalance: new Big('12.50') })
       .thenExpect({
         result: like(Wallet, { ...opened, state: 'OPENED', version: 1, events: [] }),
-        events: [like(WalletCreatedEvent, opened)],
+        events: [like(WalletCreatedEvent, { ownerId, currency: 'EUR', initialBalance: new Big('12.50') })],
         models: [like(Wallet, opened)],
       });
     expect(world.commits.map((commit) => commit.shard)).toEqual([shard]);
@@ -170,7 +170,7 @@ test('every action is marked for discovery', () => {
     WalletCloseAction,
     WalletTransferAction,
     InitiateTransferAction,
-    ReceiveTransferAction,
+    SettleTransferAction,
     CompleteTransferAction,
     RefundTransferAction,
     NotifyRecipientAction,

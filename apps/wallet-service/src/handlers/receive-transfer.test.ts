@@ -1,9 +1,10 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import { like } from '@framework/testing/specification';
 import { Big } from 'big.js';
-import { describe, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { mexico, walletOf, walletSpecification as spec } from '../../test/wallet-specification.js';
-import { Transfer, TransferInitiatedEvent, TransferRefundedEvent } from '../transfer/transfer.js';
+import { TransferReceivedEvent, TransferRefusedEvent } from '../transfer/transfer-decision.js';
+import { Transfer, TransferInitiatedEvent } from '../transfer/transfer.js';
 import { Wallet, WalletMoneyDepositedEvent, WalletTransferReceivedEvent } from '../wallet/wallet.js';
 
 const amount = new Big('2.50');
@@ -20,19 +21,17 @@ describe('ReceiveTransfer', () => {
       .thenEvents(
         new WalletMoneyDepositedEvent(destination.id, amount, new Big('3.50')),
         new WalletTransferReceivedEvent(destination.id, transfer.id.value, amount),
+        like(TransferReceivedEvent, { transferId: transfer.id, amount }),
       );
   });
 
-  test('gives the money back when the destination refuses it', async () => {
+  test('leaves it to the refusal to give the money back when the destination refuses it', async () => {
     await spec
       .given(source, destination.close(), transfer)
       .whenHandled(initiated)
       .thenExpect({
         attempts: 1,
-        events: [
-          like(WalletMoneyDepositedEvent, { modelId: source.id.value, amount }),
-          new TransferRefundedEvent(transfer.id, 'wallet-closed'),
-        ],
+        events: [like(TransferRefusedEvent, { transferId: transfer.id, reason: 'wallet-closed' })],
       });
   });
 
@@ -40,18 +39,16 @@ describe('ReceiveTransfer', () => {
     await spec.given(source, destination, transfer.complete()).whenHandled(initiated).thenNothing();
   });
 
-  test('is tried again, and gives up, when its transfer cannot be read', async () => {
+  test('is tried again when its transfer cannot be read', async () => {
     const unknown = ShardedId.generate(Transfer, mexico);
     const stray = new TransferInitiatedEvent(unknown, source.id, destination.id, amount, 'EUR');
     await spec.given(destination).whenHandled(stray).thenThrows('entity-not-found');
   });
 
-  test('gives the money back when the destination is on a shard that nobody has', async () => {
+  test('is tried again without end, and gives nothing back, where the shard of the destination is not configured', async () => {
     const nowhere = ShardedId.generate(Wallet, ShardIdentifier.of(7, 3));
     const lost = new TransferInitiatedEvent(transfer.id, source.id, nowhere, amount, 'EUR');
-    await spec
-      .given(source, transfer)
-      .whenHandled(lost)
-      .thenModels(source.takeBack(amount), transfer.refund('wallet-not-found'));
+    const handled = spec.given(source, transfer).whenHandled(lost).thenNothing();
+    await expect(handled).rejects.toMatchObject({ code: 'restless' });
   });
 });

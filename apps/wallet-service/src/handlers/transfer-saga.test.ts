@@ -5,6 +5,11 @@ import { describe, expect, test } from 'vitest';
 import { global, mexico, walletOf, walletSpecification as spec } from '../../test/wallet-specification.js';
 import { InitiateTransferAction } from '../actions/initiate-transfer-action.js';
 import {
+  TransferDecision,
+  TransferReceivedEvent,
+  TransferRefusedEvent,
+} from '../transfer/transfer-decision.js';
+import {
   Transfer,
   TransferCompletedEvent,
   TransferInitiatedEvent,
@@ -38,9 +43,15 @@ describe('a transfer', () => {
           like(TransferInitiatedEvent, { sourceId: source.id, destId: dest.id, amount, currency: 'EUR' }),
           new WalletMoneyDepositedEvent(dest.id, amount, new Big('26.50')),
           like(WalletTransferReceivedEvent, { modelId: dest.id.value, amount }),
+          like(TransferReceivedEvent, { destId: dest.id, amount }),
           like(TransferCompletedEvent, {}),
         ],
-        models: [source.withdraw(amount), like(Transfer, { state: 'COMPLETED' }), dest.deposit(amount)],
+        models: [
+          source.withdraw(amount),
+          like(Transfer, { state: 'COMPLETED' }),
+          dest.deposit(amount),
+          like(TransferDecision, { state: 'RECEIVED' }),
+        ],
       });
   });
 
@@ -58,10 +69,15 @@ describe('a transfer', () => {
         events: [
           new WalletMoneyWithdrawnEvent(source.id, amount, new Big('74.50')),
           like(TransferInitiatedEvent, { destId }),
+          like(TransferRefusedEvent, { destId, reason }),
           new WalletMoneyDepositedEvent(source.id, amount, new Big('100')),
           like(TransferRefundedEvent, { reason }),
         ],
-        models: [source, like(Transfer, { state: 'REFUNDED', reason })],
+        models: [
+          source,
+          like(Transfer, { state: 'REFUNDED', reason }),
+          like(TransferDecision, { state: 'REFUSED', reason }),
+        ],
       });
   });
 
@@ -70,7 +86,12 @@ describe('a transfer', () => {
       .given(source, destination)
       .when(InitiateTransferAction, { sourceId: source.id, destId: destination.id, amount })
       .delivered()
-      .thenModels(source.withdraw(amount), like(Transfer, {}), destination.deposit(amount));
+      .thenModels(
+        source.withdraw(amount),
+        like(Transfer, {}),
+        destination.deposit(amount),
+        like(TransferDecision, {}),
+      );
     const { events } = world;
     await world.redeliverAll();
     expect(world.events).toEqual(events);

@@ -2,7 +2,7 @@ import type { Big } from 'big.js';
 import { codes, code as findCurrency } from 'currency-codes';
 import { InvalidAmount, UnknownCurrency } from './wallet-exception.js';
 
-/** Digits before the point that a balance holds: the table's numeric(38, 18) has room for 20. */
+/** Digits before the point of an amount, and of a balance that a deposit leads to. */
 const wholeDigitsMax = 20;
 
 /** By the currency's code; the package itself searches its list each time. */

@@ -59,7 +59,8 @@ describe('open', () => {
     });
     expect(wallet.id.resolveShardIdentifier()).toBe(shard);
     expect(wallet.events).toEqual([new WalletCreatedEvent(wallet.id, ownerId, 'EUR', new Big('12.5'))]);
-    expect(payloadsOf(wallet)).toEqual([{ ownerId, currency: 'EUR', balance: '12.5' }]);
+    const id = wallet.id.value;
+    expect(payloadsOf(wallet)).toEqual([{ id, ownerId, currency: 'EUR', initialBalance: '12.5' }]);
   });
 
   test('opens a wallet with nothing in it', () => {
@@ -86,6 +87,21 @@ describe('open', () => {
     expect(() => Wallet.open(shard, ownerId, currency, new Big(balance), now)).toThrow(
       expect.objectContaining({ code }),
     );
+  });
+});
+
+describe('WalletCreatedEvent', () => {
+  const id = ShardedId.generate(Wallet, shard);
+  const opening = new WalletCreatedEvent(id, ownerId, 'EUR', new Big('12.5'));
+
+  test('is read from the log as it is written', () => {
+    const payload: unknown = JSON.parse(encodePayload(opening));
+    expect(decodeEvent(WalletCreatedEvent, { model: Wallet, modelId: id.value, payload })).toEqual(opening);
+  });
+
+  test('is read from rows of the time when its first balance was named balance', () => {
+    const payload = { ownerId, currency: 'EUR', balance: '12.5' };
+    expect(decodeEvent(WalletCreatedEvent, { model: Wallet, modelId: id.value, payload })).toEqual(opening);
   });
 });
 
@@ -158,6 +174,17 @@ describe('withdraw', () => {
   test.each(['0.001', '1e1000000000', '1e-1000000000'])('refuses %s EUR', (amount) => {
     expect(() => walletOf('100').withdraw(new Big(amount))).toThrow(
       expect.objectContaining({ code: 'invalid-amount' }),
+    );
+  });
+});
+
+describe('takeBack', () => {
+  test('goes beyond what deposits may reach, so that no refund is ever refused', () => {
+    const wallet = walletOf('99999999999999999999.99').takeBack(new Big('99999999999999999999.99'));
+    expect(wallet.balance.toFixed()).toBe('199999999999999999999.98');
+    expect(() => wallet.deposit(new Big(1))).toThrow(expect.objectContaining({ code: 'invalid-amount' }));
+    expect(wallet.withdraw(new Big('99999999999999999999.99')).balance.toFixed()).toBe(
+      '99999999999999999999.99',
     );
   });
 });

@@ -6,6 +6,7 @@ import {
   type ShardIdentifier,
   ShardedId,
   notNull,
+  shardedIdCodec,
 } from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
@@ -75,7 +76,10 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
     return this.deposit(amount).emit(new WalletTransferReceivedEvent(this.id, transferId, amount));
   }
 
-  /** Takes back money of a transfer that could not arrive, also when the wallet was closed meanwhile. */
+  /**
+   * Takes back money of a transfer that could not arrive. Never refused: neither by a wallet that was closed meanwhile, nor
+   * by one that was filled up to the most that deposits may reach.
+   */
   takeBack(amount: Big): Wallet {
     const balance = this.balance.plus(amount);
     return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
@@ -94,15 +98,27 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
 
 /** A wallet was opened. */
 export class WalletCreatedEvent extends ModelEvent<Wallet> {
-  static readonly payload = z.object({ ownerId: z.string(), currency: z.string(), balance: decimal });
+  static readonly payload = z.object({
+    id: shardedIdCodec(Wallet),
+    ownerId: z.string(),
+    currency: z.string(),
+    initialBalance: decimal,
+  });
 
   constructor(
-    walletId: Id<Wallet>,
+    readonly id: Id<Wallet>,
     readonly ownerId: string,
     readonly currency: string,
-    readonly balance: Big,
+    readonly initialBalance: Big,
   ) {
-    super(walletId.toString(), Wallet);
+    super(id.toString(), Wallet);
+  }
+
+  /** At first, the payload did not have the id, and named the first balance `balance`. */
+  static upcast(payload: object, { modelId }: { readonly modelId: string }): object {
+    if (!('balance' in payload)) return payload;
+    const { balance: initialBalance, ...others } = payload;
+    return { id: modelId, ...others, initialBalance };
   }
 }
 

@@ -12,7 +12,8 @@ export const wallets = pgTable(
     state: state.$type<WalletState>(),
     ownerId: uuid('owner_id').notNull(),
     currency: text('currency').notNull(),
-    balance: numeric('balance', { precision: 38, scale: 18 }).notNull(),
+    // Deposits end at 20 digits before the point; what refunds bring back beyond that has room for ten more.
+    balance: numeric('balance', { precision: 48, scale: 18 }).notNull(),
   },
   // The list of an owner's wallets is read in the order of ids.
   (table) => [index('wallets_owner_idx').on(table.ownerId, table.id)],

@@ -78,6 +78,8 @@ it(
     for (const id of completed) expect(ends.get(id)).not.toBe('REFUNDED');
     for (const id of refunded) expect(ends.get(id)).not.toBe('COMPLETED');
     expect(await receivedTransfers()).toEqual(completed);
+    expect(await decidedTransfers('RECEIVED')).toEqual(completed);
+    expect(await decidedTransfers('REFUSED')).toEqual(refunded);
   },
 );
 
@@ -119,6 +121,10 @@ function transfersIn(state: string): Promise<readonly string[]> {
 function receivedTransfers(): Promise<readonly string[]> {
   const text = `select payload ->> 'transferId' as text from eventlog.events where event_type = $1`;
   return texts(text, 'WalletTransferReceivedEvent');
+}
+
+function decidedTransfers(state: string): Promise<readonly string[]> {
+  return texts('select transfer_id as text from transfer_decisions where state = $1', state);
 }
 
 /** The texts that a query finds in both databases, sorted. */

@@ -1,5 +1,22 @@
-import type { LoggedEvent } from '@framework/core';
+import { type EventClass, type LoggedEvent, currentPayload, eventTypeOf } from '@framework/core';
 import { z } from '@hono/zod-openapi';
+import {
+  WalletClosedEvent,
+  WalletCreatedEvent,
+  WalletMoneyDepositedEvent,
+  WalletMoneyWithdrawnEvent,
+  WalletTransferReceivedEvent,
+} from '../../wallet/wallet.js';
+
+const classes: ReadonlyMap<string, EventClass> = new Map(
+  [
+    WalletCreatedEvent,
+    WalletMoneyDepositedEvent,
+    WalletMoneyWithdrawnEvent,
+    WalletTransferReceivedEvent,
+    WalletClosedEvent,
+  ].map((eventClass) => [eventTypeOf(eventClass), eventClass]),
+);
 
 /** The schema of one event of a wallet as it is answered. */
 export const eventSchema = z
@@ -21,8 +38,9 @@ export const eventSchema = z
   })
   .openapi('WalletEvent');
 
-/** Shows an event to clients. */
+/** Shows an event of a wallet to clients, its payload as events are written today. */
 export function eventResource(event: LoggedEvent): z.input<typeof eventSchema> {
+  const eventClass = classes.get(event.type);
   return {
     id: event.id,
     type: event.type,
@@ -30,7 +48,7 @@ export function eventResource(event: LoggedEvent): z.input<typeof eventSchema> {
     actionId: event.actionId,
     actionName: event.actionName,
     principal: event.principal,
-    payload: event.payload,
+    payload: eventClass === undefined ? event.payload : currentPayload(eventClass, event),
     createdDate: event.createdDate.toISOString(),
   };
 }

@@ -1,0 +1,46 @@
+import {
+  ConstraintViolationException,
+  type DatabaseRegistry,
+  FrameworkException,
+  ShardedId,
+} from '@framework/core';
+import { PgRepository } from '@framework/drizzle-adapter';
+import { Big } from 'big.js';
+import { Wallet } from '../wallet/wallet.js';
+import { TransferDecision } from './transfer-decision.js';
+import { transferDecisions } from './transfer-decisions-table.js';
+import { Transfer } from './transfer.js';
+
+/** Decisions about transfers, on the shards of their destinations. */
+export class TransferDecisionRepository extends PgRepository<TransferDecision, typeof transferDecisions> {
+  constructor(databases: DatabaseRegistry) {
+    super({ model: TransferDecision, table: transferDecisions, databases });
+  }
+
+  protected toModel(row: typeof transferDecisions.$inferSelect): TransferDecision {
+    return new TransferDecision({
+      ...row,
+      id: ShardedId.of(TransferDecision, row.id),
+      transferId: ShardedId.of(Transfer, row.transferId),
+      destId: ShardedId.of(Wallet, row.destId),
+      amount: new Big(row.amount),
+      reason: row.reason ?? undefined,
+    });
+  }
+
+  protected toRow(decision: TransferDecision): typeof transferDecisions.$inferInsert {
+    return {
+      ...decision,
+      id: decision.id.value,
+      transferId: decision.transferId.value,
+      destId: decision.destId.value,
+      amount: decision.amount.toFixed(),
+    };
+  }
+}
+
+/** Whether a commit failed because somebody else had decided about the transfer meanwhile: doing it again tells what. */
+export function isDecidedMeanwhile(error: unknown): boolean {
+  const known = FrameworkException.find(error);
+  return known instanceof ConstraintViolationException && known.constraint === 'transfer_decisions_pkey';
+}

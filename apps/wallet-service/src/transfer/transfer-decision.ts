@@ -1,0 +1,141 @@
+import {
+  type Id,
+  InvariantViolation,
+  Model,
+  ModelEvent,
+  type New,
+  ShardedId,
+  notNull,
+  shardedIdCodec,
+} from '@framework/core';
+import type { Big } from 'big.js';
+import * as z from 'zod';
+import { decimal } from '../wallet/decimal.js';
+import { Wallet } from '../wallet/wallet.js';
+import { Transfer } from './transfer.js';
+
+/** What the destination has decided; both are for good. */
+export type TransferDecisionState = 'RECEIVED' | 'REFUSED';
+
+/** Money of a transfer that has come to its destination. */
+export interface Arrival {
+  readonly transferId: Id<Transfer>;
+  readonly destId: Id<Wallet>;
+  readonly amount: Big;
+  readonly currency: string;
+}
+
+/**
+ * What the destination of a transfer has decided about its money, on the destination's shard: one per transfer, never changed.
+ *
+ * Its id follows from the transfer's, so that no second one can be stored.
+ */
+export class TransferDecision extends Model<
+  TransferDecision,
+  ShardedId<TransferDecision>,
+  TransferDecisionState
+> {
+  readonly transferId: Id<Transfer>;
+  readonly destId: Id<Wallet>;
+  readonly amount: Big;
+  readonly currency: string;
+  /** Why the money was refused. */
+  readonly reason: string | undefined;
+
+  /** @throws InvalidModelException `invalid-model` when a field is missing */
+  constructor(fields: New<TransferDecision>) {
+    super(fields);
+    this.transferId = notNull(fields.transferId, 'transferId cannot be null');
+    this.destId = notNull(fields.destId, 'destId cannot be null');
+    this.amount = notNull(fields.amount, 'amount cannot be null');
+    this.currency = notNull(fields.currency, 'currency cannot be null');
+    this.reason = fields.reason;
+  }
+
+  /** The id of the one decision about a transfer. */
+  static idOf({ transferId, destId }: Pick<Arrival, 'transferId' | 'destId'>): ShardedId<TransferDecision> {
+    const shard = ShardedId.of(Wallet, destId.value).resolveShardIdentifier();
+    return ShardedId.derive(TransferDecision, transferId, shard);
+  }
+
+  /** The money is in the destination, in the same commit. */
+  static received(arrival: Arrival, now: Date): TransferDecision {
+    const decision = newDecision('RECEIVED', arrival, undefined, now);
+    const { transferId, destId, amount, currency } = arrival;
+    return decision.emit(new TransferReceivedEvent(decision.id, transferId, destId, amount, currency));
+  }
+
+  /** The destination does not take the money, and never will. */
+  static refused(arrival: Arrival, reason: string, now: Date): TransferDecision {
+    const decision = newDecision('REFUSED', arrival, reason, now);
+    const { transferId, destId, amount, currency } = arrival;
+    return decision.emit(new TransferRefusedEvent(decision.id, transferId, destId, amount, currency, reason));
+  }
+
+  /**
+   * This decision, if it is the one about an arrival.
+   *
+   * @throws InvariantViolation `invariant-violation` when the transfer was decided with another destination or amount
+   */
+  of(arrival: Arrival): this {
+    const isSame =
+      this.transferId.equals(arrival.transferId) &&
+      this.destId.equals(arrival.destId) &&
+      this.amount.eq(arrival.amount) &&
+      this.currency === arrival.currency;
+    if (isSame) return this;
+    throw new InvariantViolation(
+      `Transfer ${this.transferId.value} was decided for ${this.amount.toFixed()} ${this.currency} to wallet ` +
+        `${this.destId.value}, not for ${arrival.amount.toFixed()} ${arrival.currency} to ${arrival.destId.value}: ` +
+        'pass what its TransferInitiatedEvent says',
+    );
+  }
+}
+
+function newDecision(
+  state: TransferDecisionState,
+  { transferId, destId, amount, currency }: Arrival,
+  reason: string | undefined,
+  now: Date,
+): TransferDecision {
+  const id = TransferDecision.idOf({ transferId, destId });
+  return new TransferDecision({ id, state, createdDate: now, transferId, destId, amount, currency, reason });
+}
+
+const arrived = {
+  transferId: shardedIdCodec(Transfer),
+  destId: shardedIdCodec(Wallet),
+  amount: decimal,
+  currency: z.string(),
+};
+
+/** The destination has taken the money, in the same commit. */
+export class TransferReceivedEvent extends ModelEvent<TransferDecision> {
+  static readonly payload = z.object(arrived);
+
+  constructor(
+    decisionId: Id<TransferDecision>,
+    readonly transferId: Id<Transfer>,
+    readonly destId: Id<Wallet>,
+    readonly amount: Big,
+    readonly currency: string,
+  ) {
+    super(decisionId.toString(), TransferDecision);
+  }
+}
+
+/** The destination does not take the money: the one reason to put it back into the source. */
+export class TransferRefusedEvent extends ModelEvent<TransferDecision> {
+  static readonly payload = z.object({ ...arrived, reason: z.string() });
+
+  constructor(
+    decisionId: Id<TransferDecision>,
+    readonly transferId: Id<Transfer>,
+    readonly destId: Id<Wallet>,
+    readonly amount: Big,
+    readonly currency: string,
+    readonly reason: string,
+  ) {
+    super(decisionId.toString(), TransferDecision);
+  }
+}

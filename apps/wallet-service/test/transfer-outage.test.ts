@@ -1,0 +1,61 @@
+import { FaultProxy } from '@framework/testing';
+import { createTestDatabase } from '@framework/testing/postgres';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { rowsOf } from './database-session.js';
+import { moneyByCurrency, operatorQuery } from './money-in-all.js';
+import { type TestService, startTestServiceOn, stopTestService } from './start-test-service.js';
+
+const patience = { timeout: 20_000, interval: 20 };
+
+let service: TestService;
+let proxy: FaultProxy;
+
+beforeAll(async () => {
+  const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+  proxy = await FaultProxy.to(mexico);
+  service = await startTestServiceOn(
+    { global, mexico },
+    {
+      mexicoPort: proxy.port,
+      mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 300 },
+      delivery: { retry: { 'backoff-base-ms': 50, 'backoff-max-ms': 200 } },
+    },
+  );
+});
+afterAll(async () => {
+  await stopTestService(service);
+  await proxy.close();
+});
+
+it('a transfer to a shard that is down is in transit, not refunded, and completes when it is back', async () => {
+  const [source, dest] = await Promise.all(
+    ['DE', 'MX'].map((country) => service.client.openWallet({ country })),
+  );
+  const money = await moneyByCurrency(service);
+  await proxy.refuse();
+  const transfer = { sourceId: source!.id, destId: dest!.id, amount: '40' };
+  const { body } = await service.client.post('/transfers', transfer);
+  await vi.waitFor(async () => {
+    const parked = 'select from eventlog.parked_events where model_id = $1';
+    expect(await rowsOf(service.global, parked, [body['id']])).toHaveLength(1);
+  }, patience);
+  expect((await service.client.get(`/transfers/${String(body['id'])}`)).body).toMatchObject({
+    state: 'INITIATED',
+  });
+  expect(await rowsOf(service.global, operatorQuery('in transit'))).toMatchObject([
+    { id: body['id'], source_id: source!.id, dest_id: dest!.id, currency: 'EUR' },
+  ]);
+  expect(await moneyByCurrency(service)).toEqual(money);
+
+  await proxy.accept();
+  await vi.waitFor(async () => {
+    expect((await service.client.get(`/transfers/${String(body['id'])}`)).body).toMatchObject({
+      state: 'COMPLETED',
+    });
+  }, patience);
+  expect(await rowsOf(service.mexico, operatorQuery('decided'), [body['id']])).toMatchObject([
+    { state: 'RECEIVED', reason: null },
+  ]);
+  expect(await rowsOf(service.global, operatorQuery('in transit'))).toEqual([]);
+  expect(await moneyByCurrency(service)).toEqual(money);
+});
