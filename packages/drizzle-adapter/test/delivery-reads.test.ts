@@ -79,6 +79,21 @@ describe('reading the log between cursors', () => {
     },
   );
 
+  it('cuts behind a transaction that is larger than a batch while the next one is open', async () => {
+    const { store, url } = await openStore();
+    const [large, next] = [await EventWriter.connect(url), await EventWriter.connect(url)];
+    await large.begin();
+    const largeIds = await large.write('large', 1, 2, 3);
+    await next.begin();
+    const nextIds = await next.write('next', 1);
+    await large.commit();
+    const others = [...(await large.write('large', 4)), ...(await large.write('large', 5))];
+    const first = await readAll(store, beginning, 1);
+    expect(idsOf(first.read)).toEqual([...largeIds, ...others]);
+    await next.commit();
+    expect(idsOf((await readAll(store, first.cursor, 1)).read)).toEqual(nextIds);
+  });
+
   it('gives only what falls into the slots', async () => {
     const { store, url } = await openStore();
     const writer = await EventWriter.connect(url);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { deposited } from './account.js';
-import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
+import { FrameworkEventHandler } from '../src/index.js';
+import { DepositedEvent, deposited } from './account.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 
 /** A process whose handler ends it when it meets an event; what it does afterwards has no effect. */
 function killable(
@@ -109,6 +110,34 @@ describe('a slot that another process took', () => {
     await bench.clock.advance(2_000);
     expect(seen.slice(before)).toEqual(['b1']);
     expect(access.calls.get('leases.renew')).toBeGreaterThan(1);
+  });
+
+  test('and that comes back with work queued has all of it done, under the new lease', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const seen: string[][] = [];
+    class Batches {
+      readonly event = DepositedEvent;
+      async handleBatch(envelopes: readonly { readonly eventId: string }[]): Promise<void> {
+        seen.push(envelopes.map(({ eventId }) => eventId));
+        if (seen.length === 1) await hold.opened;
+      }
+    }
+    FrameworkEventHandler({ name: 'one', startFrom: 'beginning', concurrency: 1 })(Batches);
+    const { executor } = bench.start([new Batches()]);
+    bench.database.commit(deposited('b', 1));
+    await bench.clock.advance(300);
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    executor.committed();
+    await bench.clock.advance(100);
+    expect(seen).toEqual([['b1']]);
+    const lease = bench.database.leaseOf('one', 0);
+    bench.database.hand(lease, lease.processId, false);
+    await bench.clock.advance(4_000);
+    hold.open();
+    await bench.clock.advance(4_000);
+    expect(seen.slice(1)).toEqual([['a1', 'a2']]);
+    expect(bench.database.cursors.get('one 0')).toBe(3);
   });
 
   test('is given up when renewals fail for longer than the lease', async () => {

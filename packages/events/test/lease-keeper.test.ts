@@ -36,3 +36,34 @@ test('a keeper that stops gives its slots back behind a renewal that is under wa
   expect(done).toEqual(['renewed', 'released']);
   expect(keeper.slots).toEqual([]);
 });
+
+test('a keeper counts a lease from the question, because the database may have answered at once', async () => {
+  const clock = new VirtualClock();
+  let renewalCount = 0;
+  const keeper = new LeaseKeeper({
+    context: {
+      settings: defaultDeliverySettings,
+      clock,
+      random: () => 1,
+      onError: () => undefined,
+      onAttemptFailed: () => undefined,
+      stopping: new AbortController().signal,
+      ended: new AbortController().signal,
+    },
+    leases: {
+      renew: async (): Promise<LeaseRenewal> => {
+        if (renewalCount++ > 0) return new Promise(() => undefined);
+        await clock.sleep(5_000);
+        return { leases: [{ handler: 'one', slot: 0, token: '1', abandoned: false }], alone: true };
+      },
+      release: async () => undefined,
+    },
+    processId: 'one',
+    onRenewed: () => undefined,
+  });
+  void keeper.run(['one']);
+  await clock.advance(5_001);
+  expect(keeper.slots).toHaveLength(1);
+  await clock.advance(defaultDeliverySettings.leaseMs - 5_000);
+  expect(keeper.slots).toEqual([]);
+});
