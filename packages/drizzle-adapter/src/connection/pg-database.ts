@@ -13,6 +13,7 @@ import { EpochGuard } from '../delivery/epoch-guard.js';
 import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
 import { isWorthWaiting } from '../migration/is-worth-waiting.js';
 import { migrateDatabase } from '../migration/migrate-database.js';
+import { replaceDeliveryIndex } from '../migration/replace-delivery-index.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
 import { GroupWriter } from '../write/group-writer.js';
 import { ConnectionPool, connectionSettings } from './connection-pool.js';
@@ -42,6 +43,7 @@ export class PgDatabase implements Database {
   readonly #closing = new AbortController();
   readonly #ready: Promise<void>;
   #isReady = false;
+  #indexing: Promise<void> | undefined;
   #firstShard: ShardIdentifier | undefined;
   #delivery: PgDelivery | undefined;
   #obstacle: unknown;
@@ -100,6 +102,7 @@ export class PgDatabase implements Database {
   async close(): Promise<void> {
     this.#closing.abort();
     await this.#ready.catch(() => undefined);
+    await this.#indexing;
     await Promise.all([this.pool.close(), this.#delivery?.pool.close()]);
   }
 
@@ -124,6 +127,19 @@ export class PgDatabase implements Database {
     if (this.#closing.signal.aborted)
       throw new Error('The database was closed before it could serve', { cause: this.#obstacle });
     this.#isReady = true;
+    if (migrates) this.#indexing = this.#replaceIndex();
+  }
+
+  /** Beside everything else, because it may take as long as the log is large; the next process to open it tries again. */
+  async #replaceIndex(): Promise<void> {
+    try {
+      await replaceDeliveryIndex(this.#config, this.#closing.signal);
+    } catch (error) {
+      process.emitWarning(`${this.#config.path}: the index of the log was not replaced: ${String(error)}`, {
+        type: 'PostgresWarning',
+        code: 'log-index',
+      });
+    }
   }
 
   /** Tries again for as long as the database cannot be reached, or until it is closed. */

@@ -1,6 +1,7 @@
 import { type ShardingConfig, primaryConfig } from '@framework/core';
 import { EpochGuard } from '../delivery/epoch-guard.js';
 import { migrateDatabase } from './migrate-database.js';
+import { replaceDeliveryIndex } from './replace-delivery-index.js';
 
 /**
  * Migrates the databases of all shards one after the other, for a job of its own; see `migrateOnOpen`.
@@ -13,5 +14,6 @@ export async function migrateShards(sharding: ShardingConfig, migrationsFolder?:
   for (const config of configs) {
     if (config === undefined) continue;
     await migrateDatabase(config, migrationsFolder, { epochs: new EpochGuard(config.path) });
+    await replaceDeliveryIndex(config, new AbortController().signal);
   }
 }

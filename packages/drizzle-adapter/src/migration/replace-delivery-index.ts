@@ -1,0 +1,99 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { DatabaseConfig } from '@framework/core';
+import pg from 'pg';
+import { connectionSettings } from '../connection/connection-pool.js';
+
+const connectionTimeoutMs = 10_000;
+/** How long a change of the log's tables waits for a lock: whoever comes later waits behind it. */
+const lockTimeoutMs = 100;
+const retryMs = 1_000;
+const triesMax = 60;
+/** SQLSTATE of a lock that was not had in time. */
+const lockNotAvailable = '55P03';
+
+const definition = '(epoch, xid, position) include (slot) where event_type is not null';
+
+/**
+ * Gives a log that was filled before the index of epochs was there that index, partition by partition and without holding
+ * anybody up; then drops the one before. Until it is through, that one serves. Does nothing when there is nothing to do, or
+ * while another process does it.
+ *
+ * @param signal gives it up; the next one who opens the database goes on with it
+ * @throws errors of `pg`; then the next one goes on, too
+ */
+export async function replaceDeliveryIndex(config: DatabaseConfig, signal: AbortSignal): Promise<void> {
+  const client = new pg.Client({
+    ...connectionSettings(config),
+    connectionTimeoutMillis: connectionTimeoutMs,
+    application_name: 'framework index',
+    keepAlive: true,
+  });
+  client.on('error', () => undefined);
+  const giveUp = (): void => void client.end();
+  signal.addEventListener('abort', giveUp);
+  try {
+    await client.connect();
+    if (await isNeeded(client)) await replace(client, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    signal.removeEventListener('abort', giveUp);
+    await client.end();
+  }
+}
+
+/** @returns false also when another process is at it; the lock ends with the session */
+async function isNeeded(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query<{ needed: boolean }>(
+    `select to_regclass('eventlog.events_delivery_idx') is not null
+       and pg_try_advisory_lock(hashtextextended('eventlog.events_history_idx', 0)) as needed`,
+  );
+  return rows[0]?.needed === true;
+}
+
+async function replace(client: pg.Client, signal: AbortSignal): Promise<void> {
+  await client.query('set statement_timeout = 0');
+  await soon(
+    client,
+    signal,
+    `create index if not exists events_history_idx on only eventlog.events ${definition}`,
+  );
+  for (const partition of await partitionsWithout(client)) {
+    const index = `eventlog.${pg.escapeIdentifier(`${partition}_history_idx`)}`;
+    // What is left of somebody who did not come to the end.
+    await client.query(`drop index concurrently if exists ${index}`);
+    await client.query(
+      `create index concurrently ${pg.escapeIdentifier(`${partition}_history_idx`)}
+       on eventlog.${pg.escapeIdentifier(partition)} ${definition}`,
+    );
+    await soon(client, signal, `alter index eventlog.events_history_idx attach partition ${index}`);
+  }
+  await soon(client, signal, 'drop index eventlog.events_delivery_idx');
+}
+
+async function partitionsWithout(client: pg.Client): Promise<readonly string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select child.relname as name from pg_inherits p join pg_class child on child.oid = p.inhrelid
+     where p.inhparent = 'eventlog.events'::regclass and not exists (
+       select from pg_index i join pg_inherits attached on attached.inhrelid = i.indexrelid
+       where i.indrelid = child.oid and attached.inhparent = 'eventlog.events_history_idx'::regclass)
+     order by child.relname`,
+  );
+  return rows.map(({ name }) => name);
+}
+
+/** Sends a statement that needs a lock which nobody may be kept waiting for, until it has had it. */
+async function soon(client: pg.Client, signal: AbortSignal, text: string): Promise<void> {
+  await client.query(`set lock_timeout = ${lockTimeoutMs}`);
+  for (let tryCount = 1; ; tryCount++) {
+    try {
+      await client.query(text);
+      break;
+    } catch (error) {
+      const isLocked = error instanceof pg.DatabaseError && error.code === lockNotAvailable;
+      if (!isLocked || tryCount === triesMax || signal.aborted) throw error;
+      await delay(retryMs);
+    }
+  }
+  await client.query('set lock_timeout = 0');
+}
