@@ -13,7 +13,8 @@ import {
   FrameworkAction,
   type FrameworkException,
   Id,
-  type ModelEvent,
+  Model,
+  ModelEvent,
   type New,
   type NewEntity,
   type OwnFields,
@@ -218,6 +219,69 @@ export function ids(): void {
   const read = shardedIdCodec(Wallet).parse(id.value);
   holds<Same<typeof read, Id<Wallet>>>();
   void [any, ofWallet, ofOrder, sharded, unchecked];
+}
+
+/** Two models of one shape, told apart by the one line that each declares. */
+class Invoice extends Model<Invoice, ShardedId<Invoice>, 'OPEN' | 'PAID'> {
+  declare protected readonly brand: 'Invoice';
+  readonly amount: bigint;
+
+  constructor(fields: New<Invoice>) {
+    super(fields);
+    this.amount = fields.amount;
+  }
+
+  pay(): Invoice {
+    return this.copy({ state: 'PAID' }, new InvoicePaidEvent(this.id));
+  }
+}
+
+class InvoicePaidEvent extends ModelEvent<Invoice> {
+  static readonly payload = z.object({});
+
+  constructor(invoiceId: Id<Invoice>) {
+    super(invoiceId.toString(), Invoice);
+  }
+}
+
+class Receipt extends Model<Receipt, ShardedId<Receipt>, 'OPEN' | 'PAID'> {
+  declare protected readonly brand: 'Receipt';
+  readonly amount: bigint;
+
+  constructor(fields: New<Receipt>) {
+    super(fields);
+    this.amount = fields.amount;
+  }
+
+  pay(): Receipt {
+    // @ts-expect-error an event of another model, although that has the same shape
+    return this.copy({ state: 'PAID' }, new InvoicePaidEvent(this.id));
+  }
+}
+
+/** A model that any other one with such states has the shape of, but for its line. */
+class Marker extends Model<Marker, ShardedId<Marker>, string> {
+  declare protected readonly brand: 'Marker';
+}
+
+export function brandedModels(invoiceId: ShardedId<Invoice>, receiptId: ShardedId<Receipt>): void {
+  void new Invoice({ id: invoiceId, state: 'OPEN', createdDate: now, amount: 1n });
+  const any: Id<unknown> = invoiceId;
+  const own: Id<Invoice> = ShardedId.generate(Invoice, shard);
+  holds<Same<keyof OwnFields<Invoice>, 'amount'>>();
+  const repository: Repository = new FakeRepository(Invoice);
+  const staged = plan.add(new Receipt({ id: receiptId, state: 'OPEN', createdDate: now, amount: 1n }).pay());
+  holds<Same<typeof staged, Receipt>>();
+
+  // @ts-expect-error the id of another model of the same shape
+  const ofReceipt: Id<Receipt> = invoiceId;
+  // @ts-expect-error the id of a model that has more
+  const ofMarker: Id<Marker> = invoiceId;
+  // @ts-expect-error a model with the id of another one
+  void new Invoice({ id: receiptId, state: 'OPEN', createdDate: now, amount: 1n });
+  // @ts-expect-error a schema for the ids of another model
+  const schema: z.ZodType<Id<Receipt>> = shardedIdCodec(Invoice);
+  void [any, own, repository, ofReceipt, ofMarker, schema];
 }
 
 export function plans(): void {

@@ -6,7 +6,9 @@ declare const modelType: unique symbol;
 const lengthMax = 255;
 
 /**
- * The identity of a model, typed by it: an `Id<Wallet>` is not accepted where an `Id<Order>` is wanted.
+ * The identity of a model, typed by it: an `Id<Wallet>` is not accepted where an `Id<Order>` is wanted, unless a wallet has
+ * the shape of an order. A model whose shape others have tells itself apart by one line:
+ * `declare protected readonly brand: 'Order';`.
  *
  * Use it for ids that another system gave; {@link ShardedId} for those made here.
  */
