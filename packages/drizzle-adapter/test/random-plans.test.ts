@@ -1,5 +1,13 @@
 import { systemClock } from '@framework/core';
-import { Account, SuiteContext, abroad, home, once } from '@framework/testing/conformance';
+import {
+  Account,
+  type AccountFields,
+  type Json,
+  SuiteContext,
+  abroad,
+  home,
+  once,
+} from '@framework/testing/conformance';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { groupCommit } from './fixtures/group-commit.js';
@@ -12,6 +20,8 @@ const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
 interface Step {
   readonly place: number;
   readonly amounts: readonly number[];
+  /** Values of other columns, each of which must come back as it is. */
+  readonly values: Partial<AccountFields>;
   /** Stages the version before the last one, if there is any. */
   readonly stale: boolean;
 }
@@ -25,6 +35,20 @@ interface Expected {
 const step: fc.Arbitrary<Step> = fc.record({
   place: fc.nat(accountCount - 1),
   amounts: fc.array(fc.integer({ min: -9, max: 9 }), { maxLength: 3 }),
+  values: fc.record(
+    {
+      quota: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+      // JSON and PostgreSQL have one zero.
+      score: fc.double({ noNaN: true, noDefaultInfinity: true }).map((score) => score + 0),
+      dueDate: fc.date({ noInvalidDate: true, min: new Date('0100-01-01'), max: new Date('9999-12-31') }),
+      note: fc.option(fc.string({ unit: 'grapheme' }).filter((text) => !text.includes('\u0000'))),
+      settings: fc
+        .jsonValue()
+        .filter(isStorable)
+        .map((json) => JSON.parse(JSON.stringify(json)) as Json),
+    },
+    { requiredKeys: [] },
+  ),
   stale: fc.boolean().chain((maybe) => (maybe ? fc.nat(3).map((dice) => dice === 0) : fc.constant(false))),
 });
 const plans = fc.array(fc.uniqueArray(step, { selector: ({ place }) => place, maxLength: accountCount }), {
@@ -83,12 +107,18 @@ async function apply(
   });
 }
 
-function changeOf({ place, amounts, stale }: Step, target: Expected) {
+function changeOf({ place, amounts, values, stale }: Step, target: Expected) {
   const shard = place % 2 === 0 ? home : abroad;
   const isStale = stale && target.versions.length > 1;
   const from = target.versions.at(isStale ? -2 : -1) ?? Account.open(shard, systemClock.now());
-  const next = amounts.reduce((account, amount) => account.credit(String(amount)), from);
+  const credited = amounts.reduce((account, amount) => account.credit(String(amount)), from);
+  const next = credited.adjust(values);
   return { shard, target, stale: isStale, next };
+}
+
+/** PostgreSQL has no NUL character in text, and the column no null. */
+function isStorable(json: unknown): boolean {
+  return json !== null && !JSON.stringify(json).includes('\\u0000');
 }
 
 function described(event: object, version: number): readonly [number, string, string] {

@@ -8,11 +8,14 @@ import {
 } from '@framework/core';
 import { home } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Gadget, PgGadgetRepository, gadgetStatements, type gadgetTable } from './fixtures/gadget.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { changeSetOf, persist, persistInGroup, persistTogether } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
+
+const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
 
 type GadgetRow = typeof gadgetTable.$inferInsert;
 
@@ -158,6 +161,61 @@ test('a grouped executor writes gadgets in turn whose shelf it does not know, an
   );
   expect(await gadgets.getById(gadget.id)).toMatchObject({ amount: 20, version: 21 });
   expect(await columnOf('shelf', gadget)).toBe('right');
+});
+
+const changeable = ['name', 'price', 'amount', 'labels', 'parts', 'origin', 'token'] as const;
+
+/** One write of the gadget in that place: these values, without the columns left out. */
+const randomWrite = fc.record({
+  place: fc.nat(3),
+  leftOut: fc.subarray([...changeable]),
+  fields: fc.record({
+    name: fc.string({ maxLength: 5 }).filter((text) => !text.includes('\u0000')),
+    price: fc.integer({ min: -9_999, max: 9_999 }).map((cents) => cents / 100),
+    amount: fc.integer({ min: 1 }),
+    labels: fc.array(fc.constantFrom('a', 'NULL', '{}', '')),
+    parts: fc.option(fc.array(fc.option(fc.constantFrom<unknown>('NULL', 1, { a: [null] })))),
+    origin: fc.constantFrom('here', 'there'),
+    token: fc.option(fc.string({ maxLength: 3 }).filter((text) => !text.includes('\u0000'))),
+  }),
+});
+
+test(`random groups whose rows leave out random columns leave what a model of them predicts (seed ${seed})`, async () => {
+  const groups = fc.array(
+    fc.uniqueArray(randomWrite, { selector: ({ place }) => place, minLength: 1, maxLength: 4 }),
+    { maxLength: 5 },
+  );
+  await fc.assert(
+    fc.asyncProperty(groups, fc.boolean(), async (sequence, grouped) => {
+      const first = Array.from({ length: 4 }, () =>
+        Gadget.of({ version: 1, token: 'token', origin: 'here' }),
+      );
+      const sets = first.map((gadget) => changeSetOf(gadgets, gadget));
+      await persistTogether(registry, sets);
+      for (const gadget of first) await putOnShelf(gadget, 'left');
+      const expected = first.map((gadget) => Object.fromEntries(Object.entries(gadget)));
+      for (const group of sequence) {
+        const written = group.map(({ place, leftOut, fields }) => {
+          const version = (expected[place]!['version'] as number) + 1;
+          const kept = Object.entries(fields).filter(([key]) => !(leftOut as string[]).includes(key));
+          Object.assign(expected[place]!, Object.fromEntries(kept), { version });
+          const without = new ChangedGadgets(registry, (row) =>
+            Object.fromEntries(Object.entries(row).filter(([key]) => !(leftOut as string[]).includes(key))),
+          );
+          return changeSetOf(without, first[place]!.with({ ...fields, version }));
+        });
+        if (grouped) await persistTogether(registry, written);
+        else for (const set of written) await registry.transactionManager(home).persist(set);
+      }
+      const stored = await gadgets.findAllByIds(first.map(({ id }) => id));
+      const serials = stored.map(({ serial }) => serial);
+      expect(stored).toEqual(
+        expected.map((fields, place) => first[0]!.with({ ...fields, serial: serials[place] })),
+      );
+      for (const gadget of first) expect(await columnOf('shelf', gadget)).toBe('left');
+    }),
+    { seed, numRuns: 25 },
+  );
 });
 
 describe('a row', () => {
