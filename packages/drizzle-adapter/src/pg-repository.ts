@@ -101,6 +101,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
    * Reads the model of an id.
    *
    * @throws EntityNotFoundException `entity-not-found` when there is none
+   * @throws InvalidIdException `invalid-id` when no row of the table can have it
    * @throws ShardUndeterminedException `shard-undetermined` when the strategy cannot tell the shard from an id
    * @throws UnknownShardException `unknown-shard` when the id's shard is not configured
    */
@@ -186,7 +187,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
 
   /** Tells whether the id has a model; throws as {@link getById}, except that none is no error. */
   async existsById(id: Id<M> | string): Promise<boolean> {
-    const text = String(id);
+    const text = this.#reader.idText(String(id));
     return (await this.#reader.byId(this.#manager(text), text)) !== undefined;
   }
 

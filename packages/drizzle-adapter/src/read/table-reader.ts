@@ -1,4 +1,4 @@
-import { InvalidCursorException } from '@framework/core';
+import { InvalidCursorException, InvalidIdException } from '@framework/core';
 import { type SQL, and, asc, count, gt, is, ne, sql } from 'drizzle-orm';
 import { PgEnumColumn, PgUUID, QueryBuilder } from 'drizzle-orm/pg-core';
 import type pg from 'pg';
@@ -52,9 +52,19 @@ export class TableReader<T extends ModelTable> {
     return rows.map((each) => this.#decoder.decode(each));
   }
 
-  /** An id as the database writes it: UUIDs in lower case. */
+  /**
+   * An id as the database writes it: UUIDs in lower case.
+   *
+   * @throws InvalidIdException `invalid-id` when no row of the table can have it
+   */
   idText(id: string): string {
+    if (!this.#mayBeId(id)) throw new InvalidIdException(id, this.#idIsUuid ? 'a UUID' : 'a text');
     return this.#idIsUuid ? id.toLowerCase() : id;
+  }
+
+  /** Half of a surrogate pair would be sent as another character, and find the row of another id. */
+  #mayBeId(id: string): boolean {
+    return this.#idIsUuid ? uuid.test(id) : id.isWellFormed() && !id.includes('\u0000');
   }
 
   /**
@@ -70,7 +80,7 @@ export class TableReader<T extends ModelTable> {
       after,
     }: { readonly where?: SQL | undefined; readonly limit: number; readonly after?: string | undefined },
   ): Promise<T['$inferSelect'][]> {
-    if (after !== undefined && this.#idIsUuid && !uuid.test(after)) throw new InvalidCursorException(after);
+    if (after !== undefined && !this.#mayBeId(after)) throw new InvalidCursorException(after);
     const beyond = after === undefined ? undefined : gt(this.#idOrder, after);
     return this.#select(manager, and(where, beyond), limit);
   }

@@ -1,0 +1,81 @@
+import { type DatabaseRegistry, Entity, Id, type NewEntity, type ShardingStrategy } from '@framework/core';
+import { home } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { pgTable, text } from 'drizzle-orm/pg-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { PgRepository, entityColumns } from '../src/index.js';
+import { openRegistry } from './fixtures/open-registry.js';
+import { PgAccountRepository } from './fixtures/pg-account-repository.js';
+import { persist } from './fixtures/persist.js';
+import { query } from './fixtures/query.js';
+
+const customers = pgTable('customers', { ...entityColumns(), id: text('id').primaryKey() });
+
+class Customer extends Entity<Customer, Id<Customer>, string> {
+  static of(id: string): Customer {
+    return new Customer({ id: Id.of(Customer, id), state: 'KNOWN', version: 1 });
+  }
+}
+
+const atHome: ShardingStrategy<Customer> = { shardOfModel: () => home, shardOfId: () => home };
+
+class PgCustomerRepository extends PgRepository<Customer, typeof customers> {
+  constructor(databases: DatabaseRegistry) {
+    super({ model: Customer, table: customers, databases, strategy: atHome });
+  }
+
+  protected toModel({ id, ...row }: typeof customers.$inferSelect): Customer {
+    const fields: NewEntity<Customer> = { ...row, id: Id.of(Customer, id) };
+    return new Customer(fields);
+  }
+
+  protected toRow({ id, state, version }: Customer): typeof customers.$inferInsert {
+    return { id: id.value, state, version };
+  }
+}
+
+let database: TestDatabase;
+let registry: DatabaseRegistry;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await query(
+    database.url,
+    'create table customers (id text primary key, state text not null, version bigint not null)',
+  );
+});
+afterAll(() => database.drop());
+beforeEach(async () => {
+  registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+  await registry.ready();
+});
+
+describe('a table whose ids are texts', () => {
+  test('gives a row by the text of its id, and by no text that the database would take for it', async () => {
+    const repository = new PgCustomerRepository(registry);
+    // What half of a surrogate pair is sent as.
+    const replaced = Customer.of('customer \ufffd');
+    await persist(registry, repository, replaced);
+    expect(await repository.getById('customer \ufffd')).toEqual(replaced);
+    for (const id of ['customer \ud83d', 'customer \u0000']) {
+      const refusals = [
+        repository.findById(id),
+        repository.findAllByIds([id]),
+        repository.existsById(id),
+        repository.getById(id),
+      ];
+      for (const refusal of refusals) await expect(refusal).rejects.toMatchObject({ code: 'invalid-id' });
+      await expect(repository.findPage({ limit: 1, after: id })).rejects.toMatchObject({
+        code: 'invalid-cursor',
+      });
+    }
+  });
+});
+
+describe('a table whose ids are UUIDs', () => {
+  test('refuses what is none, where the strategy does not', async () => {
+    const anywhere = { shardOfModel: () => home, shardOfId: () => home };
+    const accounts = new PgAccountRepository(registry, anywhere);
+    for (const refusal of [accounts.findById('x'), accounts.findAllByIds(['x']), accounts.existsById('x')])
+      await expect(refusal).rejects.toMatchObject({ code: 'invalid-id' });
+  });
+});
