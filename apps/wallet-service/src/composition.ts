@@ -12,6 +12,7 @@ import { postgres } from '@framework/drizzle-adapter';
 import {
   type AnyEventHandler,
   type AttemptFailureHook,
+  type RestartHook,
   Delivery,
   defaultDeliverySettings,
   hintCommits,
@@ -51,6 +52,7 @@ export interface CompositionOptions {
   readonly stopTimeoutMaxMs?: number;
   readonly onDeliveryError?: (error: unknown) => void;
   readonly onAttemptFailed?: AttemptFailureHook;
+  readonly onRestartNeeded?: RestartHook;
 }
 
 /**
@@ -103,6 +105,7 @@ export function composeWalletService(
     ? new Delivery({
         ...around,
         ...(options.onAttemptFailed && { onAttemptFailed: options.onAttemptFailed }),
+        ...(options.onRestartNeeded && { onRestartNeeded: options.onRestartNeeded }),
         handlers: [...own, ...handlers],
         settings: { ...settings, stopTimeoutMs },
       })
@@ -118,7 +121,7 @@ function isWorthAnotherAttempt(error: unknown): boolean {
 /** In the place of a delivery: wakes those of other processes. */
 function hintsOnly(options: Parameters<typeof hintCommits>[0]): WalletService['delivery'] {
   const end = hintCommits(options);
-  return { start: () => undefined, stop: async () => end() };
+  return { start: () => undefined, stop: async () => end(), restartNeed: undefined };
 }
 
 /** The same for everyone in this example; a real service reads a token of the request. */

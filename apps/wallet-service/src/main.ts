@@ -45,7 +45,8 @@ function settingsOrExit(): ServiceSettings {
 
 async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdown): Promise<void> {
   const config = await configOf(settings, shutdown);
-  const options = { ...settings, config, logger };
+  const onRestartNeeded = (): void => void shutdown.exit(1);
+  const options = { ...settings, config, logger, onRestartNeeded };
   const { role } = settings;
   const { service, url, stop } =
     role === 'worker' ? startWorker(options) : await startService({ ...options, role });

@@ -31,6 +31,8 @@ export async function startService(options: {
   readonly retry?: Partial<RetryPolicy>;
   /** How long stopping may take before it is cut short. Default: as long as it takes. */
   readonly shutdownTimeoutMs?: number;
+  /** Ends the process, because its handlers hang and its supervisor is to start it again. Default: nothing. */
+  readonly onRestartNeeded?: () => void;
 }): Promise<RunningService> {
   const { config, role = 'all', retry, logger } = options;
   const service = composeWalletService(config, {

@@ -5,6 +5,7 @@ import {
   HandlerNamesException,
   type ModelClass,
 } from '@framework/core';
+import type { AbandonedCalls } from './call/abandoned-calls.js';
 import { flowPolicy } from './flow/flow-policy.js';
 import type { FlowSurroundings } from './flow/flow-surroundings.js';
 import { HandlerFlow } from './flow/handler-flow.js';
@@ -35,6 +36,7 @@ export interface DatabaseWorkerOptions {
   readonly models: readonly ModelClass<unknown>[];
   readonly processId: string;
   readonly gate: SuspectGate;
+  readonly abandoned: AbandonedCalls;
 }
 
 /** Delivers the events of one database to all handlers; depends on no other database. */
@@ -81,6 +83,7 @@ export class DatabaseWorker {
       parkedEvents: parked,
       executor,
       envelopes: new EnvelopeFactory(shards, options.models),
+      abandoned: options.abandoned,
       reader,
       saver: this.#saver,
       parker: new Parker(context, parked, onLost),

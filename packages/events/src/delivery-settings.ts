@@ -37,8 +37,10 @@ export interface DeliverySettings {
   readonly batchMax: number;
   /** How long one call of a handler may take. Default 30,000. */
   readonly timeoutMs: number;
-  /** How many calls that ignore their signal may run on before their handler gets no new ones. Default 64. */
+  /** How many calls of all handlers of the process may ignore their signal and run on, before it makes no new ones. Default 64. */
   readonly abandonedMax: number;
+  /** For how long there may be so many before the process gives its leases back and asks to be restarted. Default 10,000. */
+  readonly abandonedForMs: number;
   /** For how long an event that may have killed a process runs alone, per process. Default 1,000. */
   readonly suspectAloneMs: number;
   /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min. */
@@ -76,6 +78,7 @@ export const defaultDeliverySettings: DeliverySettings = {
   batchMax: 1_000,
   timeoutMs: 30_000,
   abandonedMax: 64,
+  abandonedForMs: 10_000,
   suspectAloneMs: 1_000,
   retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000 },
   storeBackoffBaseMs: 100,

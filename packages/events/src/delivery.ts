@@ -4,6 +4,12 @@ import {
   InvariantViolation,
   type ModelClass,
 } from '@framework/core';
+import {
+  AbandonedCalls,
+  type RestartHook,
+  type RestartNeed,
+  logRestartNeed,
+} from './call/abandoned-calls.js';
 import { type AttemptFailureHook, logAttemptFailure } from './call/attempt-failure.js';
 import { errorText } from './call/error-text.js';
 import { DatabaseWorker } from './database-worker.js';
@@ -35,6 +41,11 @@ export interface DeliveryOptions {
   readonly onError?: (error: unknown) => void;
   /** Takes every call of a handler that did not succeed. Default: a line on standard error. */
   readonly onAttemptFailed?: AttemptFailureHook;
+  /**
+   * Takes, once, that this process has to be restarted, because calls of its handlers hang and nothing ends them: it stops
+   * delivering by itself and gives its leases back, so that other processes go on. Default: a line on standard error.
+   */
+  readonly onRestartNeeded?: RestartHook;
 }
 
 /**
@@ -55,6 +66,8 @@ export class Delivery {
   readonly #byShard = new Map<unknown, DatabaseWorker>();
   readonly #executor: Pick<ActionExecutor, 'onCommit'>;
   #ignoreCommits: (() => void) | undefined;
+  readonly #abandoned: AbandonedCalls;
+  #restartNeed: RestartNeed | undefined;
   #stopped: Promise<void> | undefined;
 
   /**
@@ -80,11 +93,34 @@ export class Delivery {
       onError: quiet(options.onError ?? logError),
       onAttemptFailed: quiet(options.onAttemptFailed ?? logAttemptFailure),
     };
+    const { abandonedMax: max, abandonedForMs: forMs } = this.#settings;
+    const tellRestart = quiet(options.onRestartNeeded ?? logRestartNeed);
+    const onRestartNeeded = (need: RestartNeed): void => {
+      this.#restartNeed = need;
+      tellRestart(need);
+      void this.stop();
+    };
+    const abandoned = new AbandonedCalls({ max, forMs, clock, onRestartNeeded });
+    this.#abandoned = abandoned;
     this.#workers = options.databases.deliveries().map((database) => {
-      const worker = new DatabaseWorker({ database, context, executor, handlers, models, processId, gate });
+      const worker = new DatabaseWorker({
+        database,
+        context,
+        executor,
+        handlers,
+        models,
+        processId,
+        gate,
+        abandoned,
+      });
       for (const shard of database.shards) this.#byShard.set(shard, worker);
       return worker;
     });
+  }
+
+  /** Why the process has to be restarted, once it has; a check of its readiness says so. */
+  get restartNeed(): RestartNeed | undefined {
+    return this.#restartNeed;
   }
 
   /**
@@ -124,6 +160,7 @@ export class Delivery {
    */
   stop({ timeoutMs = this.#settings.stopTimeoutMs }: { readonly timeoutMs?: number } = {}): Promise<void> {
     this.#ignoreCommits?.();
+    this.#abandoned.stop();
     this.#stopped ??= Promise.all(this.#workers.map((worker) => worker.stop(timeoutMs))).then(
       () => undefined,
     );

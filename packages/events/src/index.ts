@@ -11,6 +11,7 @@ export type { HandlerRetry } from './handler/handler-retry.js';
 export { type EventHandlerClass, FrameworkEventHandler } from './handler/framework-event-handler.js';
 export { EventHandlerRegistry, type RegisteredHandler } from './handler/event-handler-registry.js';
 export type { EventEnvelope } from './handler/event-envelope.js';
+export type { RestartHook, RestartNeed } from './call/abandoned-calls.js';
 export { errorText } from './call/error-text.js';
 export type { AttemptFailure, AttemptFailureHook } from './call/attempt-failure.js';
 export type { HandlerContext, HandlerExecution } from './handler/handler-context.js';

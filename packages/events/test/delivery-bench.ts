@@ -11,6 +11,7 @@ import {
   type EventHandlerOptions,
   FrameworkEventHandler,
   type HandlerContext,
+  type RestartNeed,
 } from '../src/index.js';
 import { DepositedEvent } from './account.js';
 
@@ -74,6 +75,7 @@ export interface BenchProcess {
   readonly executor: RecordingExecutor;
   readonly errors: unknown[];
   readonly failures: AttemptFailure[];
+  readonly restarts: RestartNeed[];
 }
 
 /** One database in memory, a clock that the test advances, and any number of processes. */
@@ -100,6 +102,7 @@ export class DeliveryBench {
     const { access, store, executor } = this.process();
     const errors: unknown[] = [];
     const failures: AttemptFailure[] = [];
+    const restarts: RestartNeed[] = [];
     const delivery = new Delivery({
       databases: { deliveries: () => [{ store, shards: [shard], ready: () => ready }] },
       executor,
@@ -109,9 +112,10 @@ export class DeliveryBench {
       random: () => 1,
       onError: (error) => errors.push(error),
       onAttemptFailed: (failure) => failures.push(failure),
+      onRestartNeeded: (need) => restarts.push(need),
     });
     delivery.start();
-    return { delivery, store, access, executor, errors, failures };
+    return { delivery, store, access, executor, errors, failures, restarts };
   }
 }
 

@@ -228,11 +228,53 @@ describe('a handler that does not return', () => {
       () => hold.opened,
     );
     for (const id of ['a', 'b', 'c', 'd', 'e']) bench.database.commit(deposited(id, 1));
-    bench.start([handler], { abandonedMax: 2, concurrency: 2 });
+    const { restarts } = bench.start([handler], { abandonedMax: 2, concurrency: 2 });
     await bench.clock.advance(10_000);
     expect(handler.seen).toHaveLength(2);
+    expect(restarts).toEqual([]);
     hold.open();
     await bench.clock.advance(1_000);
     expect(handler.seen.toSorted()).toEqual(['a1', 'b1', 'c1', 'd1', 'e1']);
+  });
+
+  test('ends in a process that gives its leases back and asks to be restarted, and the next one goes on', async () => {
+    const bench = new DeliveryBench();
+    const healthy: string[] = [];
+    const start = (): ReturnType<DeliveryBench['start']> => {
+      const hanging = handlerOf({ name: 'hanging' }, async ({ modelId, eventId }) => {
+        if (modelId.startsWith('hang')) await new Promise(() => undefined);
+        healthy.push(eventId);
+      });
+      return bench.start([hanging, handlerOf({ name: 'other' })]);
+    };
+    const first = start();
+    bench.database.commit(...Array.from({ length: 7 }, (_item, index) => deposited(`hang${index}`, 1)));
+    await bench.clock.advance(1_800_000);
+    expect(first.restarts).toHaveLength(1);
+    const { abandonedCount, countByHandler } = first.restarts[0]!;
+    expect(abandonedCount).toBeGreaterThanOrEqual(64);
+    expect(countByHandler).toEqual(new Map([['hanging', abandonedCount]]));
+    expect(first.delivery.restartNeed).toEqual(first.restarts[0]);
+    expect(bench.database.leases.every(({ processId }) => processId === undefined)).toBe(true);
+
+    // What its supervisor starts next has the last attempts before it, and then flows.
+    const second = start();
+    bench.database.commit(...Array.from({ length: 10 }, (_item, index) => deposited(`well${index}`, 1)));
+    await bench.clock.advance(600_000);
+    expect(healthy).toHaveLength(10);
+    expect(bench.database.parkedOf('hanging').map(({ dead }) => dead)).toEqual(Array(7).fill(true));
+    expect(second.restarts).toEqual([]);
+  });
+
+  test('does not ask for a restart while the process stops anyway', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' }, () => new Promise(() => undefined));
+    bench.database.commit(deposited('a', 1), deposited('b', 1));
+    const { delivery, restarts } = bench.start([handler], { abandonedMax: 2 });
+    await bench.clock.advance(1_000);
+    const stopped = delivery.stop({ timeoutMs: 1_000 });
+    await bench.clock.advance(60_000);
+    await stopped;
+    expect(restarts).toEqual([]);
   });
 });

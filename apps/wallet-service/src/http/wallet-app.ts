@@ -39,7 +39,7 @@ export function walletApp(service: WalletService, logger: Logger): WalletApp {
   walletChangeRoutes(app, service);
   walletEventRoutes(app, service);
   transferRoutes(app, service);
-  healthRoutes(app, service.databases);
+  healthRoutes(app, service);
   docsRoutes(app);
   answerOtherMethods(app);
 

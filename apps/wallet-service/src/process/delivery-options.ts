@@ -8,10 +8,13 @@ import { errorReason, errorStack } from '../error-stack.js';
 export function deliveryOptions({
   logger,
   shutdownTimeoutMs = Infinity,
+  onRestartNeeded = () => undefined,
 }: {
   readonly logger: Logger;
   readonly shutdownTimeoutMs?: number;
-}): Pick<CompositionOptions, 'onDeliveryError' | 'onAttemptFailed' | 'stopTimeoutMaxMs'> {
+  /** Ends the process, so that its supervisor starts it again. */
+  readonly onRestartNeeded?: () => void;
+}): Pick<CompositionOptions, 'onDeliveryError' | 'onAttemptFailed' | 'onRestartNeeded' | 'stopTimeoutMaxMs'> {
   return {
     onDeliveryError: (error) => {
       // A database that is down, or not migrated yet, tells more by its reason than by a stack, and often.
@@ -25,6 +28,14 @@ export function deliveryOptions({
       const reason = errorText(error);
       if (willRetry) logger.warn({ ...details, retryAfterMs, reason }, 'a handler failed and is tried again');
       else logger.error({ ...details, reason }, 'a handler gave an event up: it is a dead letter');
+    },
+    onRestartNeeded: ({ abandonedCount, countByHandler }) => {
+      const handlers = Object.fromEntries(countByHandler);
+      logger.fatal(
+        { abandonedCount, handlers },
+        'handlers hang: this process delivers nothing more and ends',
+      );
+      onRestartNeeded();
     },
     // The other half is for saving cursors and leases, and for closing connections.
     stopTimeoutMaxMs: shutdownTimeoutMs / 2,

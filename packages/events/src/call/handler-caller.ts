@@ -3,6 +3,7 @@ import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { EnvelopeFactory } from '../handler/envelope-factory.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import type { DeliveryClock } from '../delivery-clock.js';
+import type { AbandonedCalls } from './abandoned-calls.js';
 import { CallContext } from './call-context.js';
 import { CallDeadlines } from './call-deadlines.js';
 
@@ -27,9 +28,8 @@ export class HandlerCaller {
   readonly #handler: DatabaseHandler;
   readonly #executor: Pick<ActionExecutor, 'execute'>;
   readonly #envelopes: EnvelopeFactory;
-  readonly #onSettled: () => void;
+  readonly #abandoned: AbandonedCalls;
   readonly #running: CallDeadlines<RunningCall>;
-  #abandonedCount = 0;
 
   constructor(options: {
     readonly handler: DatabaseHandler;
@@ -37,13 +37,13 @@ export class HandlerCaller {
     readonly envelopes: EnvelopeFactory;
     readonly timeoutMs: number;
     readonly clock: DeliveryClock;
-    /** Called when a call that was given up has ended after all. */
-    readonly onSettled: () => void;
+    /** Those of all handlers of the process. */
+    readonly abandoned: AbandonedCalls;
   }) {
     this.#handler = options.handler;
     this.#executor = options.executor;
     this.#envelopes = options.envelopes;
-    this.#onSettled = options.onSettled;
+    this.#abandoned = options.abandoned;
     const { timeoutMs } = options;
     this.#running = new CallDeadlines(timeoutMs, options.clock, (call) => {
       const error = new HandlerTimeoutException(options.handler.name, timeoutMs);
@@ -54,11 +54,6 @@ export class HandlerCaller {
   /** The handler's durable name. */
   get handler(): string {
     return this.#handler.name;
-  }
-
-  /** How many calls were given up and still run. */
-  get abandonedCount(): number {
-    return this.#abandonedCount;
   }
 
   /** Calls the handler with the events, which belong to one slot; at least one. Never rejects. */
@@ -113,13 +108,12 @@ export class HandlerCaller {
 
   #settle(call: RunningCall, outcome: CallOutcome): void {
     if (this.#running.remove(call)) return call.onOutcome(outcome);
-    this.#abandonedCount--;
-    this.#onSettled();
+    this.#abandoned.remove(this.#handler.name);
   }
 
   #giveUp(call: RunningCall, outcome: CallOutcome, reason: unknown): void {
     this.#running.remove(call);
-    this.#abandonedCount++;
+    this.#abandoned.add(this.#handler.name);
     call.context.abort(reason);
     call.onOutcome(outcome);
   }

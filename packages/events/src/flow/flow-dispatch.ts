@@ -44,15 +44,17 @@ export class FlowDispatch {
       envelopes: around.envelopes,
       timeoutMs: policy.timeoutMs,
       clock: context.clock,
-      onSettled: () => this.#lanes.resume(),
+      abandoned: around.abandoned,
     });
     this.#caller = caller;
     this.#lanes = new Lanes({
       concurrency: policy.concurrency,
-      mayStart: () => caller.abandonedCount < context.settings.abandonedMax,
+      // When everything must end, what waits ends without a call.
+      mayStart: () => !around.abandoned.full || context.ended.aborted,
       step: (lane) => this.#step(lane),
       onError: context.onError,
     });
+    around.abandoned.onRoom(() => this.#lanes.resume());
     this.#events = new EventStep({
       context,
       handler: handler.id,
@@ -119,6 +121,7 @@ export class FlowDispatch {
   /** Gives up the calls for a slot that was lost, or every call. */
   drop(reason: unknown, slot?: HeldSlot): void {
     this.#caller.drop(reason, slot);
+    this.#lanes.resume();
   }
 
   #laneOf(event: DeliverableEvent): string {

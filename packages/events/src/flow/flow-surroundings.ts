@@ -1,4 +1,5 @@
 import type { ActionExecutor, ParkedEvents } from '@framework/core';
+import type { AbandonedCalls } from '../call/abandoned-calls.js';
 import type { EnvelopeFactory } from '../handler/envelope-factory.js';
 import type { CursorSaver } from '../log/cursor-saver.js';
 import type { LogReader } from '../log/log-reader.js';
@@ -12,6 +13,8 @@ export interface FlowSurroundings {
   readonly parkedEvents: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
   readonly executor: Pick<ActionExecutor, 'execute'>;
   readonly envelopes: EnvelopeFactory;
+  /** Those of all handlers of the process. */
+  readonly abandoned: AbandonedCalls;
   readonly reader: LogReader;
   readonly saver: CursorSaver;
   readonly parker: Parker;

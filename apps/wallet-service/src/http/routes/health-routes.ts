@@ -1,6 +1,7 @@
 import type { DatabaseRegistry, ShardStatus } from '@framework/core';
 import { z } from '@hono/zod-openapi';
 import { serve } from '../operation/serve.js';
+import type { WalletService } from '../wallet-service.js';
 import type { WalletApp } from '../wallet-app-env.js';
 
 const liveSchema = z.object({ status: z.literal('live') }).openapi('Liveness');
@@ -22,7 +23,10 @@ const readySchema = z
   .openapi('Readiness');
 
 /** Serves what orchestrators ask: whether the process lives, and whether every shard can serve. */
-export function healthRoutes(app: WalletApp, databases: DatabaseRegistry): void {
+export function healthRoutes(
+  app: WalletApp,
+  { databases, delivery }: Pick<WalletService, 'databases' | 'delivery'>,
+): void {
   serve(
     app,
     {
@@ -46,13 +50,13 @@ export function healthRoutes(app: WalletApp, databases: DatabaseRegistry): void 
       tag: 'Health',
       summary: 'Tell which shards can serve',
       description: 'Requests that need only shards that are ready are served in either case.',
-      answers: { 200: 'All shards can serve', 503: 'At least one cannot' },
+      answers: { 200: 'All shards can serve', 503: 'At least one cannot, or the process must be restarted' },
       answer: readySchema,
       problems: [],
     },
     async () => {
       const shards = await statusOf();
-      const ready = shards.every((shard) => shard.ready);
+      const ready = shards.every((shard) => shard.ready) && delivery.restartNeed === undefined;
       return {
         status: ready ? 200 : 503,
         body: { status: statusWord(ready), shards: shards.map(shardReadiness) },

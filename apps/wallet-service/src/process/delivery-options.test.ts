@@ -1,0 +1,48 @@
+import type { DeliverableEvent } from '@framework/core';
+import { pino } from 'pino';
+import { expect, test } from 'vitest';
+import { deliveryOptions } from './delivery-options.js';
+
+/** The options with a log, of which each line is kept. */
+function logged(): {
+  readonly options: ReturnType<typeof deliveryOptions>;
+  readonly lines: unknown[];
+  readonly ends: string[];
+} {
+  const lines: unknown[] = [];
+  const ends: string[] = [];
+  const logger = pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) });
+  return { options: deliveryOptions({ logger, onRestartNeeded: () => ends.push('end') }), lines, ends };
+}
+
+test('a process whose handlers hang says so and ends', () => {
+  const { options, lines, ends } = logged();
+  options.onRestartNeeded?.({ abandonedCount: 64, countByHandler: new Map([['notify', 64]]) });
+  expect(lines).toMatchObject([{ level: 60, abandonedCount: 64, handlers: { notify: 64 } }]);
+  expect(ends).toEqual(['end']);
+});
+
+test('every failed attempt of a handler is logged, and a dead letter as an error', () => {
+  const { options, lines } = logged();
+  const event = {
+    id: 'event-1',
+    type: 'Deposited',
+    modelName: 'Wallet',
+    modelId: 'wallet-1',
+  } as DeliverableEvent;
+  const failure = {
+    handler: 'notify',
+    event,
+    eventCount: 1,
+    attempt: 1,
+    error: new Error('no'),
+    counted: true,
+  };
+  options.onAttemptFailed?.({ ...failure, willRetry: true, retryAfterMs: 500 });
+  options.onAttemptFailed?.({ ...failure, willRetry: false, retryAfterMs: undefined });
+  const told = { handler: 'notify', eventId: 'event-1', attempt: 1, reason: 'Error: no' };
+  expect(lines).toMatchObject([
+    { level: 40, ...told, retryAfterMs: 500 },
+    { level: 50, ...told },
+  ]);
+});
