@@ -64,3 +64,12 @@ test('makes 100,000 ids that are sorted and unique, whatever their shard', () =>
   const ids = Array.from({ length: 100_000 }, (_item, index) => generator.next(shards[index % 3]!));
   expect(ids.findIndex((id, index) => index > 0 && id <= ids[index - 1]!)).toBe(-1);
 });
+
+test.each([{ group: 256, member: 0 }, { group: 0, member: 64 }, { group: -1, member: 0 }, {}])(
+  'refuses a shard that is none: %j',
+  (shard) => {
+    expect(() => new ShardedIdGenerator().next(shard as ShardIdentifier)).toThrow(
+      expect.objectContaining({ code: 'invalid-shard' }),
+    );
+  },
+);

@@ -1,5 +1,5 @@
 import { stringify } from 'uuid';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { fillRandom } from './random-pool.js';
 
 const counterMax = 0xfff;
@@ -35,8 +35,13 @@ export class ShardedIdGenerator {
     this.#source = source;
   }
 
-  /** Makes the next id of a shard, as lower-case text. */
+  /**
+   * Makes the next id of a shard, as lower-case text.
+   *
+   * @throws InvalidShardException `invalid-shard` when it is none: its bits would run into others
+   */
   next(shard: ShardIdentifier): string {
+    ShardIdentifier.of(shard.group, shard.member);
     this.#advance();
     const bytes = this.#bytes;
     this.#source.fillRandom(this.#random);

@@ -1,3 +1,4 @@
+import { InvariantViolation } from '../errors/invariant-violation.js';
 import { InvalidModelException } from '../errors/value-exceptions.js';
 import type { Id } from '../id/id.js';
 import type { OwnFields } from './fields.js';
@@ -36,8 +37,40 @@ function checkedVersion(version: number): number {
   throw new InvalidModelException(`version must be a whole number from 0 on, not ${String(version)}`);
 }
 
-/** Builds an entity of the same class from its fields and the changed ones, through its constructor. */
+/**
+ * Builds an entity of the same class from its fields and the changed ones, through its constructor.
+ *
+ * @throws InvariantViolation `invariant-violation` when the constructor lost what the framework counts on
+ */
 export function rebuild<E extends object>(entity: E, changes: object): E {
   const constructor = entity.constructor as new (fields: object) => E;
-  return new constructor({ ...entity, ...changes });
+  const fields = { ...entity, ...changes };
+  const built = new constructor(fields);
+  const lost = lostField(fields, built);
+  if (lost === undefined) return built;
+  throw new InvariantViolation(
+    `The constructor of ${constructor.name} loses ${lost}: pass all fields on, as in super(fields)`,
+  );
+}
+
+/** What the framework sets: an event that got lost would be money that got lost. */
+interface FrameworkFields {
+  readonly id?: { readonly value: string };
+  readonly version?: number;
+  readonly createdDate?: unknown;
+  readonly updatedDate?: unknown;
+  readonly events?: readonly unknown[];
+}
+
+function lostField(given: FrameworkFields, built: FrameworkFields): string | undefined {
+  if (built.version !== given.version) return 'version';
+  if (built.id?.value !== given.id?.value) return 'id';
+  if (built.events?.length !== given.events?.length) return 'events';
+  if (!isSameTime(built.createdDate, given.createdDate)) return 'createdDate';
+  return isSameTime(built.updatedDate, given.updatedDate) ? undefined : 'updatedDate';
+}
+
+/** An entity may have fields of these names that are no dates. */
+function isSameTime(one: unknown, other: unknown): boolean {
+  return !(other instanceof Date) || (one instanceof Date && Object.is(one.getTime(), other.getTime()));
 }

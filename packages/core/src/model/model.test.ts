@@ -2,6 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { Order, OrderShippedEvent } from '../../test/order.js';
 import { Wallet, WalletDepositedEvent, WalletOpenedEvent } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';
+import type { New } from './fields.js';
+import { rebuild } from './entity.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 
 const now = new Date('2026-01-02T03:04:05.006Z');
@@ -82,6 +84,30 @@ describe('a copy', () => {
   test('is of the class that was copied', () => {
     class SpecialWallet extends Wallet {}
     expect(new SpecialWallet(fields).deposit(1n)).toBeInstanceOf(SpecialWallet);
+  });
+});
+
+describe('a constructor that does not pass everything on', () => {
+  const lossy = (lost: string): Wallet => {
+    class LossyWallet extends Wallet {
+      constructor(given: New<Wallet>) {
+        super(Object.assign({}, given, { [lost]: undefined }));
+      }
+    }
+    return new LossyWallet({ ...fields, version: 3, updatedDate: later });
+  };
+
+  test('does not lose an event in silence', () => {
+    expect(() => lossy('events').deposit(1n)).toThrow(
+      expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining('events') }),
+    );
+  });
+
+  test.each(['version', 'updatedDate'])('does not lose the %s in silence', (field) => {
+    const next = { version: 4, updatedDate: now };
+    expect(() => rebuild(lossy(field), { ...next, [field]: field === 'version' ? 4 : later })).toThrow(
+      expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining(field) }),
+    );
   });
 });
 
