@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { composeWalletService } from './composition.js';
 import type { ServiceRole } from './configuration/service-settings.js';
 import { HttpServer } from './http/http-server.js';
+import { refusals } from './http/refuse-request.js';
 import { walletApp } from './http/wallet-app.js';
 import type { WalletService } from './http/wallet-service.js';
 import { deliveryOptions } from './process/delivery-options.js';
@@ -42,7 +43,10 @@ export async function startService(options: {
   });
   try {
     const app = walletApp(service, logger);
-    const server = await HttpServer.listen((request) => app.fetch(request), options);
+    const server = await HttpServer.listen(
+      { fetch: (request) => app.fetch(request), ...refusals(logger) },
+      options,
+    );
     service.delivery.start();
     const stop = async (): Promise<void> => {
       // Side by side: a request that does not end must not keep the leases from being given back.

@@ -30,6 +30,8 @@ const connections = { 'maximum-pool-size': 4 };
 /** Takes over soon what a process that was killed has left, and soon knows that nothing is left. */
 const quickDelivery = { 'lease-ms': 1_500, 'cursor-rest-save-ms': 500 };
 
+const globalOnly = 'global-only.json';
+
 /** Processes of the service on two databases of their own. */
 export class Fleet {
   readonly databases: ShardDatabases;
@@ -73,6 +75,7 @@ export class Fleet {
     const tree = configTree(databases, { ...options, delivery: { ...quickDelivery, ...delivery } });
     const configFile = join(folder, 'wallet.json');
     await writeFile(configFile, JSON.stringify(tree));
+    await writeFile(join(folder, globalOnly), JSON.stringify(withoutMexico(tree)));
     const config = parseFrameworkConfig(tree);
     const deliveries = await Deliveries.in(global);
     const fleet = new Fleet({ databases, config, deliveries, folder, configFile });
@@ -88,6 +91,11 @@ export class Fleet {
   /** Starts a process of the service. */
   start(role: ServiceRole, environment: Readonly<Record<string, string>> = {}): ServiceProcess {
     return this.#start('main', { ...environment, WALLET_ROLE: role });
+  }
+
+  /** Starts a worker whose configuration lacks the shard (1, 0), as before a rollout or by a mistake. */
+  startGlobalOnly(): ServiceProcess {
+    return this.#start('main', { WALLET_ROLE: 'worker', WALLET_CONFIG: join(this.#folder, globalOnly) });
   }
 
   /** Starts a worker that has the recording handlers as well. */
@@ -129,4 +137,12 @@ export class Fleet {
 
 function programFile(folder: string, name: string): string {
   return join(folder, `${name}.mjs`);
+}
+
+function withoutMexico(tree: unknown): unknown {
+  const { framework } = structuredClone(tree) as {
+    framework: { sharding: { groups: { readonly name: string }[] } };
+  };
+  framework.sharding.groups = framework.sharding.groups.filter(({ name }) => name !== 'mexico');
+  return { framework };
 }

@@ -22,6 +22,11 @@ export class MortalProcess {
     return this.#running.printed('is ready');
   }
 
+  /** Kills the one that lives. */
+  end(): void {
+    this.#running.kill('SIGKILL');
+  }
+
   /** Kills until it is told to stop, and leaves one that lives. */
   async die(over: AbortSignal): Promise<void> {
     for (;;) {

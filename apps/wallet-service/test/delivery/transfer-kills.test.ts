@@ -33,6 +33,8 @@ it(
   async () => {
     const http = new MortalProcess(() => fleet.start('http'), randomOf(seed));
     const workers = [1, 2].map((n) => new MortalProcess(() => fleet.start('worker'), randomOf(seed + n)));
+    // It takes its part of the source's events, and can decide about those to its own shard only.
+    const partial = new MortalProcess(() => fleet.startGlobalOnly(), randomOf(seed + 3));
     const client = new TransferClient(() => http.ready());
     const { open, closing, others } = await openWallets(client);
     const money = await moneyByCurrency(fleet.databases);
@@ -40,7 +42,7 @@ it(
     const samples = sampleMoney(money, over.signal);
     samples.catch(() => enough.abort());
 
-    const dying = [http, ...workers].map((each) => each.die(enough.signal));
+    const dying = [http, ...workers, partial].map((each) => each.die(enough.signal));
     const ends = new Map<string, TestWallet['end']>();
     const workerKills = (): number => workers.reduce((sum, { killCount }) => sum + killCount, 0);
     const onTransfer = async (): Promise<void> => {
@@ -61,6 +63,8 @@ it(
       }
     });
     await Promise.all([...sending, ...dying]);
+    expect(partial.killCount).toBeGreaterThan(0);
+    partial.end();
     await vi.waitFor(async () => expect(await transfersIn('INITIATED')).toEqual([]), {
       timeout: 30_000,
       interval: 100,

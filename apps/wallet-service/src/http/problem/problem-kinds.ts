@@ -2,7 +2,7 @@ import type { WalletErrorCode } from '../../wallet/wallet-exception.js';
 
 /** How one kind of problem is answered. */
 export interface ProblemKind {
-  readonly status: 400 | 404 | 405 | 409 | 413 | 415 | 422 | 500 | 503 | 504;
+  readonly status: 400 | 404 | 405 | 408 | 409 | 413 | 415 | 417 | 422 | 431 | 500 | 503 | 504;
   /** Says what kind it is, the same for every occurrence. */
   readonly title: string;
   /** The public `code`, where it is not the name of the kind. */
@@ -18,6 +18,9 @@ type EntryProblem =
   | 'bad-request'
   | 'body-too-large'
   | 'unsupported-media-type'
+  | 'headers-too-large'
+  | 'request-timeout'
+  | 'expectation-failed'
   | 'not-found'
   | 'method-not-allowed'
   | 'wallet-not-found'
@@ -36,6 +39,9 @@ export const problemKinds: Readonly<Record<ProblemCode, ProblemKind>> = {
   'bad-request': { status: 400, title: 'The request is malformed' },
   'body-too-large': { status: 413, code: 'bad-request', title: 'The body is too large' },
   'unsupported-media-type': { status: 415, code: 'bad-request', title: 'The body is not application/json' },
+  'headers-too-large': { status: 431, code: 'bad-request', title: 'Address and headers are too large' },
+  'request-timeout': { status: 408, code: 'bad-request', title: 'The request took too long to arrive' },
+  'expectation-failed': { status: 417, code: 'bad-request', title: 'The expectation cannot be met' },
   'not-found': { status: 404, title: 'There is nothing at this address' },
   'method-not-allowed': { status: 405, title: 'The address does not know this method' },
 

@@ -10,7 +10,14 @@ export interface ShapeFault {
 /** The codes of faults that the HTTP entry finds by itself, before any action runs. */
 type RequestFaultCode = Extract<
   ProblemCode,
-  'bad-request' | 'body-too-large' | 'unsupported-media-type' | 'not-found' | 'method-not-allowed'
+  | 'bad-request'
+  | 'body-too-large'
+  | 'unsupported-media-type'
+  | 'headers-too-large'
+  | 'request-timeout'
+  | 'expectation-failed'
+  | 'not-found'
+  | 'method-not-allowed'
 >;
 
 /** A request that is refused for its form; no action has run. */
