@@ -17,17 +17,23 @@ import { cutSnapshot } from './snapshot.js';
  * The first part finds late commits, of which a reader of positions would skip some; neither part waits for a
  * transaction that stays open. As in PgQ, with the cursor's `xmax` and `xip` as index ranges.
  */
-const readText = `
+const snapshotText = `
   select ${noEventColumns},
-    concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())
-  union all
-  (select ${eventColumns}, null from eventlog.events e
-   where e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $5::integer and e.xid = any($3::xid8[])
-   order by e.xid, e.position limit $4)
-  union all
-  (select ${eventColumns}, null from eventlog.events e
-   where e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $5::integer and e.xid >= $2::xid8
-   order by e.xid, e.position limit $4)`;
+    concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`;
+
+const inSlots = 'e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $4::integer';
+
+const afterText = `(
+  select ${eventColumns}, null from eventlog.events e where ${inSlots} and e.xid >= $2::xid8
+  order by e.xid, e.position limit $3)`;
+
+const lateText = `(
+  select ${eventColumns}, null from eventlog.events e where ${inSlots} and e.xid = any($5::xid8[])
+  order by e.xid, e.position limit $3)`;
+
+const readText = `${snapshotText} union all ${lateText} union all ${afterText}`;
+/** Where nothing was in progress at the cursor: half as many looks into the partitions. */
+const readOnText = `${snapshotText} union all ${afterText}`;
 
 const wholeTransactionText = `
   select ${eventColumns} from eventlog.events e
@@ -66,8 +72,11 @@ export class PgDeliveryLog implements DeliveryLog {
     const before = parsePlace(cursor);
     const { epoch } = before;
     const { xmax, inProgress } = before.snapshot;
-    const values = [[...slots], String(xmax), inProgress.map(String), limit + 1, epoch];
-    const found = await this.#texts('framework_delivery_read', readText, values);
+    const values = [[...slots], String(xmax), limit + 1, epoch];
+    const found =
+      inProgress.length === 0
+        ? await this.#texts('framework_delivery_read_on', readOnText, values)
+        : await this.#texts('framework_delivery_read', readText, [...values, inProgress.map(String)]);
     const rows: EventRow[] = [];
     let now = before;
     for (const texts of found) {

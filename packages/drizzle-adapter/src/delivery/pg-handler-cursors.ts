@@ -124,7 +124,11 @@ export class PgHandlerCursors implements HandlerCursors {
   }
 
   async lag(): Promise<readonly HandlerLag[]> {
-    return (await this.#manager.query<HandlerLag>({ text: lagText })).rows;
+    return this.#manager.inTransaction(async () => {
+      // Compiling the statement for all partitions takes many times as long as it runs.
+      await this.#manager.query({ text: 'set local jit = off' });
+      return (await this.#manager.query<HandlerLag>({ text: lagText })).rows;
+    });
   }
 
   async retire(handler: string, { discardParked }: { readonly discardParked: boolean }): Promise<void> {
