@@ -114,7 +114,8 @@ create table eventlog.leases (
   process_id text,
   token      uuid     not null default gen_random_uuid(),
   history    text,
-  -- Whether the holder before vanished without giving the slot back.
+  -- Whether the holder before vanished without giving the slot back; stays true for as long as the lease, because its
+  -- holder may not have received the answer that said so first.
   abandoned  boolean  not null default false,
   primary key (handler, slot)
 ) with (fillfactor = 50);
@@ -149,7 +150,7 @@ begin
   -- that they are late says nothing about them yet. So it is when the server was not there during a lease.
   if was_late or has_moved then
     update eventlog.processes p set until_date = now_date + lease where p.until_date < now_date;
-    update eventlog.leases l set token = gen_random_uuid() where l.process_id = own_id;
+    update eventlog.leases l set token = gen_random_uuid(), abandoned = false where l.process_id = own_id;
   end if;
   delete from eventlog.processes p
     where greatest(p.until_date,
@@ -179,7 +180,7 @@ begin
     select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
     from eventlog.leases l where l.process_id = own_id
   )
-  update eventlog.leases l set process_id = null, token = gen_random_uuid()
+  update eventlog.leases l set process_id = null, token = gen_random_uuid(), abandoned = false
     from held left join shares using (handler)
     where (l.handler, l.slot) = (held.handler, held.slot) and held.place > coalesce(shares.share, 0);
 
@@ -198,7 +199,6 @@ begin
 
   return query select l.handler, l.slot, l.token, l.abandoned from eventlog.leases l
     where l.process_id = own_id order by l.slot, l.handler;
-  update eventlog.leases l set abandoned = false where l.process_id = own_id and l.abandoned;
 end
 $$;
 --> statement-breakpoint

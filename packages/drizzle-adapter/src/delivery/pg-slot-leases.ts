@@ -26,7 +26,8 @@ export class PgSlotLeases implements SlotLeases {
     await this.#manager.query({
       name: 'framework_release_handler_leases',
       text: `with gone as (delete from eventlog.processes where process_id = $1)
-             update eventlog.leases set process_id = null, token = gen_random_uuid() where process_id = $1`,
+             update eventlog.leases set process_id = null, token = gen_random_uuid(), abandoned = false
+             where process_id = $1`,
       values: [processId],
     });
   }

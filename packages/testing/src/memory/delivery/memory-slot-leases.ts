@@ -58,7 +58,7 @@ function stayAlive(
   const untilMs = nowMs + leaseMs;
   if ((processes.get(processId)?.untilMs ?? Infinity) <= nowMs) {
     for (const [id, other] of processes) if (other.untilMs <= nowMs) processes.set(id, { ...other, untilMs });
-    for (const lease of held(tables, processId)) tables.hand(lease, processId, lease.abandoned);
+    for (const lease of held(tables, processId)) tables.hand(lease, processId, false);
   }
   processes.set(processId, { handlers, untilMs });
 }
