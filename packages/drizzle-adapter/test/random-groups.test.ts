@@ -6,13 +6,27 @@ import {
   type TransactionManager,
   systemClock,
 } from '@framework/core';
-import { Account, SuiteContext, Tag, home, once } from '@framework/testing/conformance';
+import {
+  Account,
+  RandomExecutions,
+  SuiteContext,
+  Tag,
+  decimal,
+  home,
+  once,
+  seededRandom,
+} from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
+import { proxied } from './fixtures/proxied.js';
 
 const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
 const modelCount = 8;
+/** In every message of a prepared statement that writes actions of a program. */
+const writes = ['framework_write', 'framework_group'];
 
 /** One change of a plan: of the model in that place, whose even ones are accounts and odd ones are tags. */
 interface Step {
@@ -74,7 +88,7 @@ describe(`random groups (seed ${seed})`, () => {
       }),
       { seed, numRuns: 30 },
     );
-  });
+  }, 60_000);
 
   it('of change sets are written as by one write after the other', async () => {
     await fc.assert(
@@ -92,7 +106,51 @@ describe(`random groups (seed ${seed})`, () => {
       }),
       { seed, numRuns: 60 },
     );
+  }, 60_000);
+});
+
+/** How many times actions at once are tried that read and build on each other. */
+const interleavings = 20;
+
+describe(`random executions (seed ${seed})`, () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createTestDatabase();
   });
+  afterAll(() => database.drop());
+
+  it.each([
+    ['one that works', 0],
+    ['one that loses connections', 0.3],
+  ])(
+    'on a database, %s, lose nothing, double nothing and never stand still',
+    async (_what, lossShare) => {
+      const { proxy, url } = await proxied(database);
+      const registry = openRegistry([{ group: 0, member: 0, url }]);
+      await registry.ready();
+      const manager = registry.transactionManager(home);
+      const isCommitted = manager.isCommitted.bind(manager);
+      const suite = suiteOn(registry);
+      for (let run = 0; run < interleavings; run++) {
+        const random = seededRandom(seed + run);
+        const misbehave = (): void => {
+          // Some outcomes cannot be learnt in time.
+          manager.isCommitted = (unknown) =>
+            random() < 0.6 ? Promise.reject(unknown) : isCommitted(unknown);
+          proxy.judge = ({ direction, bytes }) => {
+            const isWrite = direction === 'to-server' && writes.some((marker) => bytes.includes(marker));
+            if (!isWrite || random() >= lossShare) return 'forward';
+            return random() < 0.5 ? 'cut' : 'forward-and-cut';
+          };
+        };
+        const store = (): Promise<Account> => suite.openAccount(home, { balance: decimal('1000') });
+        proxy.judge = () => 'forward';
+        const faults = await new RandomExecutions(suite.fixture, random).run(store, misbehave);
+        expect(faults, `FC_SEED=${seed + run}`).toEqual([]);
+      }
+    },
+    120_000,
+  );
 });
 
 type AnyModel = Account | Tag;

@@ -8,6 +8,8 @@ export interface GroupRow {
   readonly id: string;
   /** What its first plan expects. */
   readonly expectedVersion: number;
+  /** What its last plan writes, and what a further one must expect. */
+  version: number;
   /** The place of its first plan. */
   readonly plan: number;
   /** The change of its first plan, of which a stale row is told. */
@@ -26,7 +28,7 @@ export interface GroupRows {
  * Lays the rows of many plans together: a row that several plans change in turn is written once.
  *
  * A plan goes alone when it holds values that no array of texts can carry, when it gives other columns of a row than the
- * plan before it, or when it follows such a plan.
+ * plan before it, when it does not expect the version which that one writes, or when it follows such a plan.
  *
  * @param isRefused tells which shapes no group may hold
  */
@@ -57,10 +59,10 @@ export function groupRows(
   return { rows: [...rows.values()], units };
 }
 
-function fits({ row }: Change, before: GroupRow | undefined): boolean {
+function fits({ row, expectedVersion }: Change, before: GroupRow | undefined): boolean {
   const { shape, values } = row as Row;
   if (shape.casts === undefined || !values.every(isPlain)) return false;
-  return before === undefined || before.shape === shape;
+  return before === undefined || (before.shape === shape && before.version === expectedVersion);
 }
 
 function lay(
@@ -77,9 +79,11 @@ function lay(
   const { shape, values } = change.row as Row;
   if (before === undefined) {
     const { kind, expectedVersion, model } = change;
-    rows.set(key, { kind, shape, id: model.id.value, expectedVersion, plan, change, values });
+    const { version } = model;
+    rows.set(key, { kind, shape, id: model.id.value, expectedVersion, version, plan, change, values });
   } else {
     before.values = values;
+    before.version = change.model.version;
     parents[rootOf(plan, parents)] = rootOf(before.plan, parents);
   }
 }

@@ -5,6 +5,13 @@ export { type Condition, type MemoryPageRequest, MemoryRepository } from './memo
 export { MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
 export type { MemoryChange, MemoryCommit } from './memory-commit.js';
 export { type MemoryKey, MemoryTables } from './memory-tables.js';
+export {
+  ConnectionLost,
+  type MemoryFault,
+  MemoryFaults,
+  type MemoryOperation,
+  type MemoryPassage,
+} from './memory-faults.js';
 export { MemoryRow } from './memory-row.js';
 
 export { MemoryAccess, type StoreMethod } from './delivery/memory-access.js';

@@ -1,16 +1,21 @@
 import type { ChangeSet, HandlerKey, IdempotencyKeys, KeyScope, Page, StoredKey } from '@framework/core';
 import type { MemoryTables } from './memory-tables.js';
+import type { MemoryTransactionManager } from './memory-transaction-manager.js';
 
 /** The idempotency keys in one database in memory. */
 export class MemoryIdempotencyKeys implements IdempotencyKeys {
-  readonly #tables: MemoryTables;
+  readonly #manager: MemoryTransactionManager;
 
-  constructor(tables: MemoryTables) {
-    this.#tables = tables;
+  constructor(manager: MemoryTransactionManager) {
+    this.#manager = manager;
   }
 
-  async find(scope: KeyScope): Promise<StoredKey | undefined> {
-    const { keys, clock } = this.#tables;
+  find(scope: KeyScope): Promise<StoredKey | undefined> {
+    return this.#manager.read(() => this.#find(scope), 'find-key');
+  }
+
+  #find(scope: KeyScope): StoredKey | undefined {
+    const { keys, clock } = this.#manager.tables;
     const stored = keys.get(textOf(scope));
     if (stored === undefined || stored.expiresMs <= clock.now().getTime()) return undefined;
     const { fingerprint, actionId, actionName, result } = stored;
@@ -18,7 +23,7 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
   }
 
   async deleteExpired(countMax: number): Promise<number> {
-    const { keys, clock } = this.#tables;
+    const { keys, clock } = this.#manager.tables;
     const nowMs = clock.now().getTime();
     const expired = [...keys]
       .filter(([, { expiresMs }]) => expiresMs <= nowMs)
@@ -37,7 +42,7 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
     readonly limit: number;
     readonly after?: string;
   }): Promise<Page<HandlerKey>> {
-    const { keys, clock } = this.#tables;
+    const { keys, clock } = this.#manager.tables;
     const lastMs = clock.now().getTime() - olderThanMs;
     // The place is a number that only grows, so that what is deleted moves nothing.
     const found = [...keys.values()]
@@ -53,7 +58,7 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
   }
 
   async delete(scopes: readonly KeyScope[]): Promise<number> {
-    return scopes.filter((scope) => this.#tables.keys.delete(textOf(scope))).length;
+    return scopes.filter((scope) => this.#manager.tables.keys.delete(textOf(scope))).length;
   }
 }
 

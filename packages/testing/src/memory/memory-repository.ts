@@ -77,8 +77,8 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     this.#table = modelNameOf(options.model);
     this.#source = {
       model: options.model,
-      readOne: async (id) => this.#present(id),
-      readSeveral: async (ids) => this.#presentOf(ids),
+      readOne: (id) => this.#manager(id).read(() => this.#present(id)),
+      readSeveral: (ids) => this.#presentOf(ids),
     };
     this.#eachDatabase();
   }
@@ -143,12 +143,13 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
   async findById(id: Id<M> | string): Promise<M | undefined> {
     const text = idText(String(id));
-    return this.#manager(text).isInTransaction() ? this.#present(text) : readById(this.#source, text);
+    const manager = this.#manager(text);
+    return manager.isInTransaction() ? this.#source.readOne(text) : readById(this.#source, text);
   }
 
   /** Reads the model of an id, also one of state `DELETED`; throws as {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
-    const row = this.#row(String(id));
+    const row = await this.#manager(String(id)).read(() => this.#row(String(id)));
     return row && this.#modelOf(row);
   }
 
@@ -156,7 +157,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
     const texts = ids.map((id) => idText(String(id)));
     const isJoined = texts.some((id) => this.#manager(id).isInTransaction());
-    const models = isJoined ? this.#presentOf(texts) : await readByIds(this.#source, texts);
+    const models = await (isJoined ? this.#presentOf(texts) : readByIds(this.#source, texts));
     return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
   }
 
@@ -175,7 +176,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     condition: Condition<M> | undefined,
     rowsMax: number = defaultRowsMax,
   ): Promise<readonly M[]> {
-    const models = this.#models(condition);
+    const models = await this.#models(condition);
     if (models.length > rowsMax) {
       const message = `More than ${rowsMax} ${this.#table} match: read them by findPage`;
       throw new LimitExceededException('rowsMax', rowsMax, message);
@@ -189,7 +190,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
    * @throws NotUniqueException `not-unique` when several match
    */
   async findOneWhere(condition: Condition<M>): Promise<M | undefined> {
-    const [model, another] = this.#models(condition);
+    const [model, another] = await this.#models(condition);
     if (another !== undefined) throw new NotUniqueException(this.#table);
     return model;
   }
@@ -202,7 +203,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   async findPage({ where, limit, after }: MemoryPageRequest<M>): Promise<Page<M>> {
     const size = Math.min(Math.max(limit, 1), pageLimitMax);
     if (after !== undefined) this.#assertCursor(after);
-    const models = this.#models(where).filter(
+    const models = (await this.#models(where)).filter(
       ({ id }) => after === undefined || byBytes(id.value, after) > 0,
     );
     const items = models.slice(0, size);
@@ -211,7 +212,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
 
   /** Counts the models that match a condition, or all, on all shards. */
   async count(condition?: Condition<M>): Promise<number> {
-    return this.#models(condition).length;
+    return (await this.#models(condition)).length;
   }
 
   /** Tells whether the id has a model; throws as {@link getById}, except that none is no error. */
@@ -232,9 +233,13 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     return new constructor(fields);
   }
 
-  #models(condition: Condition<M> | undefined): readonly M[] {
-    return this.#eachDatabase()
-      .flatMap((manager) => [...manager.rows(this.#table).values()])
+  /** Asks every database, side by side. */
+  async #models(condition: Condition<M> | undefined): Promise<readonly M[]> {
+    const rows = await Promise.all(
+      this.#eachDatabase().map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
+    );
+    return rows
+      .flat()
       .filter(({ state }) => state !== deletedState)
       .sort((one, other) => byBytes(one.id, other.id))
       .map((row) => this.#modelOf(row))
@@ -253,12 +258,16 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     return row === undefined || row.state === deletedState ? undefined : this.#modelOf(row);
   }
 
-  #presentOf(ids: readonly string[]): ReadonlyMap<string, M> {
+  async #presentOf(ids: readonly string[]): Promise<ReadonlyMap<string, M>> {
     const found = new Map<string, M>();
-    for (const id of ids) {
-      const model = this.#present(id);
-      if (model !== undefined) found.set(id, model);
-    }
+    const present = (each: readonly string[]): void => {
+      for (const id of each) {
+        const model = this.#present(id);
+        if (model !== undefined) found.set(id, model);
+      }
+    };
+    const byManager = Map.groupBy(ids, (id) => this.#manager(id));
+    await Promise.all([...byManager].map(([manager, each]) => manager.read(() => present(each))));
     return found;
   }
 

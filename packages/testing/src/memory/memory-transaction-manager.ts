@@ -1,6 +1,6 @@
 import {
   type ChangeSet,
-  type CommitOutcomeUnknownException,
+  CommitOutcomeUnknownException,
   type DeliverableEvent,
   type GroupOutcome,
   InvariantViolation,
@@ -9,11 +9,13 @@ import {
   type ShardIdentifier,
   type TransactionManager,
   TransactionOverException,
+  TransientStorageException,
 } from '@framework/core';
 import { applyChangeSet } from './apply-change-set.js';
 import { applyGroup } from './apply-group.js';
 import { MemoryEventLog } from './memory-event-log.js';
 import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
+import { ConnectionLost, type MemoryFaults } from './memory-faults.js';
 import type { MemoryRow } from './memory-row.js';
 import type { MemoryTables } from './memory-tables.js';
 import { type OpenTransaction, openTransaction, runWithin } from './open-transactions.js';
@@ -25,15 +27,23 @@ export class MemoryTransactionManager implements TransactionManager {
   readonly keys: MemoryIdempotencyKeys;
   /** What the shard's database holds; its other shards have the same. */
   readonly tables: MemoryTables;
+  /** What happens on the way to the database. */
+  readonly faults: MemoryFaults;
   readonly #nextPosition: () => number;
 
   /** @param nextPosition counts the commits of all databases of a driver */
-  constructor(shard: ShardIdentifier, tables: MemoryTables, nextPosition: () => number) {
+  constructor(
+    shard: ShardIdentifier,
+    tables: MemoryTables,
+    faults: MemoryFaults,
+    nextPosition: () => number,
+  ) {
+    this.faults = faults;
     this.shard = shard;
     this.tables = tables;
     this.#nextPosition = nextPosition;
     this.log = new MemoryEventLog(this);
-    this.keys = new MemoryIdempotencyKeys(tables);
+    this.keys = new MemoryIdempotencyKeys(this);
   }
 
   /** The rows of a table as the transaction sees them in which the caller runs. */
@@ -76,24 +86,55 @@ export class MemoryTransactionManager implements TransactionManager {
 
   async persist(changes: ChangeSet): Promise<PersistOutcome> {
     this.#assertOutside();
-    // As with a database, others may be faster between the reads of an action and this.
-    await Promise.resolve();
-    return applyChangeSet(this.tables, changes, this.#nextPosition);
+    try {
+      return await this.faults.call('persist', this.shard, () =>
+        applyChangeSet(this.tables, changes, this.#nextPosition),
+      );
+    } catch (error) {
+      throw error instanceof ConnectionLost ? this.#unknown(changes, error) : error;
+    }
   }
 
   async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
     this.#assertOutside();
-    await Promise.resolve();
-    return applyGroup(this.tables, group, this.#nextPosition);
+    try {
+      return await this.faults.call('persist-all', this.shard, () =>
+        applyGroup(this.tables, group, this.#nextPosition),
+      );
+    } catch (error) {
+      if (!(error instanceof ConnectionLost)) throw error;
+      return group.map((changes) => this.#unknown(changes, error));
+    }
   }
 
   isInTransaction(): boolean {
     return openTransaction(this) !== undefined;
   }
 
-  /** True when the log holds the action; a commit in memory is never lost on its way. */
-  async isCommitted({ actionId }: CommitOutcomeUnknownException): Promise<boolean> {
-    return this.tables.commits.some(({ action, shard }) => action.id === actionId && shard === this.shard);
+  /** True when the log holds the action; a write whose answer is lost is not under way any more. */
+  async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
+    const { actionId } = unknown;
+    try {
+      return await this.faults.call('is-committed', this.shard, () =>
+        this.tables.commits.some(({ action, shard }) => action.id === actionId && shard === this.shard),
+      );
+    } catch (error) {
+      throw error instanceof ConnectionLost ? unknown : error;
+    }
+  }
+
+  /** Reads something of the shard's database, as the transaction sees it in which the caller runs. */
+  async read<T>(work: () => T, operation: 'read' | 'find-key' = 'read'): Promise<T> {
+    try {
+      return await this.faults.call(operation, this.shard, work);
+    } catch (error) {
+      if (!(error instanceof ConnectionLost)) throw error;
+      throw new TransientStorageException(this.shard, error.message, { cause: error });
+    }
+  }
+
+  #unknown({ action }: ChangeSet, cause: unknown): CommitOutcomeUnknownException {
+    return new CommitOutcomeUnknownException(this.shard, action.id, { cause });
   }
 
   #joined(): OpenTransaction | undefined {

@@ -1,5 +1,6 @@
 import { type Clock, type DatabaseDriver, systemClock } from '@framework/core';
 import { MemoryDatabase } from './memory-database.js';
+import { MemoryFaults } from './memory-faults.js';
 
 /** As many as PostgreSQL's log has. */
 const defaultSlotCount = 16;
@@ -10,6 +11,8 @@ export interface MemoryOptions {
   readonly clock?: Clock;
   /** Into how many slots each log is cut by the models' ids. Default 16. */
   readonly slotCount?: number;
+  /** How the way to the databases misbehaves. Default: not at all. */
+  readonly faults?: MemoryFaults;
 }
 
 /**
@@ -23,7 +26,8 @@ export interface MemoryOptions {
 export function memory({
   clock = systemClock,
   slotCount = defaultSlotCount,
+  faults = new MemoryFaults(),
 }: MemoryOptions = {}): DatabaseDriver {
   let position = 0;
-  return { open: () => new MemoryDatabase(clock, slotCount, () => position++) };
+  return { open: () => new MemoryDatabase(clock, slotCount, faults, () => position++) };
 }

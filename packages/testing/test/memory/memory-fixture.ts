@@ -11,6 +11,7 @@ import {
 } from '../../src/conformance/index.js';
 import {
   type MemoryCommit,
+  MemoryFaults,
   MemoryRepository,
   type MemoryTables,
   memory,
@@ -47,7 +48,11 @@ class MemoryAccounts extends MemoryRepository<Account> implements AccountReader 
 /** The suite's fixture in memory. */
 export class MemoryFixture implements StorageFixture {
   readonly typedColumns = false;
-  readonly databases: DatabaseRegistry = openDatabases(memorySharding([home, neighbour], abroad), memory());
+  readonly faults = new MemoryFaults();
+  readonly databases: DatabaseRegistry = openDatabases(
+    memorySharding([home, neighbour], abroad),
+    memory({ faults: this.faults }),
+  );
   readonly accounts = new MemoryAccounts(this.databases);
   readonly tags = new MemoryRepository({ model: Tag, databases: this.databases });
 

@@ -1,4 +1,4 @@
-import type { ChangeSet, TransactionManager } from '@framework/core';
+import { type ChangeSet, FrameworkException, type TransactionManager } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { changeSetOf } from '../change-set-of.js';
 import type { Account } from '../domain/account.js';
@@ -54,6 +54,17 @@ export function describeGroups(context: SuiteContext): void {
       });
       const events = await context.storedEvents();
       expect(events.map(({ modelVersion }) => modelVersion)).toEqual([1, 2, 3, 4, 5]);
+    });
+
+    it('writes nothing of what goes back behind a version that the group writes', async () => {
+      const account = at(await store(1), 0);
+      const both = [update(account, '100'), update(account, '5')];
+      expect(await writeTogether(manager(), both)).toEqual(['written', 'stale-record']);
+      expect(await context.accounts.getById(account.id)).toMatchObject({
+        version: 2,
+        balance: decimal('100'),
+      });
+      expect(await context.storedEvents()).toHaveLength(2);
     });
 
     it('writes nothing of what follows a version that is stale', async () => {
@@ -120,10 +131,18 @@ async function writeTogether(
     const outcome = outcomes[index];
     const ids = set.changes.map(({ model }) => model.id.value);
     if (outcome !== 'alone') codes.push(typeof outcome === 'string' ? outcome : (outcome?.code ?? 'none'));
-    else codes.push(ids.some((id) => lost.has(id)) ? 'stale-record' : await manager.persist(set));
+    else codes.push(ids.some((id) => lost.has(id)) ? 'stale-record' : await persisted(manager, set));
     if (codes.at(-1) !== 'written') for (const id of ids) lost.add(id);
   }
   return codes;
+}
+
+async function persisted(manager: TransactionManager, set: ChangeSet): Promise<string> {
+  try {
+    return await manager.persist(set);
+  } catch (error) {
+    return FrameworkException.find(error)?.code ?? String(error);
+  }
 }
 
 function keyOf({ action }: ChangeSet, key: string): NonNullable<ChangeSet['key']> {

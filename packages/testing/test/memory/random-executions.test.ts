@@ -1,0 +1,48 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type Account,
+  RandomExecutions,
+  SuiteContext,
+  decimal,
+  home,
+  hops,
+  seededRandom,
+} from '../../src/conformance/index.js';
+import { ConnectionLost, type MemoryFault } from '../../src/memory/index.js';
+import { MemoryFixture } from './memory-fixture.js';
+
+const runs = 200;
+const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 2 ** 31);
+
+/** Every passage takes some turns of the event loop; some writes, and questions for their outcome, lose their connection. */
+function misbehaving(random: () => number, lossShare: number): MemoryFault {
+  return async ({ operation, way }) => {
+    await hops(Math.floor(random() * 5));
+    const isLossy = operation.startsWith('persist') ? random() < lossShare : operation === 'is-committed';
+    if (isLossy && (operation !== 'is-committed' || (way === 'request' && random() < 0.6)))
+      throw new ConnectionLost();
+  };
+}
+
+describe(`random executions in memory (seed ${seed})`, () => {
+  it.each([
+    ['a slow store', 0],
+    ['a slow store that loses connections', 0.3],
+  ])(
+    'on %s lose nothing, double nothing, see nothing that is undone and never stand still',
+    async (_what, lossShare) => {
+      for (let run = 0; run < runs; run++) {
+        const random = seededRandom(seed + run);
+        const fixture = new MemoryFixture();
+        const context = new SuiteContext();
+        context.open(fixture);
+        const executions = new RandomExecutions(fixture, random);
+        const store = (): Promise<Account> => context.openAccount(home, { balance: decimal('1000') });
+        const misbehave = (): void => fixture.faults.inject(misbehaving(random, lossShare));
+        const faults = await executions.run(store, misbehave);
+        expect(faults, `TEST_SEED=${seed + run}`).toEqual([]);
+      }
+    },
+    120_000,
+  );
+});
