@@ -42,13 +42,22 @@ export async function replaceDeliveryIndex(config: DatabaseConfig, signal: Abort
   }
 }
 
-/** @returns false also when another process is at it; the lock ends with the session */
+/**
+ * @returns false also when another process is at it; the lock ends with the session
+ * @throws Error behind a pooler, which would give the lock and the settings to others
+ */
 async function isNeeded(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ needed: boolean }>(
-    `select to_regclass('eventlog.events_delivery_idx') is not null
-       and pg_try_advisory_lock(hashtextextended('eventlog.events_history_idx', 0)) as needed`,
+  const { rows } = await client.query<{ needed: boolean; pid: number }>(
+    `select to_regclass('eventlog.events_delivery_idx') is not null as needed, pg_backend_pid() as pid`,
   );
-  return rows[0]?.needed === true;
+  if (rows[0]?.needed !== true) return false;
+  if (rows[0].pid !== (client as pg.Client & { readonly processID: number }).processID) {
+    throw new Error('a pooler stands between: run migrateShards once with the address of the server itself');
+  }
+  const locked = await client.query<{ locked: boolean }>(
+    `select pg_try_advisory_lock(hashtextextended('eventlog.events_history_idx', 0)) as locked`,
+  );
+  return locked.rows[0]?.locked === true;
 }
 
 async function replace(client: pg.Client, signal: AbortSignal): Promise<void> {
