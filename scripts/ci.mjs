@@ -1,15 +1,19 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
 import { Tally } from './tally.mjs';
 import { root, tool } from './workspace.mjs';
 
+const pgBouncer = '/usr/sbin/pgbouncer';
+
 // What CI runs: both commands of the README, its example in a consumer's hands, and the benchmarks against their recorded
 // ratios, with one tally over them.
 const tally = new Tally();
+const hasDebianPostgres = existsSync('/usr/lib/postgresql');
+if (hasDebianPostgres) tally.add(pgBouncerOutcome());
 tally.add(await outcomeOf('npm', ['test']));
 // The tests above use the newest PostgreSQL, which they bring along; a machine that has an older one tests that, too.
-if (existsSync('/usr/lib/postgresql')) {
+if (hasDebianPostgres) {
   const env = {
     TEST_DATABASE_URL: process.env.TEST_DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres',
   };
@@ -27,6 +31,23 @@ tally.add(
 );
 tally.add(await outcomeOf('npm', ['run', 'bench', '--', '--short']));
 tally.close();
+
+/** The adapter is tested behind PgBouncer where there is one; a machine of CI with Debian's PostgreSQL must have it. */
+function pgBouncerOutcome() {
+  const outcome = new Tally();
+  if (existsSync(pgBouncer)) return outcome;
+  if (process.getuid?.() === 0) {
+    const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+    for (const parameters of [['update'], ['install', '-y', '--no-install-recommends', 'pgbouncer']])
+      spawnSync('apt-get', parameters, { stdio: ['ignore', 'ignore', 'inherit'], env });
+    if (existsSync(pgBouncer)) return outcome;
+  }
+  console.log(
+    '✗ PgBouncer is missing, so that nothing is tested behind it: run apt-get install pgbouncer as root',
+  );
+  outcome.failed = 1;
+  return outcome;
+}
 
 /** Runs the command, shows what it prints, and reads the tally that it ends with. */
 async function outcomeOf(command, args, env = {}) {

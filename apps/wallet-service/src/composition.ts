@@ -8,7 +8,7 @@ import {
   openDatabases,
   systemClock,
 } from '@framework/core';
-import { postgres } from '@framework/drizzle-adapter';
+import { type PostgresWarning, postgres } from '@framework/drizzle-adapter';
 import {
   type AnyEventHandler,
   type AttemptFailureHook,
@@ -53,6 +53,8 @@ export interface CompositionOptions {
   readonly onDeliveryError?: (error: unknown) => void;
   readonly onAttemptFailed?: AttemptFailureHook;
   readonly onRestartNeeded?: RestartHook;
+  /** Is told of what operators should know about the databases. */
+  readonly onDatabaseWarning?: (warning: PostgresWarning) => void;
 }
 
 /**
@@ -67,7 +69,11 @@ export function composeWalletService(
   const settings = { ...defaultDeliverySettings, ...parseDeliverySettings(config.delivery) };
   const databases = openDatabases(
     config.sharding,
-    postgres({ migrationsFolder, applicationName: 'wallet-service' }),
+    postgres({
+      migrationsFolder,
+      applicationName: 'wallet-service',
+      ...(options.onDatabaseWarning && { onWarning: options.onDatabaseWarning }),
+    }),
   );
   const wallets = new WalletRepository(databases);
   const transfers = new TransferRepository(databases);

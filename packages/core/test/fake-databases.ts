@@ -1,6 +1,6 @@
 import {
   type ChangeSet,
-  type CommitOutcomeUnknownException,
+  CommitOutcomeUnknownException,
   type Database,
   type DatabaseConfig,
   type DatabaseDriver,
@@ -75,6 +75,10 @@ export class FakeTransactionManager implements TransactionManager {
   /** Given by the next calls of isCommitted, one each; an error is thrown. */
   readonly outcomes: (boolean | Error)[] = [];
   readonly asked: CommitOutcomeUnknownException[] = [];
+  /** To so many next calls of persist the answer is lost. */
+  answersToLose = 0;
+  /** Whether what was sent without an answer has happened; isCommitted says so when nothing else was prepared. */
+  hasHappened = false;
   /** What persistAll was called with. */
   readonly groups: (readonly ChangeSet[])[] = [];
   /** Thrown by the next calls of persistAll, one each; `undefined` lets the call pass. */
@@ -95,7 +99,12 @@ export class FakeTransactionManager implements TransactionManager {
   async persist(changes: ChangeSet): Promise<PersistOutcome> {
     const failure = this.persistFailures.shift();
     if (failure !== undefined) throw failure;
+    if (this.answersToLose > 0) {
+      this.answersToLose--;
+      throw new CommitOutcomeUnknownException(this.shard, changes.action.id);
+    }
     if (!this.keys.take(changes)) return 'key-taken';
+    if (this.hasHappened && changes.unknownCommits !== undefined) return 'written-before';
     this.#journal.push(changes);
     return 'written';
   }
@@ -123,7 +132,7 @@ export class FakeTransactionManager implements TransactionManager {
 
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
     this.asked.push(unknown);
-    const outcome = this.outcomes.shift() ?? false;
+    const outcome = this.outcomes.shift() ?? this.hasHappened;
     if (outcome instanceof Error) throw outcome;
     return outcome;
   }
@@ -133,6 +142,7 @@ export class FakeTransactionManager implements TransactionManager {
 export class FakeDatabase implements Database {
   readonly config: DatabaseConfig;
   readyFailure: Error | undefined;
+  identity: string | undefined;
   pingFailure: Error | undefined;
   closings = 0;
   readonly #journal: ChangeSet[];

@@ -28,6 +28,9 @@ export function databaseConfig(settings: Partial<DatabaseConfig> = {}): Database
     acquisitionTimeoutMs: 5_000,
     acquisitionQueueMax: 1_000,
     statementTimeoutMs: 10_000,
+    idleMin: 0,
+    idleTimeoutMs: 10_000,
+    leakThresholdMs: 0,
     ...settings,
   };
 }

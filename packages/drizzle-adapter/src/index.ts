@@ -1,5 +1,5 @@
 export { postgres } from './connection/postgres.js';
-export type { PostgresOptions } from './connection/postgres-options.js';
+export type { PostgresOptions, PostgresWarning } from './connection/postgres-options.js';
 export { migrateShards } from './migration/migrate-shards.js';
 export { type PageRequest, PgRepository } from './pg-repository.js';
 export type { ModelTable } from './model-table.js';

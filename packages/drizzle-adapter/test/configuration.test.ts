@@ -33,6 +33,7 @@ describe('the configuration of a database', () => {
 
   it.each([
     ['another database', 'mysql://db/x', {}, 'jdbc-url'],
+    ['a schema in the way of another driver', 'postgresql://db/x?currentSchema=a', {}, 'jdbc-url'],
     ['another driver', 'postgresql://db/x', { 'driver-class-name': 'com.mysql.Driver' }, 'driver-class-name'],
   ])('is refused when it names %s', (_what, url, settings, key) => {
     const config = shardingConfig([{ group: 0, member: 0, url, settings }]);

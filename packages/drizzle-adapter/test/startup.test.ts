@@ -69,7 +69,7 @@ describe('a database that is down at the start', () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     let silent = false;
     proxy.judge = ({ bytes }) => {
-      silent ||= bytes.includes('pg_advisory_lock');
+      silent ||= bytes.includes('pg_advisory_xact_lock');
       if (silent) proxy.silence();
       return 'forward';
     };

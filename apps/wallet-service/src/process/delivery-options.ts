@@ -4,7 +4,10 @@ import type { Logger } from 'pino';
 import type { CompositionOptions } from '../composition.js';
 import { errorReason, errorStack } from '../error-stack.js';
 
-/** How delivery fits into a process: its errors and failed attempts are logged, and stopping leaves time to give the leases back. */
+/**
+ * How delivery fits into a process: its errors and failed attempts, and warnings of its databases, are logged, and stopping
+ * leaves time to give the leases back.
+ */
 export function deliveryOptions({
   logger,
   shutdownTimeoutMs = Infinity,
@@ -14,7 +17,10 @@ export function deliveryOptions({
   readonly shutdownTimeoutMs?: number;
   /** Ends the process, so that its supervisor starts it again. */
   readonly onRestartNeeded?: () => void;
-}): Pick<CompositionOptions, 'onDeliveryError' | 'onAttemptFailed' | 'onRestartNeeded' | 'stopTimeoutMaxMs'> {
+}): Pick<
+  CompositionOptions,
+  'onDeliveryError' | 'onAttemptFailed' | 'onDatabaseWarning' | 'onRestartNeeded' | 'stopTimeoutMaxMs'
+> {
   return {
     onDeliveryError: (error) => {
       // A database that is down, or not migrated yet, tells more by its reason than by a stack, and often.
@@ -37,6 +43,7 @@ export function deliveryOptions({
       );
       onRestartNeeded();
     },
+    onDatabaseWarning: ({ message, ...details }) => logger.warn(details, message),
     // The other half is for saving cursors and leases, and for closing connections.
     stopTimeoutMaxMs: shutdownTimeoutMs / 2,
   };

@@ -20,6 +20,7 @@ import type { Principal } from './principal.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy, retryRanges } from './retry-policy.js';
 import { type Run, replay } from './run.js';
 import { settingsOf } from './settings.js';
+import { UnknownCommits, unknownCommitOf } from './unknown-commits.js';
 
 /** Runs actions: performs them, commits what they staged, and runs them again when another one was faster. */
 export class ActionExecutor {
@@ -103,6 +104,7 @@ export class ActionExecutor {
       record,
       configuration,
       request: undefined,
+      unknownCommits: new UnknownCommits(record.id),
     };
     const { idempotencyKey } = configuration;
     return idempotencyKey === undefined ? this.#run(run) : this.#runOnce(run, idempotencyKey);
@@ -144,9 +146,18 @@ export class ActionExecutor {
           mayBuild = false;
           continue;
         }
-        if (attempt >= policy.attemptsMax || !policy.retries(error)) throw error;
+        if (attempt >= policy.attemptsMax || !policy.retries(error)) return this.#earlierResult(run, error);
         await this.#clock.sleep(backoffMs(policy, attempt++, this.#random()));
       }
     }
+  }
+
+  /** The result of an attempt whose answer was lost, if what the last one met is its effect; throws the error otherwise. */
+  async #earlierResult<Params, Result>(run: Run<Params, Result>, error: unknown): Promise<Result> {
+    const isOnOneShard = run.configuration.allowCrossShard !== true;
+    const mayBe = isOnOneShard && unknownCommitOf(error) === undefined && KeyedRequest.mayBeOwnEffect(error);
+    const earlier = mayBe ? await this.#attempts.earlierResult(run) : undefined;
+    if (earlier === undefined) throw error;
+    return earlier.result;
   }
 }

@@ -8,8 +8,9 @@ import { namedShards } from '../idempotency/named-shards.js';
 import { KeySweep } from '../idempotency/key-sweep.js';
 import { EventTypes } from '../model/event-types.js';
 import { modelNameOf } from '../model/model-class.js';
-import type { ActionRecord, ChangeSet } from '../persistence/change-set.js';
+import type { ChangeSet } from '../persistence/change-set.js';
 import type { Repository } from '../persistence/repository.js';
+import type { PersistOutcome } from '../persistence/transaction-manager.js';
 import type { AttemptReads } from '../read/attempt-reads.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -101,11 +102,36 @@ export class Attempts {
         staged.map(({ shard }) => shard),
       );
     }
-    const changeSets = this.#changeSets(staged, action, params);
+    const changeSets = this.#changeSets(staged, run);
     if (request !== undefined) return this.#commitKeyed(run, request, changeSets, { result, reads });
-    await this.#commits.commit(changeSets, configuration, reads);
+    const outcome = await this.#commit(run, changeSets, { result, reads });
     this.#tellCommitted(changeSets);
-    return result;
+    if (outcome !== 'written-before') return result;
+    const earlier = await this.earlierResult(run);
+    if (earlier === undefined)
+      throw new InvariantViolation(`${action.name} is committed, but none of its attempts`);
+    return earlier.result;
+  }
+
+  /** The result of an earlier attempt whose outcome was not known, when it was committed. */
+  async earlierResult<Params, Result>({
+    unknownCommits,
+  }: Run<Params, Result>): Promise<{ readonly result: Result } | undefined> {
+    return unknownCommits.happened(this.#databases);
+  }
+
+  /** Commits what an attempt staged, unless an earlier one turns out to be committed. */
+  async #commit<Params, Result>(
+    { configuration, unknownCommits }: Run<Params, Result>,
+    changeSets: readonly ChangeSet[],
+    { result, reads }: { readonly result: Result; readonly reads: AttemptReads },
+  ): Promise<PersistOutcome> {
+    try {
+      return await this.#commits.commit(changeSets, configuration, reads);
+    } catch (error) {
+      unknownCommits.add(error, result);
+      throw error;
+    }
   }
 
   /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
@@ -119,7 +145,7 @@ export class Attempts {
     const key = request.record(result, this.#keyLifetimeMs);
     boundedJson(`result of ${record.name}`, key.result ?? '', this.#limits);
     const keyed = changeSets.map((changes) => ({ ...changes, key }));
-    const outcome = await this.#commits.commit(keyed, configuration, reads);
+    const outcome = await this.#commit(run, keyed, { result, reads });
     const shard = keyed[0]?.shard ?? this.#databases.defaultShard;
     if (outcome === 'key-taken') {
       const stored = await request.taken(this.#databases.transactionManager(shard));
@@ -138,9 +164,13 @@ export class Attempts {
    * An action that stages nothing is recorded on the first shard that its params name, which it most likely has read; on the
    * default shard when they name none. The params alone decide, so that a repeat finds its idempotency key there.
    */
-  #changeSets(staged: readonly ShardPlan[], action: ActionRecord, params: unknown): readonly ChangeSet[] {
-    if (staged.length === 0) return [{ shard: this.#recordShard(params), action, changes: [], events: [] }];
-    return staged.map((shardPlan) => ({ ...shardPlan, action }));
+  #changeSets<Params, Result>(
+    staged: readonly ShardPlan[],
+    { record: action, params, unknownCommits }: Run<Params, Result>,
+  ): readonly ChangeSet[] {
+    const plans =
+      staged.length === 0 ? [{ shard: this.#recordShard(params), changes: [], events: [] }] : staged;
+    return plans.map((plan) => ({ ...plan, action, unknownCommits: unknownCommits.on(plan.shard) }));
   }
 
   #recordShard(params: unknown): ShardIdentifier {

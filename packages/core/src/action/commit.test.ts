@@ -1,10 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
+import type { ExecutorOptions } from './executor-options.js';
 import { FrameworkException } from '../errors/framework-exception.js';
+import type { ChangeSet } from '../persistence/change-set.js';
 import {
   CommitOutcomeUnknownException,
   ConstraintViolationException,
   StaleRecordException,
+  TransientStorageException,
 } from '../errors/storage-exceptions.js';
 
 const unknown = new CommitOutcomeUnknownException(global, 'action-1', { session: 'session-1' });
@@ -60,6 +63,93 @@ describe('when the outcome of a commit is not known', () => {
     manager(global).persistFailures.push(new ForeignException('commit-outcome-unknown', 'lost'));
     manager(global).outcomes.push(true);
     expect(await execute()).toBe('done');
+  });
+});
+
+/** Counts its runs; to the first one the answer is lost, and the log is said not to hold it. */
+function lostOnce(
+  work: (run: number) => unknown = (run) => run,
+  options: Partial<ExecutorOptions> = {},
+): TestExecutor & { readonly runs: () => number } {
+  let runs = 0;
+  const running = executorOf(async () => work(++runs), options);
+  running.manager(global).answersToLose = 1;
+  running.manager(global).outcomes.push(false);
+  return { ...running, runs: () => runs };
+}
+
+describe('a run after a commit whose outcome was not known', () => {
+  test('carries the same action and that commit, so that the database refuses a second effect', async () => {
+    const { execute, manager } = lostOnce();
+    const sent: ChangeSet[] = [];
+    const persist = manager(global).persist.bind(manager(global));
+    manager(global).persist = (changes) => {
+      sent.push(changes);
+      return persist(changes);
+    };
+    expect(await execute()).toBe(2);
+    expect(sent.map(({ unknownCommits }) => unknownCommits)).toEqual([undefined, manager(global).asked]);
+    expect(new Set(sent.map(({ action }) => action.id)).size).toBe(1);
+  });
+
+  test('gives the result of the run that was committed, when the database says that one was', async () => {
+    const { execute, manager, runs, driver } = lostOnce();
+    manager(global).hasHappened = true;
+    expect(await execute()).toBe(1);
+    expect(runs()).toBe(2);
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('gives that result, too, when the rules refuse what was committed already', async () => {
+    const { execute, manager } = lostOnce((run) => {
+      if (run === 2) throw new Error('overdrawn');
+      return run;
+    });
+    manager(global).hasHappened = true;
+    expect(await execute()).toBe(1);
+  });
+
+  test('is refused by the rules when nothing was committed', async () => {
+    const overdrawn = new Error('overdrawn');
+    const { execute, manager } = lostOnce((run) => {
+      if (run === 2) throw overdrawn;
+    });
+    await expect(execute()).rejects.toBe(overdrawn);
+    expect(manager(global).asked).toHaveLength(2);
+  });
+
+  test('writes none of the other shards when the first one turns out to hold the earlier run', async () => {
+    const { execute, manager, driver } = onBothShards(undefined);
+    manager(global).answersToLose = 1;
+    manager(global).outcomes.push(false);
+    manager(global).hasHappened = true;
+    await expect(execute(null, { allowCrossShard: true })).rejects.toMatchObject({
+      code: 'partial-commit',
+      committed: [global],
+      failed: [mexico],
+    });
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('does not go in a group, whose statement does not look for it', async () => {
+    const { execute, manager } = lostOnce(undefined, { groupCommit: true });
+    manager(global).hasHappened = true;
+    expect(await execute()).toBe(1);
+    expect(manager(global).groups).toEqual([]);
+  });
+
+  test('does not take the commit of another action for its own', async () => {
+    const elsewhere = new CommitOutcomeUnknownException(global, 'another action');
+    const lostBase = new TransientStorageException(global, 'it may be lost', { cause: elsewhere });
+    const overdrawn = new Error('overdrawn');
+    let runs = 0;
+    const { execute, manager } = executorOf(async () => {
+      if (++runs === 2) throw overdrawn;
+    });
+    manager(global).persistFailures.push(lostBase);
+    manager(global).hasHappened = true;
+    await expect(execute()).rejects.toBe(overdrawn);
+    expect(manager(global).asked).toEqual([]);
   });
 });
 

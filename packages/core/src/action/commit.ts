@@ -1,20 +1,18 @@
-import {
-  type CommitOutcomeUnknownException,
-  TransientStorageException,
-} from '../errors/storage-exceptions.js';
-import { FrameworkException } from '../errors/framework-exception.js';
+import { TransientStorageException } from '../errors/storage-exceptions.js';
 import { PartialCommitException } from '../errors/sharding-exceptions.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { isOutcomeUnknown } from './unknown-commits.js';
 
 /**
  * Commits an action's change sets, one transaction per shard, in the order given.
  *
  * All shards are looked up before the first one is written.
  *
- * @returns `key-taken` when the idempotency key of the one change set is there already; nothing written
+ * @returns `key-taken` when the idempotency key of the one change set is there already, `written-before` when one of its
+ * unknown commits has happened; nothing written
  * @throws PartialCommitException `partial-commit` when a later shard fails after an earlier one committed
  * @throws UnknownShardException `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
  */
@@ -29,8 +27,13 @@ export async function commit(
   const committed: ShardIdentifier[] = [];
   for (const { changes, manager } of commits) {
     try {
-      if ((await commitOne(changes, manager)) === 'key-taken') return 'key-taken';
+      const outcome = await commitOne(changes, manager);
+      if (outcome === 'key-taken' || (outcome === 'written-before' && changeSets.length === 1))
+        return outcome;
+      // The other shards would get what belongs to a later attempt than what is written here.
+      if (outcome === 'written-before') throw new WrittenBefore(`${changes.shard} holds an earlier attempt`);
     } catch (error) {
+      if (error instanceof WrittenBefore) committed.push(changes.shard);
       if (committed.length === 0) throw error;
       const unknown = isOutcomeUnknown(error) ? changes.shard : undefined;
       const failed = changeSets
@@ -66,7 +69,7 @@ export async function outcomeOf(error: unknown, manager: TransactionManager): Pr
   });
 }
 
-/** Whether nobody knows yet if a commit happened. By code, because an adapter may bring its own copy of this package. */
-export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownException {
-  return FrameworkException.is(error) && error.code === 'commit-outcome-unknown';
+/** Why the other shards are not written when an earlier attempt turns out to be committed on one of several. */
+class WrittenBefore extends Error {
+  override readonly name = 'WrittenBefore';
 }

@@ -14,7 +14,8 @@ const executions = new AsyncLocalStorage<Execution>();
 
 /** Runs the work as this execution: until it settles, and in whatever it started. */
 export function runAs<T>(execution: Execution, work: () => Promise<T>): Promise<T> {
-  return executions.run(execution, work);
+  // Awaited within, because what work gives may begin only then.
+  return executions.run(execution, async () => await work());
 }
 
 /** The execution in which the caller runs, if any; its plan may be sealed already. */

@@ -4,6 +4,7 @@ import type { StoredKey } from '../persistence/idempotency-keys.js';
 import type { RegisteredAction } from './action-registry.js';
 import type { ExecutionConfiguration } from './execution-configuration.js';
 import type { Principal } from './principal.js';
+import type { UnknownCommits } from './unknown-commits.js';
 
 /** One execution, over all its attempts. */
 export interface Run<Params, Result> {
@@ -13,6 +14,8 @@ export interface Run<Params, Result> {
   readonly record: ActionRecord;
   readonly configuration: ExecutionConfiguration;
   readonly request: KeyedRequest<Result> | undefined;
+  /** Of the attempts so far. */
+  readonly unknownCommits: UnknownCommits<Result>;
 }
 
 /** Gives the result of the request that was committed under the key. */

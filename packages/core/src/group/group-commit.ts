@@ -33,7 +33,8 @@ export class GroupCommit {
     const [only] = changeSets;
     if (only === undefined || changeSets.length > 1) return false;
     const { planSizeMax, planCharactersMax } = this.#settings;
-    const { changes, events } = only;
+    const { changes, events, unknownCommits } = only;
+    if (unknownCommits !== undefined) return false;
     if (changes.length > planSizeMax || events.length > planSizeMax) return false;
     if (characterCount(only) > planCharactersMax) return false;
     return !this.#manager(only).isInTransaction();

@@ -1,5 +1,5 @@
 import { StaleRecordException, TransientStorageException } from '../errors/storage-exceptions.js';
-import { isOutcomeUnknown } from '../action/commit.js';
+import { isOutcomeUnknown } from '../action/unknown-commits.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { Change, ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome } from '../persistence/transaction-manager.js';

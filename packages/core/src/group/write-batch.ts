@@ -1,4 +1,4 @@
-import { isOutcomeUnknown } from '../action/commit.js';
+import { isOutcomeUnknown } from '../action/unknown-commits.js';
 import { FrameworkException } from '../errors/framework-exception.js';
 import { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
 import { ModelMap } from '../model/model-map.js';

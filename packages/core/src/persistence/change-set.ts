@@ -1,3 +1,4 @@
+import type { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
 import type { AnyEntity } from '../model/entity.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { KeyRecord } from './idempotency-keys.js';
@@ -18,6 +19,11 @@ export interface ChangeSet {
   readonly events: readonly EventRecord[];
   /** Stored in the same transaction; when the key is there already, nothing of the change set is written. */
   readonly key?: KeyRecord | undefined;
+  /**
+   * Earlier commits of the same action on this shard whose outcome was not known. When the log holds what one of them
+   * sent, nothing of the change set is written: whoever said that none of them happened was wrong.
+   */
+  readonly unknownCommits?: readonly CommitOutcomeUnknownException[] | undefined;
 }
 
 /** What was asked, by whom: written with every event of the action. */

@@ -24,6 +24,8 @@ export interface Database {
    * Waits as long as it takes; rejects when waiting cannot help.
    */
   ready(): Promise<void>;
+  /** What tells the database from all others, by whatever address it is reached; `undefined` until that is known. */
+  readonly identity?: string | undefined;
   /** Resolves when the database answers now, within a deadline; rejects with what is wrong. */
   ping(): Promise<void>;
   /** Finishes what runs, then closes every connection. */

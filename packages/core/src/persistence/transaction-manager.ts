@@ -5,8 +5,11 @@ import type { ChangeSet } from './change-set.js';
 import type { EventLog } from './event-log.js';
 import type { IdempotencyKeys } from './idempotency-keys.js';
 
-/** Whether a change set was written; `key-taken` when its idempotency key is there already, and nothing was. */
-export type PersistOutcome = 'written' | 'key-taken';
+/**
+ * Whether a change set was written. Nothing was with `key-taken`, when its idempotency key is there already, and with
+ * `written-before`, when one of its {@link ChangeSet.unknownCommits} has happened.
+ */
+export type PersistOutcome = 'written' | 'key-taken' | 'written-before';
 
 /**
  * What became of one change set of a group: as with {@link TransactionManager.persist}, or the error that this would have
@@ -38,7 +41,8 @@ export interface TransactionManager {
    *
    * Waits for a transaction that is writing the same key; an expired key is taken over.
    *
-   * @returns `key-taken` when the key was there already: nothing written; always `written` for one without a key
+   * @returns `key-taken` when the key was there already, `written-before` when one of its unknown commits has happened:
+   * nothing written; of a change set that has both, the key tells
    * @throws StaleRecordException `stale-record` when a guarded row has another version or is gone; nothing written
    * @throws TransientStorageException `transient-storage`: nothing written, running the action again can help
    * @throws ShardUnavailableException `shard-unavailable`: nothing written
@@ -53,7 +57,7 @@ export interface TransactionManager {
    *
    * A row may be changed by several of them, each expecting the version that the one before writes: then it is written
    * once, as the last one leaves it, and what follows one that is not written is not written either. An idempotency key
-   * occurs once.
+   * occurs once. None of them has unknown commits.
    *
    * Waits for a lock for a short time only, because all of them would wait; what is written again alone may wait longer.
    *
@@ -67,6 +71,9 @@ export interface TransactionManager {
 
   /**
    * Finds out whether a commit that was sent has happened; waits for a bounded time.
+   *
+   * A server that may not know of the commit yet, such as a standby, or that has another history than the one to which
+   * it was sent, such as a standby that took over, can say that it happened, but not that it did not.
    *
    * @returns true when the log holds the action; false when it does not and never will
    * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that could not be learnt in time

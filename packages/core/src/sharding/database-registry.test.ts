@@ -5,7 +5,7 @@ import { ConfigurationException } from '../errors/configuration-exception.js';
 import { type DatabaseRegistry, openDatabases } from './database-registry.js';
 import { Secret } from './secret.js';
 import { ShardIdentifier } from './shard-identifier.js';
-import type { MemberConfig } from './sharding-config.js';
+import type { DatabaseConfig, MemberConfig } from './sharding-config.js';
 
 const first = ShardIdentifier.of(0, 0);
 const second = ShardIdentifier.of(0, 1);
@@ -50,6 +50,19 @@ describe('opening', () => {
     expect(driver.opened.map(({ config }) => config)).toContainEqual(databaseConfig(settings));
   });
 
+  test('opens a database once, however its address is spelled', () => {
+    const driver = new FakeDriver();
+    open(
+      [
+        memberConfig(first, at('localhost')),
+        memberConfig(second, at('LOCALHOST:5432')),
+        memberConfig(third, at('127.0.0.1')),
+      ],
+      driver,
+    );
+    expect(driver.opened.map(({ config }) => config.address)).toEqual(['postgresql://localhost/global']);
+  });
+
   test.each([
     ['password', { password: new Secret('another') }],
     ['pool size', { poolMax: 11 }],
@@ -84,6 +97,11 @@ describe('opening', () => {
     expect(() => open(members)).toThrow(expect.objectContaining({ code: 'invariant-violation' }));
   });
 });
+
+/** The configurations of a member whose database is on that host. */
+function at(host: string): readonly DatabaseConfig[] {
+  return [databaseConfig({ address: `postgresql://${host}/global` })];
+}
 
 /** The member with a primary config, if it has none by now. */
 function withPrimary(member: MemberConfig): MemberConfig {
@@ -132,6 +150,17 @@ describe('the state of the databases', () => {
     const failure = new Error('a migration is broken');
     driver.opened[1]!.readyFailure = failure;
     await expect(registry.ready()).rejects.toBe(failure);
+  });
+
+  test('is not ready when two addresses lead to one database', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(second), memberConfig(third)], driver);
+    const [one, other, another] = driver.opened;
+    one!.identity = other!.identity = 'server 1, database 1';
+    another!.identity = 'server 1, database 2';
+    const failure: unknown = await registry.ready().catch((error: unknown) => error);
+    expect(failure).toMatchObject({ code: 'invalid-configuration' });
+    expect(String(failure)).toContain('postgresql://db/0-0');
   });
 
   test('says for each shard whether it serves, and what is wrong', async () => {

@@ -10,6 +10,7 @@ import {
   type ShardingConfig,
   primaryConfig,
 } from './sharding-config.js';
+import { comparableAddress } from './database-url.js';
 import type { ShardIdentifier } from './shard-identifier.js';
 
 /** Whether one shard can serve now. */
@@ -34,6 +35,7 @@ interface OpenShard {
   readonly shard: ShardIdentifier;
   readonly name: string;
   readonly primary: Database;
+  readonly config: DatabaseConfig;
   readonly managers: ReadonlyMap<string, TransactionManager>;
 }
 
@@ -105,9 +107,23 @@ export class DatabaseRegistry {
     }));
   }
 
-  /** Resolves when every shard can serve; rejects when waiting for one of them cannot help. */
+  /**
+   * Resolves when every shard can serve; rejects when waiting for one of them cannot help.
+   *
+   * @throws ConfigurationException `invalid-configuration` when two addresses turn out to lead to one database
+   */
   async ready(): Promise<void> {
-    await Promise.all([...this.#open.values()].map(({ primary }) => primary.ready()));
+    const known = new Map<string, OpenShard>();
+    await Promise.all(
+      [...this.#open.values()].map(async (open) => {
+        await open.primary.ready();
+        const { identity } = open.primary;
+        if (identity === undefined) return;
+        const other = known.get(identity) ?? open;
+        known.set(identity, other);
+        if (other.primary !== open.primary) throw oneDatabaseTwice(other, open);
+      }),
+    );
   }
 
   /** Asks every shard whether it can serve now, side by side. */
@@ -144,9 +160,11 @@ function openShard(
 ): OpenShard {
   const byConfig = [...databases].map(([key, each]) => [key, openOnce(opened, each, driver)] as const);
   const primary = byConfig.find(([key]) => key === primaryConfig)?.[1];
-  if (primary === undefined) throw new InvariantViolation(`${shard} has no primary-config`);
+  const config = databases.get(primaryConfig);
+  if (primary === undefined || config === undefined)
+    throw new InvariantViolation(`${shard} has no primary-config`);
   const managers = new Map(byConfig.map(([key, database]) => [key, database.transactionManager(shard)]));
-  return { shard, name, primary, managers };
+  return { shard, name, primary, config, managers };
 }
 
 /** Opens a database unless an earlier member has named the same one. */
@@ -171,11 +189,19 @@ function assertEqualSettings(config: ShardingConfig): void {
   if (faults.length > 0) throw new ConfigurationException(faults);
 }
 
-/** What makes two configurations name the same connections. */
-function identityOf({ name, address, username }: DatabaseConfig): string {
-  return JSON.stringify([name, address, username]);
+/** Its connections would be there twice, and its events be delivered twice. */
+function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationException {
+  const message =
+    `is the same database as ${first.config.path}, under another address: ` +
+    `write ${first.config.address} in both places, or ${second.config.address}`;
+  return new ConfigurationException([{ path: second.config.path, message }]);
 }
 
-function settingsOf({ path: _path, password, ...rest }: DatabaseConfig): string {
-  return JSON.stringify({ ...rest, password: password?.reveal() });
+/** What makes two configurations name the same connections, however their addresses are spelled. */
+function identityOf({ name, address, username }: DatabaseConfig): string {
+  return JSON.stringify([name, comparableAddress(address), username]);
+}
+
+function settingsOf({ path: _path, address, password, ...rest }: DatabaseConfig): string {
+  return JSON.stringify({ ...rest, address: comparableAddress(address), password: password?.reveal() });
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseDatabaseUrl } from './database-url.js';
+import { comparableAddress, namesSeveralHosts, parseDatabaseUrl } from './database-url.js';
 
 describe('parseDatabaseUrl', () => {
   test.each([
@@ -45,4 +45,38 @@ describe('parseDatabaseUrl', () => {
   ])('does not take %j for a database URL', (text) => {
     expect(parseDatabaseUrl(text)).toBeUndefined();
   });
+});
+
+describe('comparableAddress', () => {
+  test.each([
+    ['postgresql://127.0.0.1:5432/global', 'postgresql://localhost/global'],
+    ['postgresql://127.0.0.1:5432/global', 'postgres://LocalHost:5432/global'],
+    ['postgresql://127.0.0.1/global', 'postgresql://[::1]:5432/global'],
+    ['postgresql://db-1.example.com/global', 'postgresql://DB-1.Example.COM.:5432/global'],
+    ['postgresql://db/global?a=1&b=2', 'postgresql://db:5432/global?b=2&a=1'],
+  ])('is the same for %s and %s', (one, other) => {
+    expect(comparableAddress(one)).toBe(comparableAddress(other));
+  });
+
+  test.each([
+    ['postgresql://db/global', 'postgresql://db:5433/global'],
+    ['postgresql://db/global', 'postgresql://db/Global'],
+    ['postgresql://db/global', 'postgresql://db-1/global'],
+    ['memory:0', 'memory:1'],
+  ])('differs for %s and %s', (one, other) => {
+    expect(comparableAddress(one)).not.toBe(comparableAddress(other));
+  });
+});
+
+describe('namesSeveralHosts', () => {
+  test.each([
+    'jdbc:postgresql://db-1:5432,db-2:5432/global',
+    'postgresql://db-1,db-2:5432/global?target_session_attrs=read-write',
+    'postgres://ann:s3cret@db-1,db-2/global',
+  ])('sees it in %s', (text) => expect(namesSeveralHosts(text)).toBe(true));
+
+  test.each(['postgresql://db-1/global', 'postgres://ann:a,b@db-1/global', 'postgresql://db-1/a,b'])(
+    'does not see it in %s',
+    (text) => expect(namesSeveralHosts(text)).toBe(false),
+  );
 });

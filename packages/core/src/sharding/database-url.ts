@@ -26,6 +26,29 @@ export function parseDatabaseUrl(text: string): DatabaseUrl | undefined {
   return { address: url.href, username, password: password === undefined ? undefined : new Secret(password) };
 }
 
+/** Whether a URL lists hosts, as JDBC and libpq allow. */
+export function namesSeveralHosts(text: string): boolean {
+  return /^(jdbc:)?[a-z]+:\/\/([^/?#]*@)?[^/?#@]*,[^/?#@]*([/?#]|$)/i.test(text);
+}
+
+const defaultPort = '5432';
+const localHosts = new Set(['localhost', '[::1]']);
+
+/**
+ * The same text for addresses that lead to the same place: in scheme and host case does not count, a port left out is the
+ * default one, and this machine has several names. What only a server can tell, such as another name of a host, counts.
+ */
+export function comparableAddress(address: string): string {
+  const url = URL.parse(address);
+  if (url === null) return address;
+  const isPostgres = url.protocol === 'postgres:' || url.protocol === 'postgresql:';
+  if (!isPostgres) return address;
+  const name = decodeURIComponent(url.hostname).toLowerCase().replace(/\.$/, '');
+  const host = localHosts.has(name) ? '127.0.0.1' : name;
+  url.searchParams.sort();
+  return `${host}:${url.port || defaultPort}${url.pathname}${url.search}`;
+}
+
 function decode(part: string): string | undefined {
   if (part === '') return undefined;
   try {

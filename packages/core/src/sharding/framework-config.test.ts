@@ -88,6 +88,9 @@ describe('a configuration', () => {
       acquisitionTimeoutMs: 5_000,
       acquisitionQueueMax: 1_000,
       statementTimeoutMs: 10_000,
+      idleMin: 0,
+      idleTimeoutMs: 10_000,
+      leakThresholdMs: 0,
     });
     expect(sharding.members[0]?.databases.get('primaryConfig')?.password?.reveal()).toBe('s3cret-1');
     expect(parseFrameworkConfig(treeOf([group])).delivery).toEqual({});

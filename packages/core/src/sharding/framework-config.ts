@@ -3,7 +3,7 @@ import { ConfigurationException, type ConfigurationFault } from '../errors/confi
 import type { GroupSettings } from '../group/group-settings.js';
 import { namespaceFault, namespaceMax, namespacePattern } from '../action/namespace.js';
 import { camelCaseKeys, kebabCasePath } from './configuration-keys.js';
-import { parseDatabaseUrl } from './database-url.js';
+import { namesSeveralHosts, parseDatabaseUrl } from './database-url.js';
 import { groupCommitSchema } from './group-commit-schema.js';
 import { Secret } from './secret.js';
 import { ShardIdentifier } from './shard-identifier.js';
@@ -21,9 +21,16 @@ export interface FrameworkConfig {
 }
 
 const databaseSchema = z.strictObject({
-  jdbcUrl: z.string().refine((url) => parseDatabaseUrl(url) !== undefined, {
-    message: 'is not a database URL: write jdbc:postgresql://host:5432/database',
-  }),
+  jdbcUrl: z
+    .string()
+    .refine((url) => !namesSeveralHosts(url), {
+      message:
+        'names several hosts: write one, such as a name that follows the primary (DNS, a virtual address, a proxy)',
+      abort: true,
+    })
+    .refine((url) => parseDatabaseUrl(url) !== undefined, {
+      message: 'is not a database URL: write jdbc:postgresql://host:5432/database',
+    }),
   username: z.string().optional(),
   password: z.string().optional(),
   driverClassName: z.string().optional(),
@@ -31,6 +38,9 @@ const databaseSchema = z.strictObject({
   acquisitionTimeoutMs: z.int().min(1).max(600_000).default(5_000),
   acquisitionQueueMax: z.int().min(0).max(100_000).default(1_000),
   statementTimeoutMs: z.int().min(1).max(3_600_000).default(10_000),
+  minimumIdle: z.int().min(0).max(1_000).default(0),
+  idleTimeout: z.int().min(0).max(86_400_000).default(10_000),
+  leakDetectionThreshold: z.int().min(0).max(86_400_000).default(0),
 });
 
 const memberSchema = z.strictObject({
@@ -145,5 +155,8 @@ function databaseOf(name: string, path: string, database: z.infer<typeof databas
     acquisitionTimeoutMs: database.acquisitionTimeoutMs,
     acquisitionQueueMax: database.acquisitionQueueMax,
     statementTimeoutMs: database.statementTimeoutMs,
+    idleMin: database.minimumIdle,
+    idleTimeoutMs: database.idleTimeout,
+    leakThresholdMs: database.leakDetectionThreshold,
   };
 }

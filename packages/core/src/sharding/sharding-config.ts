@@ -39,4 +39,10 @@ export interface DatabaseConfig {
   readonly acquisitionQueueMax: number;
   /** How long one statement may run. Default 10,000. */
   readonly statementTimeoutMs: number;
+  /** How many connections are kept open without use. Default 0. */
+  readonly idleMin: number;
+  /** After how long without use further ones are closed; 0 is never. Default 10,000. */
+  readonly idleTimeoutMs: number;
+  /** After how long a connection that was not given back is warned of; 0 is never. Default 0. */
+  readonly leakThresholdMs: number;
 }

@@ -8,20 +8,21 @@ import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
 import type { EpochGuard } from '../delivery/epoch-guard.js';
 import { BatchingSocket } from './batching-socket.js';
+import { watchLoan } from './loan-watch.js';
+import type { PostgresWarning } from './postgres-options.js';
+import { adaptStatementNames } from './pooled-statements.js';
+import { isHarmless, isOutgrown } from './server-error.js';
+import { HistoryQuestion, type ServerSession } from './server-session.js';
+import { prepareSession } from './session-settings.js';
 import { SharedConnections } from './shared-connections.js';
 
 /** How much later than the server the client gives a statement up, in milliseconds. */
 const clientGraceMs = 1_000;
+/** How long it takes until connections are tried again that are to be kept open, in milliseconds. */
+const refillDelayMs = 5_000;
 
-/** SQLSTATE of a statement that took too long, or was cancelled. */
-const queryCanceled = '57014';
-
-/** The server's process behind a connection, by which another connection can see whether it still works. */
-export interface ServerSession {
-  readonly pid: number;
-  /** When it started, in seconds since 1970 with all digits: another process may get the same pid later. */
-  readonly started: string;
-}
+/** What a pooler says, in no other language, to a parameter that it cannot hand on. */
+const refusedParameter = /startup parameter/i;
 
 /**
  * The connections of one database: bounded in number, in waiting callers and in time.
@@ -30,20 +31,46 @@ export interface ServerSession {
  * and never handed out again.
  */
 export class ConnectionPool {
+  /** How this server tells where it stands in its history. */
+  readonly history: HistoryQuestion = new HistoryQuestion();
   readonly #pool: pg.Pool;
-  readonly #poolMax: number;
-  readonly #queueMax: number;
+  readonly #config: DatabaseConfig;
+  readonly #epochs: EpochGuard;
+  readonly #warn: (warning: PostgresWarning) => void;
   readonly #sessions = new WeakMap<pg.ClientBase, ServerSession>();
   readonly #shared: SharedConnections;
+  /** Those that must not be used again. */
+  readonly #discarded = new WeakSet<pg.ClientBase>();
+  /** Connections of an earlier generation are replaced before they are used again. */
+  readonly #generations = new WeakMap<pg.ClientBase, number>();
+  #generation = 0;
+  #namesStatements = true;
+  #sendsParameters = true;
+  #hasWarnedOfPooler = false;
+  readonly #idleMin: number;
+  #isWarming = false;
+  #refill: NodeJS.Timeout | undefined;
 
-  /** @param epochs is asked about each new connection before it is used */
-  constructor(config: DatabaseConfig, applicationName: string, epochs: EpochGuard) {
-    this.#poolMax = config.poolMax;
-    this.#queueMax = config.acquisitionQueueMax;
+  /**
+   * @param epochs is asked about each new connection before it is used
+   * @param warn is told what operators should know
+   */
+  constructor(
+    config: DatabaseConfig,
+    applicationName: string,
+    epochs: EpochGuard,
+    warn: (warning: PostgresWarning) => void,
+  ) {
+    this.#config = config;
+    this.#epochs = epochs;
+    this.#warn = warn;
+    this.#idleMin = Math.min(config.idleMin, config.poolMax);
     this.#pool = new pg.Pool({
       ...connectionSettings(config),
       application_name: applicationName,
       max: config.poolMax,
+      min: this.#idleMin,
+      idleTimeoutMillis: config.idleTimeoutMs,
       connectionTimeoutMillis: config.acquisitionTimeoutMs,
       statement_timeout: config.statementTimeoutMs,
       idle_in_transaction_session_timeout: config.statementTimeoutMs,
@@ -52,19 +79,17 @@ export class ConnectionPool {
       // Statements that are sent without waiting for each other share one round trip.
       pipeline: true,
       stream: () => new BatchingSocket(),
-      onConnect: async (client) => {
-        await this.#prepareSession(client);
-        await epochs.ensure(client, undefined);
-      },
+      onConnect: (client) => this.#prepare(client),
     });
     this.#pool.on('error', ignoreError);
+    if (this.#idleMin > 0) this.#pool.on('remove', () => this.keepWarm());
     this.#shared = new SharedConnections(this);
   }
 
   /** How many connections can be lent at once; below 0, how many callers wait for one. */
   get freeCount(): number {
     const { idleCount, totalCount, waitingCount } = this.#pool;
-    return idleCount + this.#poolMax - totalCount - waitingCount;
+    return idleCount + this.#config.poolMax - totalCount - waitingCount;
   }
 
   /**
@@ -74,18 +99,16 @@ export class ConnectionPool {
    */
   async use<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#acquire(shard);
-    client.on('error', ignoreError);
-    let broken = true;
+    const { leakThresholdMs } = this.#config;
+    const endWatch = leakThresholdMs > 0 ? watchLoan(this.#config, leakThresholdMs, this.#warn) : undefined;
     try {
-      const result = await work(client);
-      broken = false;
-      return result;
+      return await work(client);
     } catch (error) {
-      broken = !this.isSoundAfter(error);
+      if (!this.isSoundAfter(error)) this.discard(client);
       throw error;
     } finally {
-      client.removeListener('error', ignoreError);
-      client.release(broken || client.getTransactionStatus() !== 'I');
+      endWatch?.();
+      client.release(this.#discarded.has(client) || client.getTransactionStatus() !== 'I');
     }
   }
 
@@ -106,40 +129,110 @@ export class ConnectionPool {
 
   /** Whether a connection is as good as before; not after a deadline, whatever the server says about it. */
   isSoundAfter(error: unknown): boolean {
-    if (error instanceof StaleRecordException) return true;
-    return isPlainServerError(error) && error.code !== queryCanceled;
+    return error instanceof StaleRecordException || isHarmless(error);
+  }
+
+  /** Has a connection destroyed when it is given back. */
+  discard(client: pg.ClientBase): void {
+    this.#discarded.add(client);
+  }
+
+  /**
+   * Whether what was refused with this error succeeds on a new connection; from now on nobody gets one as old as this.
+   *
+   * @param client on which it was refused; `undefined` when nothing was sent
+   */
+  renewsAfter(error: unknown, client: pg.ClientBase | undefined): boolean {
+    if (client === undefined || !isOutgrown(error)) return false;
+    // A pooler that does not keep track of names gives the next statement to another process.
+    if (!this.#sessions.has(client)) this.#namesStatements = false;
+    if (this.#generations.get(client) === this.#generation) {
+      this.#generation++;
+      this.#shared.takeNoMore();
+    }
+    return true;
+  }
+
+  /** Opens as many connections as are to be kept open, in the background; again later when that fails. */
+  keepWarm(): void {
+    const { ending, idleCount, totalCount } = this.#pool;
+    const missing = this.#idleMin - totalCount;
+    if (missing <= 0 || ending || this.#isWarming) return;
+    this.#isWarming = true;
+    // Idle ones are lent first, and all at once, so that the further ones are new.
+    const loans = Array.from({ length: idleCount + missing }, () => this.#pool.connect());
+    void this.#giveBackAll(loans);
   }
 
   /** Waits until every connection was given back, then closes all. */
   async close(): Promise<void> {
+    clearTimeout(this.#refill);
     await this.#pool.end();
   }
 
+  async #giveBackAll(loans: readonly Promise<pg.PoolClient>[]): Promise<void> {
+    const outcomes = await Promise.allSettled(loans);
+    this.#isWarming = false;
+    for (const outcome of outcomes) if (outcome.status === 'fulfilled') outcome.value.release();
+    clearTimeout(this.#refill);
+    if (outcomes.every(({ status }) => status === 'fulfilled')) this.keepWarm();
+    else this.#refill = setTimeout(() => this.keepWarm(), refillDelayMs).unref();
+  }
+
   #refuseBeyondQueue(shard: ShardIdentifier): void {
-    if (this.#shared.waitingCount - this.freeCount < this.#queueMax) return;
-    throw new ShardUnavailableException(shard, `${this.#queueMax} callers wait for a connection already`);
+    const { acquisitionQueueMax } = this.#config;
+    if (this.#shared.waitingCount - this.freeCount < acquisitionQueueMax) return;
+    throw new ShardUnavailableException(
+      shard,
+      `${acquisitionQueueMax} callers wait for a connection already`,
+    );
   }
 
   async #acquire(shard: ShardIdentifier): Promise<pg.PoolClient> {
     this.#refuseBeyondQueue(shard);
     try {
-      return await this.#pool.connect();
+      return await this.#connect();
     } catch (error) {
       throw new ShardUnavailableException(shard, 'no connection could be had', { cause: error });
     }
   }
 
-  /** Learns which process of the server it is, and has values written in full, in the way in which Drizzle reads them. */
-  async #prepareSession(client: pg.ClientBase): Promise<void> {
-    const { rows } = await client.query<ServerSession>(
-      `select pid, extract(epoch from backend_start)::text as started, set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false),
-              set_config('IntervalStyle', 'postgres', false), set_config('extra_float_digits', '1', false)
-       from pg_stat_activity where pid = pg_backend_pid()`,
+  async #connect(): Promise<pg.PoolClient> {
+    const sentParameters = this.#sendsParameters;
+    try {
+      for (;;) {
+        const client = await this.#pool.connect();
+        if (this.#generations.get(client) === this.#generation) return client;
+        client.release(true);
+      }
+    } catch (error) {
+      // Several callers may learn it at once.
+      if (!sentParameters || !isRefusedParameter(error)) throw error;
+      this.#sendsParameters = false;
+      Object.assign(this.#pool.options, {
+        statement_timeout: undefined,
+        idle_in_transaction_session_timeout: undefined,
+      });
+      return this.#connect();
+    }
+  }
+
+  async #prepare(client: pg.ClientBase): Promise<void> {
+    // For its whole life: whoever borrowed it learns of a break by the statement that runs.
+    client.on('error', ignoreError);
+    this.#generations.set(client, this.#generation);
+    const { session, obstacles } = await prepareSession(
+      client,
+      this.history,
+      this.#config.statementTimeoutMs,
     );
-    const session = rows[0];
-    const announced = (client as pg.ClientBase & { readonly processID: number }).processID;
-    if (session?.pid === announced)
-      this.#sessions.set(client, { pid: session.pid, started: session.started });
+    if (session !== undefined) this.#sessions.set(client, session);
+    else adaptStatementNames(client, this.#namesStatements);
+    // Asked each time: a dump of another server may have been restored on the same one, under the same name.
+    await this.#epochs.ensure(client, undefined);
+    if (obstacles.length === 0 || this.#hasWarnedOfPooler) return;
+    this.#hasWarnedOfPooler = true;
+    this.#warn({ kind: 'pooler-settings', database: this.#config.path, message: obstacles.join('; ') });
   }
 }
 
@@ -153,9 +246,8 @@ export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
   };
 }
 
-/** Whether the server refused a statement and the connection is as good as before. */
-export function isPlainServerError(error: unknown): error is pg.DatabaseError {
-  return error instanceof pg.DatabaseError && error.severity === 'ERROR';
+function isRefusedParameter(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === '08P01' && refusedParameter.test(error.message);
 }
 
 /**

@@ -18,7 +18,7 @@ import { ChangeSetWriter } from '../write/change-set-writer.js';
 import { GroupWriter } from '../write/group-writer.js';
 import { ConnectionPool, connectionSettings } from './connection-pool.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
-import type { PostgresOptions } from './postgres-options.js';
+import type { PostgresOptions, PostgresWarning } from './postgres-options.js';
 
 const retryDelayMs = 500;
 const pingTimeoutMs = 2_000;
@@ -40,10 +40,12 @@ export class PgDatabase implements Database {
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
   readonly #epochs: EpochGuard;
+  readonly #warn: (warning: PostgresWarning) => void;
   readonly #closing = new AbortController();
   readonly #ready: Promise<void>;
   #isReady = false;
   #indexing: Promise<void> | undefined;
+  #identity: string | undefined;
   #firstShard: ShardIdentifier | undefined;
   #delivery: PgDelivery | undefined;
   #obstacle: unknown;
@@ -51,9 +53,10 @@ export class PgDatabase implements Database {
   constructor(config: DatabaseConfig, options: PostgresOptions) {
     this.#config = config;
     this.#options = options;
+    this.#warn = options.onWarning ?? printWarning;
     this.#epochs = new EpochGuard(config.path);
     const { applicationName = applicationNameDefault } = options;
-    this.pool = new ConnectionPool(config, applicationName, this.#epochs);
+    this.pool = new ConnectionPool(config, applicationName, this.#epochs, this.#warn);
     this.#ready = this.#becomeReady();
     // Whoever waits for ready() is told; nobody has to.
     this.#ready.catch(() => undefined);
@@ -76,6 +79,10 @@ export class PgDatabase implements Database {
 
   ready(): Promise<void> {
     return this.#ready;
+  }
+
+  get identity(): string | undefined {
+    return this.#identity;
   }
 
   /** @throws ShardUnavailableException `shard-unavailable` until the migrations of the database are applied */
@@ -112,11 +119,8 @@ export class PgDatabase implements Database {
     if (shard === undefined) throw new InvariantViolation('A database without shards delivers nothing');
     const { applicationName = applicationNameDefault, deliveryPoolMax: poolMax = deliveryPoolMaxDefault } =
       this.#options;
-    const pool = new ConnectionPool(
-      { ...this.#config, poolMax },
-      `${applicationName} delivery`,
-      this.#epochs,
-    );
+    const config = { ...this.#config, poolMax, idleMin: 0 };
+    const pool = new ConnectionPool(config, `${applicationName} delivery`, this.#epochs, this.#warn);
     const hints = { ...connectionSettings(this.#config), application_name: `${applicationName} hints` };
     return { pool, store: new PgDeliveryStore(new PgTransactionManager(shard, this, pool), hints) };
   }
@@ -127,6 +131,7 @@ export class PgDatabase implements Database {
     if (this.#closing.signal.aborted)
       throw new Error('The database was closed before it could serve', { cause: this.#obstacle });
     this.#isReady = true;
+    this.pool.keepWarm();
     if (migrates) this.#indexing = this.#replaceIndex();
   }
 
@@ -146,10 +151,11 @@ export class PgDatabase implements Database {
   async #migrate(): Promise<void> {
     while (!this.#closing.signal.aborted) {
       try {
-        return await migrateDatabase(this.#config, this.#options.migrationsFolder, {
+        this.#identity = await migrateDatabase(this.#config, this.#options.migrationsFolder, {
           epochs: this.#epochs,
           signal: this.#closing.signal,
         });
+        return;
       } catch (error) {
         this.#obstacle = error;
         if (!isWorthWaiting(error)) throw error;
@@ -157,4 +163,13 @@ export class PgDatabase implements Database {
       }
     }
   }
+}
+
+/** Node prints it, with the process's id. */
+function printWarning({ kind, database, message, stack }: PostgresWarning): void {
+  process.emitWarning(`${database}: ${message}`, {
+    type: 'PostgresWarning',
+    code: kind,
+    ...(stack !== undefined && { detail: stack }),
+  });
 }

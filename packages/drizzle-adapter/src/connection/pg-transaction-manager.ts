@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import {
   type ChangeSet,
   CommitOutcomeUnknownException,
@@ -16,21 +15,17 @@ import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
 import { PgIdempotencyKeys } from '../idempotency/pg-idempotency-keys.js';
 import { PgEventLog } from '../read/pg-event-log.js';
-import { type ConnectionPool, type ServerSession, isPlainServerError } from './connection-pool.js';
+import { findCommit } from './commit-outcome.js';
+import type { ConnectionPool } from './connection-pool.js';
 import { drizzleOn } from './drizzle-client.js';
 import { type OpenTransaction, openTransaction, runWithin } from './open-transactions.js';
 import type { PgDatabase } from './pg-database.js';
+import type { SentCommit } from './sent-commit.js';
+import { isRefusal } from './server-error.js';
 import { storageError } from './storage-error.js';
 
-const outcomePollMs = 50;
-
-/** By what the outcome of a commit is found. */
-interface SentCommit {
-  /** The process that ran it; `undefined` when something between client and server hides it. */
-  readonly server: ServerSession | undefined;
-  /** One of its rows in the log; the action's id would also find those on another shard of the database. */
-  readonly eventId: string | undefined;
-}
+/** How often something is sent at most, each time on a new connection, while what the old ones have prepared does not fit. */
+const sendingsMax = 3;
 
 /** The transactions of one shard on PostgreSQL. */
 export class PgTransactionManager implements TransactionManager {
@@ -63,51 +58,44 @@ export class PgTransactionManager implements TransactionManager {
   ): Promise<pg.QueryResult<R>> {
     const open = openTransaction(this);
     if (open?.over === true) throw new TransactionOverException(this.shard);
+    if (open === undefined) return this.#queryAlone(query);
     try {
-      if (open !== undefined) return await open.client.query<R>(query);
-      this.database.assertReady(this.shard);
-      return await this.#pool.use(this.shard, (client) => client.query<R>(query));
+      return await open.client.query<R>(query);
     } catch (error) {
+      if (!this.#pool.isSoundAfter(error)) this.#pool.discard(open.client);
+      this.#pool.renewsAfter(error, open.client);
       throw storageError(this.shard, error);
     }
   }
 
   async inTransaction<T>(work: () => Promise<T>): Promise<T> {
     this.#assertOutside();
-    return this.#pool.use(this.shard, async (client) => {
-      const transaction: OpenTransaction = { client, over: false };
-      try {
-        await this.#begin(client);
-        const result = await runWithin(this, transaction, work);
-        transaction.over = true;
-        await this.#commit(client);
-        return result;
-      } catch (error) {
-        transaction.over = true;
-        if (client.getTransactionStatus() !== 'I') await client.query('rollback').catch(() => undefined);
-        throw error;
-      }
-    });
+    // What the work throws says nothing about the connection, so it must not get to the pool.
+    const { end } = await this.#pool.use(this.shard, async (client) => ({
+      end: await this.#transact(client, work),
+    }));
+    return end();
   }
 
   async persist(changes: ChangeSet): Promise<PersistOutcome> {
     this.#assertOutside();
     const write = this.database.writer.prepare(changes);
-    let server: ServerSession | undefined;
-    let sent = false;
-    try {
-      const send = async (client: pg.PoolClient): Promise<PersistOutcome> => {
-        server = this.#pool.sessionOf(client);
-        sent = true;
-        return this.database.writer.send(client, write);
-      };
-      return await (write.length === 1
-        ? this.#pool.share(this.shard, send)
-        : this.#pool.use(this.shard, send));
-    } catch (error) {
-      if (!sent || isDecided(error)) throw storageError(this.shard, error);
-      const session: SentCommit = { server, eventId: write[0]?.batch.events[0]?.id };
-      throw new CommitOutcomeUnknownException(this.shard, changes.action.id, { session, cause: error });
+    let client: pg.PoolClient | undefined;
+    const send = async (lent: pg.PoolClient): Promise<PersistOutcome> => {
+      client = lent;
+      return this.database.writer.send(lent, write);
+    };
+    for (let sending = 1; ; sending++) {
+      try {
+        return await (write.length === 1
+          ? this.#pool.share(this.shard, send)
+          : this.#pool.use(this.shard, send));
+      } catch (error) {
+        if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
+        if (client === undefined || isDecided(error)) throw storageError(this.shard, error);
+        const session = this.#sent(client, write[0]?.batch.events[0]?.id);
+        throw new CommitOutcomeUnknownException(this.shard, changes.action.id, { session, cause: error });
+      }
     }
   }
 
@@ -116,24 +104,27 @@ export class PgTransactionManager implements TransactionManager {
     const { groups } = this.database;
     const write = groups.prepare(group);
     if (write === undefined) return group.map(() => 'alone');
-    let server: ServerSession | undefined;
-    let sent = false;
-    try {
-      return await this.#pool.use(this.shard, async (client) => {
-        server = this.#pool.sessionOf(client);
-        sent = true;
-        const { rows } = await client.query<(string | null)[]>(write.query);
-        return write.outcomes(rows[0] ?? []);
-      });
-    } catch (error) {
-      groups.learnFrom(error, write);
-      if (!sent || isDecided(error)) throw storageError(this.shard, error);
-      return group.map(({ action }, index) => {
-        const eventId = write.eventIds[index];
-        if (eventId === undefined) return 'alone';
-        const session: SentCommit = { server, eventId };
-        return new CommitOutcomeUnknownException(this.shard, action.id, { session, cause: error });
-      });
+    let client: pg.PoolClient | undefined;
+    const send = async (lent: pg.PoolClient): Promise<readonly GroupOutcome[]> => {
+      client = lent;
+      const { rows } = await lent.query<(string | null)[]>(write.query);
+      return write.outcomes(rows[0] ?? []);
+    };
+    for (let sending = 1; ; sending++) {
+      try {
+        return await this.#pool.use(this.shard, send);
+      } catch (error) {
+        if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
+        groups.learnFrom(error, write);
+        if (client === undefined || isDecided(error)) throw storageError(this.shard, error);
+        const sentOn = client;
+        return group.map(({ action }, index) => {
+          const eventId = write.eventIds[index];
+          if (eventId === undefined) return 'alone';
+          const session = this.#sent(sentOn, eventId);
+          return new CommitOutcomeUnknownException(this.shard, action.id, { session, cause: error });
+        });
+      }
     }
   }
 
@@ -141,43 +132,48 @@ export class PgTransactionManager implements TransactionManager {
     return openTransaction(this) !== undefined;
   }
 
-  /**
-   * Looks for the action in the log, until the server's process that ran the commit is gone.
-   *
-   * The server ends a statement after its timeout, so waiting that long is enough. Behind a pooler that hides the
-   * server's processes, only a commit that happened can be told for certain.
-   */
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
-    const { server, eventId } = unknown.session as SentCommit;
-    const deadline = performance.now() + this.database.statementTimeoutMs + outcomePollMs;
-    do {
+    return findCommit(this.#pool, unknown, this.database.statementTimeoutMs);
+  }
+
+  #sent(client: pg.PoolClient, eventId: string | undefined): SentCommit {
+    return { server: this.#pool.sessionOf(client), eventId };
+  }
+
+  async #queryAlone<R extends pg.QueryResultRow>(
+    query: pg.QueryConfig | pg.QueryArrayConfig,
+  ): Promise<pg.QueryResult<R>> {
+    this.database.assertReady(this.shard);
+    let client: pg.PoolClient | undefined;
+    const send = (lent: pg.PoolClient): Promise<pg.QueryResult<R>> => (client = lent).query<R>(query);
+    for (let sending = 1; ; sending++) {
       try {
-        // Asked in this order: a process that is gone before the log is read can add nothing to it.
-        const decided = server !== undefined && !(await this.#isWorking(server));
-        if (await this.#isLogged(eventId, unknown.actionId)) return true;
-        if (decided) return false;
+        return await this.#pool.use(this.shard, send);
       } catch (error) {
-        if (!(FrameworkException.is(error) && error.retryable)) throw error;
+        if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
+        throw storageError(this.shard, error);
       }
-      await delay(outcomePollMs);
-    } while (performance.now() < deadline);
-    throw unknown;
+    }
   }
 
-  async #isWorking({ pid, started }: ServerSession): Promise<boolean> {
-    const { rowCount } = await this.query({
-      text: 'select from pg_stat_activity where pid = $1 and extract(epoch from backend_start)::text = $2',
-      values: [pid, started],
-    });
-    return rowCount !== 0;
-  }
-
-  async #isLogged(eventId: string | undefined, actionId: string | undefined): Promise<boolean> {
-    const { rowCount } = await this.query({
-      text: 'select from eventlog.events where action_id = $1 and id = $2',
-      values: [actionId, eventId],
-    });
-    return rowCount !== 0;
+  /** Runs the work between begin and commit; gives what its caller is to get. */
+  async #transact<T>(client: pg.PoolClient, work: () => Promise<T>): Promise<() => T> {
+    const transaction: OpenTransaction = { client, over: false };
+    try {
+      await this.#begin(client);
+      const result = await runWithin(this, transaction, work);
+      transaction.over = true;
+      await this.#commit(client);
+      return () => result;
+    } catch (error) {
+      transaction.over = true;
+      if (client.getTransactionStatus() !== 'I') {
+        await client.query('rollback').catch(() => this.#pool.discard(client));
+      }
+      return () => {
+        throw error;
+      };
+    }
   }
 
   #assertOutside(): void {
@@ -188,15 +184,15 @@ export class PgTransactionManager implements TransactionManager {
   }
 
   async #begin(client: pg.PoolClient): Promise<void> {
-    try {
-      await client.query('begin');
-    } catch (error) {
+    await client.query('begin').catch((error: unknown) => {
+      this.#pool.discard(client);
       throw storageError(this.shard, error);
-    }
+    });
   }
 
   async #commit(client: pg.PoolClient): Promise<void> {
     const { command } = await client.query('commit').catch((error: unknown) => {
+      if (!this.#pool.isSoundAfter(error)) this.#pool.discard(client);
       if (isDecided(error)) throw storageError(this.shard, error);
       throw new CommitOutcomeUnknownException(this.shard, undefined, { cause: error });
     });
@@ -224,5 +220,5 @@ export function joinedManager(managers: readonly TransactionManager[]): PgTransa
 
 /** Whether the server itself said that nothing is committed. */
 function isDecided(error: unknown): boolean {
-  return isPlainServerError(error) || FrameworkException.is(error);
+  return isRefusal(error) || FrameworkException.is(error);
 }

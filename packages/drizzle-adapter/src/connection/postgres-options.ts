@@ -1,3 +1,17 @@
+/** Something that operators should know, and that no error tells them. */
+export interface PostgresWarning {
+  /**
+   * `connection-leak`: a connection was not given back within `leak-detection-threshold`. `pooler-settings`: behind a
+   * pooler a setting of the server is missing.
+   */
+  readonly kind: 'connection-leak' | 'pooler-settings';
+  /** Where the database stands in the configuration. */
+  readonly database: string;
+  readonly message: string;
+  /** Where a connection was borrowed. */
+  readonly stack?: string | undefined;
+}
+
 /** How the driver behaves beyond what each database's configuration says. */
 export interface PostgresOptions {
   /**
@@ -20,4 +34,6 @@ export interface PostgresOptions {
    * 1 to 1,000. Default 2.
    */
   readonly deliveryPoolMax?: number;
+  /** Is told of what operators should know. Default: a warning of the process, which Node prints. */
+  readonly onWarning?: (warning: PostgresWarning) => void;
 }

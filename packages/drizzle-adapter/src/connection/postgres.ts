@@ -3,6 +3,14 @@ import { PgDatabase } from './pg-database.js';
 import type { PostgresOptions } from './postgres-options.js';
 
 const schemes = new Set(['postgresql:', 'postgres:']);
+/** Parameters of other drivers that decide where reads and writes go. */
+const foreignParameters = [
+  'target_session_attrs',
+  'targetServerType',
+  'loadBalanceHosts',
+  'load_balance_hosts',
+  'currentSchema',
+];
 const poolMaxMax = 1_000;
 
 /**
@@ -18,6 +26,12 @@ export function postgres(options: PostgresOptions = {}): DatabaseDriver {
     open: (config) => {
       if (!schemes.has(new URL(config.address).protocol)) {
         const message = 'is not a PostgreSQL URL: write jdbc:postgresql://host:5432/database';
+        throw new ConfigurationException([{ path: `${config.path}.jdbc-url`, message }]);
+      }
+      const parameters = new URL(config.address).searchParams;
+      const foreign = foreignParameters.find((name) => parameters.has(name));
+      if (foreign !== undefined) {
+        const message = `has the parameter ${foreign}, which would be ignored: leave it out`;
         throw new ConfigurationException([{ path: `${config.path}.jdbc-url`, message }]);
       }
       if (config.driverClassName !== undefined && config.driverClassName !== 'org.postgresql.Driver') {

@@ -58,13 +58,18 @@ export class SharedConnections {
     return this.#statementCount - this.#usedCount;
   }
 
+  /** Lends none of the connections any more that are lent now. */
+  takeNoMore(): void {
+    this.#open.clear();
+  }
+
   /**
    * Lets the work send one statement, which must be a transaction of its own.
    *
    * @throws ShardUnavailableException `shard-unavailable` when no connection can be had
    */
   async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-    if (this.#source.freeCount < 0) this.#open.clear();
+    if (this.#source.freeCount < 0) this.takeNoMore();
     const connection = this.#choose() ?? this.#take(shard);
     connection.statementCount++;
     this.#statementCount++;

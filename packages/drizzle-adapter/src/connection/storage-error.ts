@@ -7,23 +7,19 @@ import {
   TransientStorageException,
 } from '@framework/core';
 import pg from 'pg';
+import { isOutgrown } from './server-error.js';
 
-/** SQLSTATEs after which the same transaction may succeed: serialization failure, deadlock, lock not available. */
-const transientStates = new Set(['40001', '40P01', '55P03']);
+/**
+ * SQLSTATEs after which the same transaction may succeed: rolled back for the sake of others (class 40), lock not
+ * available, connection lost (class 08).
+ */
+const transientStates = /^(40|55P03|08)/;
 
-/** SQLSTATEs of a server that cannot serve now: timeout, shutting down, starting up, out of connections, memory or disk. */
-const unavailableStates = new Set([
-  '57014',
-  '57P01',
-  '57P02',
-  '57P03',
-  '57P05',
-  '53000',
-  '53100',
-  '53200',
-  '53300',
-  '25P03',
-]);
+/**
+ * SQLSTATEs of a server that cannot serve now: timed out, shutting down, starting up (class 57), out of connections, memory
+ * or disk (class 53), read-only, as one is that does not lead any more.
+ */
+const unavailableStates = /^(57|53|25P03|25P04|25006)/;
 
 /**
  * Says what an error of `pg` means for the caller; nothing was written when it is thrown.
@@ -37,9 +33,9 @@ export function storageError(shard: ShardIdentifier, error: unknown): FrameworkE
     return new TransientStorageException(shard, 'the connection was lost', { cause: error });
   }
   const state = error.code ?? '';
-  if (transientStates.has(state))
+  if (transientStates.test(state) || isOutgrown(error))
     return new TransientStorageException(shard, error.message, { cause: error });
-  if (unavailableStates.has(state))
+  if (unavailableStates.test(state))
     return new ShardUnavailableException(shard, error.message, { cause: error });
   if (state.startsWith('23')) {
     const { constraint, table } = error;

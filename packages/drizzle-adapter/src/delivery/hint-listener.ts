@@ -1,19 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import { isBehindPooler, streamOf } from '../connection/plain-client.js';
 
 const reconnectDelayMs = 1_000;
+/** After how long it is tried again to listen through a pooler, which may have been taken away. */
+const pooledDelayMs = 60_000;
+/** How long the server may take to answer, in milliseconds. */
+const answerTimeoutMs = 10_000;
 
 /**
  * Listens for hints of other processes on a connection of its own, which is made again when it breaks.
  *
- * A hint may be lost; whoever listens asks the log from time to time as well.
+ * A hint may be lost; whoever listens asks the log from time to time as well. Behind a pooler nothing is heard: the session
+ * that would listen is given to others.
  */
 export class HintListener {
   readonly #settings: pg.ClientConfig;
   readonly #channelName: string;
   readonly #onHint: () => void;
   readonly #closing = new AbortController();
-  #client: pg.Client | undefined;
   readonly #running: Promise<void>;
 
   constructor(settings: pg.ClientConfig, channelName: string, onHint: () => void) {
@@ -23,26 +28,32 @@ export class HintListener {
     this.#running = this.#run();
   }
 
-  /** Stops listening. */
+  /** Stops listening, whether the server answers or not. */
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#client?.end();
     await this.#running;
   }
 
   async #run(): Promise<void> {
     const { signal } = this.#closing;
     while (!signal.aborted) {
-      await this.#listenUntilBroken().catch(() => undefined);
+      const isPooled = await this.#listenUntilBroken().catch(() => false);
       // What was committed while nobody listened.
       this.#onHint();
-      await delay(reconnectDelayMs, undefined, { signal }).catch(() => undefined);
+      const delayMs = isPooled ? pooledDelayMs : reconnectDelayMs;
+      await delay(delayMs, undefined, { signal }).catch(() => undefined);
     }
   }
 
-  async #listenUntilBroken(): Promise<void> {
-    const client = new pg.Client({ ...this.#settings, keepAlive: true });
-    this.#client = client;
+  /** @returns whether it did not listen, because a pooler stands between */
+  async #listenUntilBroken(): Promise<boolean> {
+    const { signal } = this.#closing;
+    const client = new pg.Client({
+      ...this.#settings,
+      keepAlive: true,
+      connectionTimeoutMillis: answerTimeoutMs,
+      query_timeout: answerTimeoutMs,
+    });
     const ended = new Promise<void>((resolve) => {
       client.once('end', resolve);
       client.on('error', () => {
@@ -50,12 +61,22 @@ export class HintListener {
       });
     });
     client.on('notification', this.#onHint);
+    // Waits for nobody: a server that is silent would not end the connection either.
+    const destroy = (): void => {
+      streamOf(client).destroy();
+    };
+    signal.addEventListener('abort', destroy);
     try {
       await client.connect();
-      await client.query(`listen ${this.#channelName}`);
-      await ended;
+      const isPooled = await isBehindPooler(client);
+      if (!isPooled) {
+        await client.query(`listen ${this.#channelName}`);
+        await ended;
+      }
+      return isPooled;
     } finally {
-      await client.end();
+      signal.removeEventListener('abort', destroy);
+      destroy();
     }
   }
 }

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { DatabaseConfig } from '@framework/core';
 import pg from 'pg';
 import { connectionSettings } from '../connection/connection-pool.js';
+import { isBehindPooler, streamOf } from '../connection/plain-client.js';
 
 const connectionTimeoutMs = 10_000;
 /** How long a change of the log's tables waits for a lock: whoever comes later waits behind it. */
@@ -19,7 +20,7 @@ const definition = '(epoch, xid, position) include (slot) where event_type is no
  * while another process does it.
  *
  * @param signal gives it up; the next one who opens the database goes on with it
- * @throws errors of `pg`; then the next one goes on, too
+ * @throws errors of `pg`; then the next one goes on, too. Behind a pooler, which cannot keep a session for it: an error that says so
  */
 export async function replaceDeliveryIndex(config: DatabaseConfig, signal: AbortSignal): Promise<void> {
   const client = new pg.Client({
@@ -29,7 +30,8 @@ export async function replaceDeliveryIndex(config: DatabaseConfig, signal: Abort
     keepAlive: true,
   });
   client.on('error', () => undefined);
-  const giveUp = (): void => void client.end();
+  // Waits for nobody: the network may be silent.
+  const giveUp = (): void => streamOf(client).destroy();
   signal.addEventListener('abort', giveUp);
   try {
     await client.connect();
@@ -47,11 +49,11 @@ export async function replaceDeliveryIndex(config: DatabaseConfig, signal: Abort
  * @throws Error behind a pooler, which would give the lock and the settings to others
  */
 async function isNeeded(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ needed: boolean; pid: number }>(
-    `select to_regclass('eventlog.events_delivery_idx') is not null as needed, pg_backend_pid() as pid`,
+  const { rows } = await client.query<{ needed: boolean }>(
+    `select to_regclass('eventlog.events_delivery_idx') is not null as needed`,
   );
   if (rows[0]?.needed !== true) return false;
-  if (rows[0].pid !== (client as pg.Client & { readonly processID: number }).processID) {
+  if (await isBehindPooler(client)) {
     throw new Error('a pooler stands between: run migrateShards once with the address of the server itself');
   }
   const locked = await client.query<{ locked: boolean }>(

@@ -7,11 +7,12 @@ import {
 } from '@framework/core';
 import pg from 'pg';
 import { queryOf } from '../connection/query-of.js';
+import { sentEventIds } from '../connection/sent-commit.js';
 import { keyValues } from '../idempotency/key-clause.js';
 import { type Batch, batchesOf } from './change-set-batches.js';
 import { eventValues } from './events-clause.js';
 import type { Row } from './row.js';
-import { type WriteShape, keyTaken, shapeKey, writeStatement } from './write-statement.js';
+import { type WriteShape, keyTaken, shapeKey, writeStatement, writtenBefore } from './write-statement.js';
 
 /** How many statements are kept prepared; further shapes are parsed at each use. */
 const preparedMax = 500;
@@ -31,16 +32,20 @@ export class ChangeSetWriter {
     const batches = batchesOf(changeSet);
     const alone = batches.length === 1;
     return batches.map((batch, index) => {
-      // The first statement decides for all whether the key is free.
-      const key = index === 0 ? changeSet.key : undefined;
-      return { batch, query: this.#query(batch, changeSet.action, alone, key) };
+      // The first statement decides for all whether the key is free, and whether the action is committed already.
+      const { action, key, unknownCommits } = changeSet;
+      return {
+        batch,
+        query: this.#query(batch, index === 0 ? { action, key, unknownCommits } : { action }, alone),
+      };
     });
   }
 
   /**
    * Sends a change set and resolves when it is committed.
    *
-   * @returns `key-taken` when its idempotency key is; nothing is written then
+   * @returns `key-taken` when its idempotency key is, `written-before` when an earlier commit of it has happened; nothing
+   * is written then
    * @throws StaleRecordException `stale-record`; errors of `pg` as they are
    */
   async send(client: pg.ClientBase, write: PreparedWrite): Promise<PersistOutcome> {
@@ -50,6 +55,7 @@ export class ChangeSetWriter {
       const { rows, rowCount } = await client.query<[number]>(only.query);
       const position = rows[0]?.[0] ?? (rowCount === 0 ? 1 : 0);
       if (position === keyTaken) return 'key-taken';
+      if (position === writtenBefore) return 'written-before';
       if (position > 0) throw stale(only.batch, position);
       return 'written';
     } catch (error) {
@@ -59,11 +65,13 @@ export class ChangeSetWriter {
 
   #query(
     batch: Batch,
-    action: ChangeSet['action'],
+    { action, key, unknownCommits }: Pick<ChangeSet, 'action' | 'key' | 'unknownCommits'>,
     alone: boolean,
-    key: ChangeSet['key'],
   ): pg.QueryArrayConfig {
     const values: unknown[] = key === undefined ? [] : [...keyValues(action, key)];
+    // A commit with a key has left the key.
+    const repeated = key === undefined && unknownCommits !== undefined;
+    if (repeated) values.push(action.id, sentEventIds(unknownCommits) ?? null);
     const changes = batch.changes.map(({ kind, row, expectedVersion }) => {
       const { shape, values: own } = row as Row;
       if (kind === 'update') values.push(expectedVersion);
@@ -76,6 +84,7 @@ export class ChangeSetWriter {
       eventCount: batch.events.length,
       alone,
       keyed: key !== undefined,
+      repeated,
     });
     return queryOf(statement, values);
   }
@@ -103,7 +112,11 @@ async function sendPipelined(client: pg.ClientBase, write: PreparedWrite): Promi
   const failed = outcomes.findIndex(({ status }) => status === 'rejected');
   const outcome = outcomes[failed];
   if (outcome?.status !== 'rejected') return 'written';
-  if (outcome.reason instanceof pg.DatabaseError && outcome.reason.code === keyTakenState) return 'key-taken';
+  if (outcome.reason instanceof pg.DatabaseError) {
+    const { code, message } = outcome.reason;
+    if (code === keyTakenState) return 'key-taken';
+    if (code === staleState && Number(message) === writtenBefore) return 'written-before';
+  }
   throw staleOr(outcome.reason, write[failed - 1]?.batch);
 }
 

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { isPlainServerError } from '../connection/connection-pool.js';
+import { isRefusal } from '../connection/server-error.js';
 import type { RowShape } from './row.js';
 
 /** How long a shape is kept out of groups after its first refusal; twice as long after each further one. */
@@ -17,7 +17,7 @@ const mistypedStates = new Set(['42804', '42704', '42846', '42883']);
  */
 export function isMistyped(error: unknown): error is pg.DatabaseError {
   return (
-    isPlainServerError(error) &&
+    isRefusal(error) &&
     mistypedStates.has(error.code ?? '') &&
     error.position !== undefined &&
     error.internalQuery === undefined &&

@@ -16,7 +16,13 @@ const add = { kind: 'add', shape } as const;
 
 describe('writeStatement', () => {
   it('guards every update by id and expected version', () => {
-    const statement = writeStatement({ changes: [update, update], eventCount: 0, alone: true, keyed: false });
+    const statement = writeStatement({
+      changes: [update, update],
+      eventCount: 0,
+      alone: true,
+      keyed: false,
+      repeated: false,
+    });
     expect(statement).toContain('where "id" = $2 and "version" = $1 returning 1');
     expect(statement).toContain('where "id" = $6 and "version" = $5 and (select count(*) from u1) = 1');
   });
@@ -27,6 +33,7 @@ describe('writeStatement', () => {
       eventCount: 2,
       alone: true,
       keyed: false,
+      repeated: false,
     });
     expect(statement).toContain('select $9, $10, $11 where (select count(*) from u2) = 1');
     expect(statement).toContain(') as event, u2)');
@@ -38,36 +45,50 @@ describe('writeStatement', () => {
     { changes: [add], eventCount: 1, end: ', false' },
     { changes: [], eventCount: 1, end: ', false' },
   ])('has the events as its main part when nothing has to raise: %o', ({ changes, eventCount, end }) => {
-    const statement = writeStatement({ changes, eventCount, alone: true, keyed: false });
+    const statement = writeStatement({ changes, eventCount, alone: true, keyed: false, repeated: false });
     expect(statement).toMatch(/^(with .*\) )?insert into eventlog\.events /);
     expect(statement).not.toContain('as stale');
     expect(statement.endsWith(end)).toBe(true);
-    expect(writeStatement({ changes, eventCount, alone: false, keyed: false })).toContain('as stale');
+    expect(writeStatement({ changes, eventCount, alone: false, keyed: false, repeated: false })).toContain(
+      'as stale',
+    );
   });
 
   it('raises for a stale row after the first, and for the first one among other statements', () => {
     const changes = [update, update];
-    const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: false });
+    const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: false, repeated: false });
     expect(alone).toContain('when (select count(*) from u1) = 0 then 1 ');
     expect(alone).toContain('when (select count(*) from u2) = 0 then eventlog.raise_stale(2)');
-    const among = writeStatement({ changes, eventCount: 1, alone: false, keyed: false });
+    const among = writeStatement({ changes, eventCount: 1, alone: false, keyed: false, repeated: false });
     expect(among).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
   });
 
   it('lets everything wait for the idempotency key, and raises for every stale row with one', () => {
     const changes = [update, add];
-    const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: true });
+    const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: true, repeated: false });
     expect(alone).toContain('"version" = $10 and (select count(*) from k) = 1');
     expect(alone).toContain('case when (select count(*) from k) = 0 then -1 ');
     expect(alone).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
-    const among = writeStatement({ changes: [add], eventCount: 1, alone: false, keyed: true });
+    const among = writeStatement({
+      changes: [add],
+      eventCount: 1,
+      alone: false,
+      keyed: true,
+      repeated: false,
+    });
     expect(among).toContain('when (select count(*) from k) = 0 then eventlog.raise_key_taken()');
     expect(among).toContain('select $10, $11, $12 where (select count(*) from k) = 1');
     expect(among).toContain(', false from k)');
   });
 
   it.each([false, true])('uses each parameter once, without a gap, keyed: %s', (keyed) => {
-    const statement = writeStatement({ changes: [update, add, add], eventCount: 3, alone: true, keyed });
+    const statement = writeStatement({
+      changes: [update, add, add],
+      eventCount: 3,
+      alone: true,
+      keyed,
+      repeated: false,
+    });
     const used = [...statement.matchAll(/\$(\d+)/g)].map(([, number]) => Number(number));
     expect(used.toSorted((one, other) => one - other)).toEqual(
       Array.from({ length: used.length }, (_unused, index) => index + 1),
@@ -79,14 +100,14 @@ describe('shapeKey', () => {
   it('differs where the statement differs', () => {
     const other = { ...shape, key: 't1' };
     const shapes: readonly WriteShape[] = [
-      { changes: [update], eventCount: 1, alone: true, keyed: false },
-      { changes: [update], eventCount: 1, alone: false, keyed: false },
-      { changes: [update], eventCount: 2, alone: true, keyed: false },
-      { changes: [add], eventCount: 1, alone: true, keyed: false },
-      { changes: [update, update], eventCount: 1, alone: true, keyed: false },
-      { changes: [{ ...update, shape: other }], eventCount: 1, alone: true, keyed: false },
-      { changes: [], eventCount: 1, alone: true, keyed: false },
-      { changes: [], eventCount: 1, alone: true, keyed: true },
+      { changes: [update], eventCount: 1, alone: true, keyed: false, repeated: false },
+      { changes: [update], eventCount: 1, alone: false, keyed: false, repeated: false },
+      { changes: [update], eventCount: 2, alone: true, keyed: false, repeated: false },
+      { changes: [add], eventCount: 1, alone: true, keyed: false, repeated: false },
+      { changes: [update, update], eventCount: 1, alone: true, keyed: false, repeated: false },
+      { changes: [{ ...update, shape: other }], eventCount: 1, alone: true, keyed: false, repeated: false },
+      { changes: [], eventCount: 1, alone: true, keyed: false, repeated: false },
+      { changes: [], eventCount: 1, alone: true, keyed: true, repeated: false },
     ];
     expect(new Set(shapes.map(shapeKey)).size).toBe(shapes.length);
   });

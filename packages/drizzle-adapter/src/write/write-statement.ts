@@ -14,16 +14,24 @@ export interface WriteShape {
   readonly alone: boolean;
   /** Whether it inserts an idempotency key, before everything else. */
   readonly keyed: boolean;
+  /** Whether it first looks in the log for earlier commits of the action, whose outcome was not known. */
+  readonly repeated: boolean;
 }
 
 /** What a statement without errors says instead of a stale row's number when the idempotency key is taken. */
 export const keyTaken = -1;
 
+/** What it says instead when the log holds an earlier commit of the action. */
+export const writtenBefore = -2;
+
+/** How many parameters the search for earlier commits takes: see {@link writeStatement}. */
+const searchParameterCount = 2;
+
 /** Identifies a shape, for the cache of statements. */
-export function shapeKey({ changes, eventCount, alone, keyed }: WriteShape): string {
+export function shapeKey({ changes, eventCount, alone, keyed, repeated }: WriteShape): string {
   let key = alone ? 'alone' : 'among';
   for (const { kind, shape } of changes) key += ` ${kind} ${shape.key}`;
-  return keyed ? `${key} ${eventCount} keyed` : `${key} ${eventCount}`;
+  return `${key} ${eventCount}${keyed ? ' keyed' : ''}${repeated ? ' repeated' : ''}`;
 }
 
 /**
@@ -40,9 +48,14 @@ export function shapeKey({ changes, eventCount, alone, keyed }: WriteShape): str
  * it is taken, nothing is written: the result is {@link keyTaken}, or SQLSTATE FW002 among other statements. With a
  * key every stale row raises, so that the key is undone too.
  *
- * Parameters, in order: the key's, per update its expected version and its values, per addition its values, then the events'.
+ * A statement without a key that is repeated after a lost answer comes after a search for what was sent then, and
+ * everything waits for that in the same way. When the log holds it, nothing is written: the result is
+ * {@link writtenBefore}, or SQLSTATE FW001 with that number.
+ *
+ * Parameters, in order: the key's, or the action's id and the array of the ids of rows that were sent (null: any row), per
+ * update its expected version and its values, per addition its values, then the events'.
  */
-export function writeStatement({ changes, eventCount, alone, keyed }: WriteShape): string {
+export function writeStatement({ changes, eventCount, alone, keyed, repeated }: WriteShape): string {
   const clauses: string[] = [];
   const cases: string[] = [];
   let parameter = 1;
@@ -52,6 +65,14 @@ export function writeStatement({ changes, eventCount, alone, keyed }: WriteShape
     cases.push(`when (select count(*) from k) = 0 then ${alone ? keyTaken : 'eventlog.raise_key_taken()'}`);
     gate = 'k';
     parameter += keyParameterCount;
+  }
+  if (repeated) {
+    clauses.push(`b as (${searchClause(parameter)})`);
+    cases.push(
+      `when (select count(*) from b) = 0 then ${alone ? writtenBefore : `eventlog.raise_stale(${writtenBefore})`}`,
+    );
+    gate = 'b';
+    parameter += searchParameterCount;
   }
   changes.forEach(({ kind, shape }, index) => {
     if (kind === 'update') {
@@ -67,11 +88,19 @@ export function writeStatement({ changes, eventCount, alone, keyed }: WriteShape
     }
   });
   const events = eventCount > 0 ? eventsClause(eventCount, parameter, gate) : undefined;
-  if (alone && !keyed && cases.length <= 1 && events !== undefined)
+  if (alone && !keyed && !repeated && cases.length <= 1 && events !== undefined)
     return clauses.length === 0 ? events : `with ${clauses.join(', ')} ${events}`;
   if (events !== undefined) clauses.push(`e as (${events})`);
   const stale = cases.length === 0 ? '0' : `case ${cases.join(' ')} else 0 end`;
   return `with ${clauses.join(', ')} select ${stale} as stale`;
+}
+
+/** One row when the log holds nothing of what was sent before. */
+function searchClause(parameter: number): string {
+  return (
+    `select 1 where not exists (select from eventlog.events where action_id = $${parameter}::uuid ` +
+    `and ($${parameter + 1}::uuid[] is null or id = any($${parameter + 1}::uuid[])))`
+  );
 }
 
 function updateClause(shape: RowShape, parameter: number, gate: string | undefined): string {

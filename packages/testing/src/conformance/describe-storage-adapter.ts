@@ -16,6 +16,7 @@ import { describeRefusals } from './behaviours/describe-refusals.js';
 import { describeSoftDelete } from './behaviours/describe-soft-delete.js';
 import { describeStaleRecords } from './behaviours/describe-stale-records.js';
 import { describeTransactions } from './behaviours/describe-transactions.js';
+import { describeUnknownOutcomes } from './behaviours/describe-unknown-outcomes.js';
 import { describeUnstorableValues } from './behaviours/describe-unstorable-values.js';
 import { describeValues } from './behaviours/describe-values.js';
 import type { StorageFixture } from './storage-fixture.js';
@@ -51,6 +52,7 @@ export function describeStorageAdapter(
     describeConcurrency(context);
     describeGroups(context);
     describeLargePlans(context);
+    describeUnknownOutcomes(context);
     describeIdempotency(context);
     describeKeyExpiry(context);
     describeHandlerKeys(context);

@@ -2,6 +2,7 @@ import {
   type AnyEntity,
   type Change,
   type ChangeSet,
+  type CommitOutcomeUnknownException,
   ConstraintViolationException,
   type DeliverableEvent,
   type EventRecord,
@@ -30,6 +31,8 @@ export function applyChangeSet(
   nextPosition: () => number,
 ): PersistOutcome {
   if (isKeyTaken(tables, changes)) return 'key-taken';
+  if (changes.unknownCommits?.some((unknown) => isCommitted(tables, unknown)) === true)
+    return 'written-before';
   const rows = changes.changes.map((change) => checkedRow(tables, changes, change));
   const createdDate = tables.clock.now();
   const events = changes.events.map((event) => deliverable(event, changes, createdDate, tables));
@@ -48,6 +51,14 @@ export function applyChangeSet(
   };
   tables.commits.push(commit);
   return 'written';
+}
+
+/** Whether the log holds the action of a commit whose answer was lost. */
+export function isCommitted(
+  { commits }: MemoryTables,
+  { actionId, shard }: CommitOutcomeUnknownException,
+): boolean {
+  return commits.some((commit) => commit.action.id === actionId && commit.shard === shard);
 }
 
 interface CheckedRow {

@@ -47,5 +47,8 @@ function databaseConfig(index: number): DatabaseConfig {
     acquisitionTimeoutMs: 1,
     acquisitionQueueMax: 1,
     statementTimeoutMs: 1,
+    idleMin: 0,
+    idleTimeoutMs: 1,
+    leakThresholdMs: 0,
   };
 }

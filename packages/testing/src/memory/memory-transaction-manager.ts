@@ -11,7 +11,7 @@ import {
   TransactionOverException,
   TransientStorageException,
 } from '@framework/core';
-import { applyChangeSet } from './apply-change-set.js';
+import { applyChangeSet, isCommitted } from './apply-change-set.js';
 import { applyGroup } from './apply-group.js';
 import { MemoryEventLog } from './memory-event-log.js';
 import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
@@ -113,11 +113,8 @@ export class MemoryTransactionManager implements TransactionManager {
 
   /** True when the log holds the action; a write whose answer is lost is not under way any more. */
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
-    const { actionId } = unknown;
     try {
-      return await this.faults.call('is-committed', this.shard, () =>
-        this.tables.commits.some(({ action, shard }) => action.id === actionId && shard === this.shard),
-      );
+      return await this.faults.call('is-committed', this.shard, () => isCommitted(this.tables, unknown));
     } catch (error) {
       throw error instanceof ConnectionLost ? unknown : error;
     }

@@ -22,5 +22,9 @@ export function runWithin<T>(
   transaction: OpenTransaction,
   work: () => Promise<T>,
 ): Promise<T> {
-  return transactions.run(new Map(transactions.getStore()).set(manager, transaction), work);
+  // Awaited within: what only begins when it is awaited, as a query of Drizzle does, must begin here.
+  return transactions.run(
+    new Map(transactions.getStore()).set(manager, transaction),
+    async () => await work(),
+  );
 }

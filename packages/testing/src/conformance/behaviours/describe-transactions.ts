@@ -29,6 +29,11 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ note: null });
     });
 
+    it('is joined by what its work gives and what begins only when it is awaited', async () => {
+      const isJoined = onShard().inTransaction(() => lazily(async () => onShard().isInTransaction()));
+      expect(await isJoined).toBe(true);
+    });
+
     it('is joined by every read of a repository', async () => {
       const account = await context.openAccount(home, { owner: 'ada' });
       const notes = await onShard().inTransaction(async () => {
@@ -135,4 +140,11 @@ export function describeTransactions(context: SuiteContext): void {
 function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   const { promise, resolve } = Promise.withResolvers<void>();
   return { opened: promise, open: resolve };
+}
+
+/** As a query of Drizzle: nothing happens until somebody waits for it. */
+function lazily<T>(work: () => Promise<T>): Promise<T> {
+  // oxlint-disable-next-line unicorn/no-thenable -- that is what such a query is
+  const lazy: PromiseLike<T> = { then: (resolve, reject) => work().then(resolve, reject) };
+  return lazy as Promise<T>;
 }

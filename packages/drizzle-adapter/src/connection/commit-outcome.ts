@@ -1,0 +1,87 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  type CommitOutcomeUnknownException,
+  FrameworkException,
+  type ShardIdentifier,
+} from '@framework/core';
+import type pg from 'pg';
+import { sentCommitOf } from './sent-commit.js';
+import type { HistoryQuestion } from './server-session.js';
+import { storageError } from './storage-error.js';
+
+const pollMs = 50;
+
+/** Where the questions are asked. */
+export interface CommitQuestions {
+  /** How the server tells where it stands in its history. */
+  readonly history: HistoryQuestion;
+  /** Lends a connection for as long as the work runs. */
+  use<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T>;
+}
+
+/** What one look at the server says: `undecided` may change, `undecidable` will not. */
+type Look = 'committed' | 'not-committed' | 'undecided' | 'undecidable';
+
+interface SessionRow {
+  /** Null in recovery. */
+  readonly timeline: string | null;
+  readonly working: boolean;
+}
+
+/**
+ * Looks for a commit in the log, until the server's process that ran it is gone.
+ *
+ * The server ends a statement after its timeout, so waiting that long is enough. That a commit did not happen is said only
+ * by a server that would know: not in recovery, and on the timeline on which it was sent. Behind a pooler that hides the
+ * server's processes, only a commit that happened can be told for certain.
+ *
+ * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when it cannot be learnt
+ */
+export async function findCommit(
+  pool: CommitQuestions,
+  unknown: CommitOutcomeUnknownException,
+  waitMs: number,
+): Promise<boolean> {
+  const deadline = performance.now() + waitMs + pollMs;
+  do {
+    const look = await lookAt(pool, unknown);
+    if (look === 'committed') return true;
+    if (look === 'not-committed') return false;
+    if (look === 'undecidable') break;
+    await delay(pollMs);
+  } while (performance.now() < deadline);
+  throw unknown;
+}
+
+async function lookAt(pool: CommitQuestions, unknown: CommitOutcomeUnknownException): Promise<Look> {
+  try {
+    return await pool.use(unknown.shard, (client) => lookBy(client, pool, unknown));
+  } catch (error) {
+    const failure = storageError(unknown.shard, error);
+    if (FrameworkException.is(failure) && failure.retryable) return 'undecided';
+    throw failure;
+  }
+}
+
+/** Asks on one connection, which is one server, and in this order: a process that is gone can add nothing to the log. */
+async function lookBy(
+  client: pg.PoolClient,
+  pool: CommitQuestions,
+  unknown: CommitOutcomeUnknownException,
+): Promise<Look> {
+  const { server, eventId } = sentCommitOf(unknown);
+  const [now] = await pool.history.ask<SessionRow>(client, (timeline) => ({
+    text:
+      `select ${timeline} as timeline, exists (select from pg_stat_activity where pid = $1 ` +
+      'and extract(epoch from backend_start)::text = $2) as working',
+    values: [server?.pid ?? null, server?.started ?? null],
+  }));
+  const { rowCount } = await client.query({
+    text: 'select from eventlog.events where action_id = $1 and ($2::uuid is null or id = $2) limit 1',
+    values: [unknown.actionId, eventId ?? null],
+  });
+  if (rowCount !== 0) return 'committed';
+  if (server?.timeline === undefined || now === undefined || now.timeline === null) return 'undecided';
+  if (now.timeline !== server.timeline) return 'undecidable';
+  return now.working ? 'undecided' : 'not-committed';
+}

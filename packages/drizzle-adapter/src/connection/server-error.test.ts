@@ -1,0 +1,86 @@
+import { ShardIdentifier } from '@framework/core';
+import pg from 'pg';
+import { describe, expect, it } from 'vitest';
+import { isHarmless, isOutgrown, isRefusal } from './server-error.js';
+import { storageError } from './storage-error.js';
+
+/** An error as `pg` makes it of a message of a server that speaks German. */
+function errorOf(code: string, routine = 'anything'): pg.DatabaseError {
+  const error = new pg.DatabaseError('ein Fehler', 100, 'error');
+  return Object.assign(error, { code, routine, severity: 'FEHLER' });
+}
+
+describe('an error of the server', () => {
+  it.each([
+    '23505',
+    '40001',
+    '40P01',
+    '55P03',
+    '42804',
+    '57014',
+    '25006',
+    '26000',
+    'FW001',
+    'P0001',
+    '53200',
+  ])('%s says in any language that nothing is committed', (code) => {
+    expect(isRefusal(errorOf(code))).toBe(true);
+  });
+
+  it.each([
+    '57P01',
+    '57P02',
+    '57P03',
+    '57P05',
+    '08006',
+    '08P01',
+    '25P03',
+    '25P04',
+    '40003',
+    'XX000',
+    '58030',
+  ])('%s says nothing about a commit, because the session may have ended after it', (code) => {
+    expect(isRefusal(errorOf(code))).toBe(false);
+    expect(isHarmless(errorOf(code))).toBe(false);
+  });
+
+  it.each(['23505', '40001', '55P03', '42804', 'FW001', '0A000'])(
+    '%s leaves its connection as it is',
+    (code) => {
+      expect(isHarmless(errorOf(code))).toBe(true);
+      expect(isOutgrown(errorOf(code))).toBe(false);
+    },
+  );
+
+  it.each(['57014', '25006'])('%s costs the connection, and a new one may fare no better', (code) => {
+    expect(isHarmless(errorOf(code))).toBe(false);
+    expect(isOutgrown(errorOf(code))).toBe(false);
+  });
+
+  it.each([
+    ['26000', undefined],
+    ['42P05', undefined],
+    ['0A000', 'RevalidateCachedQuery'],
+  ])('%s is mended by a new connection', (code, routine) => {
+    expect(isHarmless(errorOf(code, routine))).toBe(false);
+    expect(isOutgrown(errorOf(code, routine))).toBe(true);
+  });
+
+  it.each([
+    ['40001', 'transient-storage'],
+    ['40P01', 'transient-storage'],
+    ['55P03', 'transient-storage'],
+    ['08006', 'transient-storage'],
+    ['26000', 'transient-storage'],
+    ['25006', 'shard-unavailable'],
+    ['53300', 'shard-unavailable'],
+    ['57014', 'shard-unavailable'],
+    ['57P04', 'shard-unavailable'],
+    ['25P04', 'shard-unavailable'],
+    ['23505', 'constraint-violation'],
+    ['0A000', 'storage-failure'],
+    ['42601', 'storage-failure'],
+  ])('%s is told as %s', (code, told) => {
+    expect(storageError(ShardIdentifier.of(0, 0), errorOf(code))).toMatchObject({ code: told });
+  });
+});

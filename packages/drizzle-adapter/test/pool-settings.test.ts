@@ -1,0 +1,105 @@
+import { home } from '@framework/testing/conformance';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { type PostgresWarning, migrateShards } from '../src/index.js';
+import { backendPid } from './fixtures/backend-pid.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
+import { shardingConfig } from './fixtures/sharding-config.js';
+
+const patience = { timeout: 5_000, interval: 10 };
+
+describe('the settings of a pool', () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    await migrateShards(shardingConfig([{ group: 0, member: 0, url: database.url }]), migrationsFolder);
+  });
+  afterAll(() => database.drop());
+
+  const open = async (
+    applicationName: string,
+    settings: Readonly<Record<string, unknown>>,
+    onWarning?: (warning: PostgresWarning) => void,
+  ) => {
+    const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }], {
+      applicationName,
+      ...(onWarning && { onWarning }),
+    });
+    await registry.ready();
+    return suiteOn(registry);
+  };
+  const pidsOf = async (applicationName: string): Promise<readonly number[]> => {
+    const text = 'select pid from pg_stat_activity where application_name = $1 order by pid';
+    return (await query<{ pid: number }>(database.url, text, [applicationName])).map(({ pid }) => pid);
+  };
+
+  it('open as many connections as minimum-idle says at the start, and again when they are lost', async () => {
+    await open('minimum-idle', { 'minimum-idle': 3 });
+    await vi.waitFor(async () => expect(await pidsOf('minimum-idle')).toHaveLength(3), patience);
+    const before = await pidsOf('minimum-idle');
+    await query(database.url, 'select pg_terminate_backend(pid, 5000) from unnest($1::int[]) as pid', [
+      [...before],
+    ]);
+    await vi.waitFor(async () => {
+      const after = await pidsOf('minimum-idle');
+      expect(after).toHaveLength(3);
+      expect(after.filter((pid) => before.includes(pid))).toEqual([]);
+    }, patience);
+  });
+
+  it('close connections beyond those after idle-timeout', async () => {
+    const suite = await open('idle-timeout', { 'minimum-idle': 1, 'idle-timeout': 50 });
+    await Promise.all([1, 2, 3, 4].map(() => backendPid(suite)));
+    await vi.waitFor(async () => expect(await pidsOf('idle-timeout')).toHaveLength(1), patience);
+  });
+
+  it('tell of a connection that is held for longer than leak-detection-threshold, with the stack of its borrower', async () => {
+    const warnings: PostgresWarning[] = [];
+    const suite = await open('leaks', { 'leak-detection-threshold': 20 }, (warning) =>
+      warnings.push(warning),
+    );
+    const released = Promise.withResolvers<void>();
+    onTestFinished(() => released.resolve());
+    async function forgetToEnd(): Promise<void> {
+      await suite.fixture.databases.transactionManager(home).inTransaction(() => released.promise);
+    }
+    const forgotten = forgetToEnd();
+    await vi.waitFor(() => expect(warnings).toHaveLength(1), patience);
+    expect(warnings[0]).toMatchObject({
+      kind: 'connection-leak',
+      database: 'framework.sharding.groups[0].members[0].configs.primary-config',
+    });
+    expect(warnings[0]?.stack).toContain('forgetToEnd');
+    released.resolve();
+    await forgotten;
+    expect(await backendPid(suite)).toBeGreaterThan(0);
+    expect(warnings).toHaveLength(1);
+  });
+
+  it('do not let one database be opened under two addresses', async () => {
+    const { url } = await proxied(database);
+    const registry = openRegistry([
+      { group: 0, member: 0, url: database.url },
+      { group: 1, member: 0, url },
+    ]);
+    await expect(registry.ready()).rejects.toMatchObject({
+      code: 'invalid-configuration',
+      faults: [{ path: expect.stringContaining('primary-config') as string }],
+    });
+  });
+
+  it('take two spellings of one address for the same database', async () => {
+    const other = new URL(database.url);
+    other.hostname = 'LOCALHOST';
+    const registry = openRegistry([
+      { group: 0, member: 0, url: database.url },
+      { group: 1, member: 0, url: other.href },
+    ]);
+    await registry.ready();
+    expect(registry.deliveries()).toHaveLength(1);
+    expect(registry.eachDatabase()).toHaveLength(1);
+  });
+});
