@@ -29,7 +29,7 @@ import { moneyByCurrency } from './money-in-all.js';
 import { type ShardDatabases, configTree } from './start-test-service.js';
 import { anOwner } from './wallet-client.js';
 
-const roundCount = 24;
+const roundCount = 20;
 const transfersPerRound = 4;
 /** Long enough to take over what the process before has left without giving it back. */
 const lifeMs = 900;
@@ -64,7 +64,7 @@ afterAll(async () => {
 
 it(
   `transfers end once, and money is constant, whatever stops between two steps (seed ${seed})`,
-  { timeout: 120_000 },
+  { timeout: 240_000 },
   async () => {
     const random = randomOf(seed);
     const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!;
@@ -105,8 +105,8 @@ it(
     const last = new Process('both', { death: 'never', stepsMax: 0, ends: true });
     const inTransit = `select id from transfers where state = 'INITIATED'`;
     await vi.waitFor(async () => expect(await inBoth(inTransit)).toEqual([]), {
-      timeout: 30_000,
-      interval: 50,
+      timeout: 60_000,
+      interval: 100,
     });
     await last.end();
     expect(await moneyByCurrency(shards)).toEqual(money);
@@ -151,6 +151,7 @@ class Process {
       databases,
       // Faults are what this is about.
       onError: () => undefined,
+      onAttemptFailed: () => undefined,
       executor: {
         onCommit: (listener) => executor.onCommit(listener),
         execute: execute as ActionExecutor['execute'],
@@ -164,7 +165,7 @@ class Process {
         pollMaxMs: 100,
         parkedPollMs: 100,
         cursorSaveMs: 60_000,
-        retry: { attemptsMax: 1_000, backoffBaseMs: 10, backoffMaxMs: 100 },
+        retry: { attemptsMax: 1_000, backoffBaseMs: 50, backoffMaxMs: 100 },
       },
     });
     this.#delivery.start();
@@ -180,7 +181,7 @@ class Process {
 
 /** Mexico is behind the proxy, and soon given up when it does not answer. */
 function treeOf(configuration: Configuration): unknown {
-  const mexico = { 'acquisition-timeout-ms': 200, 'statement-timeout-ms': 500 };
+  const mexico = { 'acquisition-timeout-ms': 1_000, 'statement-timeout-ms': 1_000 };
   const tree = configTree(shards, { mexicoPort: proxy.port, mexico }) as {
     framework: { sharding: { 'default-shard': object; groups: { group: number; name: string }[] } };
   };
