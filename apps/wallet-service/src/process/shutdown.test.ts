@@ -1,0 +1,63 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { Shutdown } from './shutdown.js';
+
+const exits: unknown[] = [];
+const said: string[] = [];
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.spyOn(process, 'exit').mockImplementation(((code: unknown) => void exits.push(code)) as never);
+  // The listeners would stay for the tests that follow.
+  vi.spyOn(process, 'on').mockReturnThis();
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+  exits.length = 0;
+  said.length = 0;
+});
+
+function shutdown(): Shutdown {
+  return new Shutdown({ timeoutMs: 1_000, say: (line) => said.push(line) });
+}
+
+describe('a process that ends', () => {
+  test('closes first what was opened last, one after the other', async () => {
+    const closed: string[] = [];
+    const ending = shutdown();
+    for (const what of ['server', 'databases', 'service']) {
+      ending.add(async () => {
+        closed.push(`${what} closes`);
+        await Promise.resolve();
+        closed.push(`${what} is closed`);
+      });
+    }
+    await ending.exit(0);
+    expect(closed).toEqual([
+      'service closes',
+      'service is closed',
+      'databases closes',
+      'databases is closed',
+      'server closes',
+      'server is closed',
+    ]);
+    expect(exits).toEqual([0]);
+  });
+
+  test('goes on after a step that fails, and says so by its exit code', async () => {
+    const closed: string[] = [];
+    const ending = shutdown();
+    ending.add(async () => void closed.push('server'));
+    ending.add(() => Promise.reject(new Error('no')));
+    await ending.exit(0);
+    expect([closed, exits, said]).toEqual([['server'], [1], ['Stopping: Error: no']]);
+  });
+
+  test('is cut short when a step takes too long', async () => {
+    const ending = shutdown();
+    ending.add(() => new Promise(() => undefined));
+    void ending.exit(0);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect([exits, said]).toEqual([[1], ['Stopping took longer than 1000 ms and was cut short']]);
+  });
+});
