@@ -305,6 +305,18 @@ describe('a write whose outcome is unknown', () => {
   });
 });
 
+describe('what is staged of a model', () => {
+  test('is what the first plan leaves, where the second one does not continue it', async () => {
+    const writing = new Writing();
+    const good = await writing.add('good', a);
+    const stale = new QueuedPlan(good.changes, []);
+    writing.staged.show(stale);
+    expect(writing.staged.get(Wallet, a.id.value)?.plan).toBe(good);
+    writing.staged.hide(stale);
+    expect(writing.staged.get(Wallet, a.id.value)?.plan).toBe(good);
+  });
+});
+
 describe('a plan that has ended', () => {
   test('keeps nothing of what it was built on', async () => {
     const writing = new Writing();
