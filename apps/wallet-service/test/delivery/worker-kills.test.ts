@@ -23,8 +23,8 @@ const inFlightMin = 300;
 const killsMin = 5;
 /** Then the log may drain in peace, so that what is lost shows. */
 const killsMax = full ? Infinity : 15;
-/** Two databases, with three handlers of the service and two that record. */
-const cursorCount = 2 * 5;
+/** Two databases, with four handlers of the service and two that record. */
+const cursorCount = 2 * 6;
 
 let fleet: Fleet;
 
