@@ -3,6 +3,7 @@ import {
   InvariantViolation,
   type PersistOutcome,
   StaleRecordException,
+  UnstorableValueException,
   modelNameOf,
 } from '@framework/core';
 import pg from 'pg';
@@ -86,7 +87,7 @@ export class ChangeSetWriter {
       keyed: key !== undefined,
       repeated,
     });
-    return queryOf(statement, values);
+    return queryOf(statement, values.map(sendable));
   }
 
   #statement(shape: WriteShape): pg.QueryArrayConfig {
@@ -99,6 +100,24 @@ export class ChangeSetWriter {
     const statement = { name, text, rowMode: 'array' } as const;
     this.#statements.set(key, statement);
     return statement;
+  }
+}
+
+/** What the types of `pg` do not show: how it makes a parameter of a value. */
+const { utils } = pg as unknown as { readonly utils: { prepareValue(value: unknown): unknown } };
+
+/**
+ * Makes of an object what the driver would make of it, before anything is sent: the driver leaves a statement out of which it
+ * cannot send a value, without an error where others follow it, and the others would be committed.
+ *
+ * @throws UnstorableValueException `unstorable-value` when it has no text
+ */
+function sendable(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  try {
+    return utils.prepareValue(value);
+  } catch (error) {
+    throw new UnstorableValueException('a value of the plan', 'the driver cannot send it', { cause: error });
   }
 }
 
