@@ -275,6 +275,35 @@ describe('a batch handler', () => {
   });
 });
 
+test('a batch that waits holds up its own slot only, whatever lies behind it and however many places there are', async () => {
+  const bench = new DeliveryBench();
+  let broken = true;
+  const handler = batchHandler(
+    { name: 'index', whenBatchFails: 'wait', concurrency: 1, batchMax: 10 },
+    (ids) => {
+      if (broken && ids.includes('a1')) throw new Error('cannot index');
+    },
+  );
+  const { executor } = bench.start([handler], { readMax: 20, unfinishedMax: 40, unsavedMax: 60 });
+  await bench.clock.advance(500);
+  for (let version = 1; version <= 200; version++) bench.database.commit(deposited('a', version));
+  executor.committed();
+  await bench.clock.advance(5_000);
+  for (let version = 1; version <= 200; version++) bench.database.commit(deposited('b', version));
+  executor.committed();
+  await bench.clock.advance(60_000);
+  expect(handler.batches.flat().filter((id) => id.startsWith('b'))).toHaveLength(200);
+  const tried = handler.batches.filter(([first]) => first === 'a1');
+  expect(tried.length).toBeGreaterThan(5);
+  expect(new Set(tried.map(String)).size).toBe(1);
+
+  broken = false;
+  await bench.clock.advance(300_000);
+  const ofFirst = handler.batches.flat().filter((id) => id.startsWith('a'));
+  expect([...new Set(ofFirst)]).toEqual(Array.from({ length: 200 }, (_item, index) => `a${index + 1}`));
+  expect(bench.database.parked.size).toBe(0);
+});
+
 test('settings that are no numbers above zero are refused', () => {
   const options = { databases: { deliveries: () => [] }, handlers: [] };
   const executor = { onCommit: () => () => undefined, execute: () => Promise.reject(new Error('never')) };

@@ -44,11 +44,16 @@ export class EventStep {
     return this.#context.settings.parkMax;
   }
 
-  /** Handles events of one lane, in order; those that are not finished afterwards are somebody else's now. */
-  async run(works: readonly EventWork[]): Promise<void> {
+  /**
+   * Handles events of one lane, in order; those that are not finished afterwards are somebody else's now.
+   *
+   * @param attempt which one this is at these events, from 1
+   * @returns after how many milliseconds the same events are to be tried again, when they are not to be parked
+   */
+  async run(works: readonly EventWork[], attempt: number): Promise<number | undefined> {
     const held = works.filter(({ slot }) => slot.held);
     const [next, ...others] = this.#parked.empty ? held : await this.#withoutParked(held);
-    if (next !== undefined) await this.#handle([next, ...others]);
+    return next && this.#handle([next, ...others], attempt);
   }
 
   /** Parks the events whose models are parked, and gives the others. */
@@ -61,19 +66,20 @@ export class EventStep {
     return works.filter((work) => !this.#isParked(work));
   }
 
-  async #handle(works: readonly [EventWork, ...EventWork[]]): Promise<void> {
+  async #handle(works: readonly [EventWork, ...EventWork[]], attempt: number): Promise<number | undefined> {
     const [{ slot, event }, ...others] = works;
     const { ended, stopping } = this.#context;
-    for (let attempt = 1; slot.held && !ended.aborted; attempt++) {
-      const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
-      if (outcome.kind === 'done') return finish(works);
-      if (outcome.kind === 'dropped') return;
-      if (!this.#policy.waitsWhenFailed) return this.#park(works, outcome.error);
-      const waitMs = retryAfterMs(this.#policy.retry, attempt, this.#context.random());
-      this.#tell(works, attempt, outcome.error, waitMs);
-      if (stopping.aborted) return;
-      await this.#context.clock.sleep(waitMs, AbortSignal.any([slot.lost, stopping]));
+    if (!slot.held || ended.aborted) return undefined;
+    const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
+    if (outcome.kind === 'done') finish(works);
+    if (outcome.kind !== 'failed') return undefined;
+    if (!this.#policy.waitsWhenFailed) {
+      await this.#park(works, outcome.error);
+      return undefined;
     }
+    const waitMs = retryAfterMs(this.#policy.retry, attempt, this.#context.random());
+    this.#tell(works, attempt, outcome.error, waitMs);
+    return stopping.aborted ? undefined : waitMs;
   }
 
   async #park(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {

@@ -21,6 +21,8 @@ export class FlowDispatch {
   readonly #lanes: Lanes<FlowWork>;
   readonly #events: EventStep;
   readonly #retries: RetryStep;
+  /** The lanes, each of one slot, whose first events failed and wait to be tried again, together as they were. */
+  readonly #waiting = new Map<Lane<FlowWork>, Waiting>();
   #unfinishedCount = 0;
 
   constructor(options: {
@@ -76,7 +78,14 @@ export class FlowDispatch {
 
   /** Whether so many events are unfinished that no more are to be read. */
   get full(): boolean {
-    return this.#unfinishedCount >= this.#around.context.settings.unfinishedMax;
+    let waitingCount = 0;
+    for (const { items } of this.#waiting.keys()) waitingCount += items.length;
+    return this.#unfinishedCount - waitingCount >= this.#around.context.settings.unfinishedMax;
+  }
+
+  /** The slots of which no more is to be read, because their events wait to be tried again. */
+  get waitingSlots(): ReadonlySet<number> {
+    return new Set([...this.#waiting.values()].map(({ slot }) => slot));
   }
 
   /** How many attempts an event gets. */
@@ -137,15 +146,32 @@ export class FlowDispatch {
   }
 
   async #runEvents(first: EventWork, lane: Lane<FlowWork>): Promise<void> {
-    const works = takeEvents(lane.items, this.#events.countMax(first));
+    const waited = this.#waiting.get(lane);
+    this.#waiting.delete(lane);
+    const works = takeEvents(lane.items, waited?.count ?? this.#events.countMax(first));
+    const attempt = (waited?.attempt ?? 0) + 1;
+    let waitMs: number | undefined;
     try {
-      await this.#events.run(works);
+      waitMs = await this.#events.run(works, attempt);
     } finally {
       // Also those that were given up: whoever holds their slot next reads them again.
       const wasFull = this.full;
-      this.#unfinishedCount -= works.length;
-      if (wasFull) this.#onRoom();
+      if (waitMs === undefined) this.#unfinishedCount -= works.length;
+      else this.#wait(lane, works, { slot: first.slot.slot, count: works.length, attempt }, waitMs);
+      if (wasFull || waited !== undefined) this.#onRoom();
     }
+  }
+
+  /** Has the same events tried again after a while; meanwhile their slot waits, and no other one. */
+  #wait(lane: Lane<FlowWork>, works: readonly EventWork[], waiting: Waiting, waitMs: number): void {
+    const { clock, stopping } = this.#around.context;
+    const ends = works.map(({ slot }) => slot.lost);
+    lane.items.unshift(...works);
+    this.#waiting.set(lane, waiting);
+    this.#lanes.hold(lane);
+    void clock
+      .sleep(waitMs, AbortSignal.any([...new Set(ends), stopping]))
+      .then(() => this.#lanes.letGo(lane));
   }
 
   async #runCheck(slot: HeldSlot, event: DeliverableEvent): Promise<void> {
@@ -155,6 +181,14 @@ export class FlowDispatch {
     const parked = await this.#around.check.isParked(model);
     if (!parked && slot.held) this.#parked.delete(slot.slot, modelKey(event));
   }
+}
+
+/** Events of one slot that failed together. */
+interface Waiting {
+  readonly slot: number;
+  readonly count: number;
+  /** How often they were tried. */
+  readonly attempt: number;
 }
 
 /** Takes the events off the front of a lane, up to a count. */

@@ -29,10 +29,14 @@ export class FlowSlots {
       .map(({ slot }) => slot.slot);
   }
 
-  /** Wanted events beyond the saved cursors. */
-  get unsavedCount(): number {
+  /**
+   * Wanted events beyond the saved cursors.
+   *
+   * @param except slots whose events do not count
+   */
+  unsavedCount(except: ReadonlySet<number>): number {
     let count = 0;
-    for (const position of this.#positions.values()) count += position.unsavedCount;
+    for (const [slot, position] of this.#positions) if (!except.has(slot)) count += position.unsavedCount;
     return count;
   }
 

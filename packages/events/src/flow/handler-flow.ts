@@ -101,11 +101,13 @@ export class HandlerFlow {
   #readable(): readonly SlotPosition[] {
     const { reader, saver, context } = this.#around;
     if (this.#paused || this.dispatch.full) return [];
-    if (this.slots.unsavedCount >= context.settings.unsavedMax) {
+    const waiting = this.dispatch.waitingSlots;
+    if (this.slots.unsavedCount(waiting) >= context.settings.unsavedMax) {
       saver.hurry();
       return [];
     }
-    return this.slots.readable(reader.generation);
+    const readable = this.slots.readable(reader.generation);
+    return waiting.size === 0 ? readable : readable.filter(({ slot }) => !waiting.has(slot.slot));
   }
 
   async #advance(group: readonly SlotPosition[]): Promise<void> {

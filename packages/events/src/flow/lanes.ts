@@ -4,6 +4,8 @@ export interface Lane<Item> {
   /** What waits; whoever runs the lane takes from its front. */
   readonly items: Item[];
   active: boolean;
+  /** Held back by {@link Lanes.hold}: it takes no place, and gets no step until it is let go. */
+  held: boolean;
 }
 
 /** Runs lanes side by side, up to a bound, each for one step at a time. */
@@ -53,6 +55,18 @@ export class Lanes<Item> {
     }
   }
 
+  /** Holds a lane back after its step that runs now; others get its place. */
+  hold(lane: Lane<Item>): void {
+    lane.held = true;
+  }
+
+  /** Lets a lane go on that was held back. */
+  letGo(lane: Lane<Item>): void {
+    lane.held = false;
+    if (lane.active) return;
+    this.#settle(lane);
+  }
+
   /** Resolves when no work is left. */
   idle(): Promise<void> {
     return this.#lanes.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
@@ -61,10 +75,10 @@ export class Lanes<Item> {
   #lane(key: string): Lane<Item> {
     let lane = this.#lanes.get(key);
     if (lane === undefined) {
-      lane = { key, items: [], active: false };
+      lane = { key, items: [], active: false, held: false };
       this.#lanes.set(key, lane);
     }
-    if (!lane.active) this.#ready.add(lane);
+    if (!lane.active && !lane.held) this.#ready.add(lane);
     return lane;
   }
 
@@ -84,7 +98,12 @@ export class Lanes<Item> {
   #ended(lane: Lane<Item>): void {
     this.#activeCount--;
     lane.active = false;
-    if (lane.items.length > 0) this.#ready.add(lane);
+    this.#settle(lane);
+  }
+
+  #settle(lane: Lane<Item>): void {
+    if (lane.held) this.#ready.delete(lane);
+    else if (lane.items.length > 0) this.#ready.add(lane);
     else this.#lanes.delete(lane.key);
     this.resume();
     if (this.#lanes.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
