@@ -256,6 +256,36 @@ describe('very much that is parked', () => {
   });
 });
 
+it('a large event is read without payload and params, and loaded as it is, from what is parked, too', async () => {
+  const { store, url, park } = await withEvents('a', 1, 2);
+  const text = 'x'.repeat(100_000);
+  await query(
+    url,
+    `update eventlog.events set payload = jsonb_build_object('text', $1::text) where model_version = 1`,
+    [text],
+  );
+  const { events } = await store.log.read(allSlots, beginning, 10, 10_000);
+  const [large, small] = events;
+  expect(large).toMatchObject({ omitted: true, payload: null, modelVersion: 1 });
+  expect(large!.bytes).toBeGreaterThan(100_000);
+  expect(small).toMatchObject({ omitted: false, payload: {} });
+  expect(await store.log.load('notify', [small!, large!])).toMatchObject([
+    { id: small!.id, payload: {} },
+    { id: large!.id, payload: { text }, actionParams: {}, createdDate: large!.createdDate },
+  ]);
+
+  // A cut through one transaction, and an earlier version that is fetched, leave it out as well.
+  expect((await store.log.read(allSlots, beginning, 1, 10_000)).events).toMatchObject([{ omitted: true }]);
+  await park({ event: large! });
+  await query(url, 'delete from eventlog.events');
+  const [head] = await store.parked.dueHeads(everywhere, 1, 10_000);
+  expect(head!.event).toMatchObject({ id: large!.id, omitted: true });
+  expect(head!.event.payload).toBeUndefined();
+  expect(await store.log.load('notify', [head!.event])).toMatchObject([{ payload: { text } }]);
+  expect((await store.parked.dueHeads(everywhere, 1))[0]!.event).toMatchObject({ payload: { text } });
+  await expect(store.log.load('notify', [small!])).rejects.toMatchObject({ code: 'invariant-violation' });
+});
+
 it('an event may come again until its cursor has passed it and nothing of it is parked', async () => {
   const { store, events, park } = await withEvents('a', 1, 2);
   const asked = events.map(({ id }) => ({ handler: 'notify', eventId: id }));

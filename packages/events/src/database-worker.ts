@@ -5,6 +5,7 @@ import {
   HandlerNamesException,
   type ModelClass,
 } from '@framework/core';
+import { eventBytesMax } from './delivery-settings.js';
 import type { AbandonedCalls } from './call/abandoned-calls.js';
 import { flowPolicy } from './flow/flow-policy.js';
 import type { FlowSurroundings } from './flow/flow-surroundings.js';
@@ -75,13 +76,14 @@ export class DatabaseWorker {
     const onLost = (tokens: readonly string[]): void => this.#keeper.drop(tokens);
     const onParked = (): void => this.#retries.wake();
     const onRenewed = (gained: readonly HeldSlot[]): void => this.#renewed(gained);
-    const reader = new LogReader(log, settings.readMax);
+    const reader = new LogReader(log, settings.readMax, eventBytesMax(settings));
     this.#keeper = new LeaseKeeper({ context, leases, processId, onRenewed });
     this.#saver = new CursorSaver(context, cursors, onLost);
     this.#around = {
       context,
       parkedEvents: parked,
       executor,
+      log,
       envelopes: new EnvelopeFactory(shards, options.models),
       abandoned: options.abandoned,
       reader,

@@ -13,6 +13,11 @@ export interface DeliverySettings {
   readonly parkedPollMs: number;
   /** About how many events are read at once. Default 1,000. */
   readonly readMax: number;
+  /**
+   * How many bytes of events are read at once: those with more than their share of it are read by themselves, when their turn
+   * comes. Default 16,777,216, and so 16 KiB each.
+   */
+  readonly readBytesMax: number;
   /** How many events of one handler may be read and not finished. Default 2,000. */
   readonly unfinishedMax: number;
   /** How many events of one handler may be finished beyond its saved cursors: so many a crash repeats. Default 10,000. */
@@ -35,6 +40,8 @@ export interface DeliverySettings {
   readonly concurrency: number;
   /** How many events a batch handler receives at most. Default 1,000. */
   readonly batchMax: number;
+  /** How many bytes of events a batch handler receives at most, unless one event alone has more. Default 8,388,608. */
+  readonly batchBytesMax: number;
   /** How long one call of a handler may take. Default 30,000. */
   readonly timeoutMs: number;
   /** How many calls of all handlers of the process may ignore their signal and run on, before it makes no new ones. Default 64. */
@@ -65,6 +72,7 @@ export const defaultDeliverySettings: DeliverySettings = {
   pollMaxMs: 1_000,
   parkedPollMs: 2_000,
   readMax: 1_000,
+  readBytesMax: 16_777_216,
   unfinishedMax: 2_000,
   unsavedMax: 10_000,
   cursorSaveEvents: 100,
@@ -76,6 +84,7 @@ export const defaultDeliverySettings: DeliverySettings = {
   dueMax: 200,
   concurrency: 16,
   batchMax: 1_000,
+  batchBytesMax: 8_388_608,
   timeoutMs: 30_000,
   abandonedMax: 64,
   abandonedForMs: 10_000,
@@ -88,6 +97,11 @@ export const defaultDeliverySettings: DeliverySettings = {
   partitionsMs: 86_400_000,
   retentionMs: 0,
 };
+
+/** Larger events are not read together with others, but by themselves when their turn comes. */
+export function eventBytesMax({ readMax, readBytesMax }: DeliverySettings): number {
+  return Math.max(1, Math.floor(readBytesMax / readMax));
+}
 
 /** Which settings mean `never` by zero; all others are above it. */
 export const settingsThatMayBeZero: ReadonlySet<string> = new Set(['retentionMs']);

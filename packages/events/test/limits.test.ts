@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { deposited } from './account.js';
+import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '../src/index.js';
+import { DepositedEvent, deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 
 const many = (model: string, count: number): ReturnType<typeof deposited>[] =>
@@ -31,6 +32,49 @@ describe('reading ahead', () => {
     hold.open();
     await bench.clock.advance(5_000);
     expect(handler.seen).toHaveLength(101);
+  });
+});
+
+describe('large events', () => {
+  test('are read by themselves when their turn comes, also when they are tried again', async () => {
+    const bench = new DeliveryBench();
+    const texts: unknown[] = [];
+    const handler = handlerOf({ name: 'one' }, ({ payload, attempt, modelId }) => {
+      texts.push((payload as { readonly text?: string }).text?.length);
+      if (modelId === 'b' && attempt === 1) throw new Error('once');
+    });
+    const large = { payload: { amount: 1, text: 'x'.repeat(2_000) } };
+    bench.database.commit(deposited('a', 1, large), deposited('b', 1, large), deposited('c', 1));
+    const { access } = bench.start([handler], { readMax: 10, readBytesMax: 10_000 });
+    access.failures.set('log.load', [new Error('the database is down for a moment')]);
+    await bench.clock.advance(10_000);
+    expect(texts.filter((length) => length === 2_000)).toHaveLength(3 - 1 + 1);
+    expect(texts.filter((length) => length === undefined)).toHaveLength(1);
+    expect(access.calls.get('log.load')).toBe(4);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('bound a batch by its bytes, and are delivered alone when one has more', async () => {
+    const bench = new DeliveryBench();
+    const sizes: number[] = [];
+    class Batches implements BatchEventHandler<DepositedEvent> {
+      readonly event = DepositedEvent;
+      async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+        sizes.push(envelopes.length);
+      }
+    }
+    FrameworkEventHandler({ name: 'batches', startFrom: 'beginning' })(Batches);
+    const large = { payload: { amount: 1, text: 'x'.repeat(2_000) } };
+    for (let version = 1; version <= 6; version++) bench.database.commit(deposited('a', version, large));
+    bench.start([new Batches()], { batchBytesMax: 6_000 });
+    await bench.clock.advance(1_000);
+    expect(sizes).toEqual([2, 2, 2]);
+    bench.database.commit(
+      deposited('a', 7, { payload: { amount: 1, text: 'x'.repeat(20_000) } }),
+      deposited('a', 8),
+    );
+    await bench.clock.advance(2_000);
+    expect(sizes).toEqual([2, 2, 2, 1, 1]);
   });
 });
 

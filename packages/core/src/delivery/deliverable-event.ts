@@ -9,6 +9,10 @@ export interface DeliverableEvent extends LoggedEvent {
   readonly actionParams: unknown;
   /** Trace context and the caller's headers. */
   readonly headers: Readonly<Record<string, string>>;
+  /** About how many bytes it has with payload and params, where the store knows. */
+  readonly bytes?: number;
+  /** Whether payload and params were left out, because it is large: {@link DeliveryLog.load} gives them. Default false. */
+  readonly omitted?: boolean;
   /** When the action began, by the clock of its process. */
   readonly startedDate: Date;
 }

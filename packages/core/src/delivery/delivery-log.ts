@@ -18,9 +18,18 @@ export interface DeliveryLog {
    *
    * A long backlog comes in batches of about `limit` events; a transaction is never cut.
    *
+   * @param bytesMax larger events come without payload and params, {@link DeliverableEvent.omitted}: so a batch is bounded
+   * in bytes, however large its events are. Default: none are
    * @throws HistoryChangedException `history-changed` when the cursor was learnt in another history of the database
    */
-  read(slots: readonly number[], cursor: Cursor, limit: number): Promise<EventBatch>;
+  read(slots: readonly number[], cursor: Cursor, limit: number, bytesMax?: number): Promise<EventBatch>;
+  /**
+   * The given events of a handler with payload and params, in the same order: as the handler has parked them, or as the log
+   * holds them.
+   *
+   * @param handler its permanent id
+   */
+  load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]>;
   /** One event, or `undefined` when the log does not hold it. */
   find(eventId: string): Promise<DeliverableEvent | undefined>;
 }

@@ -81,8 +81,10 @@ export interface ParkedEvents {
    * The first parked event of each model that is due for an attempt there, the longest due first.
    *
    * A model whose first parked event is a dead letter, or not due yet, has none; a paused handler has none at all.
+   *
+   * @param bytesMax larger events come without payload and params, as in {@link DeliveryLog.read}
    */
-  dueHeads(places: readonly ParkedPlace[], limit: number): Promise<readonly ParkedHead[]>;
+  dueHeads(places: readonly ParkedPlace[], limit: number, bytesMax?: number): Promise<readonly ParkedHead[]>;
   /** Milliseconds until the next parked event is due there, or `undefined` when none waits. */
   nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined>;
   /**

@@ -1,20 +1,37 @@
-import type { DeliverableEvent } from '@framework/core';
+import { type DeliverableEvent, InvariantViolation } from '@framework/core';
 import pg from 'pg';
 
 /** What separates the packed columns; none of them can hold it. */
 const separator = '\x1f';
 
-const packedColumns =
+const packedColumns = (payload: string, params: string): string =>
   `concat_ws(E'\\x1f', e.id, e.ordinal, e.action_id, e.namespace, e.started_date, e.created_date, ` +
-  `coalesce(e.payload, 'null'), e.action_params, e.headers)`;
+  `coalesce(${payload}, 'null'), ${params}, e.headers)`;
+
+/** How many bytes the whole text has, then that text; without payload and params when they make it too large. */
+const boundedText = (bytesMax: string): string => `(
+  select octet_length(whole) || E'\\x1f' ||
+    case when octet_length(whole) <= ${bytesMax} then whole else ${packedColumns(`'null'`, `'null'`)} end
+  from (select ${packedColumns('e.payload', 'e.action_params')} as whole offset 0) packed)`;
 
 /**
  * The columns of an event, for a `select` from `eventlog.events as e` whose rows are {@link EventTexts}.
  *
  * What most handlers never look at comes as one text: a backlog is read faster by it than the values are looked at.
+ *
+ * @param bytesMax an expression: larger events come without payload and params
  */
-export const eventColumns = `e.xid::text, e.position::text, e.slot::text, e.model_version::text, e.model_id, e.model_name,
-  e.event_type, e.action_name, e.principal, e.early_xid::text, ${packedColumns}`;
+export const eventColumns = (
+  bytesMax: string,
+): string => `e.xid::text, e.position::text, e.slot::text, e.model_version::text, e.model_id, e.model_name,
+  e.event_type, e.action_name, e.principal, e.early_xid::text, ${boundedText(bytesMax)}`;
+
+/** An event of the log as JSON, with the names of `DeliverableEvent`. */
+export const wholeEvent = `jsonb_build_object(
+  'id', e.id, 'slot', e.slot, 'namespace', e.namespace, 'actionId', e.action_id, 'actionName', e.action_name,
+  'actionParams', e.action_params, 'principal', e.principal, 'headers', e.headers, 'ordinal', e.ordinal,
+  'modelId', e.model_id, 'modelName', e.model_name, 'modelVersion', e.model_version, 'type', e.event_type,
+  'payload', e.payload, 'startedDate', e.started_date, 'createdDate', e.created_date)`;
 
 /** As many columns without a value. */
 export const noEventColumns = Array(11).fill('null::text').join(', ');
@@ -45,10 +62,14 @@ export class EventRow implements DeliverableEvent {
   readonly principal: string;
   /** Whether its transaction may have had its xid before it read the model. */
   readonly earlyXid: boolean;
+  /** About how many bytes it has, with payload and params. */
+  readonly bytes: number;
+  /** Whether payload and params were left out, because it is large. */
+  readonly omitted: boolean;
   #packed: string | readonly string[];
 
   /** @param intern gives the one text of all that are equal: names repeat, and a backlog has many */
-  constructor(texts: EventTexts, intern: (text: string) => string) {
+  constructor(texts: EventTexts, intern: (text: string) => string, bytesMax = Infinity) {
     this.xid = Number(texts[0]);
     this.position = Number(texts[1]);
     this.slot = Number(texts[2]);
@@ -60,46 +81,49 @@ export class EventRow implements DeliverableEvent {
     this.principal = intern(texts[8] ?? '');
     this.earlyXid = texts[9] === 'true';
     this.#packed = texts[10] ?? '';
+    this.bytes = Number.parseInt(this.#packed, 10);
+    this.omitted = this.bytes > bytesMax;
   }
 
   get id(): string {
-    return this.#unpacked(0);
+    return this.#unpacked(1);
   }
 
   get ordinal(): number {
-    return Number(this.#unpacked(1));
+    return Number(this.#unpacked(2));
   }
 
   get actionId(): string {
-    return this.#unpacked(2);
-  }
-
-  get namespace(): string {
     return this.#unpacked(3);
   }
 
-  get startedDate(): Date {
-    return parseDate(this.#unpacked(4));
+  get namespace(): string {
+    return this.#unpacked(4);
   }
 
-  get createdDate(): Date {
+  get startedDate(): Date {
     return parseDate(this.#unpacked(5));
   }
 
-  get payload(): unknown {
-    return JSON.parse(this.#unpacked(6));
+  get createdDate(): Date {
+    return parseDate(this.#unpacked(6));
   }
 
-  get actionParams(): unknown {
+  get payload(): unknown {
     return JSON.parse(this.#unpacked(7));
   }
 
+  get actionParams(): unknown {
+    return JSON.parse(this.#unpacked(8));
+  }
+
   get headers(): Readonly<Record<string, string>> {
-    return JSON.parse(this.#unpacked(8)) as Readonly<Record<string, string>>;
+    return JSON.parse(this.#unpacked(9)) as Readonly<Record<string, string>>;
   }
 
   /** Every field, for what is parked. */
   toJSON(): DeliverableEvent {
+    if (this.omitted) throw new InvariantViolation(`Event ${this.id} is large and was not loaded`);
     const { id, slot, namespace, actionId, actionName, actionParams, principal, ordinal } = this;
     const { modelId, modelName, modelVersion, type, payload, headers, startedDate, createdDate } = this;
     const action = { namespace, actionId, actionName, actionParams, principal, headers };

@@ -4,9 +4,18 @@ import {
   type DeliveryLog,
   type EventBatch,
   HistoryChangedException,
+  InvariantViolation,
 } from '@framework/core';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { EventRow, type EventTexts, eventColumns, eventTexts, noEventColumns } from './event-row.js';
+import {
+  EventRow,
+  type EventTexts,
+  eventColumns,
+  eventTexts,
+  noEventColumns,
+  parkedEvent,
+  wholeEvent,
+} from './event-row.js';
 import { type LogPlace, beginningOf, formatPlace, parsePlace } from './log-place.js';
 import { cutSnapshot } from './snapshot.js';
 
@@ -24,11 +33,11 @@ const snapshotText = `
 const inSlots = 'e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $4::integer';
 
 const afterText = `(
-  select ${eventColumns}, null from eventlog.events e where ${inSlots} and e.xid >= $2::xid8
+  select ${eventColumns('$5::integer')}, null from eventlog.events e where ${inSlots} and e.xid >= $2::xid8
   order by e.xid, e.position limit $3)`;
 
 const lateText = `(
-  select ${eventColumns}, null from eventlog.events e where ${inSlots} and e.xid = any($5::xid8[])
+  select ${eventColumns('$5::integer')}, null from eventlog.events e where ${inSlots} and e.xid = any($6::xid8[])
   order by e.xid, e.position limit $3)`;
 
 const readText = `${snapshotText} union all ${lateText} union all ${afterText}`;
@@ -36,18 +45,30 @@ const readText = `${snapshotText} union all ${lateText} union all ${afterText}`;
 const readOnText = `${snapshotText} union all ${afterText}`;
 
 const wholeTransactionText = `
-  select ${eventColumns} from eventlog.events e
+  select ${eventColumns('$4::integer')} from eventlog.events e
   where e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $3::integer and e.xid = $2::xid8`;
 
 /** The events of the last version before each given one, where its transaction is not below the cut. */
 const versionBeforeText = `
   select e.* from unnest($1::text[], $2::text[], $3::bigint[]) as model (id, name, version)
   cross join lateral (
-    select ${eventColumns}, e.epoch from eventlog.events e
+    select ${eventColumns('$6::integer')}, e.epoch from eventlog.events e
     where e.model_id = model.id and e.model_name = model.name and e.model_version < model.version
       and e.event_type is not null
     order by e.model_version desc fetch first 1 row with ties) e
   where e.xid::xid8 >= $4::xid8 and e.epoch = $5`;
+
+/** The events as they are, of what a handler has parked or else of the log. */
+const loadText = `
+  select coalesce(
+    (select p.event from eventlog.parked_events p where p.handler = $1 and p.event_id = asked.id),
+    (select ${wholeEvent} from eventlog.events e
+     where e.action_id = asked.action_id and e.ordinal = asked.ordinal and e.id = asked.id
+       and e.created_date >= asked.created_date and e.created_date < asked.created_date + interval '1 millisecond')) as event
+  from unnest($2::uuid[], $3::uuid[], $4::integer[], $5::timestamptz[]) as asked (id, action_id, ordinal, created_date)`;
+
+/** What no event exceeds. */
+const bytesLimit = 2 ** 31 - 1;
 
 const namesMax = 1_000;
 
@@ -57,6 +78,7 @@ interface ReadRange {
   readonly before: LogPlace;
   readonly now: LogPlace;
   readonly limit: number;
+  readonly bytesMax: number;
 }
 
 /** Reads the log of one PostgreSQL database beyond cursors. */
@@ -68,11 +90,16 @@ export class PgDeliveryLog implements DeliveryLog {
     this.#manager = manager;
   }
 
-  async read(slots: readonly number[], cursor: Cursor, limit: number): Promise<EventBatch> {
+  async read(
+    slots: readonly number[],
+    cursor: Cursor,
+    limit: number,
+    bytesMax: number = bytesLimit,
+  ): Promise<EventBatch> {
     const before = parsePlace(cursor);
     const { epoch } = before;
     const { xmax, inProgress } = before.snapshot;
-    const values = [[...slots], String(xmax), limit + 1, epoch];
+    const values = [[...slots], String(xmax), limit + 1, epoch, bytesMax];
     const found =
       inProgress.length === 0
         ? await this.#texts('framework_delivery_read_on', readOnText, values)
@@ -81,25 +108,47 @@ export class PgDeliveryLog implements DeliveryLog {
     let now = before;
     for (const texts of found) {
       if (texts[0] === null) now = parsePlace(texts.at(-1) ?? cursor);
-      else rows.push(new EventRow(texts, this.#intern));
+      else rows.push(new EventRow(texts, this.#intern, bytesMax));
     }
     if (before.history !== '' && before.history !== now.history) {
       throw new HistoryChangedException();
     }
-    return this.#batch(rows.sort(byTransaction), { slots, before, now, limit });
+    return this.#batch(rows.sort(byTransaction), { slots, before, now, limit, bytesMax });
   }
 
   async find(eventId: string): Promise<DeliverableEvent | undefined> {
     const [row] = await this.#rows(
       'framework_delivery_find',
-      `select ${eventColumns} from eventlog.events e where e.id = $1 and e.event_type is not null`,
+      `select ${eventColumns(`${bytesLimit}`)} from eventlog.events e where e.id = $1 and e.event_type is not null`,
       [eventId],
     );
     return row;
   }
 
+  async load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
+    const { rows } = await this.#manager.query<{ event: unknown }>({
+      name: 'framework_delivery_load',
+      text: loadText,
+      values: [
+        handler,
+        events.map(({ id }) => id),
+        events.map(({ actionId }) => actionId),
+        events.map(({ ordinal }) => ordinal),
+        events.map(({ createdDate }) => createdDate),
+      ],
+    });
+    const loaded = rows.flatMap(({ event }) => (event === null ? [] : [parkedEvent(event)]));
+    const byId = new Map(loaded.map((event) => [event.id, event]));
+    return events.map((event) => {
+      const whole = byId.get(event.id);
+      if (whole !== undefined) return whole;
+      throw new InvariantViolation(`Event ${event.id} is in the log no more: who has deleted it?`);
+    });
+  }
+
   /** @param rows by transaction; one more than the limit when there are more */
-  async #batch(rows: readonly EventRow[], { slots, before, now, limit }: ReadRange): Promise<EventBatch> {
+  async #batch(rows: readonly EventRow[], range: ReadRange): Promise<EventBatch> {
+    const { before, now, limit } = range;
     const { epoch } = before;
     const { history } = now;
     // An old epoch is complete and still: what is there is seen, and the next one follows.
@@ -109,8 +158,8 @@ export class PgDeliveryLog implements DeliveryLog {
       const next = isOld ? beginningOf(epoch + 1) : formatPlace(now);
       return { events: rows.toSorted(byPosition), next, more: isOld };
     }
-    const { kept, cut } = await this.#cut(rows, first.xid, slots, epoch);
-    const earlier = await this.#earlierVersions(kept, cut, epoch);
+    const { kept, cut } = await this.#cut(rows, first.xid, range);
+    const earlier = await this.#earlierVersions(kept, cut, range);
     const current = isOld ? { xmax: BigInt(cut), inProgress: [] } : now.snapshot;
     const snapshot = cutSnapshot(before.snapshot, current, BigInt(cut));
     const next = formatPlace({ epoch, snapshot, history });
@@ -121,14 +170,13 @@ export class PgDeliveryLog implements DeliveryLog {
   async #cut(
     rows: readonly EventRow[],
     cut: number,
-    slots: readonly number[],
-    epoch: number,
+    { slots, before: { epoch }, bytesMax }: ReadRange,
   ): Promise<{ readonly kept: readonly EventRow[]; readonly cut: number }> {
     const kept = rows.filter(({ xid }) => xid < cut);
     if (kept.length > 0) return { kept, cut };
-    const values = [[...slots], String(cut), epoch];
+    const values = [[...slots], String(cut), epoch, bytesMax];
     return {
-      kept: await this.#rows('framework_delivery_whole', wholeTransactionText, values),
+      kept: await this.#rows('framework_delivery_whole', wholeTransactionText, values, bytesMax),
       cut: cut + 1,
     };
   }
@@ -142,19 +190,21 @@ export class PgDeliveryLog implements DeliveryLog {
   async #earlierVersions(
     kept: readonly EventRow[],
     cut: number,
-    epoch: number,
+    { before: { epoch }, bytesMax }: ReadRange,
   ): Promise<readonly EventRow[]> {
     const earlier: EventRow[] = [];
     let known: readonly EventRow[] = kept.filter(({ earlyXid }) => earlyXid);
     while (known.length > 0) {
       const lowest = withoutVersionBefore(known);
-      known = await this.#rows('framework_delivery_before', versionBeforeText, [
+      const values = [
         lowest.map(({ modelId }) => modelId),
         lowest.map(({ modelName }) => modelName),
         lowest.map(({ modelVersion }) => modelVersion),
         String(cut),
         epoch,
-      ]);
+        bytesMax,
+      ];
+      known = await this.#rows('framework_delivery_before', versionBeforeText, values, bytesMax);
       earlier.push(...known);
     }
     return earlier;
@@ -169,8 +219,14 @@ export class PgDeliveryLog implements DeliveryLog {
     return name;
   };
 
-  async #rows(name: string, text: string, values: unknown[]): Promise<readonly EventRow[]> {
-    return (await this.#texts(name, text, values)).map((texts) => new EventRow(texts, this.#intern));
+  async #rows(
+    name: string,
+    text: string,
+    values: unknown[],
+    bytesMax?: number,
+  ): Promise<readonly EventRow[]> {
+    const rows = await this.#texts(name, text, values);
+    return rows.map((texts) => new EventRow(texts, this.#intern, bytesMax));
   }
 
   async #texts(name: string, text: string, values: unknown[]): Promise<readonly EventTexts[]> {

@@ -8,17 +8,10 @@ import type {
   ParkedPlace,
 } from '@framework/core';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { parkedEvent } from './event-row.js';
+import { parkedEvent, wholeEvent } from './event-row.js';
 import { heldLeases } from './held-leases.js';
 import { isBeyond } from './pg-handler-cursors.js';
 import { settleModels } from './settle-models.js';
-
-/** An event of the log as JSON, with the names of `DeliverableEvent`. */
-const wholeEvent = `jsonb_build_object(
-  'id', e.id, 'slot', e.slot, 'namespace', e.namespace, 'actionId', e.action_id, 'actionName', e.action_name,
-  'actionParams', e.action_params, 'principal', e.principal, 'headers', e.headers, 'ordinal', e.ordinal,
-  'modelId', e.model_id, 'modelName', e.model_name, 'modelVersion', e.model_version, 'type', e.event_type,
-  'payload', e.payload, 'startedDate', e.started_date, 'createdDate', e.created_date)`;
 
 /**
  * Copies events of the log: however large they are, they need not come here and go back, nor fit into one message.
@@ -65,7 +58,9 @@ const dueHeadsText = `
     where not h.paused
     order by m.due_date limit $3
   )
-  select due.handler, head.event, head.attempts, head.uncounted, head.suspect, l.token::text as token
+  select due.handler, case when octet_length(head.event::text) <= $4 then head.event
+      else head.event - 'payload' - 'actionParams' || jsonb_build_object('omitted', true, 'bytes', octet_length(head.event::text))
+    end as event, head.attempts, head.uncounted, head.suspect, l.token::text as token
   from due join eventlog.leases l using (handler, slot) cross join lateral (
     select p.event, p.attempts, p.uncounted, p.suspect from eventlog.parked_events p
     where (p.slot, p.handler, p.model_name, p.model_id) = (due.slot, due.handler, due.model_name, due.model_id)
@@ -201,8 +196,12 @@ export class PgParkedEvents implements ParkedEvents {
     ]);
   }
 
-  async dueHeads(places: readonly ParkedPlace[], limit: number): Promise<readonly ParkedHead[]> {
-    const values = [...columnsOf(places), limit];
+  async dueHeads(
+    places: readonly ParkedPlace[],
+    limit: number,
+    bytesMax: number = 2 ** 31 - 1,
+  ): Promise<readonly ParkedHead[]> {
+    const values = [...columnsOf(places), limit, bytesMax];
     const rows = await this.#rows<ParkedHead>('framework_due_heads', dueHeadsText, values);
     return rows.map((row) => ({ ...row, event: parkedEvent(row.event) }));
   }

@@ -1,4 +1,9 @@
-import { type ActionExecutor, type DeliverableEvent, HandlerTimeoutException } from '@framework/core';
+import {
+  type ActionExecutor,
+  type DeliverableEvent,
+  type DeliveryLog,
+  HandlerTimeoutException,
+} from '@framework/core';
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { EnvelopeFactory } from '../handler/envelope-factory.js';
 import type { HeldSlot } from '../lease/held-slot.js';
@@ -29,6 +34,7 @@ export class HandlerCaller {
   readonly #executor: Pick<ActionExecutor, 'execute'>;
   readonly #envelopes: EnvelopeFactory;
   readonly #abandoned: AbandonedCalls;
+  readonly #log: Pick<DeliveryLog, 'load'>;
   readonly #running: CallDeadlines<RunningCall>;
 
   constructor(options: {
@@ -37,6 +43,8 @@ export class HandlerCaller {
     readonly envelopes: EnvelopeFactory;
     readonly timeoutMs: number;
     readonly clock: DeliveryClock;
+    /** Gives what was left out of large events. */
+    readonly log: Pick<DeliveryLog, 'load'>;
     /** Those of all handlers of the process. */
     readonly abandoned: AbandonedCalls;
   }) {
@@ -44,6 +52,7 @@ export class HandlerCaller {
     this.#executor = options.executor;
     this.#envelopes = options.envelopes;
     this.#abandoned = options.abandoned;
+    this.#log = options.log;
     const { timeoutMs } = options;
     this.#running = new CallDeadlines(timeoutMs, options.clock, (call) => {
       const error = new HandlerTimeoutException(options.handler.name, timeoutMs);
@@ -72,7 +81,10 @@ export class HandlerCaller {
       );
       const call = { slot, context, onOutcome };
       this.#running.add(call);
-      this.#invoke(events, attempt, context).then(
+      const invoked = events.some(({ omitted }) => omitted === true)
+        ? this.#loadAndInvoke(events, attempt, call)
+        : this.#invoke(events, attempt, context);
+      invoked.then(
         () => this.#settle(call, done),
         (error: unknown) => this.#settle(call, { kind: 'failed', error }),
       );
@@ -85,6 +97,21 @@ export class HandlerCaller {
       if (slot === undefined || call.slot === slot) this.#giveUp(call, dropped, reason);
     }
     if (slot === undefined) this.#running.stop();
+  }
+
+  /** Large events are in memory for no longer than their call. */
+  async #loadAndInvoke(
+    events: readonly DeliverableEvent[],
+    attempt: number,
+    call: RunningCall,
+  ): Promise<void> {
+    const large = events.filter(({ omitted }) => omitted === true);
+    const loaded = await this.#log.load(this.#handler.id, large);
+    // It may have been given up meanwhile, so that the events are somebody else's now.
+    if (call.context.signal.aborted) return;
+    const byId = new Map(loaded.map((event) => [event.id, event]));
+    const [first, ...others] = events.map((event) => byId.get(event.id) ?? event);
+    if (first !== undefined) await this.#invoke([first, ...others], attempt, call.context);
   }
 
   #invoke(

@@ -38,10 +38,12 @@ export class EventStep {
     this.#onParked = options.onParked;
   }
 
-  /** How many events of a lane belong together, when this is the first. */
-  countMax(first: EventWork): number {
-    if (this.#policy.batches || !this.#isParked(first)) return this.#policy.batchMax;
-    return this.#context.settings.parkMax;
+  /** How many events of a lane belong together, and of how many bytes, when this is the first. */
+  takeMax(first: EventWork): { readonly count: number; readonly bytes: number } {
+    const { parkMax, batchBytesMax } = this.#context.settings;
+    // What is parked is copied within the database.
+    if (!this.#policy.batches && this.#isParked(first)) return { count: parkMax, bytes: Infinity };
+    return { count: this.#policy.batchMax, bytes: batchBytesMax };
   }
 
   /**

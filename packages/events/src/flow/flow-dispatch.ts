@@ -46,6 +46,7 @@ export class FlowDispatch {
       envelopes: around.envelopes,
       timeoutMs: policy.timeoutMs,
       clock: context.clock,
+      log: around.log,
       abandoned: around.abandoned,
     });
     this.#caller = caller;
@@ -148,7 +149,7 @@ export class FlowDispatch {
   async #runEvents(first: EventWork, lane: Lane<FlowWork>): Promise<void> {
     const waited = this.#waiting.get(lane);
     this.#waiting.delete(lane);
-    const works = takeEvents(lane.items, waited?.count ?? this.#events.countMax(first));
+    const works = takeEvents(lane.items, waited ?? this.#events.takeMax(first));
     const attempt = (waited?.attempt ?? 0) + 1;
     let waitMs: number | undefined;
     try {
@@ -191,11 +192,17 @@ interface Waiting {
   readonly attempt: number;
 }
 
-/** Takes the events off the front of a lane, up to a count. */
-function takeEvents(items: FlowWork[], countMax: number): readonly EventWork[] {
+/** Takes the events off the front of a lane, up to a count and to so many bytes; at least one. */
+function takeEvents(
+  items: FlowWork[],
+  { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
+): readonly EventWork[] {
   const works: EventWork[] = [];
+  let bytes = 0;
   for (const work of items) {
     if (work.kind !== 'event' || works.length === countMax) break;
+    bytes += work.event.bytes ?? 0;
+    if (bytes > bytesMax && works.length > 0) break;
     works.push(work);
   }
   items.splice(0, works.length);

@@ -1,4 +1,4 @@
-import type { ActionExecutor, ParkedEvents } from '@framework/core';
+import type { ActionExecutor, DeliveryLog, ParkedEvents } from '@framework/core';
 import type { AbandonedCalls } from '../call/abandoned-calls.js';
 import type { EnvelopeFactory } from '../handler/envelope-factory.js';
 import type { CursorSaver } from '../log/cursor-saver.js';
@@ -12,6 +12,7 @@ export interface FlowSurroundings {
   readonly context: WorkerContext;
   readonly parkedEvents: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
   readonly executor: Pick<ActionExecutor, 'execute'>;
+  readonly log: Pick<DeliveryLog, 'load'>;
   readonly envelopes: EnvelopeFactory;
   /** Those of all handlers of the process. */
   readonly abandoned: AbandonedCalls;

@@ -19,15 +19,20 @@ const entriesMax = 4;
 export class LogReader {
   readonly #log: DeliveryLog;
   readonly #readMax: number;
+  readonly #bytesMax: number;
   /** In the order of use. */
   readonly #entries = new Map<string, Entry>();
   #generation = 0;
   #foundCount = 0;
 
-  /** @param readMax how many events are read at once */
-  constructor(log: DeliveryLog, readMax: number) {
+  /**
+   * @param readMax how many events are read at once
+   * @param bytesMax larger ones are read without payload and params
+   */
+  constructor(log: DeliveryLog, readMax: number, bytesMax: number) {
     this.#log = log;
     this.#readMax = readMax;
+    this.#bytesMax = bytesMax;
   }
 
   /** Grows whenever something may have been committed. */
@@ -63,7 +68,7 @@ export class LogReader {
   }
 
   async #read(slots: readonly number[], cursor: Cursor, generation: number): Promise<ReadBatch> {
-    const batch = await this.#log.read(slots, cursor, this.#readMax);
+    const batch = await this.#log.read(slots, cursor, this.#readMax, this.#bytesMax);
     return { ...batch, generation };
   }
 

@@ -1,4 +1,5 @@
 import type { ParkedEvents, ParkedHead } from '@framework/core';
+import { eventBytesMax } from '../delivery-settings.js';
 import { modelKey } from '../flow/flow-work.js';
 import type { HandlerFlow } from '../flow/handler-flow.js';
 import type { HeldSlot } from '../lease/held-slot.js';
@@ -83,7 +84,7 @@ export class RetryLoop {
     // What is asked about was true before the answer was made.
     const ended = new Map(this.#ended);
     const settling = [...this.#flows.values()].map((flow) => ({ flow, slots: flow.slots.settling }));
-    const heads = await this.#parked.dueHeads(places, this.#dueMax);
+    const heads = await this.#parked.dueHeads(places, this.#dueMax, eventBytesMax(settings));
     const due = heads.flatMap((head) => this.#attempt(head) ?? []);
     this.#check(ended, heads);
     const complete = heads.length < this.#dueMax;

@@ -4,7 +4,9 @@ import {
   type DeliveryLog,
   type EventBatch,
   HistoryChangedException,
+  InvariantViolation,
 } from '@framework/core';
+import { boundedCopy } from './bounded-copy.js';
 import type { MemoryAccess } from './memory-access.js';
 import { formatPlace, parsePlace } from './memory-place.js';
 
@@ -19,7 +21,12 @@ export class MemoryDeliveryLog implements DeliveryLog {
     this.#end = end;
   }
 
-  read(slots: readonly number[], cursor: Cursor, limit: number): Promise<EventBatch> {
+  read(
+    slots: readonly number[],
+    cursor: Cursor,
+    limit: number,
+    bytesMax: number = Infinity,
+  ): Promise<EventBatch> {
     return this.#access.answer('log.read', (tables) => {
       const { log } = tables;
       const events: DeliverableEvent[] = [];
@@ -29,10 +36,20 @@ export class MemoryDeliveryLog implements DeliveryLog {
       for (const [index, event] of visible.entries()) {
         if (!slots.includes(event.slot)) continue;
         if (events.length === limit) return { events, next: formatPlace(tables, from + index), more: true };
-        events.push(structuredClone(event));
+        events.push(boundedCopy(event, bytesMax));
       }
       return { events, next: formatPlace(tables, from + visible.length), more: false };
     });
+  }
+
+  load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
+    return this.#access.answer('log.load', ({ log, parked }) =>
+      events.map(({ id }) => {
+        const found = parked.get(`${handler} ${id}`)?.event ?? log.find((event) => event.id === id);
+        if (found === undefined) throw new InvariantViolation(`Event ${id} is in the log no more`);
+        return structuredClone(found);
+      }),
+    );
   }
 
   find(eventId: string): Promise<DeliverableEvent | undefined> {

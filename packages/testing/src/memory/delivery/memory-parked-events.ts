@@ -7,6 +7,7 @@ import type {
   ParkedOutcome,
   ParkedPlace,
 } from '@framework/core';
+import { boundedCopy } from './bounded-copy.js';
 import { lostLeases } from './lost-leases.js';
 import type { MemoryAccess } from './memory-access.js';
 import { type MemoryDeliveryTables, type MemoryParked, inOrder } from './memory-delivery-tables.js';
@@ -22,7 +23,10 @@ export class MemoryParkedEvents implements ParkedEvents {
   park(events: readonly ParkedEvent[]): Promise<readonly string[]> {
     return this.#access.answer('parked.park', (tables) => {
       const { parked, nowMs } = tables;
-      for (const { token, retryAfterMs = 0, ...event } of events) {
+      for (const { token, retryAfterMs = 0, ...given } of events) {
+        // As the log holds it, whole.
+        const logged = tables.log.find(({ id }) => id === given.event.id) ?? given.event;
+        const event = { ...given, event: logged };
         const key = `${event.handler} ${event.event.id}`;
         if (!tables.holds(event.handler, event.event.slot, token) || parked.has(key)) continue;
         const state = { nextMs: nowMs + retryAfterMs, parkedMs: nowMs, serial: tables.writes.parked };
@@ -55,7 +59,11 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  dueHeads(places: readonly ParkedPlace[], limit: number): Promise<readonly ParkedHead[]> {
+  dueHeads(
+    places: readonly ParkedPlace[],
+    limit: number,
+    bytesMax: number = Infinity,
+  ): Promise<readonly ParkedHead[]> {
     return this.#access.answer('parked.dueHeads', (tables) =>
       waitingHeads(tables, places)
         .filter(({ nextMs }) => nextMs <= tables.nowMs)
@@ -63,7 +71,7 @@ export class MemoryParkedEvents implements ParkedEvents {
         .slice(0, limit)
         .map(({ handler, event, attempts, uncounted, suspect }) => ({
           handler,
-          event: structuredClone(event),
+          event: boundedCopy(event, bytesMax),
           attempts,
           uncounted,
           suspect,
