@@ -229,7 +229,7 @@ export class ConnectionPool {
     if (session !== undefined) this.#sessions.set(client, session);
     else adaptStatementNames(client, this.#namesStatements);
     // Asked each time: a dump of another server may have been restored on the same one, under the same name.
-    await this.#epochs.ensure(client, undefined);
+    await this.#epochs.ensure(client);
     if (obstacles.length === 0 || this.#hasWarnedOfPooler) return;
     this.#hasWarnedOfPooler = true;
     this.#warn({ kind: 'pooler-settings', database: this.#config.path, message: obstacles.join('; ') });

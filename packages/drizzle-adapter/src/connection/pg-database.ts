@@ -18,7 +18,7 @@ import { ChangeSetWriter } from '../write/change-set-writer.js';
 import { GroupWriter } from '../write/group-writer.js';
 import { ConnectionPool, connectionSettings } from './connection-pool.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
-import type { PostgresOptions, PostgresWarning } from './postgres-options.js';
+import { type PostgresOptions, type PostgresWarning, printWarning } from './postgres-options.js';
 
 const retryDelayMs = 500;
 const pingTimeoutMs = 2_000;
@@ -54,7 +54,7 @@ export class PgDatabase implements Database {
     this.#config = config;
     this.#options = options;
     this.#warn = options.onWarning ?? printWarning;
-    this.#epochs = new EpochGuard(config.path);
+    this.#epochs = new EpochGuard(config.path, this.#warn);
     const { applicationName = applicationNameDefault } = options;
     this.pool = new ConnectionPool(config, applicationName, this.#epochs, this.#warn);
     this.#ready = this.#becomeReady();
@@ -140,10 +140,8 @@ export class PgDatabase implements Database {
     try {
       await replaceDeliveryIndex(this.#config, this.#closing.signal);
     } catch (error) {
-      process.emitWarning(`${this.#config.path}: the index of the log was not replaced: ${String(error)}`, {
-        type: 'PostgresWarning',
-        code: 'log-index',
-      });
+      const message = `the index of the log was not replaced: ${String(error)}`;
+      this.#warn({ kind: 'log-index', database: this.#config.path, message });
     }
   }
 
@@ -163,13 +161,4 @@ export class PgDatabase implements Database {
       }
     }
   }
-}
-
-/** Node prints it, with the process's id. */
-function printWarning({ kind, database, message, stack }: PostgresWarning): void {
-  process.emitWarning(`${database}: ${message}`, {
-    type: 'PostgresWarning',
-    code: kind,
-    ...(stack !== undefined && { detail: stack }),
-  });
 }

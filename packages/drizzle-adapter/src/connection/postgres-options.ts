@@ -2,9 +2,10 @@
 export interface PostgresWarning {
   /**
    * `connection-leak`: a connection was not given back within `leak-detection-threshold`. `pooler-settings`: behind a
-   * pooler a setting of the server is missing.
+   * pooler a setting of the server is missing. `new-epoch`: the database is on another server than before. `log-index`: the
+   * index of a log of an earlier release was not replaced.
    */
-  readonly kind: 'connection-leak' | 'pooler-settings';
+  readonly kind: 'connection-leak' | 'pooler-settings' | 'new-epoch' | 'log-index';
   /** Where the database stands in the configuration. */
   readonly database: string;
   readonly message: string;
@@ -36,4 +37,13 @@ export interface PostgresOptions {
   readonly deliveryPoolMax?: number;
   /** Is told of what operators should know. Default: a warning of the process, which Node prints. */
   readonly onWarning?: (warning: PostgresWarning) => void;
+}
+
+/** Node prints it, with the process's id. */
+export function printWarning({ kind, database, message, stack }: PostgresWarning): void {
+  process.emitWarning(`${database}: ${message}`, {
+    type: 'PostgresWarning',
+    code: kind,
+    ...(stack !== undefined && { detail: stack }),
+  });
 }

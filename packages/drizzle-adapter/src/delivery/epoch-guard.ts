@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import type { PostgresWarning } from '../connection/postgres-options.js';
 
 const triesMax = 50;
 const retryMs = 100;
@@ -16,28 +17,29 @@ const lockNotAvailable = '55P03';
  */
 export class EpochGuard {
   readonly #path: string;
-  #known: string | undefined;
+  readonly #warn: (warning: PostgresWarning) => void;
 
-  /** @param path where the database stands in the configuration */
-  constructor(path: string) {
+  /**
+   * @param path where the database stands in the configuration
+   * @param warn is told of an epoch that was begun
+   */
+  constructor(path: string, warn: (warning: PostgresWarning) => void) {
     this.#path = path;
+    this.#warn = warn;
   }
 
   /**
    * To be called with each new connection, outside of a transaction, before it is used.
    *
-   * @param server tells servers apart; `undefined` when that is not known, so that the database is asked
    * @throws errors of `pg` when the epoch cannot be begun; then the connection must not be used
    */
-  async ensure(client: pg.ClientBase, server: string | undefined): Promise<void> {
-    if (server !== undefined && server === this.#known) return;
+  async ensure(client: pg.ClientBase): Promise<void> {
     for (let tryCount = 1; ; tryCount++) {
       try {
         const { rows } = await client.query<{ epoch: number; begun: boolean }>(
           'select epoch, begun from eventlog.ensure_epoch()',
         );
-        if (rows[0]?.begun === true) this.#warn(rows[0].epoch);
-        this.#known = server;
+        if (rows[0]?.begun === true) this.#tell(rows[0].epoch);
         return;
       } catch (error) {
         const state = error instanceof pg.DatabaseError ? error.code : undefined;
@@ -49,11 +51,8 @@ export class EpochGuard {
     }
   }
 
-  /** Node prints it, with the process's id. */
-  #warn(epoch: number): void {
-    process.emitWarning(
-      `${this.#path}: the database is on another server than before, restored, copied or moved: epoch ${epoch} of its log begins`,
-      { type: 'PostgresWarning', code: 'new-epoch' },
-    );
+  #tell(epoch: number): void {
+    const message = `the database is on another server than before, restored, copied or moved: epoch ${epoch} of its log begins`;
+    this.#warn({ kind: 'new-epoch', database: this.#path, message });
   }
 }

@@ -56,7 +56,7 @@ export async function migrateDatabase(
   try {
     await client.connect();
     await migrateUnderLock(client, () => apply(client, frameworkMigrationsFolder, frameworkJournal));
-    await epochs.ensure(client, undefined);
+    await epochs.ensure(client);
     await createPartitions(client);
     if (migrationsFolder !== undefined) {
       await migrateUnderLock(client, () => apply(client, migrationsFolder, applicationJournal));

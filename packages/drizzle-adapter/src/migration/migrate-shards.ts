@@ -1,4 +1,5 @@
 import { type ShardingConfig, primaryConfig } from '@framework/core';
+import { printWarning } from '../connection/postgres-options.js';
 import { EpochGuard } from '../delivery/epoch-guard.js';
 import { migrateDatabase } from './migrate-database.js';
 import { replaceDeliveryIndex } from './replace-delivery-index.js';
@@ -13,7 +14,7 @@ export async function migrateShards(sharding: ShardingConfig, migrationsFolder?:
   const configs = sharding.members.map(({ databases }) => databases.get(primaryConfig));
   for (const config of configs) {
     if (config === undefined) continue;
-    await migrateDatabase(config, migrationsFolder, { epochs: new EpochGuard(config.path) });
+    await migrateDatabase(config, migrationsFolder, { epochs: new EpochGuard(config.path, printWarning) });
     await replaceDeliveryIndex(config, new AbortController().signal);
   }
 }
