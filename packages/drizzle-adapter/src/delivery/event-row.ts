@@ -33,6 +33,11 @@ export const wholeEvent = `jsonb_build_object(
   'modelId', e.model_id, 'modelName', e.model_name, 'modelVersion', e.model_version, 'type', e.event_type,
   'payload', e.payload, 'startedDate', e.started_date, 'createdDate', e.created_date)`;
 
+/** Whether a text can be the id of an event; PostgreSQL refuses to compare others. */
+export function isEventId(text: string): boolean {
+  return /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(text);
+}
+
 /** As many columns without a value. */
 export const noEventColumns = Array(11).fill('null::text').join(', ');
 

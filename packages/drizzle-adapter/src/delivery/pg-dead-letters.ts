@@ -9,7 +9,7 @@ import {
 } from '@framework/core';
 import { type SQL, and, sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { parkedEvent } from './event-row.js';
+import { isEventId, parkedEvent } from './event-row.js';
 import { settleModels } from './settle-models.js';
 
 const limitMax = 1_000;
@@ -92,7 +92,7 @@ const cursorOf = sql.raw(`concat(extract(epoch from parked_date), '/', event_id,
 function matching({ handler, eventId, eventType, modelId, dead }: ParkedFilter): SQL {
   const conditions = [
     handler === undefined ? undefined : sql`handler = ${handler}`,
-    eventId === undefined ? undefined : sql`event_id = ${eventId}`,
+    eventId === undefined ? undefined : isEventId(eventId) ? sql`event_id = ${eventId}` : sql`false`,
     eventType === undefined ? undefined : sql`event_type = ${eventType}`,
     modelId === undefined ? undefined : sql`model_id = ${modelId}`,
     dead === undefined ? undefined : sql`dead = ${dead}`,

@@ -12,6 +12,7 @@ import {
   type EventTexts,
   eventColumns,
   eventTexts,
+  isEventId,
   noEventColumns,
   parkedEvent,
   wholeEvent,
@@ -117,6 +118,7 @@ export class PgDeliveryLog implements DeliveryLog {
   }
 
   async find(eventId: string): Promise<DeliverableEvent | undefined> {
+    if (!isEventId(eventId)) return undefined;
     const [row] = await this.#rows(
       'framework_delivery_find',
       `select ${eventColumns(`${bytesLimit}`)} from eventlog.events e where e.id = $1 and e.event_type is not null`,

@@ -24,6 +24,7 @@ export class FlowDispatch {
   /** The lanes, each of one slot, whose first events failed and wait to be tried again, together as they were. */
   readonly #waiting = new Map<Lane<FlowWork>, Waiting>();
   #unfinishedCount = 0;
+  #paused = false;
 
   constructor(options: {
     readonly handler: DatabaseHandler;
@@ -53,7 +54,8 @@ export class FlowDispatch {
     this.#lanes = new Lanes({
       concurrency: policy.concurrency,
       // When everything must end, what waits ends without a call.
-      mayStart: () => !around.abandoned.full || context.ended.aborted,
+      mayStart: () =>
+        context.ended.aborted || (!around.abandoned.full && (!this.#paused || context.stopping.aborted)),
       step: (lane) => this.#step(lane),
       onError: context.onError,
     });
@@ -123,6 +125,12 @@ export class FlowDispatch {
     this.#lanes.addFirst(this.#laneOf(event), { kind: 'check', slot, event });
   }
 
+  /** Makes no further call while the handler is paused, also with what was read; what runs may finish. */
+  setPaused(paused: boolean): void {
+    this.#paused = paused;
+    this.#lanes.resume();
+  }
+
   /** Resolves when nothing is left to be done. */
   idle(): Promise<void> {
     return this.#lanes.idle();
@@ -140,10 +148,20 @@ export class FlowDispatch {
 
   #step(lane: Lane<FlowWork>): Promise<void> {
     const [first] = lane.items;
+    if (this.#paused) return this.#leave(lane);
     if (first?.kind === 'event') return this.#runEvents(first, lane);
     lane.items.shift();
     if (first?.kind === 'retry') return this.#retries.run(first).finally(first.onEnded);
     return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.event);
+  }
+
+  /** Of a paused handler whose process stops: whoever holds the slots next reads again what was read. */
+  async #leave(lane: Lane<FlowWork>): Promise<void> {
+    this.#waiting.delete(lane);
+    for (const work of lane.items.splice(0)) {
+      if (work.kind === 'event') this.#unfinishedCount--;
+      else if (work.kind === 'retry') work.onEnded();
+    }
   }
 
   async #runEvents(first: EventWork, lane: Lane<FlowWork>): Promise<void> {

@@ -58,6 +58,7 @@ export class HandlerFlow {
   setPaused(paused: boolean): void {
     if (paused === this.#paused) return;
     this.#paused = paused;
+    this.dispatch.setPaused(paused);
     this.#alarm.ring();
   }
 
@@ -90,6 +91,8 @@ export class HandlerFlow {
   /** Reads nothing more; what was read goes on. */
   stop(): void {
     this.#stopped = true;
+    // What a paused handler has read is left to whoever holds its slots next.
+    this.dispatch.setPaused(this.#paused);
     this.#alarm.ring();
   }
 

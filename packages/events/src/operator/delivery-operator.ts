@@ -129,12 +129,19 @@ export class DeliveryOperator {
     return this.#eachOf(handler, (cursors, id) => cursors.retire(id, { discardParked }));
   }
 
-  /** Says why an event has not been handled yet, for each handler. */
+  /**
+   * Says why an event has not been handled yet, for each handler.
+   *
+   * @throws whatever a database throws that is down, when no other one knows the event: it may
+   */
   async explain(eventId: string): Promise<EventExplanation> {
-    for (const database of this.#databases) {
-      const explanation = await explainEvent(database, eventId);
-      if (explanation !== undefined) return explanation;
+    const answers = await Promise.allSettled(
+      this.#databases.map((database) => explainEvent(database, eventId)),
+    );
+    for (const answer of answers) {
+      if (answer.status === 'fulfilled' && answer.value !== undefined) return answer.value;
     }
+    for (const answer of answers) if (answer.status === 'rejected') throw answer.reason;
     return { kind: 'not-in-log' };
   }
 

@@ -17,7 +17,8 @@ export async function explainEvent(
 ): Promise<EventExplanation | undefined> {
   const { items: parked } = await store.deadLetters.find({ eventId }, { limit: pageMax });
   // Parked events outlive the partitions of the log.
-  const event = (await store.log.find(eventId)) ?? parked[0]?.event;
+  const logged = await store.log.find(eventId);
+  const event = logged ?? parked[0]?.event;
   if (event === undefined) return undefined;
   const cursors = await store.cursors.load([event.slot]);
   const standings = await Promise.all(
@@ -27,6 +28,7 @@ export async function explainEvent(
         event,
         cursor,
         parked.find(({ handler }) => handler === cursor.handler),
+        logged === undefined,
       ),
     ),
   );
@@ -38,9 +40,11 @@ async function standing(
   event: DeliverableEvent,
   { handler, paused }: HandlerCursor,
   row: ParkedRow | undefined,
+  isGone: boolean,
 ): Promise<HandlerStanding> {
   if (row !== undefined) return { handler, paused, ...(await parkedStanding(store.deadLetters, row)) };
-  if (await store.cursors.hasPassed(handler, event)) return { handler, paused, kind: 'passed' };
+  // A partition is dropped when every cursor has passed it.
+  if (isGone || (await store.cursors.hasPassed(handler, event))) return { handler, paused, kind: 'passed' };
   const lease = (await store.leases.list()).find(
     (each) => each.handler === handler && each.slot === event.slot,
   );
