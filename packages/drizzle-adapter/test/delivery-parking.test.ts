@@ -321,7 +321,10 @@ describe('operators', () => {
       { handler: 'notify', paused: false, pendingCount: 0, oldestPendingMs: 0, parkedCount: 1, deadCount: 1 },
     ]);
     expect(await store.cursors.hasPassed('notify', events[1]!)).toBe(true);
-    expect(await store.log.find('00000000-0000-7000-8000-000000000000')).toBeUndefined();
+    for (const none of ['00000000-0000-7000-8000-000000000000', 'no id', '']) {
+      expect(await store.log.find(none)).toBeUndefined();
+      expect((await store.deadLetters.find({ eventId: none }, { limit: 1 })).items).toEqual([]);
+    }
   });
 });
 

@@ -4,6 +4,8 @@ import { DeliveryOperator } from '../src/index.js';
 import { deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
+async function ready(): Promise<void> {}
+
 function operatorOf({ database }: DeliveryBench): DeliveryOperator {
   const store = new MemoryDeliveryStore(new MemoryAccess(database));
   return new DeliveryOperator({
@@ -65,17 +67,15 @@ describe('explain', () => {
     const bench = new DeliveryBench();
     bench.database.commit(deposited('a', 1));
     const [down, up] = [new MemoryAccess(new DeliveryBench().database), new MemoryAccess(bench.database)];
-    const ready = async (): Promise<void> => undefined;
     const deliveries = [down, up].map((access) => ({
       store: new MemoryDeliveryStore(access),
       shards: [shard],
       ready,
     }));
     const operator = new DeliveryOperator({ deliveries: () => deliveries });
-    const failures = (): unknown[] => [new Error('the database is down')];
-    down.failures.set('deadLetters.find', failures());
+    down.failures.set('deadLetters.find', [new Error('the database is down')]);
     expect(await operator.explain('a1')).toMatchObject({ kind: 'in-log' });
-    down.failures.set('deadLetters.find', failures());
+    down.failures.set('deadLetters.find', [new Error('the database is down')]);
     await expect(operator.explain('z1')).rejects.toThrow('the database is down');
     expect(await operator.explain('z1')).toEqual({ kind: 'not-in-log' });
   });
