@@ -97,6 +97,30 @@ describe('explain', () => {
   });
 });
 
+test('a database that is down keeps no change from the others, and is told', async () => {
+  const [bench, other] = [new DeliveryBench(), new DeliveryBench()];
+  for (const each of [bench, other]) {
+    each.database.commit(deposited('a', 1));
+    each.start([failing('one', 1)]);
+    await each.clock.advance(3_000);
+  }
+  const [down, up] = [new MemoryAccess(other.database), new MemoryAccess(bench.database)];
+  const deliveries = [down, up].map((access) => ({
+    store: new MemoryDeliveryStore(access),
+    shards: [shard],
+    ready,
+  }));
+  const operator = new DeliveryOperator({ deliveries: () => deliveries });
+  const letters = (): readonly boolean[] => bench.database.parkedOf('one').map(({ dead }) => dead);
+  for (const change of [() => operator.pause('one'), () => operator.replay({ handler: 'one' })]) {
+    down.failures.set('cursors.find', [new Error('the database is down')]);
+    await expect(change()).rejects.toThrow('the database is down');
+  }
+  expect(bench.database.handlers.get('one')).toBe(true);
+  expect(letters()).toEqual([false]);
+  await expect(operator.skip({ handler: 'nobody' })).rejects.toMatchObject({ code: 'unknown-handler' });
+});
+
 describe('dead letters', () => {
   test('are counted by a dry run however many there are', async () => {
     const bench = new DeliveryBench();

@@ -3,6 +3,7 @@ import {
   type DatabaseRegistry,
   type DeadLetters,
   type DeadLettersStep,
+  type DeliveryStore,
   type HandlerCursors,
   type HandlerLag,
   type LeasedSlot,
@@ -150,12 +151,27 @@ export class DeliveryOperator {
     handler: string,
     work: (cursors: HandlerCursors, id: string) => Promise<void>,
   ): Promise<void> {
-    const found = await Promise.all(
-      this.#databases.map(async ({ store: { cursors } }) => ({ cursors, id: await cursors.find(handler) })),
+    const known = await this.#everywhere(async ({ cursors }) => {
+      const id = await cursors.find(handler);
+      if (id !== undefined) await work(cursors, id);
+      return id !== undefined;
+    });
+    if (!known.includes(true)) throw new UnknownHandlerException(handler);
+  }
+
+  /**
+   * Does something in every database, also when another one fails.
+   *
+   * @throws whatever the one that failed has thrown, after the others are done; all of it when several have
+   */
+  async #everywhere<T>(work: (store: DeliveryStore) => Promise<T>): Promise<readonly T[]> {
+    const ended = await Promise.allSettled(this.#databases.map(({ store }) => work(store)));
+    const failures = ended.flatMap((each): readonly unknown[] =>
+      each.status === 'rejected' ? [each.reason] : [],
     );
-    const known = found.flatMap(({ cursors, id }) => (id === undefined ? [] : [{ cursors, id }]));
-    if (known.length === 0) throw new UnknownHandlerException(handler);
-    await Promise.all(known.map(({ cursors, id }) => work(cursors, id)));
+    if (failures.length === 1) throw failures[0];
+    if (failures.length > 1) throw new AggregateError(failures, `${failures.length} databases failed`);
+    return ended.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
   }
 
   async #countDead(filter: ParkedFilter): Promise<number> {
@@ -180,24 +196,24 @@ export class DeliveryOperator {
     filter: ParkedFilter,
     change: (letters: DeadLetters, own: ParkedFilter, step: StepPlace) => Promise<DeadLettersStep>,
   ): Promise<number> {
-    await this.#assertKnown(filter);
-    const counts = await Promise.all(
-      this.#databases.map(async ({ store }) => {
-        let count = 0;
-        const own = await filterIn(store, filter);
-        if (own === undefined) return count;
-        let after: string | undefined;
-        do {
-          const step = await change(store.deadLetters, own, {
-            limit: stepMax,
-            ...(after !== undefined && { after }),
-          });
-          count += step.count;
-          after = step.next;
-        } while (after !== undefined);
-        return count;
-      }),
-    );
-    return counts.reduce((sum, count) => sum + count, 0);
+    const counts = await this.#everywhere(async (store) => {
+      const own = await filterIn(store, filter);
+      if (own === undefined) return undefined;
+      let count = 0;
+      let after: string | undefined;
+      do {
+        const step = await change(store.deadLetters, own, {
+          limit: stepMax,
+          ...(after !== undefined && { after }),
+        });
+        count += step.count;
+        after = step.next;
+      } while (after !== undefined);
+      return count;
+    });
+    const { handler } = filter;
+    if (handler !== undefined && counts.every((count) => count === undefined))
+      throw new UnknownHandlerException(handler);
+    return counts.reduce<number>((sum, count) => sum + (count ?? 0), 0);
   }
 }
