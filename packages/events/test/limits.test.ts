@@ -143,3 +143,22 @@ test('a slot whose holder vanished is not read on while its suspects are tried',
   expect(handler.seen).toEqual(['a1', 'a2']);
   expect(bench.database.writes.parked).toBe(1);
 });
+
+test('a slot of which not all suspects were seen yet is not read on either', async () => {
+  const bench = new DeliveryBench();
+  const handler = handlerOf({ name: 'one' }, ({ modelVersion }) =>
+    modelVersion === 1 ? new Promise(() => undefined) : undefined,
+  );
+  const before = bench.start([handlerOf({ name: 'one' })]);
+  await bench.clock.advance(300);
+  before.access.kill();
+  bench.database.processes.clear();
+  bench.database.abandonAll();
+  bench.database.commit(deposited('a', 1), deposited('b', 1));
+  const { executor } = bench.start([handler], { dueMax: 1 });
+  await bench.clock.advance(5_000);
+  bench.database.commit(deposited('f', 2));
+  executor.committed();
+  await bench.clock.advance(1_000);
+  expect(handler.seen.toSorted()).toEqual(['a1', 'b1']);
+});
