@@ -8,16 +8,27 @@ exception when insufficient_privilege or undefined_function or feature_not_suppo
 end
 $$;
 --> statement-breakpoint
--- The history to which what is read now belongs: server and timeline. Where they are hidden, the start of the server stands
--- for them, which is another one after a failover, too.
+-- One row: what a run of the server is called. PostgreSQL empties the table with every recovery from a crash, on a standby that
+-- takes over and in a restored copy of the files, which are the events after which the server may give transaction numbers
+-- again that somebody has seen.
+create unlogged table eventlog.server_run (
+  id uuid not null default gen_random_uuid()
+);
+--> statement-breakpoint
+create unique index server_run_one_idx on eventlog.server_run ((true));
+--> statement-breakpoint
+insert into eventlog.server_run default values;
+--> statement-breakpoint
+-- The history to which what is read now belongs; what was learnt in another one may be ahead of the database. It ends with each
+-- start of the server as well, as its files may be older ones that were put back. Without the row it is a new one whenever it is
+-- asked for, until somebody renews leases: nothing that was learnt holds.
 create function eventlog.server_history() returns text
 language plpgsql stable as $$
+declare
+  run uuid;
 begin
-  return (select system_identifier::text from pg_control_system())
-    || '-' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
-exception when insufficient_privilege or undefined_function or feature_not_supported
-    or object_not_in_prerequisite_state then
-  return 'started-' || extract(epoch from pg_postmaster_start_time())::text;
+  if not pg_is_in_recovery() then select r.id into run from eventlog.server_run r; end if;
+  return coalesce(run, gen_random_uuid()) || '/' || extract(epoch from pg_postmaster_start_time());
 end
 $$;
 --> statement-breakpoint
@@ -71,6 +82,8 @@ begin
   if begun then
     if latest.epoch is null then insert into eventlog.epochs (epoch) values (epoch); end if;
     epoch := epoch + 1;
+    -- A copy brings the row along.
+    insert into eventlog.server_run default values on conflict ((true)) do update set id = excluded.id;
     -- Waits for whoever has written to the log already; without partitions, whose defaults are not used.
     execute format('alter table only eventlog.events alter column epoch set default %s', epoch);
   end if;
@@ -130,13 +143,15 @@ returns table (handler text, slot smallint, token uuid, abandoned boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  own_history text := eventlog.server_history();
+  own_history text;
   slot_count integer;
   now_date timestamptz;
   was_late boolean;
   has_moved boolean;
 begin
   perform pg_advisory_xact_lock(hashtextextended('eventlog.slots', 0));
+  insert into eventlog.server_run default values on conflict do nothing;
+  own_history := eventlog.server_history();
   now_date := clock_timestamp();
   slot_count := (select count(*) from eventlog.slots);
   was_late := (select p.until_date < now_date from eventlog.processes p where p.process_id = own_id);
@@ -146,15 +161,13 @@ begin
     on conflict (process_id) do update
       set handlers = excluded.handlers, renewed_date = excluded.renewed_date, until_date = excluded.until_date;
 
-  -- When this process could not renew in time though it lives, or the database has just moved, others could not either:
-  -- that they are late says nothing about them yet. So it is when the server was not there during a lease.
+  -- When this process could not renew in time though it lives, or the database has just moved or started, others could not
+  -- either: that they are late says nothing about them yet.
   if was_late or has_moved then
     update eventlog.processes p set until_date = now_date + lease where p.until_date < now_date;
     update eventlog.leases l set token = gen_random_uuid(), abandoned = false where l.process_id = own_id;
   end if;
-  delete from eventlog.processes p
-    where greatest(p.until_date,
-      case when p.renewed_date < pg_postmaster_start_time() then pg_postmaster_start_time() + lease end) < now_date;
+  delete from eventlog.processes p where p.until_date < now_date;
 
   -- Processes of the release before lease whole slots. Nobody else works while one of them may still do so.
   update eventlog.leases l set abandoned = true from eventlog.slots s

@@ -4,6 +4,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { query } from './fixtures/query.js';
+import { randomOf } from './fixtures/random-of.js';
 
 const handler = 'notify';
 const never = 1e9;
@@ -11,15 +12,6 @@ const everywhere = allSlots.map((slot) => ({ handler, slot }));
 const step = { limit: 100 };
 const models = ['a', 'b', 'c'];
 const versions = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-
-/** A small generator of random numbers, so that a failure can be repeated. */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
 
 describe('the turn of a model', () => {
   it.each([1, 2, 3, 4])(

@@ -11,6 +11,7 @@ import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
+import { randomOf } from './fixtures/random-of.js';
 
 const leaseMs = 60_000;
 const handler = 'mails';
@@ -251,12 +252,9 @@ async function burnTransactions(url: string): Promise<void> {
   await query(url, `do $$ begin for i in 1..500 loop perform pg_current_xact_id(); commit; end loop; end $$`);
 }
 
-/** As far as the adapter can see: the server is on another timeline now. */
+/** As a standby that takes over finds the database. */
 async function failOver(url: string): Promise<void> {
-  await query(
-    url,
-    `create or replace function eventlog.server_history() returns text language sql stable as $$ select 'timeline-2' $$`,
-  );
+  await query(url, 'truncate eventlog.server_run');
 }
 
 async function epochsOf(url: string): Promise<readonly number[]> {
@@ -276,13 +274,4 @@ function warningsOfEpochs(): () => readonly Error[] {
 
 function idsOf(events: readonly DeliverableEvent[]): readonly string[] {
   return events.map(({ id }) => id);
-}
-
-/** A small generator of random numbers, so that a failure can be repeated. */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
 }

@@ -10,7 +10,8 @@ import type { SlotLeases } from './slot-leases.js';
  * Port: what delivery needs of one database, whose log holds the events of one or several shards.
  *
  * Times are the database's. What is written under a lease that is lost is not written; the methods give back the tokens of
- * those leases, and the caller stops working under them. A failover ends every lease. Errors are those of `TransactionManager`'s reads.
+ * those leases, and the caller stops working under them. A crash of the database or a failover ends every lease. Errors are
+ * those of `TransactionManager`'s reads.
  */
 export interface DeliveryStore {
   /** Into how many slots the log is cut by the models' ids: all events of one model are in one slot. */

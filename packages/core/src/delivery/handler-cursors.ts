@@ -4,7 +4,7 @@ import type { DeliverableEvent } from './deliverable-event.js';
  * A place in the log of a database: what lies before it is done or parked. Opaque; equal places are equal texts.
  *
  * It means something only in the history of the database in which it was learnt: reading from it and saving it are refused
- * after a failover or in a copy, where only what is loaded anew holds.
+ * after a crash, a failover or in a copy, where only what is loaded anew holds.
  */
 export type Cursor = string;
 

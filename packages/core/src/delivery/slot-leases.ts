@@ -31,7 +31,7 @@ export interface LeasedSlot {
 /**
  * Port: which process works in which slots of one database, for which handlers.
  *
- * A lease is valid in the history of the database in which it was given: after a failover or in a copy it is nobody's,
+ * A lease is valid in the history of the database in which it was given: after a crash, a failover or in a copy it is nobody's,
  * and what is written under it is refused.
  */
 export interface SlotLeases {

@@ -112,12 +112,12 @@ export class StorageFailureException extends FrameworkException {
   }
 }
 
-/** What was learnt of a database's log does not hold any more: it is on another server, or that was failed over. */
+/** What was learnt of a database's log does not hold any more: it is on another server, or that crashed or was failed over. */
 export class HistoryChangedException extends FrameworkException {
   constructor() {
     super(
       'history-changed',
-      'The database was failed over, restored or moved since this place in its log was learnt: start from the saved cursors',
+      'The database crashed, was restarted, failed over, restored or moved since this place in its log was learnt: start from the saved cursors',
     );
   }
 }

@@ -1,6 +1,6 @@
 /**
  * A clause `held` of a statement that writes under leases: those of the rows of `given as g` that still hold, kept until
- * the statement is through. A lease of another history of the database, from before a failover, does not hold.
+ * the statement is through. A lease of another history of the database, from before a crash or a failover, does not hold.
  *
  * @param key the handler, slot and token of a given row, as a row
  */

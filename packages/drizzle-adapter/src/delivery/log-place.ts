@@ -7,7 +7,7 @@ export interface LogPlace {
   readonly epoch: number;
   /** Which transactions of the epoch lie before the place. */
   readonly snapshot: Snapshot;
-  /** The server and timeline on which the place was learnt; empty for the beginning of an epoch, which holds on every one. */
+  /** The run of the server in which the place was learnt; empty for the beginning of an epoch, which holds on every one. */
   readonly history: string;
 }
 
