@@ -1,6 +1,7 @@
 import type { DeliveryStore, SlotLease } from '@framework/core';
 import { describe, expect, it, vi } from 'vitest';
 import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
+import { EventWriter } from './fixtures/event-writer.js';
 import { query } from './fixtures/query.js';
 
 const leaseMs = 60_000;
@@ -169,6 +170,32 @@ describe('cursors', () => {
     );
     for (const { cursor } of await store.cursors.load(allSlots))
       expect(Number(cursor.split(':')[1])).toBeLessThanOrEqual(Number(xmax));
+  });
+
+  it('that stand at a time lie before what was open then, and behind what was committed earlier', async () => {
+    const { store, url } = await openStore();
+    const [long, open, writer] = [
+      await EventWriter.connect(url),
+      await EventWriter.connect(url),
+      await EventWriter.connect(url),
+    ];
+    await long.begin();
+    await long.takeXid();
+    await writer.write('a', 1);
+    const [{ time } = { time: new Date() }] = await query<{ time: Date }>(
+      url,
+      "select date_trunc('milliseconds', clock_timestamp()) + interval '1 millisecond' as time",
+    );
+    await expect.poll(() => Date.now()).toBeGreaterThan(time.getTime());
+    await open.begin();
+    const late = await open.write('b', 1);
+    const first = await writer.write('c', 1);
+    await store.cursors.register([{ name: 'since', aliases: [], startFrom: { time } }]);
+    await open.commit();
+    const next = await writer.write('d', 1);
+    const [{ cursor } = { cursor: '' }] = await store.cursors.load(allSlots);
+    const { events } = await store.log.read(allSlots, cursor, 10);
+    expect(events.map(({ id }) => id).toSorted()).toEqual([...late, ...first, ...next].toSorted());
   });
 });
 

@@ -8,7 +8,10 @@ import type { DeliverableEvent } from './deliverable-event.js';
  */
 export type Cursor = string;
 
-/** Where a new handler starts: at the first event there is, at the next one, or at those created since a time. */
+/**
+ * Where a new handler starts: at the first event there is, at the next one, or at those created since a time, whenever their
+ * transactions commit; some that were created earlier may come with them.
+ */
 export type StartFrom = 'beginning' | 'now' | { readonly time: Date };
 
 /** A handler, as a process declares it. */

@@ -185,7 +185,10 @@ export class PgHandlerCursors implements HandlerCursors {
   }
 }
 
-/** A time is the first transaction that wrote an event since then; what began a little earlier may come with it. */
+/**
+ * A time is the first transaction that wrote an event since then; what began a little earlier may come with it. What is still
+ * open may have written one, too: it lies beyond the place, however low its number.
+ */
 function startPlace(startFrom: StartFrom) {
   const now = sql`select max(epoch) as epoch, pg_current_snapshot() as snapshot from eventlog.epochs`;
   if (startFrom === 'now') return now;
@@ -195,8 +198,12 @@ function startPlace(startFrom: StartFrom) {
   const since = sql`created_date >= ${startFrom.time.toISOString()}::timestamptz and event_type is not null`;
   return sql`
     select coalesce(first.epoch, now.epoch) as epoch,
-      case when first.xid is null then now.snapshot else format('%s:%s:', first.xid, first.xid)::pg_snapshot end as snapshot
+      case when first.xid is null then now.snapshot::text else format('%s:%s:%s', coalesce(min(open.xid), first.xid),
+        first.xid, string_agg(open.xid::text, ',' order by open.xid)) end::pg_snapshot as snapshot
     from (${now}) as now left join (
       select epoch, min(xid::text::bigint) as xid from eventlog.events
-      where ${since} group by epoch order by epoch limit 1) as first on true`;
+      where ${since} group by epoch order by epoch limit 1) as first on true
+    left join lateral (select xid::text::bigint as xid from pg_snapshot_xip(now.snapshot) as xid) as open
+      on first.epoch = now.epoch and open.xid < first.xid
+    group by now.epoch, now.snapshot::text, first.epoch, first.xid`;
 }
