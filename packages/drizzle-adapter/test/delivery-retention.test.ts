@@ -25,14 +25,24 @@ it('a partition is dropped once it is old and every cursor has passed it', async
   await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
   expect(await store.partitions.drop(30 * dayMs)).toEqual([]);
 
-  const { next } = await store.log.read(allSlots, beginning, 10);
   const { leases } = await store.leases.renew('one', ['notify'], dayMs);
-  await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
+  const pass = async (): Promise<void> => {
+    const { next } = await store.log.read(allSlots, beginning, 10);
+    await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
+  };
+  await pass();
   expect(await store.partitions.drop(100 * 365 * dayMs)).toEqual([]);
   // Its last events are not old enough yet, though its first ones are.
   expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-20T00:00:00Z'))).toEqual([]);
   expect(await store.partitions.drop(Date.now() - Date.parse('2020-01-31T23:59:00Z'))).toEqual([]);
-  expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
+  // While a transaction that began before the event is open anywhere on the server, the cursor may still need its month.
+  await vi.waitFor(
+    async () => {
+      await pass();
+      expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
+    },
+    { timeout: 15_000 },
+  );
   expect(await query(url, 'select model_version::int as version from eventlog.events')).toEqual([
     { version: 1 },
   ]);

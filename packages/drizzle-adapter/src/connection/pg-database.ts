@@ -12,7 +12,7 @@ import pg from 'pg';
 import { EpochGuard } from '../delivery/epoch-guard.js';
 import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
 import { isWorthWaiting } from '../migration/is-worth-waiting.js';
-import { migrateDatabase } from '../migration/migrate-database.js';
+import { type MigratedDatabase, migrateDatabase } from '../migration/migrate-database.js';
 import { replaceDeliveryIndex } from '../migration/replace-delivery-index.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
 import { GroupWriter } from '../write/group-writer.js';
@@ -127,12 +127,13 @@ export class PgDatabase implements Database {
 
   async #becomeReady(): Promise<void> {
     const migrates = (this.#options.migrateOnOpen ?? true) && this.#config.name === primaryConfig;
-    if (migrates) await this.#migrate();
+    const migrated = migrates ? await this.#migrate() : undefined;
     if (this.#closing.signal.aborted)
       throw new Error('The database was closed before it could serve', { cause: this.#obstacle });
+    this.#identity = migrated?.identity;
     this.#isReady = true;
     this.pool.keepWarm();
-    if (migrates) this.#indexing = this.#replaceIndex();
+    if (migrated?.hasEarlierIndex === true) this.#indexing = this.#replaceIndex();
   }
 
   /** Beside everything else, because it may take as long as the log is large; the next process to open it tries again. */
@@ -146,19 +147,19 @@ export class PgDatabase implements Database {
   }
 
   /** Tries again for as long as the database cannot be reached, or until it is closed. */
-  async #migrate(): Promise<void> {
+  async #migrate(): Promise<MigratedDatabase | undefined> {
     while (!this.#closing.signal.aborted) {
       try {
-        this.#identity = await migrateDatabase(this.#config, this.#options.migrationsFolder, {
+        return await migrateDatabase(this.#config, this.#options.migrationsFolder, {
           epochs: this.#epochs,
           signal: this.#closing.signal,
         });
-        return;
       } catch (error) {
         this.#obstacle = error;
         if (!isWorthWaiting(error)) throw error;
         await delay(retryDelayMs, undefined, { signal: this.#closing.signal }).catch(() => undefined);
       }
     }
+    return undefined;
   }
 }

@@ -24,6 +24,14 @@ const migrationLock = 7_265_814_402;
 const frameworkJournal = 'eventlog.migrations';
 const applicationJournal = 'drizzle.__drizzle_migrations';
 
+/** What the migrations of a database tell of it. */
+export interface MigratedDatabase {
+  /** Tells it from all others, while its server runs; `undefined` when the server hides that. */
+  readonly identity: string | undefined;
+  /** Whether its log has the index of an earlier release still: see `replaceDeliveryIndex`. */
+  readonly hasEarlierIndex: boolean;
+}
+
 /**
  * Applies the framework's migrations and then the application's, each once, under the database's lock.
  *
@@ -33,14 +41,13 @@ const applicationJournal = 'drizzle.__drizzle_migrations';
  * @param migrationsFolder as `drizzle-kit generate` writes it
  * @param options.epochs is asked about the server before the application's migrations write to it
  * @param options.signal gives the attempt up, whatever it waits for; what is not committed then is not applied
- * @returns what tells the database from all others, while its server runs; `undefined` when the server hides that
  * @throws errors of `pg` and of Drizzle's migration reader, or one that they caused; see `isWorthWaiting`
  */
 export async function migrateDatabase(
   config: DatabaseConfig,
   migrationsFolder: string | undefined,
   { epochs, signal }: { readonly epochs: EpochGuard; readonly signal?: AbortSignal },
-): Promise<string | undefined> {
+): Promise<MigratedDatabase> {
   const client = new pg.Client({
     ...connectionSettings(config),
     connectionTimeoutMillis: connectionTimeoutMs,
@@ -61,7 +68,7 @@ export async function migrateDatabase(
     if (migrationsFolder !== undefined) {
       await migrateUnderLock(client, () => apply(client, migrationsFolder, applicationJournal));
     }
-    return await identityOf(client);
+    return { identity: await identityOf(client), hasEarlierIndex: await hasEarlierIndex(client) };
   } finally {
     signal?.removeEventListener('abort', giveUp);
     await client.end();
@@ -164,4 +171,11 @@ async function identityOf(client: pg.Client): Promise<string | undefined> {
     if (error instanceof pg.DatabaseError) return undefined;
     throw error;
   }
+}
+
+async function hasEarlierIndex(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query<{ found: boolean }>(
+    `select to_regclass('eventlog.events_delivery_idx') is not null as found`,
+  );
+  return rows[0]?.found === true;
 }

@@ -14,7 +14,8 @@ export async function migrateShards(sharding: ShardingConfig, migrationsFolder?:
   const configs = sharding.members.map(({ databases }) => databases.get(primaryConfig));
   for (const config of configs) {
     if (config === undefined) continue;
-    await migrateDatabase(config, migrationsFolder, { epochs: new EpochGuard(config.path, printWarning) });
-    await replaceDeliveryIndex(config, new AbortController().signal);
+    const epochs = new EpochGuard(config.path, printWarning);
+    const { hasEarlierIndex } = await migrateDatabase(config, migrationsFolder, { epochs });
+    if (hasEarlierIndex) await replaceDeliveryIndex(config, new AbortController().signal);
   }
 }
