@@ -1,10 +1,12 @@
 import * as z from 'zod';
+import { exactJson } from '../model/exact-json.js';
 
 /**
  * The JSON by which a request is told from others: the same for the same request, in whatever order its fields come and
  * whether or not they name what a default of the schema says.
  *
- * So a field that a deployment adds with a default, or as an optional one, changes no request that was made before.
+ * So a field that a deployment adds with a default, or as an optional one, changes no request that was made before. Different
+ * params have different texts all the same: a field is left out only where params without it would be refused.
  *
  * @param params as they are written to the log
  * @param schema of the params; `undefined` when the action declares none
@@ -29,7 +31,12 @@ function sorted(json: unknown): unknown {
   return fromEntries(keys.map((key) => [key, sorted(json[key])]));
 }
 
-/** What a schema has written, without the fields that equal their defaults. */
+/**
+ * What a schema has written, without the fields that equal their defaults.
+ *
+ * Below a union and an intersection all fields stay: there the rest of an object does not tell by which schema, and so by
+ * which default, a missing field is to be read.
+ */
 function withoutDefaults(schema: z.core.$ZodType | undefined, json: unknown): unknown {
   if (schema === undefined || typeof json !== 'object' || json === null) return json;
   const { def } = (schema as z.core.$ZodTypes)._zod;
@@ -42,13 +49,6 @@ function withoutDefaults(schema: z.core.$ZodType | undefined, json: unknown): un
       return ofItems(json, (index) => def.items[index] ?? def.rest ?? undefined);
     case 'record':
       return mapped(json, () => def.valueType);
-    case 'union':
-      return withoutDefaults(
-        def.options.find((option) => z.safeDecode(option, json).success),
-        json,
-      );
-    case 'intersection':
-      return withoutDefaults(def.right, withoutDefaults(def.left, json));
     case 'pipe':
       return withoutDefaults(def.in, json);
     case 'lazy':
@@ -68,8 +68,9 @@ function withoutDefaults(schema: z.core.$ZodType | undefined, json: unknown): un
 
 function ofObject(shape: z.core.$ZodShape, json: object): unknown {
   if (!isObject(json)) return json;
-  const own = Object.entries(json).filter(([key, field]) => !isDefault(shape[key], field));
-  return mapped(fromEntries(own), (key) => shape[key]);
+  const schemaOf = (key: string) => (Object.hasOwn(shape, key) ? shape[key] : undefined);
+  const own = Object.entries(json).filter(([key, field]) => !isDefault(schemaOf(key), field));
+  return mapped(fromEntries(own), schemaOf);
 }
 
 function ofItems(json: object, schemaAt: (index: number) => z.core.$ZodType | undefined): unknown {
@@ -82,28 +83,47 @@ function mapped(json: object, schemaOf: (key: string) => z.core.$ZodType | undef
   return fromEntries(entries.map(([key, field]) => [key, withoutDefaults(schemaOf(key), field)]));
 }
 
+/** Whether the value of a field is its default, and cannot be absent beside. */
 function isDefault(schema: z.core.$ZodType | undefined, json: unknown): boolean {
-  if (schema === undefined) return false;
+  const written = schema === undefined ? undefined : writtenDefault(schema);
+  return written !== undefined && written === JSON.stringify(sorted(json)) && !mayBeAbsent(schema);
+}
+
+/** The default of a field as params hold it; `undefined` when it has none that JSON holds. */
+function writtenDefault(schema: z.core.$ZodType): string | undefined {
   const { def } = (schema as z.core.$ZodTypes)._zod;
   switch (def.type) {
     case 'default': {
       const written = z.safeEncode(def.innerType, def.defaultValue);
-      return written.success && isSame(written.data, json);
+      return written.success ? canonical(written.data) : undefined;
     }
     case 'prefault':
-      return isSame(def.defaultValue, json);
-    case 'optional':
+      return canonical(def.defaultValue);
     case 'nullable':
     case 'nonoptional':
     case 'readonly':
-      return isDefault(def.innerType, json);
+      return writtenDefault(def.innerType);
     default:
-      return false;
+      return undefined;
   }
 }
 
-function isSame(one: unknown, other: unknown): boolean {
-  return JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
+function canonical(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(sorted(JSON.parse(exactJson(value, 'default'))));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether params without the field are accepted, and so are other params than those that have its default. */
+function mayBeAbsent(schema: z.core.$ZodType | undefined): boolean {
+  try {
+    return schema === undefined || z.safeEncode(schema, undefined).success;
+  } catch {
+    // Params without it are refused as well: what cannot be written throws.
+    return false;
+  }
 }
 
 function isObject(json: unknown): json is Readonly<Record<string, unknown>> {

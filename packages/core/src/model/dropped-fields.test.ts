@@ -14,6 +14,7 @@ const tree: z.ZodType<Tree> = z.lazy(() => z.object({ name: z.string(), children
 
 const inner = z.object({ a: z.string() });
 const given = { a: 'a', b: 'b' };
+const proto: unknown = JSON.parse('{"__proto__":1}');
 const pointCodec = z.codec(z.object({ x: z.number() }), z.instanceof(Point), {
   decode: () => new Point(),
   encode: (point) => point,
@@ -57,6 +58,16 @@ describe('droppedField', () => {
       given,
       '.b',
     ],
+    ['a field named __proto__ in a record', z.record(z.string(), z.unknown()), proto, '.__proto__'],
+    ['one in a loose object', z.object({ inner: z.looseObject({}) }), { inner: proto }, '.inner.__proto__'],
+    ['one in an object that lists it', z.object({ ['__proto__']: z.unknown() }), proto, '.__proto__'],
+    [
+      'one that one side of an intersection drops',
+      z.intersection(z.unknown(), z.object({})),
+      proto,
+      '.__proto__',
+    ],
+    ['one deep in JSON', z.json(), [{ a: proto }], '[0].a.__proto__'],
     [
       'the class of an instance',
       z.object({ point: z.object({ x: z.number() }) }),
@@ -77,6 +88,7 @@ describe('droppedField', () => {
       given,
     ],
     ['fields that an intersection lists in parts', z.intersection(inner, z.object({ b: z.string() })), given],
+    ['a field named __proto__ of unknown values', z.object({ any: z.unknown() }), { any: proto }],
     ['fields of unknown values', z.object({ any: z.unknown() }), { any: given }],
     ['an instance that a codec writes', pointCodec, new Point()],
     ['a value that is none', inner.nullable(), null],

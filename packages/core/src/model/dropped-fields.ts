@@ -7,6 +7,7 @@ export interface DroppedField {
   readonly reason: string;
 }
 
+const neverWritten = 'zod leaves out fields of this name whatever the schema says: name it otherwise';
 const notListed = 'its schema lacks it, so it would be dropped: add it to the schema';
 
 /**
@@ -43,7 +44,7 @@ function droppedFields(schema: z.core.$ZodType, value: unknown, place: Place): r
       return ofItems(value, place, (index) => def.items[index] ?? def.rest ?? undefined);
     case 'record':
       return Object.entries(value).flatMap(([key, field]) =>
-        droppedFields(def.valueType, field, within(place, `.${key}`)),
+        ofField(key, def.valueType, field, within(place, `.${key}`)),
       );
     case 'union': {
       // The first that accepts the value is the one that writes it.
@@ -51,8 +52,14 @@ function droppedFields(schema: z.core.$ZodType, value: unknown, place: Place): r
       return chosen === undefined ? [] : droppedFields(chosen, value, place);
     }
     case 'intersection': {
-      const right = new Set(droppedFields(def.right, value, place).map(({ path }) => path));
-      return droppedFields(def.left, value, place).filter(({ path }) => right.has(path));
+      const ofLeft = droppedFields(def.left, value, place);
+      const ofRight = droppedFields(def.right, value, place);
+      const left = new Set(ofLeft.map(({ path }) => path));
+      const right = new Set(ofRight.map(({ path }) => path));
+      // What one side drops the other may write; what is never written no merge of them holds.
+      return [...ofLeft, ...ofRight].filter(
+        ({ path, reason }) => reason === neverWritten || (left.has(path) && right.has(path)),
+      );
     }
     case 'pipe':
       return droppedFields(def.out, value, place);
@@ -83,11 +90,20 @@ function ofObject(
   }
   for (const [key, field] of Object.entries(value)) {
     const known = Object.hasOwn(shape, key) ? shape[key] : catchall;
-    const inner = within(place, `.${key}`);
-    if (known !== undefined) dropped.push(...droppedFields(known, field, inner));
-    else if (field !== undefined) dropped.push({ path: inner.path, reason: notListed });
+    dropped.push(...ofField(key, known, field, within(place, `.${key}`)));
   }
   return dropped;
+}
+
+function ofField(
+  key: string,
+  schema: z.core.$ZodType | undefined,
+  field: unknown,
+  place: Place,
+): readonly DroppedField[] {
+  if (key === '__proto__') return [{ path: place.path, reason: neverWritten }];
+  if (schema !== undefined) return droppedFields(schema, field, place);
+  return field === undefined ? [] : [{ path: place.path, reason: notListed }];
 }
 
 function ofItems(
