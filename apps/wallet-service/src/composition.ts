@@ -91,7 +91,7 @@ export function composeWalletService(
       new WalletWithdrawMoneyAction(systemClock, wallets),
       new WalletCloseAction(systemClock, wallets),
       new WalletTransferAction(systemClock, wallets),
-      new InitiateTransferAction(systemClock, wallets),
+      new InitiateTransferAction(systemClock, wallets, databases),
       new CompleteTransferAction(systemClock, wallets, decisions),
       new SettleTransferAction(systemClock, transfers),
       new RefundTransferAction(systemClock, wallets, transfers),

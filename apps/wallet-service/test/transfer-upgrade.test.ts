@@ -78,7 +78,7 @@ class EarlierVersion {
       actions: [
         new WalletCreateAction(systemClock),
         new WalletCloseAction(systemClock, wallets),
-        new InitiateTransferAction(systemClock, wallets),
+        new InitiateTransferAction(systemClock, wallets, this.#databases),
         new ReceiveTransferAction(systemClock, wallets),
         new RefundTransferAction(systemClock, wallets, transfers),
         new SettleTransferAction(systemClock, transfers),

@@ -23,12 +23,13 @@ import { groupCommit } from './group-commit.js';
 
 export const global: ShardIdentifier = ShardIdentifier.of(0, 0);
 export const mexico: ShardIdentifier = ShardIdentifier.of(1, 0);
+const shards = [global, mexico];
 export const ownerId = '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10';
 
 /** The service's actions and handlers on two shards in memory, put together as by the composition on PostgreSQL. */
 export const walletSpecification: Specification = specification({
   models: [Wallet, Transfer, TransferDecision, Notification],
-  shards: [global, mexico],
+  shards,
   groupCommit,
   actions: ({ clock, repository }) => {
     const wallets = repository(Wallet);
@@ -39,7 +40,7 @@ export const walletSpecification: Specification = specification({
       new WalletWithdrawMoneyAction(clock, wallets),
       new WalletCloseAction(clock, wallets),
       new WalletTransferAction(clock, wallets),
-      new InitiateTransferAction(clock, wallets),
+      new InitiateTransferAction(clock, wallets, { shards }),
       new CompleteTransferAction(clock, wallets, repository(TransferDecision)),
       new SettleTransferAction(clock, transfers),
       new RefundTransferAction(clock, wallets, transfers),

@@ -1,9 +1,12 @@
 import {
   Action,
   type Clock,
+  type DatabaseRegistry,
   FrameworkAction,
   type Id,
   type Principal,
+  ShardedId,
+  UnknownShardException,
   shardedIdCodec,
 } from '@framework/core';
 import type { Big } from 'big.js';
@@ -27,12 +30,17 @@ const params = z.object({
   amount: decimal,
 });
 
-/** Step 1 of a transfer, on the source's shard: takes the money out and sends it on its way, in one commit. */
+/**
+ * Step 1 of a transfer, on the source's shard: takes the money out and sends it on its way, in one commit.
+ *
+ * A destination on a shard that this process does not have is refused: money that nobody can receive would stay on its way.
+ */
 @FrameworkAction({ params, result: transferCodec })
 export class InitiateTransferAction extends Action<Params, Transfer> {
   constructor(
     clock: Clock,
     private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly databases: Pick<DatabaseRegistry, 'shards'>,
   ) {
     super(clock);
   }
@@ -40,6 +48,8 @@ export class InitiateTransferAction extends Action<Params, Transfer> {
   protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
     if (sourceId.equals(destId)) throw new SameWallet();
     if (amount.lte(0)) throw new InvalidAmount('Transfer amount must be positive');
+    const shard = ShardedId.of(Wallet, destId.value).resolveShardIdentifier();
+    if (!this.databases.shards.includes(shard)) throw new UnknownShardException(shard);
     const source = await this.wallets.getById(sourceId);
     this.plan().update(source.withdraw(amount));
     return this.plan().add(Transfer.initiate(source, destId, amount, this.clock.now()));

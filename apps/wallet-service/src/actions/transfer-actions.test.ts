@@ -55,6 +55,7 @@ describe('InitiateTransferAction', () => {
     ['invalid-amount', { amount: new Big(0) }],
     ['insufficient-funds', { amount: new Big('10.01') }],
     ['entity-not-found', { sourceId: ShardedId.generate(Wallet, mexico) }],
+    ['unknown-shard', { destId: ShardedId.generate(Wallet, ShardIdentifier.of(7, 0)) }],
   ])('refuses by %s', async (code, wrong) => {
     await spec
       .given(source)
