@@ -1,7 +1,10 @@
 import type { Cursor, DeliverableEvent, DeliveryStore } from '@framework/core';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
+import { slotOf } from '../src/delivery/slot-of.js';
+import { ChildProgram } from './fixtures/child-program.js';
 import { EventWriter } from './fixtures/event-writer.js';
+import { query } from './fixtures/query.js';
 
 describe('reading the log between cursors', () => {
   it('skips nothing when the transaction that began later commits first, a hundred times, with three writers', async () => {
@@ -59,25 +62,22 @@ describe('reading the log between cursors', () => {
     expect((await store.log.read(allSlots, batch.next, 10)).events).toEqual([]);
   });
 
-  it.each([1, 3, 7, 1_000])(
-    'gives a backlog in batches of about %i, whole transactions, nothing twice',
-    async (limit) => {
-      const { store, url } = await openStore();
-      const [writer, held] = [await EventWriter.connect(url), await EventWriter.connect(url)];
-      await held.begin();
-      const late = await held.write('held', 1);
-      const written: string[] = [];
-      for (let version = 1; version <= 20; version++) {
-        await writer.begin();
-        for (const model of ['a', 'b', 'c']) written.push(...(await writer.write(model, version)));
-        await writer.commit();
-      }
-      const { read, cursor } = await readAll(store, beginning, limit);
-      expect(idsOf(read)).toEqual(written);
-      await held.commit();
-      expect(idsOf((await readAll(store, cursor, limit)).read)).toEqual(late);
-    },
-  );
+  it.each([1, 3, 7, 1_000])('gives a backlog in batches of about %i, nothing twice', async (limit) => {
+    const { store, url } = await openStore();
+    const [writer, held] = [await EventWriter.connect(url), await EventWriter.connect(url)];
+    await held.begin();
+    const late = await held.write('held', 1);
+    const written: string[] = [];
+    for (let version = 1; version <= 20; version++) {
+      await writer.begin();
+      for (const model of ['a', 'b', 'c']) written.push(...(await writer.write(model, version)));
+      await writer.commit();
+    }
+    const { read, cursor } = await readAll(store, beginning, limit);
+    expect(idsOf(read)).toEqual(written);
+    await held.commit();
+    expect(idsOf((await readAll(store, cursor, limit)).read)).toEqual(late);
+  });
 
   it('cuts behind a transaction that is larger than a batch while the next one is open', async () => {
     const { store, url } = await openStore();
@@ -88,11 +88,71 @@ describe('reading the log between cursors', () => {
     const nextIds = await next.write('next', 1);
     await large.commit();
     const others = [...(await large.write('large', 4)), ...(await large.write('large', 5))];
-    const first = await store.log.read(allSlots, beginning, 1);
-    expect(idsOf(first.events)).toEqual(largeIds);
+    const parts = [await store.log.read(allSlots, beginning, 1)];
+    for (let index = 0; index < 2; index++) parts.push(await store.log.read(allSlots, parts.at(-1)!.next, 1));
+    expect(parts.flatMap(({ events }) => idsOf(events))).toEqual(largeIds);
+    expect(parts.map(({ partial }) => partial === true)).toEqual([true, true, false]);
     await next.commit();
-    expect(idsOf((await readAll(store, first.next, 10)).read)).toEqual([...nextIds, ...others]);
+    expect(idsOf((await readAll(store, parts.at(-1)!.next, 10)).read)).toEqual([...nextIds, ...others]);
   });
+
+  it('gives the parts of one transaction although others commit between them, and theirs afterwards', async () => {
+    const { store, url } = await openStore();
+    const [early, large, later] = [
+      await EventWriter.connect(url),
+      await EventWriter.connect(url),
+      await EventWriter.connect(url),
+    ];
+    await early.begin();
+    const earlyIds = await early.write('early', 1);
+    await large.begin();
+    const largeIds = await large.write('large', 1, 2, 3, 4, 5);
+    await large.commit();
+    const first = await store.log.read(allSlots, beginning, 2);
+    await early.commit();
+    const laterIds = await later.write('later', 1);
+    const second = await store.log.read(allSlots, first.next, 2);
+    expect([...idsOf(first.events), ...idsOf(second.events)]).toEqual(largeIds.slice(0, 4));
+    const { read } = await readAll(store, second.next, 2);
+    expect(idsOf(read)).toEqual([...largeIds.slice(4), ...earlyIds, ...laterIds]);
+  });
+
+  it('stands before a large transaction where a place within it was saved', async () => {
+    const { store, url } = await openStore();
+    const large = await EventWriter.connect(url);
+    await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+    await large.begin();
+    const ids = await large.write('large', 1, 2, 3);
+    await large.commit();
+    const slots = [slotOf('large')];
+    const { leases } = await store.leases.renew('one', ['notify'], 60_000);
+    const { token, slot } = leases.find((lease) => lease.slot === slots[0])!;
+    const { next, partial } = await store.log.read(slots, beginning, 2);
+    expect(partial).toBe(true);
+    expect(await store.cursors.save([{ handler: 'notify', slot, token, cursor: next }])).toEqual([]);
+    const [saved] = await store.cursors.load(slots);
+    expect(idsOf((await readAll(store, saved!.cursor, 10)).read)).toEqual(ids);
+  });
+
+  it(
+    'gives one transaction of 200,000 events to a process with a small heap',
+    { timeout: 180_000 },
+    async () => {
+      const { url } = await openStore();
+      await query(
+        url,
+        `insert into eventlog.events (id, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
+           model_name, model_version, event_type, payload, headers, started_date, slot)
+         select gen_random_uuid(), '00000000-0000-4000-8000-000000000000', n, 'test', 'Write', '{}', 'test', 'm' || n,
+           'Thing', 1, 'ThingChangedEvent', jsonb_build_object('text', repeat('x', 1000)), '{}', now(), n % 16
+         from generate_series(1, 200000) n`,
+      );
+      const reader = await ChildProgram.of('read-log.ts', '--max-old-space-size=64');
+      onTestFinished(() => reader.remove());
+      const seen = JSON.parse(await reader.run(url)) as unknown;
+      expect(seen).toEqual({ count: 200_000, ordinals: 20_000_100_000, largest: 1_000 });
+    },
+  );
 
   it('gives only what falls into the slots', async () => {
     const { store, url } = await openStore();

@@ -9,6 +9,11 @@ export interface EventBatch {
   readonly next: Cursor;
   /** Whether more was committed already. */
   readonly more: boolean;
+  /**
+   * Whether these are a part of a transaction that is larger than a batch, and not the last one: then `next` is a place to read
+   * on from, but where it is saved, the place before the transaction is. Default false.
+   */
+  readonly partial?: boolean;
 }
 
 /** Port: the log of one database, as delivery reads it. */
@@ -16,7 +21,7 @@ export interface DeliveryLog {
   /**
    * Reads what is visible now and lies beyond a cursor: skips nothing that commits late, and waits for nothing.
    *
-   * A long backlog comes in batches of about `limit` events; a transaction is never cut.
+   * A long backlog comes in batches of about `limit` events, and so does one large transaction.
    *
    * @param bytesMax larger events come without payload and params, {@link DeliverableEvent.omitted}: so a batch is bounded
    * in bytes, however large its events are. Default: none are

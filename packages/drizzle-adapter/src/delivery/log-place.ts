@@ -9,6 +9,17 @@ export interface LogPlace {
   readonly snapshot: Snapshot;
   /** The run of the server in which the place was learnt; empty for the beginning of an epoch, which holds on every one. */
   readonly history: string;
+  /** The transaction that comes next, where a part of it lies before the place. */
+  readonly part?: TransactionPart | undefined;
+}
+
+/** What lies before a place of a transaction that is too large for one batch. It is not saved: a crash repeats it. */
+interface TransactionPart {
+  readonly xid: number;
+  /** That of the last event before the place. */
+  readonly position: number;
+  /** Which transactions lie before the place behind the whole of it, as it was when its first part was read. */
+  readonly after: Snapshot;
 }
 
 /** An expression for a cursor, of columns `epoch` and `snapshot` and of the history in which it is read. */
@@ -25,14 +36,21 @@ export function beginningOf(epoch: number): Cursor {
  * @throws InvalidCursorException `invalid-cursor` when it is none
  */
 export function parsePlace(cursor: Cursor): LogPlace {
-  const [, epoch, snapshot, history] = /^(\d+) (\S+) (\S*)$/.exec(cursor) ?? [];
+  const parts = /^(\d+) (\S+) (\S*)(?: (\d+) (\d+) (\S+))?$/.exec(cursor) ?? [];
+  const [, epoch, snapshot, history, xid, position, after] = parts;
   if (epoch === undefined || snapshot === undefined || history === undefined) {
     throw new InvalidCursorException(cursor);
   }
-  return { epoch: Number(epoch), snapshot: parseSnapshot(snapshot), history };
+  const part =
+    after === undefined
+      ? undefined
+      : { xid: Number(xid), position: Number(position), after: parseSnapshot(after) };
+  return { epoch: Number(epoch), snapshot: parseSnapshot(snapshot), history, part };
 }
 
 /** Writes a place as a cursor. */
-export function formatPlace({ epoch, snapshot, history }: LogPlace): Cursor {
-  return `${epoch} ${formatSnapshot(snapshot)} ${history}`;
+export function formatPlace({ epoch, snapshot, history, part }: LogPlace): Cursor {
+  const place = `${epoch} ${formatSnapshot(snapshot)} ${history}`;
+  if (part === undefined) return place;
+  return `${place} ${part.xid} ${part.position} ${formatSnapshot(part.after)}`;
 }

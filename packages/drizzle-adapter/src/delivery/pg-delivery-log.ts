@@ -45,9 +45,10 @@ const readText = `${snapshotText} union all ${lateText} union all ${afterText}`;
 /** Where nothing was in progress at the cursor: half as many looks into the partitions. */
 const readOnText = `${snapshotText} union all ${afterText}`;
 
-const wholeTransactionText = `
-  select ${eventColumns('$4::integer')} from eventlog.events e
-  where e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $3::integer and e.xid = $2::xid8`;
+/** The rest of a transaction of which a part was read. */
+const restText = `${snapshotText} union all (
+  select ${eventColumns('$5::integer')}, null from eventlog.events e
+  where ${inSlots} and e.xid = $2::xid8 and e.position > $6 order by e.position limit $3)`;
 
 /** The events of the last version before each given one, where its transaction is not below the cut. */
 const versionBeforeText = `
@@ -75,7 +76,6 @@ const namesMax = 1_000;
 
 /** What was asked for, and what was true when it was read. */
 interface ReadRange {
-  readonly slots: readonly number[];
   readonly before: LogPlace;
   readonly now: LogPlace;
   readonly limit: number;
@@ -84,10 +84,10 @@ interface ReadRange {
 
 /** Reads the log of one PostgreSQL database beyond cursors. */
 export class PgDeliveryLog implements DeliveryLog {
-  readonly #manager: PgTransactionManager;
+  readonly #manager: Pick<PgTransactionManager, 'query'>;
   readonly #names = new Map<string, string>();
 
-  constructor(manager: PgTransactionManager) {
+  constructor(manager: Pick<PgTransactionManager, 'query'>) {
     this.#manager = manager;
   }
 
@@ -98,13 +98,7 @@ export class PgDeliveryLog implements DeliveryLog {
     bytesMax: number = bytesLimit,
   ): Promise<EventBatch> {
     const before = parsePlace(cursor);
-    const { epoch } = before;
-    const { xmax, inProgress } = before.snapshot;
-    const values = [[...slots], String(xmax), limit + 1, epoch, bytesMax];
-    const found =
-      inProgress.length === 0
-        ? await this.#texts('framework_delivery_read_on', readOnText, values)
-        : await this.#texts('framework_delivery_read', readText, [...values, inProgress.map(String)]);
+    const found = await this.#found(slots, before, limit, bytesMax);
     const rows: EventRow[] = [];
     let now = before;
     for (const texts of found) {
@@ -114,7 +108,7 @@ export class PgDeliveryLog implements DeliveryLog {
     if (before.history !== '' && before.history !== now.history) {
       throw new HistoryChangedException();
     }
-    return this.#batch(rows.sort(byTransaction), { slots, before, now, limit, bytesMax });
+    return this.#batch(rows.sort(byTransaction), { before, now, limit, bytesMax });
   }
 
   async find(eventId: string): Promise<DeliverableEvent | undefined> {
@@ -148,39 +142,54 @@ export class PgDeliveryLog implements DeliveryLog {
     });
   }
 
-  /** @param rows by transaction; one more than the limit when there are more */
+  /** One row more than the limit when there are more, and one that says what is true now. */
+  #found(
+    slots: readonly number[],
+    { epoch, snapshot: { xmax, inProgress }, part }: LogPlace,
+    limit: number,
+    bytesMax: number,
+  ): Promise<readonly EventTexts[]> {
+    const values = [[...slots], String(part?.xid ?? xmax), limit + 1, epoch, bytesMax];
+    if (part !== undefined) {
+      return this.#texts('framework_delivery_read_rest', restText, [...values, part.position]);
+    }
+    if (inProgress.length === 0) return this.#texts('framework_delivery_read_on', readOnText, values);
+    return this.#texts('framework_delivery_read', readText, [...values, inProgress.map(String)]);
+  }
+
+  /**
+   * Keeps whole transactions, those below the first one that did not fit; when that one is the only one, a part of it.
+   *
+   * @param rows by transaction; one more than the limit when there are more
+   */
   async #batch(rows: readonly EventRow[], range: ReadRange): Promise<EventBatch> {
     const { before, now, limit } = range;
-    const { epoch } = before;
-    const { history } = now;
+    const { epoch, snapshot, part } = before;
     // An old epoch is complete and still: what is there is seen, and the next one follows.
     const isOld = epoch < now.epoch;
+    const batch = async (
+      kept: readonly EventRow[],
+      end: number,
+      place: Pick<LogPlace, 'snapshot' | 'part'>,
+    ) => {
+      const earlier = await this.#earlierVersions(kept, end, range);
+      const next = formatPlace({ epoch, history: now.history, ...place });
+      return { events: [...earlier, ...kept].sort(byPosition), next, more: true };
+    };
     const first = rows[limit];
+    if (first === undefined && part !== undefined) return batch(rows, part.xid + 1, { snapshot: part.after });
     if (first === undefined) {
       const next = isOld ? beginningOf(epoch + 1) : formatPlace(now);
       return { events: rows.toSorted(byPosition), next, more: isOld };
     }
-    const { kept, cut } = await this.#cut(rows, first.xid, range);
-    const earlier = await this.#earlierVersions(kept, cut, range);
-    const current = isOld ? { xmax: BigInt(cut), inProgress: [] } : now.snapshot;
-    const snapshot = cutSnapshot(before.snapshot, current, BigInt(cut));
-    const next = formatPlace({ epoch, snapshot, history });
-    return { events: [...earlier, ...kept].sort(byPosition), next, more: true };
-  }
-
-  /** Keeps whole transactions: those below the first one that did not fit, or that one when it is the only one. */
-  async #cut(
-    rows: readonly EventRow[],
-    cut: number,
-    { slots, before: { epoch }, bytesMax }: ReadRange,
-  ): Promise<{ readonly kept: readonly EventRow[]; readonly cut: number }> {
-    const kept = rows.filter(({ xid }) => xid < cut);
-    if (kept.length > 0) return { kept, cut };
-    const values = [[...slots], String(cut), epoch, bytesMax];
-    return {
-      kept: await this.#rows('framework_delivery_whole', wholeTransactionText, values, bytesMax),
-      cut: cut + 1,
-    };
+    const { xid } = first;
+    const current = isOld ? { ...now.snapshot, inProgress: [] } : now.snapshot;
+    const whole = rows.filter((row) => row.xid < xid);
+    if (whole.length > 0) return batch(whole, xid, { snapshot: cutSnapshot(snapshot, current, BigInt(xid)) });
+    const kept = rows.slice(0, limit);
+    const position = kept.at(-1)?.position ?? 0;
+    const after = part?.after ?? cutSnapshot(snapshot, current, BigInt(xid + 1));
+    return { ...(await batch(kept, xid + 1, { snapshot, part: { xid, position, after } })), partial: true };
   }
 
   /**

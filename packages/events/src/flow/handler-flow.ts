@@ -130,7 +130,7 @@ export class HandlerFlow {
     const { next, more, generation } = batch;
     if (!slot.held) return;
     if (position.phase === 'careful') {
-      if (!(await this.#suspects.take(position, events, more))) return;
+      if (!(await this.#suspects.take(position, events, batch))) return;
       progress.add(next, 0);
       this.#around.onParked();
     } else {

@@ -1,4 +1,4 @@
-import type { DeliverableEvent } from '@framework/core';
+import type { DeliverableEvent, EventBatch } from '@framework/core';
 import type { DeliverySettings } from '../delivery-settings.js';
 import type { Parker } from '../parked/parker.js';
 import { modelKey } from './flow-work.js';
@@ -28,9 +28,16 @@ export class SuspectIntake {
   /**
    * Parks the events of a batch; the slot settles when they were the last that the holder before can have had.
    *
+   * However large a transaction is, its cursor stood before all of it.
+   *
+   * @param events those of the batch that are wanted, of the slot
    * @returns false when the slot is another process's now
    */
-  async take(position: SlotPosition, events: readonly DeliverableEvent[], more: boolean): Promise<boolean> {
+  async take(
+    position: SlotPosition,
+    events: readonly DeliverableEvent[],
+    { more, partial = false }: Pick<EventBatch, 'more' | 'partial'>,
+  ): Promise<boolean> {
     const { slot } = position;
     const suspects = events.map((event) => ({
       handler: this.#handler,
@@ -44,6 +51,7 @@ export class SuspectIntake {
     }));
     if (!(await this.#parker.park(slot, suspects))) return false;
     for (const event of events) this.#parked.add(slot.slot, modelKey(event));
+    if (partial) return true;
     position.suspectCount += events.length;
     if (!more || position.suspectCount >= this.#suspectsMax) position.phase = 'settling';
     return true;
