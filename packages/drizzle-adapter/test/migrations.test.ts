@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -48,34 +48,6 @@ describe('migrations', () => {
     const { url } = await emptyDatabase();
     await openRegistry([{ group: 0, member: 0, url }], {}).ready();
     expect(await query(url, `select to_regclass('accounts')::text as found`)).toEqual([{ found: null }]);
-  });
-
-  it('move the keys of handlers apart from those of clients', async () => {
-    const { url } = await emptyDatabase();
-    await openRegistry([{ group: 0, member: 0, url }], {}).ready();
-    const eventId = '01900000-0000-7000-8000-000000000001';
-    const keys = [`to/notify/${eventId}/send`, `to/notify/${eventId}`, `nobody/${eventId}/send`, 'order-1'];
-    await query(url, `insert into eventlog.handlers (handler) values ('to/notify')`);
-    await query(url, `insert into eventlog.handler_names (name, handler) values ('to/notify', 'to/notify')`);
-    await query(
-      url,
-      `insert into eventlog.idempotency_keys (key, principal, namespace, action_id, action_name, fingerprint, expires_date)
-       select key, 'p', 'n', gen_random_uuid(), 'a', 'f', now() + interval '1 day' from unnest($1::text[]) key`,
-      [keys],
-    );
-    const file = await readFile(new URL('../migrations/0005_handler_keys.sql', import.meta.url), 'utf8');
-    await query(url, file.split('--> statement-breakpoint').at(-1) ?? '');
-    expect(
-      await query(
-        url,
-        `select key, namespace, expires_date > now() + interval '1 month' as kept from eventlog.idempotency_keys order by key`,
-      ),
-    ).toEqual(
-      keys.toSorted().map((key) => {
-        const isOfHandler = key === keys[0];
-        return { key, namespace: isOfHandler ? 'n#handlers' : 'n', kept: isOfHandler };
-      }),
-    );
   });
 
   it('are left out on demand', async () => {

@@ -1,11 +1,14 @@
+import { randomUUID } from 'node:crypto';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { ActionRecord, KeyRecord } from '@framework/core';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { frameworkMigrationsFolder } from '../src/framework-migrations-folder.js';
+import { keyClause, keyValues } from '../src/idempotency/key-clause.js';
 import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
@@ -117,6 +120,37 @@ describe('a database of the release before', () => {
     }
     expect(read).toEqual([...restIds, ...newIds]);
   });
+
+  it('has the keys of handlers apart from those of clients, also those that its old processes go on writing', async () => {
+    const { url } = await filledDatabase();
+    await query(url, `insert into eventlog.handlers (handler) values ('to/notify')`);
+    const before = keysAt('before');
+    for (const key of before) await writeKeyAsBefore(url, key);
+    const registry = openRegistry([{ group: 0, member: 0, url }], {});
+    await registry.ready();
+    const after = keysAt('after');
+    for (const key of after) expect(await writeKeyAsBefore(url, key)).toBe(true);
+    const rows = await query(
+      url,
+      `select key, namespace, source, expires_date > now() + interval '300 days' as kept
+       from eventlog.idempotency_keys where key <> 'k-1' order by key collate "C"`,
+    );
+    const ofHandlers = new Set([before[0], before[1], after[0], after[1]]);
+    expect(rows).toEqual(
+      [...before, ...after].toSorted().map((key) => {
+        const isOfHandler = ofHandlers.has(key);
+        return { key, namespace: isOfHandler ? 'test#handlers' : 'test', source: null, kept: isOfHandler };
+      }),
+    );
+
+    const [mine, taken, foreign] = [after[0], ...keysAt('later')];
+    // What one has executed, the other does not execute again; and a client of now gets no key into that namespace.
+    expect(await writeKeyOfNow(url, { key: mine!, namespace: 'test#handlers' })).toBe(false);
+    expect(await writeKeyOfNow(url, { key: taken!, namespace: 'test#handlers' })).toBe(true);
+    expect(await writeKeyAsBefore(url, taken!)).toBe(false);
+    expect(await writeKeyOfNow(url, { key: foreign!, namespace: 'test' })).toBe(true);
+    expect(await writeKeyAsBefore(url, foreign!)).toBe(true);
+  });
 });
 
 /** A database as the release before left it: six events, the first three passed, one of those parked. */
@@ -157,6 +191,51 @@ async function filledDatabase(): Promise<{
   const restIds = await writer.write('a', 4, 5, 6);
   await client.end();
   return { url, restIds, parkedId };
+}
+
+/** The first two are those of handlers. */
+function keysAt(when: string): readonly string[] {
+  return [
+    `${handler}/${randomUUID()}/${when}`,
+    `to/notify/${randomUUID()}/${when}`,
+    `to/notify/${randomUUID()}`,
+    `nobody/${randomUUID()}/${when}`,
+    `order/${when}`,
+  ];
+}
+
+/** Inserts a key as the release before does; whether it was free. */
+async function writeKeyAsBefore(url: string, key: string): Promise<boolean> {
+  const rows = await query(
+    url,
+    `insert into eventlog.idempotency_keys as held
+       (key, principal, namespace, action_id, action_name, fingerprint, result, expires_date)
+     select $1, 'alice', 'test', gen_random_uuid(), 'Write', 'f', null, now() + interval '1 day'
+     on conflict (key, principal, namespace) do update set action_id = excluded.action_id,
+       action_name = excluded.action_name, fingerprint = excluded.fingerprint, result = excluded.result,
+       created_date = excluded.created_date, expires_date = excluded.expires_date
+     where held.expires_date <= now() returning 1`,
+    [key],
+  );
+  return rows.length === 1;
+}
+
+/** Inserts a key as the adapter does; whether it was free. */
+async function writeKeyOfNow(
+  url: string,
+  { key, namespace }: { readonly key: string; readonly namespace: string },
+): Promise<boolean> {
+  const action = { id: randomUUID(), name: 'Write' } as ActionRecord;
+  const record: KeyRecord = {
+    key,
+    principal: 'alice',
+    namespace,
+    fingerprint: 'f',
+    result: undefined,
+    lifetimeMs: 86_400_000,
+  };
+  const rows = await query(url, keyClause(1), [...keyValues(action, record)]);
+  return rows.length === 1;
 }
 
 /** The framework's migrations up to the release before. */
