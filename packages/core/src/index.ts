@@ -50,14 +50,15 @@ export type { Database, DatabaseDriver } from './persistence/database-driver.js'
 
 export type { DeliveryStore } from './delivery/delivery-store.js';
 export type { LeasedSlot, LeaseRenewal, SlotLease, SlotLeases } from './delivery/slot-leases.js';
-export type {
-  Cursor,
-  CursorMove,
-  HandlerCursor,
-  HandlerCursors,
-  HandlerLag,
-  HandlerRegistration,
-  StartFrom,
+export {
+  type Cursor,
+  type CursorMove,
+  type HandlerCursor,
+  type HandlerCursors,
+  type HandlerLag,
+  type HandlerRegistration,
+  type StartFrom,
+  assertDistinctHandlers,
 } from './delivery/handler-cursors.js';
 export type { DeliveryLog, EventBatch } from './delivery/delivery-log.js';
 export type { DeliverableEvent } from './delivery/deliverable-event.js';

@@ -160,6 +160,22 @@ describe('cursors', () => {
     expect(await store.cursors.find('both')).toBeUndefined();
   });
 
+  it('are refused to a handler under a name that another one of the same process had', async () => {
+    const { store } = await openStore();
+    const renamed = { name: 'settle', aliases: ['complete'], startFrom: 'now' } as const;
+    const settle = { ...renamed, aliases: [] };
+    await store.cursors.register([{ ...renamed, name: 'complete', aliases: [] }]);
+    await store.cursors.register([renamed]);
+    const complete = { name: 'complete', aliases: ['finish'], startFrom: 'now' } as const;
+    await expect(store.cursors.register([settle, complete])).rejects.toMatchObject({
+      code: 'handler-names',
+      handler: 'complete',
+      handlers: ['complete'],
+    });
+    expect(await store.cursors.find('finish')).toBeUndefined();
+    expect(await store.cursors.register([settle])).toEqual(['complete']);
+  });
+
   it('stand at a time that a new handler asks for', async () => {
     const { store, url } = await openStore();
     const time = new Date('2020-01-01');

@@ -143,7 +143,8 @@ export class Delivery {
    * Resolves when every handler has its place in the log of every database: what is committed from then on is delivered to
    * a new handler that starts `'now'`. It waits for as long as a database is down.
    *
-   * @throws HandlerNamesException `handler-names` when the names of one handler belong to several in a database
+   * @throws HandlerNamesException `handler-names` when the names of one handler belong to several in a database, or those
+   * of two to one
    * @throws Error when a database cannot become ready, or delivery is stopped before
    */
   async started(): Promise<void> {

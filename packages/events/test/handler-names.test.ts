@@ -50,6 +50,24 @@ describe('a handler that is renamed', () => {
     expect(FrameworkException.is(refused) && refused.code).toBe('handler-names');
     expect(both.errors).toEqual([refused]);
   });
+
+  test('keeps its events from a new handler that is given its old name, which is refused', async () => {
+    const bench = new DeliveryBench();
+    const renamed = bench.start([handlerOf({ name: 'settle', aliases: ['complete'] })]);
+    await renamed.delivery.started();
+    const settle = handlerOf({ name: 'settle' });
+    const complete = handlerOf({ name: 'complete', aliases: ['finish'] });
+    const both = bench.start([settle, complete]);
+    const refused: unknown = await both.delivery.started().catch((error: unknown) => error);
+    expect(FrameworkException.is(refused) && refused.code).toBe('handler-names');
+    expect(both.errors).toEqual([refused]);
+    expect(bench.database.names.has('finish')).toBe(false);
+    bench.database.commit(deposited('a', 1));
+    const next = handlerOf({ name: 'complete-transfer' });
+    bench.start([settle, next]);
+    await Promise.all([renamed.delivery.stop(), bench.clock.advance(30_000)]);
+    expect([settle.seen, complete.seen, next.seen]).toEqual([['a1'], [], ['a1']]);
+  });
 });
 
 describe('processes with different handlers', () => {

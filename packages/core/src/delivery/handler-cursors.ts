@@ -1,3 +1,4 @@
+import { HandlerNamesException } from '../errors/handler-exceptions.js';
 import type { DeliverableEvent } from './deliverable-event.js';
 
 /**
@@ -64,7 +65,8 @@ export interface HandlerCursors {
    * and new code side by side share what is kept under it. Calling it again changes nothing.
    *
    * @returns the permanent ids, in the order of the handlers
-   * @throws HandlerNamesException `handler-names` when the names of one handler belong to several
+   * @throws HandlerNamesException `handler-names` when the names of one handler belong to several, or those of two to one;
+   * nothing is registered then
    */
   register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]>;
   /** The permanent id of the handler that has or had a name; `undefined` when none did. */
@@ -88,4 +90,24 @@ export interface HandlerCursors {
   hasPassed(handler: string, event: DeliverableEvent): Promise<boolean>;
   /** How far each handler is behind, for operators. */
   lag(): Promise<readonly HandlerLag[]>;
+}
+
+/**
+ * Refuses handlers of which two were found to be one, for adapters: whoever gets a name that another one had would take over
+ * what is kept under it, and the other one would be delivered nothing.
+ *
+ * @param ids the permanent ids, in the order of the handlers
+ * @throws HandlerNamesException `handler-names` when two are the same
+ */
+export function assertDistinctHandlers(
+  handlers: readonly HandlerRegistration[],
+  ids: readonly string[],
+): void {
+  const owners = new Map<string, string>();
+  for (const [index, { name }] of handlers.entries()) {
+    const id = ids[index] ?? name;
+    const other = owners.get(id);
+    if (other !== undefined) throw new HandlerNamesException(name, [id], other);
+    owners.set(id, name);
+  }
 }

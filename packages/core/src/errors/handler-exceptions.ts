@@ -1,19 +1,24 @@
 import { FrameworkException } from './framework-exception.js';
 
-/** The names and aliases that one handler lists belong to several handlers of the database. */
+/** Names of handlers do not tell which is which in a database: those of one belong to several, or those of two to one. */
 export class HandlerNamesException extends FrameworkException {
   /** The durable name that the handler declares. */
   readonly handler: string;
   /** The permanent ids of the handlers to which its names belong. */
   readonly handlers: readonly string[];
+  /** The durable name of another handler of the process whose names belong to the same one; `undefined` when none does. */
+  readonly other: string | undefined;
 
-  constructor(handler: string, handlers: readonly string[]) {
+  constructor(handler: string, handlers: readonly string[], other?: string) {
     super(
       'handler-names',
-      `The names of ${handler} belong to ${handlers.length} handlers, ${handlers.join(' and ')}, which have cursors of their own: list only the names that this one had`,
+      other === undefined
+        ? `The names of ${handler} belong to ${handlers.length} handlers, ${handlers.join(' and ')}, which have cursors of their own: list only the names that this one had`
+        : `The names of ${handler} and ${other} belong to one handler, ${handlers.join(' and ')}, whose names stay its own after a rename: give the newer one a name that no handler had`,
     );
     this.handler = handler;
     this.handlers = handlers;
+    this.other = other;
   }
 }
 

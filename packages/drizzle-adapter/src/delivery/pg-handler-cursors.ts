@@ -8,6 +8,7 @@ import {
   HandlerNamesException,
   type HandlerRegistration,
   type StartFrom,
+  assertDistinctHandlers,
 } from '@framework/core';
 import { sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
@@ -69,6 +70,7 @@ export class PgHandlerCursors implements HandlerCursors {
       await this.#lock('eventlog.handlers');
       const ids: string[] = [];
       for (const handler of handlers) ids.push(await this.#register(handler));
+      assertDistinctHandlers(handlers, ids);
       return ids;
     });
   }

@@ -7,6 +7,7 @@ import {
   type HandlerLag,
   HandlerNamesException,
   type HandlerRegistration,
+  assertDistinctHandlers,
 } from '@framework/core';
 import { lostLeases } from './lost-leases.js';
 import type { MemoryAccess } from './memory-access.js';
@@ -23,13 +24,15 @@ export class MemoryHandlerCursors implements HandlerCursors {
 
   register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]> {
     return this.#access.answer('cursors.register', (tables) => {
-      const known = handlers.map(({ name, aliases }) => knownId(tables, name, aliases));
-      return handlers.map(({ name, aliases, startFrom }, index) => {
-        const id = known[index] ?? name;
-        if (!tables.handlers.has(id)) add(tables, id, startOf(startFrom, tables.log));
-        for (const each of [name, ...aliases]) tables.names.set(each, id);
-        return id;
-      });
+      const names = new Map(tables.names);
+      const ids = handlers.map((handler) => idOf(names, handler));
+      assertDistinctHandlers(handlers, ids);
+      for (const [name, id] of names) tables.names.set(name, id);
+      for (const [index, { startFrom }] of handlers.entries()) {
+        const id = ids[index];
+        if (id !== undefined && !tables.handlers.has(id)) add(tables, id, startOf(startFrom, tables.log));
+      }
+      return ids;
     });
   }
 
@@ -126,13 +129,12 @@ function add(tables: MemoryDeliveryTables, handler: string, place: number): void
   }
 }
 
-/** The permanent id of the one handler that has or had one of these names. */
-function knownId(
-  { names }: MemoryDeliveryTables,
-  name: string,
-  aliases: readonly string[],
-): string | undefined {
-  const ids = [...new Set([name, ...aliases].flatMap((each) => names.get(each) ?? []))];
+/** The permanent id of the one handler that has or had one of these names, to which all of them belong from now on. */
+function idOf(names: Map<string, string>, { name, aliases }: HandlerRegistration): string {
+  const all = [name, ...aliases];
+  const ids = [...new Set(all.flatMap((each) => names.get(each) ?? []))];
   if (ids.length > 1) throw new HandlerNamesException(name, ids.toSorted());
-  return ids[0];
+  const [id = name] = ids;
+  for (const each of all) names.set(each, id);
+  return id;
 }
