@@ -23,7 +23,7 @@ import { groupCommit } from './group-commit.js';
 
 export const global: ShardIdentifier = ShardIdentifier.of(0, 0);
 export const mexico: ShardIdentifier = ShardIdentifier.of(1, 0);
-const shards = [global, mexico];
+const shards: readonly [ShardIdentifier, ...ShardIdentifier[]] = [global, mexico];
 export const ownerId = '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10';
 
 /** The service's actions and handlers on two shards in memory, put together as by the composition on PostgreSQL. */
