@@ -25,6 +25,19 @@ describe('migrations', () => {
     for (const { url } of [one, other]) expect(await applied(url)).toEqual({ framework: 6, application: 1 });
   });
 
+  it.each(['repeatable read', 'serializable'])(
+    'are applied once when many registries open at once, also where transactions are %s by default',
+    async (level) => {
+      const { url, database } = await emptyDatabase();
+      await query(url, `alter database ${database} set default_transaction_isolation = '${level}'`);
+      const registries = Array.from({ length: processCount }, () =>
+        openRegistry([{ group: 0, member: 0, url }]),
+      );
+      await Promise.all(registries.map((registry) => registry.ready()));
+      expect(await applied(url)).toEqual({ framework: 6, application: 1 });
+    },
+  );
+
   it('are applied once when many processes start at once', async () => {
     const { url } = await emptyDatabase();
     const program = await ChildProgram.of('migrating-process.ts');

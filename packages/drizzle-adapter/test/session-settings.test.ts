@@ -47,3 +47,15 @@ describe('what stands in a database', () => {
     expect(await suite.accounts.getById(account.id)).toEqual(account);
   });
 });
+
+describe('a transaction', () => {
+  it('sees what others have committed before each statement, whatever the settings of the role or the database are', async () => {
+    const { url, database } = await emptyDatabase();
+    await query(url, `alter database ${database} set default_transaction_isolation = 'serializable'`);
+    const { fixture } = await open(url);
+    const { rows } = await new PgFixture(fixture.databases).accounts
+      .db(home)
+      .execute(sql`select current_setting('transaction_isolation') as level`);
+    expect(rows).toEqual([{ level: 'read committed' }]);
+  });
+});

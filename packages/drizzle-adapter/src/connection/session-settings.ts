@@ -8,12 +8,16 @@ import type { HistoryQuestion, ServerSession } from './server-session.js';
  */
 const reportedSettings = { TimeZone: 'UTC', DateStyle: 'ISO', standard_conforming_strings: 'on' };
 
-/** As {@link reportedSettings}, but a pooler knows nothing of them, or not every version does. */
+/**
+ * As {@link reportedSettings}, but a pooler knows nothing of them, or not every version does. And transactions see before each
+ * statement what others have committed: who has waited for a lock must not go on with what was there before.
+ */
 const silentSettings = {
   IntervalStyle: 'postgres',
   extra_float_digits: '1',
   bytea_output: 'hex',
   array_nulls: 'on',
+  default_transaction_isolation: 'read committed',
 };
 
 interface SessionRow {
@@ -42,7 +46,7 @@ export interface PreparedSession {
  * A pooler may give each transaction to another process, so what it does not keep track of is left alone there: it would
  * stay with a process that others use.
  *
- * @throws Error when a pooler stands between and a setting of the role would change values
+ * @throws Error when a pooler stands between and a setting of the role would change values, or what transactions see
  */
 export async function prepareSession(
   client: pg.ClientBase,
@@ -84,7 +88,9 @@ async function poolerObstacles(
   );
   if (wrong.length > 0) {
     const commands = wrong.map(([name, value]) => `alter role … set ${name} = '${value}'`).join('; ');
-    throw new Error(`Values would be changed behind this pooler, which cannot keep settings: ${commands}`);
+    throw new Error(
+      `Values, or what transactions see, would differ behind this pooler, which cannot keep settings: ${commands}`,
+    );
   }
   const timeoutMs = Number(values.get('statement_timeout') ?? 0);
   if (timeoutMs > 0 && timeoutMs <= statementTimeoutMs) return [];

@@ -7,7 +7,8 @@ const retryMs = 100;
 
 /** SQLSTATEs of a database that is not migrated yet: no such schema, table, column or function. */
 const unmigratedStates = new Set(['3F000', '42P01', '42703', '42883']);
-const lockNotAvailable = '55P03';
+/** SQLSTATEs of a lock that was not had in time, and of what another session has done at once, which this one cannot see yet. */
+const passingStates = new Set(['55P03', '40001']);
 
 /**
  * Has a new epoch of the log begun when the database is on another server than before: restored, copied or moved.
@@ -45,7 +46,7 @@ export class EpochGuard {
         const state = error instanceof pg.DatabaseError ? error.code : undefined;
         // Its migrations come with an epoch.
         if (unmigratedStates.has(state ?? '')) return;
-        if (state !== lockNotAvailable || tryCount === triesMax) throw error;
+        if (!passingStates.has(state ?? '') || tryCount === triesMax) throw error;
         await delay(retryMs);
       }
     }

@@ -81,7 +81,9 @@ export async function migrateDatabase(
  */
 async function createPartitions(client: pg.Client): Promise<void> {
   try {
-    await client.query('select eventlog.create_partitions($1)', [partitionMonthsAhead]);
+    await readingCommitted(client, () =>
+      client.query('select eventlog.create_partitions($1)', [partitionMonthsAhead]),
+    );
   } catch (error) {
     if (sqlStateOf(error) !== lockNotAvailable) throw error;
   }
@@ -100,9 +102,8 @@ async function migrateUnderLock(client: pg.Client, work: () => Promise<void>): P
   }
 }
 
-async function inTransaction(client: pg.Client, work: () => Promise<void>): Promise<void> {
-  await client.query('begin');
-  try {
+function inTransaction(client: pg.Client, work: () => Promise<void>): Promise<void> {
+  return readingCommitted(client, async () => {
     // Whatever the role's settings are: waiting for another process, and a large migration, take their time.
     await client.query(
       'set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0; ' +
@@ -110,6 +111,17 @@ async function inTransaction(client: pg.Client, work: () => Promise<void>): Prom
     );
     await client.query('select pg_advisory_xact_lock($1)', [migrationLock]);
     await client.query(`set local lock_timeout = ${tableLockTimeoutMs}`);
+    await work();
+  });
+}
+
+/**
+ * Runs the work in a transaction that sees before each statement what others have committed, whatever the role's settings are:
+ * who has waited for a lock must not go on with what was there before.
+ */
+async function readingCommitted(client: pg.Client, work: () => Promise<unknown>): Promise<void> {
+  await client.query('begin isolation level read committed');
+  try {
     await work();
     await client.query('commit');
   } catch (error) {
