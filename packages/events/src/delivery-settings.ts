@@ -50,7 +50,7 @@ export interface DeliverySettings {
   readonly abandonedForMs: number;
   /** For how long an event that may have killed a process runs alone, per process. Default 1,000. */
   readonly suspectAloneMs: number;
-  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min. */
+  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min, after outages to 10 s. */
   readonly retry: HandlerRetry;
   /** The first wait after the database failed; it doubles. Default 100. */
   readonly storeBackoffBaseMs: number;
@@ -89,7 +89,7 @@ export const defaultDeliverySettings: DeliverySettings = {
   abandonedMax: 64,
   abandonedForMs: 10_000,
   suspectAloneMs: 1_000,
-  retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000 },
+  retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000, outageBackoffMaxMs: 10_000 },
   storeBackoffBaseMs: 100,
   storeBackoffMaxMs: 5_000,
   notifyCoalesceMs: 20,

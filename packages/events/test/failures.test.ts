@@ -73,13 +73,58 @@ describe('an attempt', () => {
     expect(failures.every(({ counted, willRetry, attempt }) => !counted && willRetry && attempt === 1)).toBe(
       true,
     );
-    // With backoff: every five minutes in the end.
-    expect(handler.seen.length).toBeGreaterThan(30);
-    expect(handler.seen.length).toBeLessThan(60);
+    // With backoff: every ten seconds in the end.
+    expect(handler.seen.length).toBeGreaterThan(1_000);
+    expect(handler.seen.length).toBeLessThan(1_100);
     broken = false;
-    await bench.clock.advance(302_000);
+    await bench.clock.advance(12_000);
     expect(handler.seen.slice(-2)).toEqual(['a1', 'a2']);
     expect(bench.database.parked.size).toBe(0);
+  });
+
+  test.each([1, 5, 60])(
+    'after an outage of %i minutes is made within ten seconds, whatever failed by itself before',
+    async (minutes) => {
+      const bench = new DeliveryBench();
+      let calls = 0;
+      let down = true;
+      const handler = handlerOf({ name: 'one' }, () => {
+        if (++calls <= 5) throw new Error('by itself');
+        if (down) throw unavailable;
+      });
+      bench.database.commit(deposited('a', 1));
+      bench.start([handler]);
+      await bench.clock.advance(minutes * 60_000);
+      down = false;
+      await bench.clock.advance(10_500);
+      expect(bench.database.parked.size).toBe(0);
+    },
+  );
+
+  test('that fails by itself after a long outage waits as the first one does', async () => {
+    const bench = new DeliveryBench();
+    let thrown: Error = unavailable;
+    const handler = handlerOf({ name: 'one' }, () => {
+      throw thrown;
+    });
+    bench.database.commit(deposited('a', 1));
+    const { failures } = bench.start([handler]);
+    await bench.clock.advance(hourMs);
+    thrown = new Error('by itself');
+    await bench.clock.advance(15_000);
+    const own = failures.filter(({ counted }) => counted).slice(0, 3);
+    expect(own.map(({ retryAfterMs }) => retryAfterMs)).toEqual([500, 1_000, 2_000]);
+  });
+
+  test('after an outage waits no longer than after an error, where that is less', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one', retry: { backoffMaxMs: 700 } }, () => {
+      throw unavailable;
+    });
+    bench.database.commit(deposited('a', 1));
+    const { failures } = bench.start([handler]);
+    await bench.clock.advance(60_000);
+    expect(new Set(failures.map(({ retryAfterMs }) => retryAfterMs))).toEqual(new Set([500, 700]));
   });
 
   test('that fails by itself counts between outages', async () => {

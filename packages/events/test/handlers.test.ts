@@ -273,6 +273,22 @@ describe('a batch handler', () => {
       [1, 2, 3].map((attempt) => [attempt, false, true]),
     );
   });
+
+  test('waits with the batch for no more than ten seconds after what it needs is back', async () => {
+    const bench = new DeliveryBench();
+    let down = true;
+    const handler = batchHandler({ name: 'relay', whenBatchFails: 'wait' }, () => {
+      if (down) throw new Error('the broker is down');
+    });
+    bench.database.commit(deposited('a', 1));
+    const { failures } = bench.start([handler]);
+    await bench.clock.advance(3_600_000);
+    down = false;
+    const failedCount = failures.length;
+    const before = handler.batches.length;
+    await bench.clock.advance(10_000);
+    expect([failures.length, handler.batches.length]).toEqual([failedCount, before + 1]);
+  });
 });
 
 test('a batch that waits holds up its own slot only, whatever lies behind it and however many places there are', async () => {

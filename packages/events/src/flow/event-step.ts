@@ -2,7 +2,7 @@ import type { ParkedEvent } from '@framework/core';
 import { attemptVerdict } from '../call/attempt-verdict.js';
 import { errorText } from '../call/error-text.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
-import { retryAfterMs } from '../handler/handler-retry.js';
+import { outageRetryAfterMs, retryAfterMs } from '../handler/handler-retry.js';
 import type { Parker } from '../parked/parker.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { FlowPolicy } from './flow-policy.js';
@@ -79,7 +79,7 @@ export class EventStep {
       await this.#park(works, outcome.error);
       return undefined;
     }
-    const waitMs = retryAfterMs(this.#policy.retry, attempt, this.#context.random());
+    const waitMs = outageRetryAfterMs(this.#policy.retry, attempt, this.#context.random());
     this.#tell(works, attempt, outcome.error, waitMs);
     return stopping.aborted ? undefined : waitMs;
   }
@@ -108,11 +108,12 @@ export class EventStep {
     const counts = verdict !== 'outage';
     const isAlone = eventCount === 1;
     const dead = isAlone && (verdict === 'final' || (counts && retry.attemptsMax === 1));
+    const afterMs = (counts ? retryAfterMs : outageRetryAfterMs)(retry, 1, this.#context.random());
     return {
       attempts: counts ? Math.min(1, isAlone ? 1 : retry.attemptsMax - 1) : 0,
       uncounted: counts ? 0 : 1,
       error: errorText(thrown),
-      retryAfterMs: dead ? undefined : retryAfterMs(retry, 1, this.#context.random()),
+      retryAfterMs: dead ? undefined : afterMs,
       dead,
       suspect: false,
     };

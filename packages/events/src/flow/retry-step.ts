@@ -2,7 +2,7 @@ import type { ParkedEvents, ParkedHead, ParkedOutcome } from '@framework/core';
 import { attemptVerdict } from '../call/attempt-verdict.js';
 import { errorText } from '../call/error-text.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
-import { retryAfterMs } from '../handler/handler-retry.js';
+import { outageRetryAfterMs, retryAfterMs } from '../handler/handler-retry.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import type { FlowPolicy } from './flow-policy.js';
@@ -105,7 +105,11 @@ export class RetryStep {
       this.#tell(head, attempts + 1, thrown, undefined);
       return { kind: 'dead', error };
     }
-    const afterMs = retryAfterMs(retry, attempts + uncounted + 1, this.#context.random());
+    const random = this.#context.random();
+    const afterMs =
+      verdict === 'counts'
+        ? retryAfterMs(retry, attempts + 1, random)
+        : outageRetryAfterMs(retry, uncounted + 1, random);
     this.#tell(head, attempts + 1, thrown, afterMs, verdict === 'counts');
     return { kind: verdict === 'counts' ? 'retry' : 'postponed', error, retryAfterMs: afterMs };
   }

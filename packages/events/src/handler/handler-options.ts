@@ -9,7 +9,7 @@ export interface EventHandlerOptions {
   readonly aliases?: readonly string[];
   /** Where the handler starts when it is new. Default `'now'`. */
   readonly startFrom?: StartFrom;
-  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min with full jitter. */
+  /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min, after outages to 10 s. */
   readonly retry?: Partial<HandlerRetry>;
   /** How long one call may take. Default 30,000. */
   readonly timeoutMs?: number;
@@ -21,7 +21,7 @@ export interface EventHandlerOptions {
    * For a batch handler: what becomes of a batch that fails.
    *
    * `'park'` (default): its events are parked, and tried one by one. `'wait'`: the same events are tried again with
-   * backoff, for as long as it takes, and their slot waits; for what is down as a whole, such as a broker.
+   * the backoff of outages, for as long as it takes, and their slot waits; for what is down as a whole, such as a broker.
    */
   readonly whenBatchFails?: 'park' | 'wait';
 }

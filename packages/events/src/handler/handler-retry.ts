@@ -6,10 +6,15 @@ export interface HandlerRetry {
   readonly backoffBaseMs: number;
   /** The longest wait before any attempt. Default 300,000. */
   readonly backoffMaxMs: number;
+  /**
+   * The longest wait after a call that was no attempt, because storage or a shard could not serve, where `backoffMaxMs` is not
+   * less: so long after the outage the event is tried again at the latest. Default 10,000.
+   */
+  readonly outageBackoffMaxMs: number;
 }
 
 /**
- * How long to wait before the next attempt.
+ * How long to wait after a failed attempt.
  *
  * @param attempts how many were made, from 1
  * @param random a number from 0 to 1
@@ -17,4 +22,15 @@ export interface HandlerRetry {
  */
 export function retryAfterMs(retry: HandlerRetry, attempts: number, random: number): number {
   return random * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * 2 ** Math.min(attempts - 1, 50));
+}
+
+/**
+ * How long to wait after a call that was no attempt: attempts that failed before do not lengthen it.
+ *
+ * @param calls how many such calls were made, from 1
+ * @param random a number from 0 to 1
+ */
+export function outageRetryAfterMs(retry: HandlerRetry, calls: number, random: number): number {
+  const backoffMaxMs = Math.min(retry.backoffMaxMs, retry.outageBackoffMaxMs);
+  return retryAfterMs({ ...retry, backoffMaxMs }, calls, random);
 }
