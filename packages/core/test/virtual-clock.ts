@@ -19,3 +19,10 @@ export class VirtualClock implements Clock {
     this.#nowMs += durationMs;
   }
 }
+
+/** A clock by which attempts wait for each other, and by which no plan has ever waited too long. */
+export class PatientClock extends VirtualClock {
+  override sleep(durationMs: number): Promise<void> {
+    return durationMs > 1_000 ? new Promise(() => undefined) : super.sleep(durationMs);
+  }
+}

@@ -18,6 +18,7 @@ export class AttemptCommits {
   readonly #databases: DatabaseRegistry;
   readonly #isGroupedByDefault: boolean;
   readonly #groupSettings: GroupSettings;
+  readonly #clock: Clock;
   readonly #reads = new CombinedReads();
   readonly #turns: ModelTurns | undefined;
   #groups: GroupCommit | undefined;
@@ -35,6 +36,7 @@ export class AttemptCommits {
     },
   ) {
     this.#databases = databases;
+    this.#clock = clock;
     this.#isGroupedByDefault = groupCommit !== false;
     this.#groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
     const turnSettings = switched('turns', defaultTurnSettings, turnRanges, turns);
@@ -50,7 +52,7 @@ export class AttemptCommits {
     { groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration,
     mayBuild: boolean,
   ): AttemptReads {
-    if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings);
+    if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings, this.#clock);
     return new AttemptReads(this.#reads, this.#turns, this.#groups, isGrouped && mayBuild);
   }
 

@@ -16,6 +16,7 @@ const settings: readonly (readonly [section: keyof ExecutorOptions, setting: str
   ['idempotency', 'sweepRowsMax'],
   ['groupCommit', 'plansMax'],
   ['groupCommit', 'queueMax'],
+  ['groupCommit', 'queueWaitMs'],
   ['groupCommit', 'planSizeMax'],
   ['groupCommit', 'planCharactersMax'],
   ['turns', 'waitMs'],

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { settled } from '../../test/manual-clock.js';
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
+import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import {
   CommitOutcomeUnknownException,
@@ -19,11 +20,10 @@ const constraint = new ConstraintViolationException(global, { constraint: 'a', t
 async function busy(
   groupCommit: boolean | Partial<GroupSettings> = true,
 ): Promise<TestExecutor & { readonly release: () => void; readonly first: Promise<unknown> }> {
+  const clock = new PatientClock('2026-03-03T03:03:03Z');
   const running = executorOf(
     async (plan, shard) => plan().add(openWallet(shard === 'mexico' ? mexico : global)),
-    {
-      groupCommit,
-    },
+    { groupCommit, clock },
   );
   const gate = Promise.withResolvers<void>();
   const manager = running.manager(global);
@@ -37,7 +37,7 @@ async function busy(
   };
   const first = running.execute();
   await settled();
-  return { ...running, release: gate.resolve, first };
+  return { ...running, clock, release: gate.resolve, first };
 }
 
 /** Executes so often at once, and lets everything come as far as it can. */

@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.js';
 import { StaleRecordException } from '../errors/storage-exceptions.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { ChangeSet } from '../persistence/change-set.js';
@@ -21,11 +22,13 @@ export class GroupCommit {
   readonly staged: StagedModels = new StagedModels();
   readonly #databases: DatabaseRegistry;
   readonly #settings: GroupSettings;
+  readonly #clock: Clock;
   readonly #writers = new Map<ShardIdentifier, ShardWriter>();
 
-  constructor(databases: DatabaseRegistry, settings: GroupSettings) {
+  constructor(databases: DatabaseRegistry, settings: GroupSettings, clock: Clock) {
     this.#databases = databases;
     this.#settings = settings;
+    this.#clock = clock;
   }
 
   /** Whether change sets are one that a group can hold; the others are committed in the ordinary way. */
@@ -47,7 +50,8 @@ export class GroupCommit {
    * @param onQueued called as soon as others may read what it stages
    * @throws StaleRecordException `stale-record` when something on which it was built was not written;
    * TransientStorageException `transient-storage` when nobody knows whether it was
-   * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already; as {@link TransactionManager.persist}
+   * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already, or it has waited too long;
+   * as {@link TransactionManager.persist}
    */
   async commit(
     changes: ChangeSet,
@@ -75,7 +79,7 @@ export class GroupCommit {
   #writer(manager: TransactionManager): ShardWriter {
     let writer = this.#writers.get(manager.shard);
     if (writer === undefined) {
-      writer = new ShardWriter(manager, this.#settings, this.staged);
+      writer = new ShardWriter(manager, this.#settings, this.staged, this.#clock);
       this.#writers.set(manager.shard, writer);
     }
     return writer;

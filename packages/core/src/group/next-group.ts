@@ -15,7 +15,8 @@ export interface NextGroup {
  *
  * Of several plans that change one model only those go together of which each continues the one before; the others wait,
  * because they may be valid only if the first one is not. So do plans under the same idempotency key. What waits is not
- * overtaken by a plan that changes one of its models: the outcomes are those of one plan after the other.
+ * overtaken by a plan that changes one of its models: the outcomes are those of one plan after the other. What waits for one
+ * that is held up is held up itself.
  *
  * @param ahead the plans that come before the queue and have no outcome yet
  */
@@ -27,7 +28,10 @@ export function nextGroup(
   const group: QueuedPlan[] = [];
   const rest: QueuedPlan[] = [];
   const [first] = queue;
-  if (first !== undefined && queue.length === 1 && ahead.length === 0) return { group: queue, rest };
+  if (first !== undefined && queue.length === 1 && ahead.length === 0) {
+    first.isHeldUp = false;
+    return { group: queue, rest };
+  }
   const claims = new Claims(ahead);
   for (const [index, plan] of queue.entries()) {
     if (group.length === plansMax) {
@@ -35,6 +39,7 @@ export function nextGroup(
       break;
     }
     const isFit = claims.admit(plan);
+    plan.isHeldUp = !isFit && claims.holdUp(plan);
     (isFit ? group : rest).push(plan);
     if (isFit) claims.join(plan);
     else claims.reserve(plan);
@@ -42,10 +47,13 @@ export function nextGroup(
   return { group, rest };
 }
 
+/** By whom others wait: by a plan that waits itself, or by one that is held up. */
+type Reservation = 'reserved' | 'held-up';
+
 /** Which models and idempotency keys plans are about to change, so that others wait for them. */
 export class Claims {
   /** The one that goes on, where plans of the same group may follow it. */
-  readonly #writers = new ModelMap<StagedModel | 'reserved'>();
+  readonly #writers = new ModelMap<StagedModel | Reservation>();
   readonly #keys = new Set<string>();
 
   /** @param ahead for which everybody waits */
@@ -61,12 +69,19 @@ export class Claims {
     for (const { repository, model } of changes) {
       const writer = this.#writers.get(repository.model, model.id.value);
       if (writer === undefined) continue;
-      if (writer === 'reserved' || !continuesIn(plan, writer)) return false;
+      if (typeof writer === 'string' || !continuesIn(plan, writer)) return false;
       (linked ??= []).push(writer.plan);
     }
     // What it was built on is written already, lost, or in this group with a model that both change.
     return plan.builtOn.every(
       (base) => base.plan.state !== 'pending' || linked?.includes(base.plan) === true,
+    );
+  }
+
+  /** Whether a plan waits for one that is held up. */
+  holdUp({ changes: { changes } }: QueuedPlan): boolean {
+    return changes.some(
+      ({ repository, model }) => this.#writers.get(repository.model, model.id.value) === 'held-up',
     );
   }
 
@@ -88,10 +103,10 @@ export class Claims {
 
   /** Lets everybody else wait who changes what this plan changes. */
   reserve(plan: QueuedPlan): void {
-    this.#claim(plan, () => 'reserved');
+    this.#claim(plan, () => (plan.isHeldUp ? 'held-up' : 'reserved'));
   }
 
-  #claim(plan: QueuedPlan, writer: (change: StagedModel['change']) => StagedModel | 'reserved'): void {
+  #claim(plan: QueuedPlan, writer: (change: StagedModel['change']) => StagedModel | Reservation): void {
     const { changes, key } = plan.changes;
     for (const change of changes)
       this.#writers.set(change.repository.model, change.model.id.value, writer(change));

@@ -18,6 +18,10 @@ export class QueuedPlan {
   readonly changes: ChangeSet;
   /** Settles with the outcome; awaited by the execution. */
   readonly outcome: Promise<PersistOutcome>;
+  /** Since which tick of its writer it waits to be sent. */
+  queuedTick = 0;
+  /** Whether it takes longer than others are to wait for, or changes a model of one that does. */
+  isHeldUp = false;
   #builtOn: readonly StagedModel[];
   #resolve!: (outcome: PersistOutcome) => void;
   #reject!: (error: unknown) => void;

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { FakeRepository } from '../../test/fake-repository.js';
+import { ManualClock } from '../../test/manual-clock.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import {
@@ -9,7 +10,7 @@ import {
 } from '../errors/storage-exceptions.js';
 import type { Change, ChangeSet } from '../persistence/change-set.js';
 import type { GroupOutcome, PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
-import { defaultGroupSettings } from './group-settings.js';
+import { type GroupSettings, defaultGroupSettings } from './group-settings.js';
 import { QueuedPlan } from './queued-plan.js';
 import { ShardWriter } from './shard-writer.js';
 import { StagedModels } from './staged-models.js';
@@ -36,9 +37,10 @@ class Writing {
     readonly action: string | undefined;
     readonly answer: (is: boolean | Error) => Promise<void>;
   }[] = [];
+  readonly clock = new ManualClock();
   readonly #writer: ShardWriter;
 
-  constructor() {
+  constructor(settings: Partial<GroupSettings> = {}) {
     const manager: Partial<TransactionManager> = {
       shard: global,
       persist: (changes) => this.#send([changes]).then(([outcome]) => one(outcome)),
@@ -53,7 +55,12 @@ class Writing {
           this.asked.push({ action, answer });
         }),
     };
-    this.#writer = new ShardWriter(manager as TransactionManager, defaultGroupSettings, this.staged);
+    this.#writer = new ShardWriter(
+      manager as TransactionManager,
+      { ...defaultGroupSettings, ...settings },
+      this.staged,
+      this.clock,
+    );
   }
 
   /** The names of what is sent and not answered. */
@@ -82,6 +89,15 @@ class Writing {
     this.#writer.add(plan);
     await settled();
     return plan;
+  }
+
+  /** Lets all the time pass for which a plan may wait. */
+  async passWait(): Promise<void> {
+    // The tick in which it came does not count.
+    for (let tick = 0; tick <= 4; tick++) {
+      void this.clock.wake();
+      await settled();
+    }
   }
 
   /** Answers a write that was sent. */
@@ -201,6 +217,108 @@ describe('a group that fails as a whole', () => {
     await writing.answer('p0+p1', unavailable);
     expect(await Promise.all(plans.map(errorOf))).toEqual([unavailable, unavailable]);
     expect(writing.open).toEqual([]);
+  });
+});
+
+describe('a plan that waits behind a locked model', () => {
+  test('is refused for certain when it was not sent in time, while the one that was sent goes on', async () => {
+    const writing = new Writing();
+    const sent = await writing.add('sent', a);
+    const waiting = await writing.add('waiting', a);
+    await vi.advanceTimersByTimeAsync(50);
+    await writing.passWait();
+    expect(await errorOf(waiting)).toMatchObject({ code: 'shard-unavailable', shard: global });
+    expect(waiting.state).toBe('lost');
+    expect(writing.open).toEqual(['sent']);
+    await writing.answer('sent');
+    expect(sent.state).toBe('written');
+    expect(writing.open).toEqual([]);
+  });
+
+  test('is not refused before its time', async () => {
+    const writing = new Writing();
+    await writing.add('sent', a);
+    const waiting = await writing.add('waiting', a);
+    for (let tick = 0; tick < 4; tick++) {
+      void writing.clock.wake();
+      await settled();
+    }
+    expect(waiting.state).toBe('pending');
+    await writing.answer('sent');
+    expect(writing.open).toEqual(['waiting']);
+  });
+
+  test('is refused also when it was sent before in a group of which nothing was written', async () => {
+    const writing = new Writing();
+    await writing.add('locked', a);
+    await vi.advanceTimersByTimeAsync(50);
+    await writing.add('first', openWallet());
+    for (let index = 0; index < 12; index++) await writing.add(`p${index}`, openWallet());
+    const last = await writing.add('last', openWallet());
+    await writing.answer('first');
+    await writing.answer(writing.open.at(-1)!, constraint);
+    expect(writing.open).not.toContain('last');
+    await writing.passWait();
+    expect(await errorOf(last)).toMatchObject({ code: 'shard-unavailable' });
+    expect(writing.open).not.toContain('last');
+  });
+
+  test('lets what was built on it run again', async () => {
+    const writing = new Writing();
+    await writing.add('sent', a);
+    const waiting = await writing.add('waiting', a);
+    void writing.clock.wake();
+    await settled();
+    void writing.clock.wake();
+    await settled();
+    const later = await writing.add('later', a);
+    for (let tick = 0; tick < 3; tick++) {
+      void writing.clock.wake();
+      await settled();
+    }
+    expect(await errorOf(waiting)).toMatchObject({ code: 'shard-unavailable' });
+    expect(await errorOf(later)).toMatchObject({ code: 'stale-record' });
+  });
+
+  test('takes no place from plans of other models', async () => {
+    const writing = new Writing({ queueMax: 3 });
+    await writing.add('locked', a);
+    await vi.advanceTimersByTimeAsync(50);
+    await writing.add('awaited', b);
+    for (let index = 0; index < 3; index++) await writing.add(`waiting${index}`, a);
+    await expect(writing.add('one more', a)).rejects.toMatchObject({ code: 'shard-unavailable' });
+    const others: QueuedPlan[] = [];
+    for (let index = 0; index < 3; index++) others.push(await writing.add(`other${index}`, openWallet()));
+    await expect(writing.add('other3', openWallet())).rejects.toMatchObject({ code: 'shard-unavailable' });
+    await writing.answer('awaited');
+    expect(writing.open).toEqual(['locked', 'other0+other1+other2']);
+    await writing.add('another', c);
+    await writing.answer('other0+other1+other2');
+    expect(writing.open).toEqual(['locked', 'another']);
+  });
+
+  test('takes none either when it came while nobody knew that the model is locked', async () => {
+    const writing = new Writing({ queueMax: 2 });
+    await writing.add('locked', a);
+    for (let index = 0; index < 2; index++) await writing.add(`waiting${index}`, a);
+    await vi.advanceTimersByTimeAsync(50);
+    await writing.add('other', b);
+    expect(writing.open).toEqual(['locked', 'other']);
+  });
+
+  test('keeps no timer when nothing waits', async () => {
+    const writing = new Writing();
+    await writing.add('first', a);
+    await writing.answer('first');
+    await writing.add('second', b);
+    expect(writing.clock.sleeps).toBe(0);
+    await writing.add('third', b);
+    expect(writing.clock.sleeps).toBe(1);
+    await writing.answer('second');
+    await writing.answer('third');
+    void writing.clock.wake();
+    await settled();
+    expect(writing.clock.sleeps).toBe(1);
   });
 });
 

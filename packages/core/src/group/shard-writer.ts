@@ -1,7 +1,9 @@
 import { outcomeOf } from '../action/commit.js';
+import type { Clock } from '../clock.js';
 import { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
+import { Ticker } from '../ticker.js';
 import type { GroupSettings } from './group-settings.js';
 import { Claims, nextGroup } from './next-group.js';
 import { type QueuedPlan, lostBaseError } from './queued-plan.js';
@@ -12,13 +14,15 @@ import { type Batch, writeBatch } from './write-batch.js';
 const patienceMs = 50;
 /** How many writes are under way at most beside the one that is waited for. */
 const asideMax = 8;
+/** How many ticks make up the time for which a plan may wait. */
+const ticksPerWait = 4;
 
 /**
  * Writes the plans of one shard in groups.
  *
  * A plan that finds it idle goes at once; those that come while a write is under way form the next group. A write that takes
  * long, because somebody holds a row of it, stays under way aside: only plans that change the same models wait for it. So do
- * the parts of a group that failed, and plans of which the log is asked for the outcome.
+ * the parts of a group that failed, and plans of which the log is asked for the outcome. What has waited too long is refused.
  */
 export class ShardWriter {
   readonly #manager: TransactionManager;
@@ -36,31 +40,71 @@ export class ShardWriter {
   /** Whether the one that is waited for has taken too long, and there was no place aside. */
   #isOverdue = false;
   #isAboutToSend = false;
+  readonly #ticker: Ticker;
 
-  constructor(manager: TransactionManager, settings: GroupSettings, staged: StagedModels) {
+  constructor(manager: TransactionManager, settings: GroupSettings, staged: StagedModels, clock: Clock) {
     this.#manager = manager;
     this.#settings = settings;
     this.#staged = staged;
+    this.#ticker = new Ticker(clock, settings.queueWaitMs, () => this.#refuseOverdue(), ticksPerWait);
   }
 
   /** @throws ShardUnavailableException `shard-unavailable` when too many plans wait already */
   add(plan: QueuedPlan): void {
-    const { queueMax } = this.#settings;
-    if (this.#queue.length >= queueMax) {
-      const { shard } = this.#manager;
-      throw new ShardUnavailableException(shard, `${queueMax} plans wait to be written already`);
-    }
+    plan.isHeldUp = this.#staged.areHeldUp(plan);
+    this.#refuseBeyondQueue(plan);
+    plan.queuedTick = this.#ticker.tick;
     this.#queue.push(plan);
     this.#staged.show(plan);
-    if (this.#awaited !== undefined || this.#isAboutToSend) return;
+    if (this.#isAboutToSend) return;
+    if (this.#awaited !== undefined) {
+      this.#ticker.start();
+      return;
+    }
     this.#isAboutToSend = true;
     // Plans that are ready at this very moment, such as those of one combined read, go together. Groups belong to nobody.
     outsideRequests(() =>
       queueMicrotask(() => {
         this.#isAboutToSend = false;
         this.#sendAll();
+        if (this.#queue.length > 0) this.#ticker.start();
       }),
     );
+  }
+
+  /** Those that are held up are counted apart: they must not keep out what could be written. */
+  #refuseBeyondQueue({ isHeldUp }: QueuedPlan): void {
+    const { queueMax } = this.#settings;
+    if (this.#queue.length < queueMax) return;
+    const alike = this.#queue.filter((waiting) => waiting.isHeldUp === isHeldUp);
+    if (alike.length < queueMax) return;
+    const what = isHeldUp ? 'for models that take long to be' : 'to be';
+    throw new ShardUnavailableException(
+      this.#manager.shard,
+      `${queueMax} plans wait ${what} written already`,
+    );
+  }
+
+  get #hasWaiting(): boolean {
+    return this.#queue.length > 0 || this.#again.length > 0;
+  }
+
+  /** Fails what has waited too long, of which nothing can have been written; tells whether something still waits. */
+  #refuseOverdue(): boolean {
+    let isLost = false;
+    for (const plan of [...this.#again.flat(), ...this.#queue]) {
+      if (!this.#ticker.isOver(plan.queuedTick)) continue;
+      const { shard } = this.#manager;
+      const { queueWaitMs } = this.#settings;
+      plan.fail(new ShardUnavailableException(shard, `the plan was not sent within ${queueWaitMs} ms`));
+      this.#staged.hide(plan);
+      isLost = true;
+    }
+    if (isLost) {
+      this.#dropEnded();
+      this.#sendAll();
+    }
+    return this.#hasWaiting;
   }
 
   get #asideCount(): number {
@@ -100,6 +144,7 @@ export class ShardWriter {
       this.#isOverdue = true;
       return;
     }
+    holdUp(this.#awaited ?? []);
     this.#forgetAwaited();
     this.#sendAll();
   }
@@ -117,6 +162,7 @@ export class ShardWriter {
     if (this.#awaited === batch) this.#forgetAwaited();
     // What waits behind them waits behind their parts.
     this.#again.unshift(...again);
+    holdUp(again.flat());
     for (const { plan, error } of unknown) void this.#ask(plan, error);
     this.#goOnAfter(batch);
   }
@@ -124,6 +170,7 @@ export class ShardWriter {
   /** Asks the log where the outcome is not known. */
   async #ask(plan: QueuedPlan, error: unknown): Promise<void> {
     this.#asked.add(plan);
+    holdUp([plan]);
     try {
       plan.decide(await outcomeOf(error, this.#manager));
     } catch (failure) {
@@ -141,28 +188,34 @@ export class ShardWriter {
       this.#staged.hide(plan);
       if (plan.state !== 'written') isLost = true;
     }
-    if (isLost) this.#dropLost();
+    if (isLost) this.#dropEnded();
     if (this.#isOverdue && this.#asideCount < asideMax) this.#forgetAwaited();
     // The next group is on its way before the executions of this one go on, which takes the process a while.
     if (this.#sendAll()) setImmediate(tellAll, batch);
     else tellAll(batch);
+    if (this.#hasWaiting) this.#ticker.start();
   }
 
-  /** Fails what was built on a plan that is lost now, in order: what was built on that is lost, too. */
-  #dropLost(): void {
+  /** Leaves out what has ended, and fails what was built on what is lost, in order: what was built on that is lost, too. */
+  #dropEnded(): void {
     this.#again = this.#again
-      .map((batch) => batch.filter((plan) => !this.#dropIfLost(plan)))
+      .map((batch) => batch.filter((plan) => !this.#hasEnded(plan)))
       .filter((batch) => batch.length > 0);
-    this.#queue = this.#queue.filter((plan) => !this.#dropIfLost(plan));
+    this.#queue = this.#queue.filter((plan) => !this.#hasEnded(plan));
   }
 
-  #dropIfLost(plan: QueuedPlan): boolean {
+  #hasEnded(plan: QueuedPlan): boolean {
+    if (plan.state !== 'pending') return true;
     const lost = plan.lostBase;
     if (lost === undefined) return false;
     plan.fail(lostBaseError(lost));
     this.#staged.hide(plan);
     return true;
   }
+}
+
+function holdUp(batch: Batch): void {
+  for (const plan of batch) plan.isHeldUp = true;
 }
 
 function tellAll(batch: Batch): void {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ManualClock, settled } from '../../test/manual-clock.js';
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
+import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/execution-configuration.js';
 import {
@@ -83,7 +84,7 @@ function rereading(): TestExecutor & {
       seen.push(versions.map(({ version }) => version));
       return plan().update(before.deposit(amount));
     },
-    { groupCommit: true, turns: false },
+    { groupCommit: true, turns: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
   );
   const manager = running.manager(global);
   const persist = manager.persist.bind(manager);
@@ -147,7 +148,7 @@ describe('a model that is staged and not committed yet', () => {
         const [wallet] = await running.wallets.findAllByIds([(params as Wallet).id]);
         return plan().update(wallet!.deposit(1n));
       },
-      { groupCommit: true },
+      { groupCommit: true, clock: new PatientClock('2026-03-03T03:03:03Z') },
     );
     const wallet = stored(running);
     const gate = Promise.withResolvers<void>();
@@ -185,7 +186,7 @@ describe('a model that is staged and not committed yet', () => {
         const wallet = await running.wallets.getById(id);
         return plan().update(deletes ? deletedOf(wallet) : wallet.deposit(1n));
       },
-      { groupCommit: true },
+      { groupCommit: true, clock: new PatientClock('2026-03-03T03:03:03Z') },
     );
     const { id } = stored(running);
     const gate = Promise.withResolvers<void>();
@@ -270,7 +271,7 @@ describe('a model that is staged and not committed yet', () => {
           seen.push(wallet.version);
           return plan().update(wallet.deposit(1n));
         },
-        { groupCommit: true, turns: false },
+        { groupCommit: true, turns: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
       );
       const seen: number[] = [];
       const wallet = stored(running);

@@ -22,6 +22,14 @@ export class StagedModels {
     }
   }
 
+  /** Whether a plan changes a model that is staged by one that is held up. */
+  areHeldUp({ changes: { changes } }: QueuedPlan): boolean {
+    return changes.some(({ repository, model }) => {
+      const staged = this.get(repository.model, model.id.value);
+      return staged?.plan.isHeldUp === true;
+    });
+  }
+
   /** Forgets what a plan staged, once it has its outcome. */
   hide(plan: QueuedPlan): void {
     for (const { repository, model } of plan.changes.changes) {

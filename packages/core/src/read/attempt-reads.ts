@@ -61,7 +61,7 @@ export class AttemptReads {
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, M>> {
     if (!this.#mayBuild) {
-      for (const id of ids) await this.#groups?.staged.get(source.model, id)?.plan.ended;
+      await Promise.all(ids.map(async (id) => this.#groups?.staged.get(source.model, id)?.plan.ended));
       return source.readSeveral(ids);
     }
     const stored = await source.readSeveral(ids);

@@ -1,7 +1,9 @@
 import * as z from 'zod';
+import { timerMaxMs } from '../action/settings.js';
 import { type GroupSettings, defaultGroupSettings } from '../group/group-settings.js';
 
 const fromOne = 'must be a whole number from 1';
+const waitMs = `must be a whole number from 1 to ${timerMaxMs}`;
 
 function setting(name: keyof GroupSettings) {
   return z.int(fromOne).min(1, fromOne).default(defaultGroupSettings[name]);
@@ -11,6 +13,11 @@ const settingsSchema = z.strictObject(
   {
     plansMax: setting('plansMax'),
     queueMax: setting('queueMax'),
+    queueWaitMs: z
+      .int(waitMs)
+      .min(1, waitMs)
+      .max(timerMaxMs, waitMs)
+      .default(defaultGroupSettings.queueWaitMs),
     planSizeMax: setting('planSizeMax'),
     planCharactersMax: setting('planCharactersMax'),
   },

@@ -1,11 +1,8 @@
 import type { Clock } from '../clock.js';
 import type { ModelClass } from '../model/model-class.js';
 import { ModelMap } from '../model/model-map.js';
-import { outsideRequests } from '../outside-requests.js';
+import { Ticker } from '../ticker.js';
 import type { TurnSettings } from './turn-settings.js';
-
-/** How many ticks of the clock make up the time for which a turn is waited for. */
-const ticksPerWait = 2;
 
 /** The right to be the one execution of this process that changes a model: held until it is given back. */
 export interface Turn {
@@ -31,15 +28,11 @@ interface HeldTurn extends Turn {
  */
 export class ModelTurns {
   readonly #held = new ModelMap<HeldTurn>();
-  readonly #tickMs: number;
-  readonly #clock: Clock;
   readonly #awaited = new Set<HeldTurn>();
-  #tick = 0;
-  #isTicking = false;
+  readonly #ticker: Ticker;
 
   constructor({ waitMs }: TurnSettings, clock: Clock) {
-    this.#tickMs = waitMs / ticksPerWait;
-    this.#clock = clock;
+    this.#ticker = new Ticker(clock, waitMs, () => this.#sendAllAway());
   }
 
   /** Takes a turn that is free; `undefined` when somebody holds it. */
@@ -55,9 +48,9 @@ export class ModelTurns {
     const held = this.#held.get(model, id);
     if (held === undefined) return Promise.resolve(this.takeFree(model, id));
     return new Promise((end) => {
-      held.waiters.push({ startedTick: this.#tick, end });
+      held.waiters.push({ startedTick: this.#ticker.tick, end });
       this.#awaited.add(held);
-      if (!this.#isTicking) outsideRequests(() => void this.#keepTicking());
+      this.#ticker.start();
     });
   }
 
@@ -71,21 +64,16 @@ export class ModelTurns {
     else next.end(held);
   }
 
-  /** Sends those away that have waited long enough; one timer for all, which runs while anybody waits. */
-  async #keepTicking(): Promise<void> {
-    this.#isTicking = true;
-    while (this.#awaited.size > 0) {
-      await this.#clock.sleep(this.#tickMs);
-      this.#tick++;
-      for (const held of this.#awaited) this.#sendAway(held);
-    }
-    this.#isTicking = false;
+  /** Sends those away that have waited long enough; tells whether anybody still waits. */
+  #sendAllAway(): boolean {
+    for (const held of this.#awaited) this.#sendAway(held);
+    return this.#awaited.size > 0;
   }
 
   #sendAway(held: HeldTurn): void {
     const { waiters } = held;
-    // They came in the order of their ticks; the tick in which one came does not count as a whole one.
-    const kept = waiters.findIndex(({ startedTick }) => this.#tick - startedTick <= ticksPerWait);
+    // They came in the order of their ticks.
+    const kept = waiters.findIndex(({ startedTick }) => !this.#ticker.isOver(startedTick));
     const ended = waiters.splice(0, kept === -1 ? waiters.length : kept);
     if (waiters.length === 0) this.#awaited.delete(held);
     for (const { end } of ended) end(undefined);

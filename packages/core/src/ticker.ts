@@ -1,0 +1,59 @@
+import type { Clock } from './clock.js';
+import { outsideRequests } from './outside-requests.js';
+
+/** How many ticks of the clock make up a wait, unless told otherwise. */
+const ticksPerWaitDefault = 2;
+
+/**
+ * Tells when waits have lasted long enough: one timer for all of them, which runs while anybody waits.
+ *
+ * A wait is over between its whole duration and one tick more.
+ */
+export class Ticker {
+  readonly #clock: Clock;
+  readonly #tickMs: number;
+  readonly #ticksPerWait: number;
+  readonly #onTick: () => boolean;
+  #tick = 0;
+  #isTicking = false;
+
+  /**
+   * @param onTick ends the waits that are over; tells whether anybody still waits
+   * @param ticksPerWait the more, the sooner a wait is over, and the more often the timer runs
+   */
+  constructor(
+    clock: Clock,
+    waitMs: number,
+    onTick: () => boolean,
+    ticksPerWait: number = ticksPerWaitDefault,
+  ) {
+    this.#clock = clock;
+    this.#tickMs = waitMs / ticksPerWait;
+    this.#ticksPerWait = ticksPerWait;
+    this.#onTick = onTick;
+  }
+
+  /** What a wait that begins now is to be told by later. */
+  get tick(): number {
+    return this.#tick;
+  }
+
+  /** Whether a wait that began at this tick is over; that tick does not count as a whole one. */
+  isOver(startedTick: number): boolean {
+    return this.#tick - startedTick > this.#ticksPerWait;
+  }
+
+  /** Keeps ticking until nobody waits any more. */
+  start(): void {
+    if (!this.#isTicking) outsideRequests(() => void this.#keepTicking());
+  }
+
+  async #keepTicking(): Promise<void> {
+    this.#isTicking = true;
+    do {
+      await this.#clock.sleep(this.#tickMs);
+      this.#tick++;
+    } while (this.#onTick());
+    this.#isTicking = false;
+  }
+}
