@@ -13,7 +13,14 @@ import { keyValues } from '../idempotency/key-clause.js';
 import { type Batch, batchesOf } from './change-set-batches.js';
 import { eventValues } from './events-clause.js';
 import type { Row } from './row.js';
-import { type WriteShape, keyTaken, shapeKey, writeStatement, writtenBefore } from './write-statement.js';
+import {
+  type WriteShape,
+  beginText,
+  keyTaken,
+  shapeKey,
+  writeStatement,
+  writtenBefore,
+} from './write-statement.js';
 
 /** How many statements are kept prepared; further shapes are parsed at each use. */
 const preparedMax = 500;
@@ -121,10 +128,13 @@ function sendable(value: unknown): unknown {
   }
 }
 
-/** Sends everything before the first answer; after an error the server refuses the rest and rolls back. */
+/**
+ * Sends everything before the first answer; after an error the server refuses the rest and rolls back, also when the error is
+ * that no transaction was opened.
+ */
 async function sendPipelined(client: pg.ClientBase, write: PreparedWrite): Promise<PersistOutcome> {
   const outcomes = await Promise.allSettled([
-    client.query('begin'),
+    client.query(beginText),
     ...write.map(({ query }) => client.query(query)),
     client.query('commit'),
   ]);

@@ -63,6 +63,13 @@ describe('writeStatement', () => {
     expect(among).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
   });
 
+  it('raises among other statements when it is outside of their transaction', () => {
+    const of = { changes: [add], eventCount: 1, keyed: false, repeated: false };
+    const raising = "case when current_setting('framework.in_transaction', true) is distinct from 'on' then";
+    expect(writeStatement({ ...of, alone: false })).toContain(raising);
+    expect(writeStatement({ ...of, alone: true })).not.toContain('framework.in_transaction');
+  });
+
   it('lets everything wait for the idempotency key, and raises for every stale row with one', () => {
     const changes = [update, add];
     const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: true, repeated: false });

@@ -24,6 +24,20 @@ export const keyTaken = -1;
 /** What it says instead when the log holds an earlier commit of the action. */
 export const writtenBefore = -2;
 
+/** What it says in a statement among others that runs outside of their transaction. */
+const outsideTransaction = -3;
+
+/** The setting that is `on` within a transaction of several statements, and nowhere else. */
+const inTransaction = 'framework.in_transaction';
+
+/**
+ * Opens a transaction of several statements that are sent without waiting for its answer.
+ *
+ * It is one message: when the server refuses it, the statements behind it find themselves outside, and refuse to be
+ * transactions of their own.
+ */
+export const beginText = `begin; set local ${inTransaction} = on`;
+
 /** How many parameters the search for earlier commits takes: see {@link writeStatement}. */
 const searchParameterCount = 2;
 
@@ -40,6 +54,8 @@ export function shapeKey({ changes, eventCount, alone, keyed, repeated }: WriteS
  * Each update waits for the one before (`(select count(*) from u1) = 1`), so rows are locked in the order given, and
  * nothing after a stale row is written. The result is one row `stale`: 0, or the number of the stale update, from 1.
  * A row that turns out stale when others are written already raises SQLSTATE FW001 with that number as its message.
+ *
+ * A statement among others raises too when it is not within their transaction, which {@link beginText} opens.
  *
  * A statement alone with at most one update has the events' insert as its main part, which is the fastest: instead of
  * giving a row, it inserts no event when the update is stale.
@@ -60,6 +76,10 @@ export function writeStatement({ changes, eventCount, alone, keyed, repeated }: 
   const cases: string[] = [];
   let parameter = 1;
   let gate: string | undefined;
+  if (!alone) {
+    const isOutside = `current_setting('${inTransaction}', true) is distinct from 'on'`;
+    cases.push(`when ${isOutside} then eventlog.raise_stale(${outsideTransaction})`);
+  }
   if (keyed) {
     clauses.push(`k as (${keyClause(parameter)})`);
     cases.push(`when (select count(*) from k) = 0 then ${alone ? keyTaken : 'eventlog.raise_key_taken()'}`);

@@ -1,0 +1,43 @@
+import { systemClock } from '@framework/core';
+import { Account, home, once } from '@framework/testing/conformance';
+import { createTestDatabase } from '@framework/testing/postgres';
+import pg from 'pg';
+import { afterEach, expect, it, onTestFinished, vi } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+
+afterEach(() => vi.restoreAllMocks());
+
+/** Has the server refuse what opens a transaction, as it does when somebody cancels just that. */
+function refuseBegin(): { readonly refused: () => number } {
+  let refused = 0;
+  const { query } = pg.Client.prototype as unknown as { query: (...args: unknown[]) => unknown };
+  vi.spyOn(pg.Client.prototype, 'query').mockImplementation(function (this: unknown, ...args: unknown[]) {
+    const [text, ...rest] = args;
+    if (typeof text !== 'string' || !text.startsWith('begin')) return query.apply(this, args);
+    refused++;
+    return query.apply(this, [`do $$ begin raise sqlstate '57014'; end $$; ${text}`, ...rest]);
+  });
+  return { refused: () => refused };
+}
+
+it.each([undefined, 'key-1'])(
+  'a plan of many statements is not written in part when the server does not begin its transaction, key: %s',
+  async (idempotencyKey) => {
+    const database = await createTestDatabase();
+    onTestFinished(() => database.drop());
+    const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+    onTestFinished(() => registry.close());
+    await registry.ready();
+    const suite = suiteOn(registry, { groupCommit: false });
+    const accounts = Array.from({ length: 100 }, () => Account.open(home, systemClock.now()));
+    const configuration = { ...once, ...(idempotencyKey !== undefined && { idempotencyKey }) };
+    const { refused } = refuseBegin();
+    const failed = suite.stage((plan) => void plan.addAll(accounts), configuration);
+    await expect(failed).rejects.toMatchObject({ code: 'shard-unavailable' });
+    expect(refused()).toBe(1);
+    expect(await suite.accounts.count()).toBe(0);
+    vi.restoreAllMocks();
+    await suite.stage((plan) => void plan.addAll(accounts), configuration);
+    expect(await suite.accounts.count()).toBe(100);
+  },
+);
