@@ -87,15 +87,15 @@ describe('an attempt', () => {
     async (minutes) => {
       const bench = new DeliveryBench();
       let calls = 0;
-      let down = true;
+      let isDown = true;
       const handler = handlerOf({ name: 'one' }, () => {
         if (++calls <= 5) throw new Error('by itself');
-        if (down) throw unavailable;
+        if (isDown) throw unavailable;
       });
       bench.database.commit(deposited('a', 1));
       bench.start([handler]);
       await bench.clock.advance(minutes * 60_000);
-      down = false;
+      isDown = false;
       await bench.clock.advance(10_500);
       expect(bench.database.parked.size).toBe(0);
     },
