@@ -57,7 +57,7 @@ describe('parked events', () => {
     expect((await store.deadLetters.replay({ handler: 'notify' }, step)).count).toBe(1);
     const [again] = await store.parked.dueHeads(everywhere, 10);
     expect(again).toMatchObject({ attempts: 0, event: { id: events[0]!.id } });
-    await store.parked.endAttempt(again!, 'second', { kind: 'dead', error: 'poison' });
+    await store.parked.endAttempt(again!, undefined, { kind: 'dead', error: 'poison' });
     expect((await store.deadLetters.skip({ eventId: events[0]!.id }, step)).count).toBe(1);
     expect(await store.parked.dueHeads(everywhere, 10)).toMatchObject([{ event: { id: events[1]!.id } }]);
   });
@@ -104,6 +104,38 @@ describe('parked events', () => {
     expect(await store.parked.endAttempt(head!, 'first', { kind: 'done' })).toBe(true);
     expect(await store.parked.endAttempt(head!, 'first', { kind: 'done' })).toBe(true);
     expect(await store.parked.dueHeads(everywhere, 10)).toMatchObject([{ event: { id: events[1]!.id } }]);
+  });
+
+  it('are as an operator left them when the end of an attempt is told again after a replay', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    await park({ event: events[0]! });
+    const [head] = await store.parked.dueHeads(everywhere, 10);
+    await store.parked.beginAttempt(head!, 'first');
+    const told = [
+      { attemptId: 'first', head: head!, outcome: { kind: 'dead', error: 'its answer is lost' } },
+      { attemptId: undefined, head: { ...head!, attempts: 1 }, outcome: { kind: 'dead', error: 'given up' } },
+    ] as const;
+    for (const { attemptId, head: known, outcome } of told) {
+      expect(await store.parked.endAttempt(known, attemptId, outcome)).toBe(true);
+      expect((await store.deadLetters.replay({}, step)).count).toBe(1);
+      expect(await store.parked.endAttempt(known, attemptId, outcome)).toBe(true);
+      expect(await store.parked.dueHeads(everywhere, 10)).toMatchObject([{ attempts: 0 }]);
+      await store.parked.beginAttempt(head!, 'another');
+    }
+  });
+
+  it('wait as long as was said first when the end of an attempt is told again', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    await park({ event: events[0]! });
+    const [head] = await store.parked.dueHeads(everywhere, 10);
+    await store.parked.beginAttempt(head!, 'first');
+    for (const retryAfterMs of [0, never])
+      await store.parked.endAttempt(head!, 'first', { kind: 'retry', error: 'boom', retryAfterMs });
+    const [again] = await store.parked.dueHeads(everywhere, 10);
+    for (const retryAfterMs of [60_000, never])
+      await store.parked.endAttempt(again!, undefined, { kind: 'postponed', error: 'slow', retryAfterMs });
+    expect(await store.parked.nextDueMs(everywhere)).toBeLessThanOrEqual(60_000);
+    expect((await store.deadLetters.find({}, { limit: 1 })).items[0]).toMatchObject({ attempts: 1 });
   });
 
   it('have an attempt counted once, and taken back once, however often that is told', async () => {
@@ -178,7 +210,7 @@ describe('very much that is parked', () => {
         // What fails again meanwhile is not replayed again.
         const [head] = await store.parked.dueHeads(everywhere, 1);
         if (head !== undefined)
-          await store.parked.endAttempt(head, 'again', { kind: 'dead', error: 'again' });
+          await store.parked.endAttempt(head, undefined, { kind: 'dead', error: 'again' });
       } while (after !== undefined);
       expect(counts).toEqual([2, 2, 1]);
     }

@@ -31,7 +31,7 @@ describe('the turn of a model', () => {
           const dead = random() < 0.3;
           await store.parked.endAttempt(
             head,
-            'first',
+            undefined,
             dead ? { kind: 'dead', error: 'no' } : { kind: 'done' },
           );
         }

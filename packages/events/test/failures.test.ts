@@ -224,6 +224,23 @@ describe('an attempt', () => {
     expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 3, dead: true }]);
   });
 
+  test('that ended is not ended again when only the answer was lost and an operator has replayed the event', async () => {
+    const bench = new DeliveryBench();
+    let broken = true;
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
+      if (broken) throw new Error('by itself');
+    });
+    bench.database.commit(deposited('a', 1));
+    const { access, store } = bench.start([handler], { storeBackoffBaseMs: 5_000, storeBackoffMaxMs: 5_000 });
+    access.lostAnswers.set('parked.endAttempt', [new Error('the connection was lost')]);
+    for (let waits = 0; bench.database.parkedOf('one')[0]?.dead !== true && waits < 100; waits++)
+      await bench.clock.advance(50);
+    broken = false;
+    expect(await store.deadLetters.replay({ handler: 'one' }, { limit: 10 })).toMatchObject({ count: 1 });
+    await bench.clock.advance(60_000);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
   test('at a batch counts for none of its events when storage could not serve', async () => {
     const bench = new DeliveryBench();
     let broken = true;

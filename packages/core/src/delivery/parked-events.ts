@@ -94,8 +94,13 @@ export interface ParkedEvents {
    * @param attemptId names this attempt among all that are ever made: telling it twice counts it once
    */
   beginAttempt(head: ParkedHead, attemptId: string): Promise<boolean>;
-  /** Says how an attempt ended; false when the lease was lost. Telling it twice changes nothing more. */
-  endAttempt(head: ParkedHead, attemptId: string, outcome: ParkedOutcome): Promise<boolean>;
+  /**
+   * Says how an attempt ended; false when the lease was lost. Telling it twice changes nothing more, whatever an operator did in
+   * between.
+   *
+   * @param attemptId `undefined` when none was begun: the event is ended without one, if it still stands as its head says
+   */
+  endAttempt(head: ParkedHead, attemptId: string | undefined, outcome: ParkedOutcome): Promise<boolean>;
   /**
    * Takes back the count of an attempt that was given up without an outcome, because its process stops or has lost its
    * lease; so it needs no lease. Changes nothing when the attempt has ended, or was never counted.

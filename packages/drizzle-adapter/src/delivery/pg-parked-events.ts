@@ -109,13 +109,21 @@ const giveBackText = `
   update eventlog.parked_events p set attempts = p.attempts - 1, open_attempts = array_remove(p.open_attempts, $3::text)
   where p.handler = $1 and p.event_id = $2 and $3::text = any(p.open_attempts)`;
 
+/**
+ * Whether the ending is news: the attempt is open; where none was begun, the event stands as it stood for its head. Else it was told
+ * before, and what an operator did since then stays.
+ */
+const isNews = `case when $8::text is not null then $8 = any(p.open_attempts)
+  else not p.dead and (p.attempts, p.uncounted) = ($10::integer, $11::integer)
+    and coalesce(p.next_attempt_date <= clock_timestamp(), true) end`;
+
 const failedText = `
   with changed as (
     update eventlog.parked_events p set error = $5, dead = $6,
       next_attempt_date = clock_timestamp() + $7::double precision * interval '1 millisecond',
       attempts = p.attempts - ${takenBack('$8::text', '$9::boolean')}, uncounted = p.uncounted + ${takenBack('$8::text', '$9::boolean')},
-      open_attempts = case when $6 then '{}' else array_remove(p.open_attempts, $8::text) end
-    where p.handler = $1 and p.event_id = $2 and ${held} ${changedModel}
+      open_attempts = case when $6 then '{}' else array_remove(p.open_attempts, $8) end
+    where p.handler = $1 and p.event_id = $2 and ${isNews} and ${held} ${changedModel}
   ) ${heldAndSettled}`;
 
 const modelColumns = 'm.handler, m.slot, m.model_name as "modelName", m.model_id as "modelId"';
@@ -221,8 +229,8 @@ export class PgParkedEvents implements ParkedEvents {
   }
 
   async endAttempt(
-    { handler, event, token }: ParkedHead,
-    attemptId: string,
+    { handler, event, token, attempts, uncounted }: ParkedHead,
+    attemptId: string | undefined,
     outcome: ParkedOutcome,
   ): Promise<boolean> {
     const key = [handler, event.id, token, event.slot];
@@ -234,8 +242,10 @@ export class PgParkedEvents implements ParkedEvents {
             outcome.error,
             outcome.kind === 'dead',
             outcome.kind === 'dead' ? null : outcome.retryAfterMs,
-            attemptId,
+            attemptId ?? null,
             outcome.kind === 'postponed',
+            attempts,
+            uncounted,
           ]);
     return row?.held ?? false;
   }

@@ -45,10 +45,10 @@ export class RetryStep {
   /** Makes one attempt and records how it ended. */
   async run({ head, slot }: RetryWork): Promise<void> {
     if (!slot.held || this.#context.ended.aborted) return;
-    const attemptId = crypto.randomUUID();
     // Parked for a version of the handler that wanted it; in the log it would be passed over.
-    if (!this.#wants(head.event.type)) return this.#record(head, attemptId, slot, { kind: 'done' });
-    if (head.attempts >= this.#policy.retry.attemptsMax) return this.#giveUp(head, attemptId, slot);
+    if (!this.#wants(head.event.type)) return this.#record(head, undefined, slot, { kind: 'done' });
+    if (head.attempts >= this.#policy.retry.attemptsMax) return this.#giveUp(head, slot);
+    const attemptId = crypto.randomUUID();
     this.#lastChances.delete(chanceKey(head));
     if (!(await this.#begin(head, attemptId, slot))) return;
     const outcome = await this.#caller.call([head.event], head.attempts + 1, slot);
@@ -63,17 +63,17 @@ export class RetryStep {
    * Ends an event whose last attempt was counted and never ended: its process is gone. One that is only slow, or had no
    * database for a while, has a lease's time to say so.
    */
-  async #giveUp(head: ParkedHead, attemptId: string, slot: HeldSlot): Promise<void> {
+  async #giveUp(head: ParkedHead, slot: HeldSlot): Promise<void> {
     const key = chanceKey(head);
     const thrown = new Error(`The process ended during attempt ${head.attempts}`);
     const error = errorText(thrown);
     if (!this.#lastChances.delete(key)) {
       this.#lastChances.add(key);
       const { leaseMs } = this.#context.settings;
-      return this.#record(head, attemptId, slot, { kind: 'postponed', error, retryAfterMs: leaseMs });
+      return this.#record(head, undefined, slot, { kind: 'postponed', error, retryAfterMs: leaseMs });
     }
     this.#tell(head, head.attempts, thrown, undefined);
-    return this.#record(head, attemptId, slot, { kind: 'dead', error });
+    return this.#record(head, undefined, slot, { kind: 'dead', error });
   }
 
   /** Counts the attempt, however often that takes: when only the answer was lost, it is counted once all the same. */
@@ -127,7 +127,12 @@ export class RetryStep {
     this.#context.onAttemptFailed(told);
   }
 
-  async #record(head: ParkedHead, attemptId: string, slot: HeldSlot, outcome: ParkedOutcome): Promise<void> {
+  async #record(
+    head: ParkedHead,
+    attemptId: string | undefined,
+    slot: HeldSlot,
+    outcome: ParkedOutcome,
+  ): Promise<void> {
     const { ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (slot.held && !ended.aborted) {

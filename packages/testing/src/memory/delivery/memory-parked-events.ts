@@ -100,8 +100,8 @@ export class MemoryParkedEvents implements ParkedEvents {
   }
 
   endAttempt(
-    { handler, event, token }: ParkedHead,
-    attemptId: string,
+    { handler, event, token, attempts, uncounted }: ParkedHead,
+    attemptId: string | undefined,
     outcome: ParkedOutcome,
   ): Promise<boolean> {
     return this.#access.answer('parked.endAttempt', (tables) => {
@@ -113,10 +113,16 @@ export class MemoryParkedEvents implements ParkedEvents {
         tables.parked.delete(key);
         return true;
       }
+      const isAsBefore = !row.dead && row.attempts === attempts && row.uncounted === uncounted;
+      const isNews =
+        attemptId === undefined ? isAsBefore && row.nextMs <= tables.nowMs : row.openAttempts.has(attemptId);
+      if (!isNews) return true;
       row.error = outcome.error;
       row.dead = outcome.kind === 'dead';
-      if (outcome.kind === 'postponed' && takeBack(row, attemptId)) row.uncounted++;
-      row.openAttempts.delete(attemptId);
+      if (attemptId !== undefined) {
+        if (outcome.kind === 'postponed' && takeBack(row, attemptId)) row.uncounted++;
+        row.openAttempts.delete(attemptId);
+      }
       if (outcome.kind === 'dead') row.openAttempts.clear();
       else row.nextMs = tables.nowMs + outcome.retryAfterMs;
       return true;
