@@ -154,6 +154,9 @@ begin
   own_history := eventlog.server_history();
   now_date := clock_timestamp();
   slot_count := (select count(*) from eventlog.slots);
+  -- What was said by a clock that has gone back since, such as that of the server before, counts from now on.
+  update eventlog.processes p set until_date = now_date + (p.until_date - p.renewed_date), renewed_date = now_date
+    where p.renewed_date > now_date;
   was_late := (select p.until_date < now_date from eventlog.processes p where p.process_id = own_id);
   has_moved := exists (select from eventlog.leases l where l.process_id is not null and l.history <> own_history);
   insert into eventlog.processes as p (process_id, handlers, renewed_date, until_date)
@@ -164,7 +167,7 @@ begin
   -- When this process could not renew in time though it lives, or the database has just moved or started, others could not
   -- either: that they are late says nothing about them yet.
   if was_late or has_moved then
-    update eventlog.processes p set until_date = now_date + lease where p.until_date < now_date;
+    update eventlog.processes p set until_date = now_date + lease, renewed_date = now_date where p.until_date < now_date;
     update eventlog.leases l set token = gen_random_uuid(), abandoned = false where l.process_id = own_id;
   end if;
   delete from eventlog.processes p where p.until_date < now_date;

@@ -98,6 +98,26 @@ describe('slots', () => {
     expect([...one.leases, ...two.leases].some(({ abandoned }) => abandoned)).toBe(false);
   });
 
+  it('of a process that vanished are free after its lease, also when the clock of the database has gone back', async () => {
+    const { store, url } = await openStore();
+    await store.cursors.register([mails, books]);
+    await store.leases.renew('gone', ['mails'], 300);
+    await store.leases.renew('alive', ['books'], leaseMs);
+    // As a server sees it whose clock is an hour behind that of the one before.
+    await query(
+      url,
+      `update eventlog.processes
+       set until_date = until_date + interval '1 hour', renewed_date = renewed_date + interval '1 hour'`,
+    );
+    expect((await store.leases.renew('two', ['mails'], leaseMs)).leases).toHaveLength(0);
+    await vi.waitFor(async () => {
+      expect((await store.leases.renew('two', ['mails'], leaseMs)).leases).toHaveLength(16);
+    }, 5_000);
+    const holders = new Map((await store.leases.list()).map((lease) => [lease.processId, lease.untilDate]));
+    expect([...holders.keys()].toSorted()).toEqual(['alive', 'two']);
+    expect(holders.get('alive')!.getTime()).toBeLessThan(Date.now() + leaseMs + 1_000);
+  });
+
   it('are never held by two processes when many come at once', async () => {
     const store = await withHandlers();
     const names = Array.from({ length: 10 }, (_unused, index) => `process-${index}`);
