@@ -1,7 +1,9 @@
 import { type DatabaseRegistry, UnstorableValueException } from '@framework/core';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { pgTable, real } from 'drizzle-orm/pg-core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { columnGuard } from '../src/write/column-guard.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { changeSetOf, persist, persistInGroup } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
@@ -57,7 +59,7 @@ const kept: readonly (readonly [SampleColumn, readonly unknown[]])[] = [
   ['code', ['a  ', 'abc', '   ']],
   ['amount', ['1.50', '0.000', `${'9'.repeat(400)}.${'1'.repeat(400)}`]],
   ['score', [0.1 + 0.2, 5e-324, Number.MAX_VALUE]],
-  ['weight', [0.1]],
+  ['weight', [0.1, 0.00024414062, 1.2621775e-29, 1.5474251e26, 1e-45, 8.999999e9]],
   ['doc', [{ b: 1, a: [0.1, 1e21, 1e-7] }, 'text', '12']],
   ['data', [{ b: 1, a: [0.1 + 0.2, 1e300, 5e-324, Number.MAX_SAFE_INTEGER] }, ['null', null], '12']],
   ['data', [JSON.parse('{"__proto__":{"a":1}}')]],
@@ -287,3 +289,21 @@ function plain(value: unknown): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Date) return value;
   return Object.fromEntries(Object.entries(value).map(([key, field]) => [key, plain(field)]));
 }
+
+test('a real that the database gives is one that its column takes', async () => {
+  const bits = fc.sample(fc.integer({ min: 0, max: 2 ** 32 - 1 }), { seed, numRuns: 5_000 });
+  const singles = [
+    ...Array.from({ length: 277 }, (_power, index) => 2 ** (index - 149)),
+    ...fc.sample(fc.integer({ min: 2 ** 24, max: 2 ** 36 }), { seed, numRuns: 1_000 }),
+    ...Array.from(new Float32Array(Uint32Array.from(bits).buffer)).filter(Number.isFinite),
+  ];
+  const url = new URL(database.url);
+  url.searchParams.set('options', '-c extra_float_digits=1');
+  const rows = await query<{ given: number }>(
+    url.href,
+    `select x::real as given from unnest(array[${singles.join()}]::float8[]) x where x::real <> 0`,
+  );
+  const guard = columnGuard(pgTable('weighed', { weight: real() }).weight);
+  for (const { given } of rows) expect(() => guard(given, 'weight')).not.toThrow();
+  expect(rows.length).toBeGreaterThan(5_000);
+});

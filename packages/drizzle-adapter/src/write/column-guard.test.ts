@@ -15,6 +15,8 @@ import { columnGuard } from './column-guard.js';
 const table = pgTable('guarded', {
   money: numeric('money', { precision: 5, scale: 2 }),
   whole: numeric('whole', { precision: 3 }),
+  hundreds: numeric('hundreds', { precision: 5, scale: -2 }),
+  tiny: numeric('tiny', { precision: 3, scale: 5 }),
   any: numeric('any'),
   price: numeric('price', { precision: 5, scale: 2, mode: 'number' }),
   units: numeric('units', { precision: 5, mode: 'bigint' }),
@@ -33,13 +35,15 @@ describe('columnGuard', () => {
   it.each<[Column, readonly unknown[]]>([
     ['money', ['123.45', '-123.45', '000123.4500', '0', '.5', '5.', '-0.00']],
     ['whole', ['123', '-999', '007', '12.000']],
+    ['hundreds', ['12300', '-9999900', '0', '100.00']],
+    ['tiny', ['0.00999', '-.00100', '0']],
     ['any', ['9'.repeat(100), `0.${'1'.repeat(100)}`]],
     ['price', [123.45, -0.01, 0]],
     ['units', [99_999n, -1n]],
     ['quota', [2n ** 63n - 1n, -(2n ** 63n)]],
     ['version', [Number.MAX_SAFE_INTEGER]],
     ['amount', [2 ** 31 - 1, -(2 ** 31)]],
-    ['weight', [0.1, 0.5, 0]],
+    ['weight', [0.1, 0.5, 0, 0.00024414062, 1.2621775e-29, 1.5474251e26, 8.999999e9, -(2 ** 24)]],
     ['short', ['ab', '🚲🚲', '']],
     ['date', [new Date('2026-01-01T00:00:00.100Z')]],
     ['settings', [{ a: [1, 'x', null] }, 'text', 0]],
@@ -54,13 +58,15 @@ describe('columnGuard', () => {
       ['1234.5', '0.123', '-1000', '', '-', '.', 'NaN', 'Infinity', '1e2', ' 1', '1,5', '0x1', '1.2.3'],
     ],
     ['whole', ['1000', '0.5']],
+    ['hundreds', ['12345', '50', '10000000', '100.5']],
+    ['tiny', ['0.01', '0.000001', '1']],
     ['any', ['', 'abc', '-']],
     ['price', [0.123, 1000, Number.NaN, 1e21, 1e-7]],
     ['units', [100_000n]],
     ['quota', [2n ** 63n, 1, '1']],
     ['version', [2 ** 53, 0.5, Number.NaN]],
     ['amount', [0.5, '1', Number.POSITIVE_INFINITY, 2 ** 31, -(2 ** 31) - 1]],
-    ['weight', [0.1 + 0.2, Math.fround(0.1), 1e39, Number.NaN]],
+    ['weight', [0.1 + 0.2, Math.fround(0.1), 1e39, Number.NaN, 0.00024414063, 1.26217745e-29, 9e9]],
     ['short', ['abc', '\u0000', '\ud800']],
     ['note', ['a\u0000', { queryChunks: [] }]],
     [
@@ -86,6 +92,16 @@ describe('columnGuard', () => {
     const guard = columnGuard(table.any);
     expect(() => guard(`${'0'.repeat(1_000_000)}x`, 'T.c')).toThrow(
       expect.objectContaining({ code: 'unstorable-value' }) as Error,
+    );
+  });
+
+  it.each([
+    numeric('cents', { precision: 12, scale: 2, mode: 'bigint' }),
+    numeric('cents', { precision: 12, scale: 2, mode: 'bigint' }).array(),
+  ])('refuses a column of bigints with decimals, which could never be read', (cents) => {
+    const { cents: column } = pgTable('guarded', { cents });
+    expect(() => columnGuard(column)).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }) as Error,
     );
   });
 });

@@ -1,4 +1,4 @@
-import { UnstorableValueException, checkText, exactJson } from '@framework/core';
+import { InvariantViolation, UnstorableValueException, checkText, exactJson } from '@framework/core';
 import {
   type PgColumn,
   PgArray,
@@ -37,18 +37,23 @@ import {
   isTimestamp,
   isUuid,
 } from './canonical-text.js';
+import { shortestSingle } from './shortest-single.js';
 
 const dayMs = 24 * 60 * 60 * 1_000;
 
 /** Refuses a value that would not come back from its column as it is. */
 export type ColumnGuard = (value: unknown, path: string) => void;
 
-/** The guard of a column, made once per table. */
+/**
+ * The guard of a column, made once per table.
+ *
+ * @throws InvariantViolation `invariant-violation` for a column whose values could never be read
+ */
 export function columnGuard(column: PgColumn): ColumnGuard {
   if (is(column, PgArray)) return arrayGuard(columnGuard(column.baseColumn), is(column.baseColumn, PgArray));
   if (is(column, PgNumeric)) return numericGuard('string', column.precision, column.scale);
   if (is(column, PgNumericNumber)) return numericGuard('number', column.precision, column.scale);
-  if (is(column, PgNumericBigInt)) return numericGuard('bigint', column.precision, column.scale);
+  if (is(column, PgNumericBigInt)) return wholeNumericGuard(column);
   if (is(column, PgTimestamp)) return instantGuard(column.precision);
   if (is(column, PgDate)) return dayGuard;
   if (is(column, PgJson) || is(column, PgJsonb)) return (value, path) => void exactJson(value, path);
@@ -146,6 +151,22 @@ function typeGuard(type: 'string' | 'number' | 'bigint' | 'boolean'): ColumnGuar
 const wholeDigitsMax = 131_072;
 const fractionDigitsMax = 16_383;
 
+function wholeNumericGuard({
+  name,
+  precision,
+  scale = 0,
+}: {
+  readonly name: string;
+  readonly precision: number | undefined;
+  readonly scale: number | undefined;
+}): ColumnGuard {
+  if (precision !== undefined && scale > 0) {
+    const reason = `Column ${name} is numeric(${precision}, ${scale}), whose decimals no bigint can be read from`;
+    throw new InvariantViolation(`${reason}: declare it without a scale, or in another mode`);
+  }
+  return numericGuard('bigint', precision, scale);
+}
+
 function numericGuard(
   type: 'string' | 'number' | 'bigint',
   precision: number | undefined,
@@ -164,7 +185,10 @@ function numericGuard(
     if (whole.length > wholeDigitsMax || fraction.length > fractionDigitsMax)
       throw new UnstorableValueException(path, 'no numeric has that many digits');
     if (precision === undefined) return;
-    const beyond = whole.slice(0, Math.max(0, whole.length - (precision - scale))) + fraction.slice(scale);
+    // A scale may be negative, and greater than the precision: then digits are lost before, or refused behind, the point.
+    const places = whole + fraction.padEnd(scale, '0');
+    const first = whole.length - (precision - scale);
+    const beyond = places.slice(0, Math.max(0, first)) + places.slice(Math.max(0, whole.length + scale));
     if (/[1-9]/.test(beyond)) {
       throw new UnstorableValueException(
         path,
@@ -210,19 +234,9 @@ const bigintGuard: ColumnGuard = (value, path) => {
 };
 
 const realGuard: ColumnGuard = (value, path) => {
-  if (readAsReal(Number(value)) !== value)
+  if (shortestSingle(Math.fround(Number(value))) !== value)
     throw new UnstorableValueException(path, `real would round ${String(value)}`);
 };
-
-/** PostgreSQL writes a single with the fewest digits that tell it from its neighbours, at most 9. */
-function readAsReal(value: number): number {
-  const single = Math.fround(value);
-  for (let digits = 1; digits < 9; digits++) {
-    const shorter = Number(single.toPrecision(digits));
-    if (Math.fround(shorter) === single) return shorter;
-  }
-  return Number(single.toPrecision(9));
-}
 
 /** The largest integers of the types that hold fewer than a JavaScript number does. */
 const integerMaxima: Readonly<Record<string, number>> = {

@@ -24,7 +24,10 @@ export class RowEncoder {
   readonly #keys: readonly string[];
   readonly #shapes = new Map<string, RowShape>();
 
-  /** @throws InvariantViolation `invariant-violation` when the table has no column `id`, `state` or `version` */
+  /**
+   * @throws InvariantViolation `invariant-violation` when the table has no column `id`, `state` or `version`, or one whose
+   * values could never be read
+   */
   constructor(modelName: string, table: PgTable) {
     const { schema, name } = getTableConfig(table);
     this.#modelName = modelName;

@@ -47,7 +47,11 @@ const sameAsSent = [
 export function stagedValue(column: PgColumn): StagedValue | undefined {
   if (column.generated !== undefined || column.generatedIdentity !== undefined) return undefined;
   const read: StagedValue = (sent) => (sent === null ? null : column.mapFromDriverValue(sent));
-  if (is(column, PgNumeric)) return (sent) => (typeof sent === 'string' ? decimal(sent, column.scale) : sent);
+  if (is(column, PgNumeric)) {
+    // Without a precision the database knows no scale either, and with one alone it is 0.
+    const scale = column.precision === undefined ? undefined : Math.max(0, column.scale ?? 0);
+    return (sent) => (typeof sent === 'string' ? decimal(sent, scale) : sent);
+  }
   if (is(column, PgTimestamp)) return column.withTimezone ? read : undefined;
   return sameAsSent.some((type) => is(column, type)) ? read : undefined;
 }
