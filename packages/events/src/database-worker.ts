@@ -18,6 +18,7 @@ import { CursorLoader } from './log/cursor-loader.js';
 import { CursorSaver } from './log/cursor-saver.js';
 import { keepPartitions } from './log/keep-partitions.js';
 import { LogReader } from './log/log-reader.js';
+import { onPause } from './operator/pause-news.js';
 import { ParkedCheck } from './parked/parked-check.js';
 import { Parker } from './parked/parker.js';
 import { RetryLoop } from './parked/retry-loop.js';
@@ -58,6 +59,7 @@ export class DatabaseWorker {
   readonly #flows = new Map<string, HandlerFlow>();
   readonly #around: FlowSurroundings;
   readonly #registered = Promise.withResolvers<void>();
+  #ignorePauses: () => void = () => undefined;
 
   /** @throws InvariantViolation `invariant-violation` when a handler declares a limit that is not a number above zero */
   constructor(options: DatabaseWorkerOptions) {
@@ -114,6 +116,7 @@ export class DatabaseWorker {
 
   /** Begins; a database that is down is tried again until it is not. */
   start(): void {
+    this.#ignorePauses = onPause(this.#store, (handler, paused) => this.#loader.setPaused(handler, paused));
     void this.#guarded(() => this.#run());
   }
 
@@ -141,6 +144,7 @@ export class DatabaseWorker {
     for (const flow of flows) flow.dispatch.drop(new Error('Delivery has stopped'));
     this.#saver.stop();
     this.#hints.stop();
+    this.#ignorePauses();
     await this.#within(
       timeoutMs,
       // Attempts that were given up are taken back first: whoever gets the slots next sees how many were made.

@@ -27,4 +27,6 @@ export { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
 export { hintCommits } from './hint-commits.js';
 
 export { DeliveryOperator, type ShardLag, type ShardLeases } from './operator/delivery-operator.js';
+export type { DatabaseAnswers, DatabaseFailure } from './operator/database-answers.js';
+export type { ParkedPage } from './operator/find-parked-page.js';
 export type { EventExplanation, HandlerStanding } from './operator/event-explanation.js';

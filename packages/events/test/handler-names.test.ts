@@ -100,7 +100,7 @@ describe('an operator', () => {
     bench.start([handlerOf({ name: 'new', aliases: ['old'] })]);
     await bench.clock.advance(100);
     await operator.pause('new');
-    expect(await operator.lag()).toMatchObject([{ handler: 'old', paused: true }]);
+    expect((await operator.lag()).items).toMatchObject([{ handler: 'old', paused: true }]);
     await operator.resume('new');
     const unknown = { code: 'unknown-handler', handler: 'nwe' };
     await expect(operator.pause('nwe')).rejects.toMatchObject(unknown);
@@ -126,7 +126,7 @@ describe('an operator', () => {
     await delivery.stop();
     await expect(operator.retire('gone')).rejects.toMatchObject({ code: 'handler-in-use' });
     await operator.retire('gone', { discardParked: true });
-    expect(await operator.lag()).toEqual([]);
+    expect((await operator.lag()).items).toEqual([]);
     expect(bench.database.parked.size).toBe(0);
   });
 });

@@ -3,7 +3,8 @@ import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { defaultDeliverySettings } from '../src/index.js';
 import { LeaseKeeper } from '../src/lease/lease-keeper.js';
-import { gate } from './delivery-bench.js';
+import { deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 
 test('a keeper that stops gives its slots back behind a renewal that is under way', async () => {
   const { opened, open } = gate();
@@ -66,4 +67,26 @@ test('a keeper counts a lease from the question, because the database may have a
   expect(keeper.slots).toHaveLength(1);
   await clock.advance(defaultDeliverySettings.leaseMs - 5_000);
   expect(keeper.slots).toEqual([]);
+});
+
+test('a process that hears late of its lease calls no handler when the database gives that to another one', async () => {
+  const bench = new DeliveryBench();
+  const [first, second] = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })];
+  const { access } = bench.start([first]);
+  await bench.clock.advance(300);
+  const late = gate();
+  access.delays.set('leases.renew', [late.opened]);
+  // Asked after a third of a lease, answered when two thirds of it have passed; what is asked later does not get through.
+  await bench.clock.advance(9_000);
+  access.failures.set(
+    'leases.renew',
+    Array.from({ length: 9 }, () => new Error('the database is out of reach')),
+  );
+  late.open();
+  bench.start([second]);
+  await bench.clock.advance(7_500);
+  bench.database.commit(...['a', 'b', 'c', 'd', 'e', 'f'].map((model) => deposited(model, 1)));
+  await bench.clock.advance(1_500);
+  expect(first.seen).toEqual([]);
+  expect(second.seen.toSorted()).toEqual(['a1', 'b1', 'c1', 'd1', 'e1', 'f1']);
 });

@@ -1,3 +1,4 @@
+import { ShardIdentifier } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
 import { DeliveryOperator } from '../src/index.js';
@@ -97,6 +98,37 @@ describe('explain', () => {
   });
 });
 
+test('a database that is down fails its own part of an answer only', async () => {
+  const bench = new DeliveryBench();
+  bench.database.commit(deposited('a', 1));
+  bench.start([failing('one', 1)]);
+  await bench.clock.advance(3_000);
+  const [down, up] = [new MemoryAccess(new DeliveryBench().database), new MemoryAccess(bench.database)];
+  const other = ShardIdentifier.of(1, 0);
+  const operator = new DeliveryOperator({
+    deliveries: () => [
+      { store: new MemoryDeliveryStore(down), shards: [other], ready },
+      { store: new MemoryDeliveryStore(up), shards: [shard], ready },
+    ],
+  });
+  const error = new Error('the database is down');
+  const failures = [{ shards: [other], error }];
+  for (const method of ['cursors.lag', 'leases.list', 'deadLetters.find'] as const)
+    down.failures.set(method, [error, error]);
+  down.failures.set(
+    'cursors.find',
+    Array.from({ length: 8 }, () => error),
+  );
+  expect(await operator.lag()).toMatchObject({ items: [{ handler: 'one', shards: [shard] }], failures });
+  expect(await operator.leases()).toMatchObject({ items: [{ shards: [shard] }], failures });
+  const found = { items: [{ handler: 'one', dead: true }], next: undefined, failures };
+  expect(await operator.findParked()).toMatchObject(found);
+  expect(await operator.findParked({ handler: 'one' })).toMatchObject(found);
+  expect(await operator.findParked({ handler: 'nobody' })).toMatchObject({ items: [], failures });
+  await expect(operator.replay({}, { dryRun: true })).rejects.toBe(error);
+  expect(await operator.replay({}, { dryRun: true })).toBe(1);
+});
+
 test('a database that is down keeps no change from the others, and is told', async () => {
   const [bench, other] = [new DeliveryBench(), new DeliveryBench()];
   for (const each of [bench, other]) {
@@ -179,7 +211,7 @@ describe('a paused handler', () => {
     bench.database.commit(deposited('a', 1), deposited('a', 2));
     await bench.clock.advance(4_000);
     expect(handlers.map(({ seen }) => seen)).toEqual([[], ['a1', 'a2']]);
-    expect(await operator.lag()).toMatchObject([
+    expect((await operator.lag()).items).toMatchObject([
       { handler: 'one', paused: true, pendingCount: 2, shards: [shard] },
       { handler: 'two', paused: false, pendingCount: 0 },
     ]);
@@ -213,6 +245,28 @@ describe('a paused handler', () => {
     expect(next.seen).toEqual(Array.from({ length: 50 }, (_item, index) => `a${index + 1}`));
   });
 
+  test('is called no more in the process of the operator from then on, also with what was read', async () => {
+    const bench = new DeliveryBench();
+    const holds = [gate(), gate()];
+    const handler = handlerOf({ name: 'one' }, ({ modelVersion }) => holds[modelVersion - 1]?.opened);
+    for (let version = 1; version <= 5; version++) bench.database.commit(deposited('a', version));
+    const { store, access } = bench.start([handler]);
+    await bench.clock.advance(300);
+    const operator = new DeliveryOperator({ deliveries: () => [{ store, shards: [shard], ready }] });
+    // A renewal that asked before tells what was true then.
+    const answer = gate();
+    access.delays.set('cursors.load', [answer.opened]);
+    await bench.clock.advance(3_400);
+    await operator.pause('one');
+    answer.open();
+    for (const hold of holds) hold.open();
+    await bench.clock.advance(2_000);
+    expect(handler.seen).toEqual(['a1']);
+    await operator.resume('one');
+    await bench.clock.advance(1);
+    expect(handler.seen).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
+  });
+
   test('has no parked events tried either', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
@@ -234,7 +288,8 @@ test('leases say who delivers', async () => {
   const hold = gate();
   bench.start([handlerOf({ name: 'one' }, () => hold.opened)]);
   await bench.clock.advance(300);
-  const [leases] = await operatorOf(bench).leases();
+  const { items } = await operatorOf(bench).leases();
+  const [leases] = items;
   expect(leases!.slots).toHaveLength(4);
   expect(leases!.slots.every(({ processId }) => processId !== undefined)).toBe(true);
 });

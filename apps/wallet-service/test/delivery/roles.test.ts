@@ -121,7 +121,7 @@ async function newFleet(delivery?: object): Promise<Fleet> {
 
 /** Whether somebody works in every slot for every handler, in both databases. */
 async function isAllHeld({ service }: Fleet): Promise<boolean> {
-  const leases = await new DeliveryOperator(service.databases).leases();
+  const { items: leases } = await new DeliveryOperator(service.databases).leases();
   return leases.every(
     ({ slots }) => slots.length > 0 && slots.every(({ processId }) => processId !== undefined),
   );
@@ -129,7 +129,7 @@ async function isAllHeld({ service }: Fleet): Promise<boolean> {
 
 /** Who holds each slot that somebody holds, over both databases. */
 async function holders({ service }: Fleet): Promise<readonly string[]> {
-  const leases = await new DeliveryOperator(service.databases).leases();
+  const { items: leases } = await new DeliveryOperator(service.databases).leases();
   return leases.flatMap(({ slots }) => slots.flatMap(({ processId }) => processId ?? []));
 }
 

@@ -108,7 +108,7 @@ async function nothingIsPending(): Promise<void> {
   const operator = new DeliveryOperator(fleet.service.databases);
   await vi.waitFor(
     async () => {
-      const lags = await operator.lag();
+      const { items: lags } = await operator.lag();
       expect(lags).toHaveLength(cursorCount);
       for (const lag of lags) expect(lag).toMatchObject({ pendingCount: 0, parkedCount: 0, deadCount: 0 });
     },

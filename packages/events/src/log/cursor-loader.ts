@@ -1,4 +1,5 @@
 import {
+  type HandlerCursor,
   type HandlerCursors,
   InvariantViolation,
   type ParkedEvents,
@@ -21,6 +22,7 @@ export class CursorLoader {
   readonly #parked: Pick<ParkedEvents, 'models'>;
   readonly #flows: ReadonlyMap<string, HandlerFlow>;
   readonly #onParked: () => void;
+  #toldCount = 0;
 
   constructor(options: {
     readonly context: WorkerContext;
@@ -43,7 +45,7 @@ export class CursorLoader {
       const leases = gained.filter((slot) => slot.held);
       if (leases.length === 0) return;
       const slots = [...new Set(leases.map(({ slot }) => slot))];
-      const [cursors, models] = await Promise.all([this.#cursors.load(slots), this.#parkedModels(leases)]);
+      const [cursors, models] = await Promise.all([this.#load(slots), this.#parkedModels(leases)]);
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
       const parked = Map.groupBy(models, placeOf);
       for (const lease of leases) {
@@ -62,10 +64,27 @@ export class CursorLoader {
 
   /** Learns which handlers an operator has paused or let go on; one slot tells it of all. */
   async refreshPaused({ slot }: HeldSlot): Promise<void> {
-    for (const { handler, paused } of await this.#cursors.load([slot])) {
-      const flow = this.#flows.get(handler);
-      if (flow?.paused === true && !paused) this.#onParked();
-      flow?.setPaused(paused);
+    for (const { handler, paused } of await this.#load([slot])) this.#apply(handler, paused);
+  }
+
+  /** Takes what an operator of this process has told the database. */
+  setPaused(handler: string, paused: boolean): void {
+    this.#toldCount++;
+    this.#apply(handler, paused);
+  }
+
+  #apply(handler: string, paused: boolean): void {
+    const flow = this.#flows.get(handler);
+    if (flow?.paused === true && !paused) this.#onParked();
+    flow?.setPaused(paused);
+  }
+
+  /** An answer that was under way while an operator spoke may be older than that. */
+  async #load(slots: readonly number[]): Promise<readonly HandlerCursor[]> {
+    for (;;) {
+      const toldCount = this.#toldCount;
+      const cursors = await this.#cursors.load(slots);
+      if (toldCount === this.#toldCount) return cursors;
     }
   }
 

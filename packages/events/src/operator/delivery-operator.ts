@@ -4,19 +4,18 @@ import {
   type DeadLetters,
   type DeadLettersStep,
   type DeliveryStore,
-  type HandlerCursors,
   type HandlerLag,
   type LeasedSlot,
-  type Page,
   type ParkedFilter,
-  type ParkedRow,
   type ShardIdentifier,
   type StepPlace,
   UnknownHandlerException,
 } from '@framework/core';
+import { type DatabaseAnswers, askDatabases, throwFailures } from './database-answers.js';
 import type { EventExplanation } from './event-explanation.js';
 import { explainEvent } from './explain-event.js';
-import { filterIn, findParkedPage } from './find-parked-page.js';
+import { type ParkedPage, filterIn, findParkedPage } from './find-parked-page.js';
+import { tellPause } from './pause-news.js';
 
 const countPageMax = 1_000;
 /** How many dead letters one statement changes. */
@@ -34,7 +33,12 @@ export interface ShardLeases {
   readonly slots: readonly LeasedSlot[];
 }
 
-/** What operators ask of delivery, and tell it, over all databases; needs no running delivery. */
+/**
+ * What operators ask of delivery, and tell it, over all databases; needs no running delivery.
+ *
+ * A database that is down fails its own part: what is asked comes with the `failures` of those that did not answer, and what
+ * is told is done in all others before the call rejects, and may be told again.
+ */
 export class DeliveryOperator {
   readonly #databases: readonly DatabaseDelivery[];
 
@@ -43,31 +47,29 @@ export class DeliveryOperator {
   }
 
   /** How far each handler is behind, per database. */
-  async lag(): Promise<readonly ShardLag[]> {
-    const lags = await Promise.all(
-      this.#databases.map(async ({ store, shards }) =>
-        (await store.cursors.lag()).map((lag) => ({ ...lag, shards })),
-      ),
+  lag(): Promise<DatabaseAnswers<ShardLag>> {
+    return askDatabases(this.#databases, async ({ store, shards }) =>
+      (await store.cursors.lag()).map((lag) => ({ ...lag, shards })),
     );
-    return lags.flat();
   }
 
   /** Who holds which slots, per database. */
-  async leases(): Promise<readonly ShardLeases[]> {
-    return Promise.all(
-      this.#databases.map(async ({ store, shards }) => ({ shards, slots: await store.leases.list() })),
-    );
+  leases(): Promise<DatabaseAnswers<ShardLeases>> {
+    return askDatabases(this.#databases, async ({ store, shards }) => [
+      { shards, slots: await store.leases.list() },
+    ]);
   }
 
   /**
-   * Parked events, database by database and the oldest first; dead letters only with `dead: true`.
+   * Parked events, database by database and the oldest first; dead letters only with `dead: true`. Ask again from the same
+   * place for those of a database that failed.
    *
    * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
    */
   async findParked(
     filter: ParkedFilter = {},
     page: { readonly limit?: number; readonly after?: string } = {},
-  ): Promise<Page<ParkedRow>> {
+  ): Promise<ParkedPage> {
     await this.#assertKnown(filter);
     return findParkedPage(this.#databases, filter, page);
   }
@@ -95,23 +97,24 @@ export class DeliveryOperator {
   }
 
   /**
-   * Stops a handler everywhere; takes effect within a third of the lease time, and nothing is lost meanwhile.
+   * Stops a handler everywhere, and nothing is lost meanwhile. No call of it begins any more, also not with what was read:
+   * in this process when this resolves, in others within a third of the lease time.
    *
    * @param handler one of its names
    * @throws UnknownHandlerException `unknown-handler` when no database knows it
    */
   pause(handler: string): Promise<void> {
-    return this.#eachOf(handler, (cursors, id) => cursors.setPaused(id, true));
+    return this.#setPaused(handler, true);
   }
 
   /**
-   * Lets a handler go on from where it was stopped; takes effect within a third of the lease time.
+   * Lets a handler go on from where it was stopped: in this process at once, in others within a third of the lease time.
    *
    * @param handler one of its names
    * @throws UnknownHandlerException `unknown-handler` when no database knows it
    */
   resume(handler: string): Promise<void> {
-    return this.#eachOf(handler, (cursors, id) => cursors.setPaused(id, false));
+    return this.#setPaused(handler, false);
   }
 
   /**
@@ -127,7 +130,7 @@ export class DeliveryOperator {
     handler: string,
     { discardParked = false }: { readonly discardParked?: boolean } = {},
   ): Promise<void> {
-    return this.#eachOf(handler, (cursors, id) => cursors.retire(id, { discardParked }));
+    return this.#eachOf(handler, ({ cursors }, id) => cursors.retire(id, { discardParked }));
   }
 
   /**
@@ -146,32 +149,26 @@ export class DeliveryOperator {
     return { kind: 'not-in-log' };
   }
 
-  /** Does something to a handler in every database that knows it, by its permanent id there. */
-  async #eachOf(
-    handler: string,
-    work: (cursors: HandlerCursors, id: string) => Promise<void>,
-  ): Promise<void> {
-    const known = await this.#everywhere(async ({ cursors }) => {
-      const id = await cursors.find(handler);
-      if (id !== undefined) await work(cursors, id);
-      return id !== undefined;
+  #setPaused(handler: string, paused: boolean): Promise<void> {
+    return this.#eachOf(handler, async (store, id) => {
+      await store.cursors.setPaused(id, paused);
+      tellPause(store, id, paused);
     });
-    if (!known.includes(true)) throw new UnknownHandlerException(handler);
   }
 
   /**
-   * Does something in every database, also when another one fails.
+   * Does something to a handler in every database that knows it, by its permanent id there, also when another one fails.
    *
    * @throws whatever the one that failed has thrown, after the others are done; all of it when several have
    */
-  async #everywhere<T>(work: (store: DeliveryStore) => Promise<T>): Promise<readonly T[]> {
-    const ended = await Promise.allSettled(this.#databases.map(({ store }) => work(store)));
-    const failures = ended.flatMap((each): readonly unknown[] =>
-      each.status === 'rejected' ? [each.reason] : [],
-    );
-    if (failures.length === 1) throw failures[0];
-    if (failures.length > 1) throw new AggregateError(failures, `${failures.length} databases failed`);
-    return ended.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+  async #eachOf(handler: string, work: (store: DeliveryStore, id: string) => Promise<void>): Promise<void> {
+    const { items: known, failures } = await askDatabases(this.#databases, async ({ store }) => {
+      const id = await store.cursors.find(handler);
+      if (id !== undefined) await work(store, id);
+      return id === undefined ? [] : [id];
+    });
+    throwFailures(failures);
+    if (known.length === 0) throw new UnknownHandlerException(handler);
   }
 
   async #countDead(filter: ParkedFilter): Promise<number> {
@@ -182,23 +179,30 @@ export class DeliveryOperator {
         { ...filter, dead: true },
         { limit: countPageMax, ...(after !== undefined && { after }) },
       );
+      throwFailures(page.failures);
       count += page.items.length;
       after = page.next;
     } while (after !== undefined);
     return count;
   }
 
+  /** A handler is unknown when all databases say so. */
   async #assertKnown({ handler }: ParkedFilter): Promise<void> {
-    if (handler !== undefined) await this.#eachOf(handler, async () => undefined);
+    if (handler === undefined) return;
+    const { items, failures } = await askDatabases(this.#databases, async ({ store }) => {
+      const id = await store.cursors.find(handler);
+      return id === undefined ? [] : [id];
+    });
+    if (items.length === 0 && failures.length === 0) throw new UnknownHandlerException(handler);
   }
 
   async #sum(
     filter: ParkedFilter,
     change: (letters: DeadLetters, own: ParkedFilter, step: StepPlace) => Promise<DeadLettersStep>,
   ): Promise<number> {
-    const counts = await this.#everywhere(async (store) => {
+    const { items: counts, failures } = await askDatabases(this.#databases, async ({ store }) => {
       const own = await filterIn(store, filter);
-      if (own === undefined) return undefined;
+      if (own === undefined) return [];
       let count = 0;
       let after: string | undefined;
       do {
@@ -209,11 +213,11 @@ export class DeliveryOperator {
         count += step.count;
         after = step.next;
       } while (after !== undefined);
-      return count;
+      return [count];
     });
+    throwFailures(failures);
     const { handler } = filter;
-    if (handler !== undefined && counts.every((count) => count === undefined))
-      throw new UnknownHandlerException(handler);
-    return counts.reduce<number>((sum, count) => sum + (count ?? 0), 0);
+    if (handler !== undefined && counts.length === 0) throw new UnknownHandlerException(handler);
+    return counts.reduce((sum, count) => sum + count, 0);
   }
 }

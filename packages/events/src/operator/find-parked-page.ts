@@ -6,11 +6,15 @@ import {
   type ParkedFilter,
   type ParkedRow,
 } from '@framework/core';
+import { type DatabaseAnswers, type DatabaseFailure, askDatabases } from './database-answers.js';
 
 const limitDefault = 100;
 
+/** One page of parked events; those of databases that could not be asked for this page are missing. */
+export interface ParkedPage extends Page<ParkedRow>, DatabaseAnswers<ParkedRow> {}
+
 /**
- * One page of the parked events of all databases, one database after the other.
+ * One page of the parked events of all databases, one database after the other; one that fails is passed over.
  *
  * @throws InvalidCursorException `invalid-cursor` when `after` is no `next` of an earlier page
  */
@@ -18,22 +22,28 @@ export async function findParkedPage(
   databases: readonly DatabaseDelivery[],
   filter: ParkedFilter,
   { limit = limitDefault, after }: { readonly limit?: number; readonly after?: string },
-): Promise<Page<ParkedRow>> {
-  let { index, within } = place(after, databases.length);
+): Promise<ParkedPage> {
+  const { index: from, within } = place(after, databases.length);
   const items: ParkedRow[] = [];
-  for (; index < databases.length; index++, within = undefined) {
-    if (items.length === limit) return { items, next: `${index}:` };
-    const store = databases[index]?.store;
-    const own = store && (await filterIn(store, filter));
-    if (own === undefined) continue;
-    const page = await store?.deadLetters.find(own, {
+  const failures: DatabaseFailure[] = [];
+  for (const [offset, database] of databases.slice(from).entries()) {
+    const index = from + offset;
+    if (items.length === limit) return { items, next: `${index}:`, failures };
+    const rest = {
       limit: limit - items.length,
-      ...(within !== undefined && { after: within }),
+      ...(offset === 0 && within !== undefined && { after: within }),
+    };
+    const page = await askDatabases([database], async ({ store }) => {
+      const own = await filterIn(store, filter);
+      return own === undefined ? [] : [await store.deadLetters.find(own, rest)];
     });
-    items.push(...(page?.items ?? []));
-    if (page?.next !== undefined) return { items, next: `${index}:${page.next}` };
+    failures.push(...page.failures);
+    for (const { items: found, next } of page.items) {
+      items.push(...found);
+      if (next !== undefined) return { items, next: `${index}:${next}`, failures };
+    }
   }
-  return { items, next: undefined };
+  return { items, next: undefined, failures };
 }
 
 /** A filter by one of a handler's names as one by its permanent id; `undefined` where the handler is unknown. */

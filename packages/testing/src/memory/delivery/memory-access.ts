@@ -17,7 +17,7 @@ export class MemoryAccess {
   readonly failures = new Map<StoreMethod, unknown[]>();
   /** Thrown by the next calls of a method, one each, after they have done their work: the answer is lost. */
   readonly lostAnswers = new Map<StoreMethod, unknown[]>();
-  /** What the next calls of a method wait for, one each, before they do their work: the database is slow. */
+  /** What the answers of the next calls of a method wait for, one each, when the work is done: the way back is slow. */
   readonly delays = new Map<StoreMethod, Promise<unknown>[]>();
   readonly #tables: MemoryDeliveryTables;
   #dead = false;
@@ -50,11 +50,11 @@ export class MemoryAccess {
     const [delay, failure, lostAnswer] = [this.delays, this.failures, this.lostAnswers].map((each) =>
       each.get(method),
     );
+    if (failure !== undefined && failure.length > 0) throw failure.shift();
+    const answer = work(this.#tables);
     await delay?.shift();
     // It may have been killed while it waited.
     if (this.#dead) return new Promise(() => undefined);
-    if (failure !== undefined && failure.length > 0) throw failure.shift();
-    const answer = work(this.#tables);
     if (lostAnswer !== undefined && lostAnswer.length > 0) throw lostAnswer.shift();
     return answer;
   }
