@@ -1,0 +1,66 @@
+import { afterEach, expect, it, vi } from 'vitest';
+import { withSession } from '../database-session.js';
+import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
+import { WalletClient } from '../wallet-client.js';
+import { Fleet } from './fleet.js';
+
+const timeout = 90_000;
+const patience = { timeout: 30_000, interval: 50 };
+/** One call that ignores its signal for a while is one too many. */
+const impatient = { 'timeout-ms': 200, 'abandoned-max': 1, 'abandoned-for-ms': 300 };
+const lockWallets = 'begin; lock table wallets in access exclusive mode';
+
+const ends: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const end of ends.splice(0)) await end();
+});
+
+it('a process whose handlers hang ends with code 1, and the next one goes on', { timeout }, async () => {
+  const fleet = await Fleet.create(impatient);
+  ends.push(() => fleet.end());
+  const service = fleet.start('all');
+  const client = new WalletClient(await service.printed('is ready'));
+  const transfer = await withSession(fleet.databases.mexico, (session) =>
+    transferTo(client, async () => {
+      await session.query(lockWallets);
+      return async () => {
+        expect(await service.exitCode()).toBe(1);
+      };
+    }),
+  );
+  expect(service.stderr).toContain('handlers hang: this process delivers nothing more and ends');
+  const next = new WalletClient(await fleet.start('all').printed('is ready'));
+  await vi.waitFor(async () => {
+    expect((await next.get(`/transfers/${transfer}`)).body['state']).toBe('COMPLETED');
+  }, patience);
+});
+
+it('a service that must be restarted is not ready, for as long as it runs', { timeout }, async () => {
+  const service: TestService = await startTestService({ delivery: impatient });
+  ends.push(() => stopTestService(service));
+  expect((await service.client.get('/health/ready')).status).toBe(200);
+  await withSession(service.mexico, (session) =>
+    transferTo(service.client, async () => {
+      await session.query(lockWallets);
+      return () =>
+        vi.waitFor(async () => {
+          const { status, body } = await service.client.get('/health/ready');
+          expect([status, body['status']]).toEqual([503, 'unavailable']);
+        }, patience);
+    }),
+  );
+  expect((await service.client.get('/health/ready')).status).toBe(503);
+  expect((await service.client.get('/health/live')).status).toBe(200);
+});
+
+/** Sends money to a wallet whose shard is locked meanwhile, and gives the transfer's id. */
+async function transferTo(client: WalletClient, lock: () => Promise<() => Promise<void>>): Promise<string> {
+  const source = await client.openWallet({ country: 'DE' });
+  const dest = await client.openWallet({ country: 'MX' });
+  const hung = await lock();
+  const { body } = await client.post('/transfers', { sourceId: source.id, destId: dest.id, amount: '40' });
+  expect(body['state']).toBe('INITIATED');
+  await hung();
+  return String(body['id']);
+}
