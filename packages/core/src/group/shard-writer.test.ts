@@ -35,6 +35,7 @@ class Writing {
   readonly sent: Sent[] = [];
   readonly asked: {
     readonly action: string | undefined;
+    readonly session: unknown;
     readonly answer: (is: boolean | Error) => Promise<void>;
   }[] = [];
   readonly clock = new ManualClock();
@@ -45,14 +46,14 @@ class Writing {
       shard: global,
       persist: (changes) => this.#send([changes]).then(([outcome]) => one(outcome)),
       persistAll: (group) => this.#send(group),
-      isCommitted: ({ actionId: action }) =>
+      isCommitted: ({ actionId: action, session }) =>
         new Promise((resolve, reject) => {
           const answer = (is: boolean | Error): Promise<void> => {
             if (is instanceof Error) reject(is);
             else resolve(is);
             return settled();
           };
-          this.asked.push({ action, answer });
+          this.asked.push({ action, session, answer });
         }),
     };
     this.#writer = new ShardWriter(
@@ -388,6 +389,21 @@ describe('a write whose outcome is unknown', () => {
     await writing.asked[1]!.answer(true);
     await writing.answer('other');
     expect(writing.open).toEqual(['p2']);
+  });
+
+  test('is looked for plan by plan, not by what an error for all of them knows of one', async () => {
+    const writing = new Writing();
+    await writing.add('first', openWallet());
+    const plans = [await writing.add('p0', a), await writing.add('p1', b)];
+    await writing.answer('first');
+    await writing.answer('p0+p1', new CommitOutcomeUnknownException(global, 'p0', { session: 'of p0' }));
+    expect(writing.asked).toMatchObject([
+      { action: 'p0', session: undefined },
+      { action: 'p1', session: undefined },
+    ]);
+    await writing.asked[0]!.answer(true);
+    await writing.asked[1]!.answer(unknown('p1'));
+    expect(await Promise.all(plans.map(errorOf))).toMatchObject([undefined, { actionId: 'p1' }]);
   });
 
   test('is unknown for each plan that was sent, and stale for none', async () => {

@@ -61,6 +61,7 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
 }
 
 function undecided(batch: Batch, error: unknown): Undecided {
+  // The port tells this of each plan. What it has told of all says nothing of where to look for one of them.
   if (isOutcomeUnknown(error)) return { again: [], unknown: batch.map((plan) => unknownOf(plan, error)) };
   // A shard that cannot serve would not serve the parts either.
   if (FrameworkException.find(error)?.code !== 'shard-unavailable')
@@ -69,11 +70,10 @@ function undecided(batch: Batch, error: unknown): Undecided {
   return nothing;
 }
 
-/** Each plan is looked for by its own action, whichever the error names. */
-function unknownOf(plan: QueuedPlan, error: CommitOutcomeUnknownException): Undecided['unknown'][number] {
-  const { shard, session } = error;
+/** A plan is looked for by its own action, not by the session of an error, in which the event of another one may be. */
+function unknownOf(plan: QueuedPlan, cause: CommitOutcomeUnknownException): Undecided['unknown'][number] {
   const { id } = plan.changes.action;
-  return { plan, error: new CommitOutcomeUnknownException(shard, id, { session, cause: error }) };
+  return { plan, error: new CommitOutcomeUnknownException(cause.shard, id, { cause }) };
 }
 
 function parts(batch: Batch): readonly Batch[] {

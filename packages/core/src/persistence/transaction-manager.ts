@@ -61,8 +61,9 @@ export interface TransactionManager {
    *
    * Waits for a lock for a short time only, because all of them would wait; what is written again alone may wait longer.
    *
-   * @returns an outcome for each change set, in order; `alone` for what this group could not hold
-   * @throws what {@link persist} throws when nothing of all of them is written
+   * @returns an outcome for each change set, in order; `alone` for what this group could not hold. One that is not known is
+   * told here of each, by an error of its own with which {@link isCommitted} finds this change set
+   * @throws what {@link persist} throws when nothing of all of them is written; never `commit-outcome-unknown`
    */
   persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]>;
 
@@ -70,7 +71,8 @@ export interface TransactionManager {
   isInTransaction(): boolean;
 
   /**
-   * Finds out whether a commit that was sent has happened; waits for a bounded time.
+   * Finds out whether a commit that was sent has happened; waits for a bounded time. Of an error without the session that the
+   * adapter has given it, nothing is known but the action: where that does not decide it, the outcome stays unknown.
    *
    * A server that may not know of the commit yet, such as a standby, or that has another history than the one to which
    * it was sent, such as a standby that took over, can say that it happened, but not that it did not.
