@@ -34,7 +34,7 @@ export { outsideRequests } from './outside-requests.js';
 export type { Repository } from './persistence/repository.js';
 export type { ActionRecord, Change, ChangeSet, EventRecord } from './persistence/change-set.js';
 export type { ModelSource } from './read/model-source.js';
-export { readById, readByIds } from './read/read-by-id.js';
+export { madeModels, readById, readByIds } from './read/read-by-id.js';
 export type { GroupOutcome, PersistOutcome, TransactionManager } from './persistence/transaction-manager.js';
 export type {
   HandlerKey,

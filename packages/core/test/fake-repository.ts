@@ -31,7 +31,7 @@ export class FakeRepository<M extends AnyEntity> implements Repository<M> {
     this.#encode = options.encode ?? ((each) => this.#row(each));
     this.#source = {
       model,
-      readOne: async (id) => this.#read([id]).get(id),
+      readOne: async (id) => this.#read([id]).get(id)?.(),
       readSeveral: async (ids) => this.#read(ids),
     };
   }
@@ -72,8 +72,9 @@ export class FakeRepository<M extends AnyEntity> implements Repository<M> {
     return row;
   }
 
-  #read(ids: readonly string[]): ReadonlyMap<string, M> {
+  #read(ids: readonly string[]): ReadonlyMap<string, () => M> {
     this.reads++;
-    return new Map([...this.#stored].filter(([id]) => ids.includes(id)));
+    const found = [...this.#stored].filter(([id]) => ids.includes(id));
+    return new Map(found.map(([id, model]) => [id, () => model]));
   }
 }

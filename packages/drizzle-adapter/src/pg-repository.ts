@@ -14,6 +14,7 @@ import {
   type ShardingStrategy,
   modelNameOf,
   readById,
+  madeModels,
   readByIds,
 } from '@framework/core';
 import type { SQL } from 'drizzle-orm';
@@ -124,9 +125,9 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
     const texts = ids.map((id) => this.#reader.idText(String(id)));
     const byManager = Map.groupBy(texts, (id) => this.#manager(id));
     const found = await Promise.all(
-      [...byManager].map(([manager, own]) => {
+      [...byManager].map(async ([manager, own]) => {
         const source = this.#source(manager);
-        return manager.isInTransaction() ? source.readSeveral(own) : readByIds(source, own);
+        return manager.isInTransaction() ? madeModels(await source.readSeveral(own)) : readByIds(source, own);
       }),
     );
     return texts

@@ -6,6 +6,7 @@ import type { ModelClass } from '../model/model-class.js';
 import type { ModelTurns, Turn } from '../turn/model-turns.js';
 import type { CombinedReads } from './combined-reads.js';
 import type { ModelSource } from './model-source.js';
+import { madeModels } from './read-by-id.js';
 
 /** How many turns one attempt holds at most; it goes on without further ones. */
 const turnsMax = 64;
@@ -62,12 +63,12 @@ export class AttemptReads {
   ): Promise<ReadonlyMap<string, M>> {
     if (!this.#mayBuild) {
       await Promise.all(ids.map(async (id) => this.#groups?.staged.get(source.model, id)?.plan.ended));
-      return source.readSeveral(ids);
+      return madeModels(await source.readSeveral(ids));
     }
     const stored = await source.readSeveral(ids);
     const models = new Map<string, M>();
     for (const id of ids) {
-      const model = this.#latest(source.model, id, stored.get(id));
+      const model = this.#latest(source.model, id, stored.get(id)?.());
       if (model !== undefined) models.set(id, model);
     }
     return models;

@@ -16,13 +16,19 @@ export function readById<M extends AnyEntity>(source: ModelSource<M>, id: string
   return reads === undefined ? source.readOne(id) : reads.read(source, id);
 }
 
-/** Reads several models as {@link readById} does, but for the turns: nobody waits for those of several models. */
-export function readByIds<M extends AnyEntity>(
+/** Reads several models, each an object of its own, as {@link readById} does, but for the turns: nobody waits for those of several models. */
+export async function readByIds<M extends AnyEntity>(
   source: ModelSource<M>,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, M>> {
   const reads = currentReads();
-  return reads === undefined ? source.readSeveral(ids) : reads.readSeveral(source, ids);
+  if (reads !== undefined) return reads.readSeveral(source, ids);
+  return madeModels(await source.readSeveral(ids));
+}
+
+/** Makes a model of everything that a source has read. */
+export function madeModels<M>(stored: ReadonlyMap<string, () => M>): ReadonlyMap<string, M> {
+  return new Map([...stored].map(([id, toModel]) => [id, toModel()]));
 }
 
 /** What the caller's execution reads through, while its plan is open. */

@@ -13,6 +13,7 @@ class FakeSource implements ModelSource<Wallet> {
   readonly failures: unknown[] = [];
   readonly wallets = new Map<string, Wallet>();
   gate: Promise<void> | undefined;
+  toModel: (wallet: Wallet) => Wallet = (wallet) => wallet;
 
   async readOne(id: string): Promise<Wallet | undefined> {
     this.asked.push(id);
@@ -21,11 +22,12 @@ class FakeSource implements ModelSource<Wallet> {
     return this.wallets.get(id);
   }
 
-  async readSeveral(ids: readonly string[]): Promise<ReadonlyMap<string, Wallet>> {
+  async readSeveral(ids: readonly string[]): Promise<ReadonlyMap<string, () => Wallet>> {
     this.asked.push(ids);
     const failure = this.failures.shift();
     if (failure !== undefined) throw failure;
-    return new Map([...this.wallets].filter(([id]) => ids.includes(id)));
+    const found = [...this.wallets].filter(([id]) => ids.includes(id));
+    return new Map(found.map(([id, wallet]) => [id, () => this.toModel(wallet)]));
   }
 }
 
@@ -51,6 +53,29 @@ describe('reads that are combined', () => {
       expect(request.getStore()).toBe('first');
     });
     expect(contexts).toEqual([undefined]);
+  });
+
+  test('give each who reads the same model an object of his own', async () => {
+    const source = sourceOf('a');
+    source.toModel = (wallet) => wallet.deposit(0n);
+    const combiner = new ReadCombiner(source);
+    const [one, other] = await Promise.all([combiner.read('a'), combiner.read('a')]);
+    expect(source.asked).toEqual([['a', 'a']]);
+    expect(one).toEqual(other);
+    expect(one).not.toBe(other);
+  });
+
+  test('fail only for those whose row cannot be made a model of', async () => {
+    const source = sourceOf('a', 'b');
+    source.toModel = (wallet) => {
+      if (wallet === source.wallets.get('a')) throw new Error('this is no wallet');
+      return wallet;
+    };
+    const combiner = new ReadCombiner(source);
+    const [one, other] = await Promise.allSettled([combiner.read('a'), combiner.read('b')]);
+    expect(one).toMatchObject({ status: 'rejected', reason: { message: 'this is no wallet' } });
+    expect(other).toMatchObject({ status: 'fulfilled', value: source.wallets.get('b') });
+    expect(source.asked).toEqual([['a', 'b']]);
   });
 
   test('are not, when there is only one', async () => {

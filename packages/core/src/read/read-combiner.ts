@@ -69,11 +69,20 @@ export class ReadCombiner<M extends AnyEntity> {
   async #readSeveral(reads: readonly Waiting<M>[]): Promise<void> {
     try {
       const models = await this.#source.readSeveral(reads.map(({ id }) => id));
-      for (const { id, resolve } of reads) resolve(models.get(id));
+      for (const read of reads) make(read, models.get(read.id));
     } catch (error) {
       // One that cannot be read, such as an id that is none, must not fail the others.
       if (FrameworkException.find(error)?.retryable === true) for (const { reject } of reads) reject(error);
       else await Promise.all(reads.map((read) => this.#readOne(read)));
     }
+  }
+}
+
+/** A row that cannot be made a model of fails nobody but who reads it. */
+function make<M>({ resolve, reject }: Waiting<M>, toModel: (() => M) | undefined): void {
+  try {
+    resolve(toModel?.());
+  } catch (error) {
+    reject(error);
   }
 }

@@ -27,8 +27,8 @@ export class PgModelSource<M extends AnyEntity, T extends ModelTable> implements
     return row === undefined ? undefined : this.#toModel(row);
   }
 
-  async readSeveral(ids: readonly string[]): Promise<ReadonlyMap<string, M>> {
+  async readSeveral(ids: readonly string[]): Promise<ReadonlyMap<string, () => M>> {
     const rows = await this.#reader.bySeveralIds(this.#manager, ids);
-    return new Map(rows.map((row) => [String((row as { readonly id: unknown }).id), this.#toModel(row)]));
+    return new Map([...rows].map(([id, decode]) => [id, () => this.#toModel(decode())]));
   }
 }

@@ -16,6 +16,7 @@ import {
   type ShardingStrategy,
   modelNameOf,
   readById,
+  madeModels,
   readByIds,
 } from '@framework/core';
 import { faithfulCopy } from './faithful-copy.js';
@@ -157,7 +158,9 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
     const texts = ids.map((id) => idText(String(id)));
     const isJoined = texts.some((id) => this.#manager(id).isInTransaction());
-    const models = await (isJoined ? this.#presentOf(texts) : readByIds(this.#source, texts));
+    const models = await (isJoined
+      ? madeModels(await this.#presentOf(texts))
+      : readByIds(this.#source, texts));
     return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
   }
 
@@ -258,12 +261,12 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     return row === undefined || row.state === deletedState ? undefined : this.#modelOf(row);
   }
 
-  async #presentOf(ids: readonly string[]): Promise<ReadonlyMap<string, M>> {
-    const found = new Map<string, M>();
+  async #presentOf(ids: readonly string[]): Promise<ReadonlyMap<string, () => M>> {
+    const found = new Map<string, () => M>();
     const present = (each: readonly string[]): void => {
       for (const id of each) {
-        const model = this.#present(id);
-        if (model !== undefined) found.set(id, model);
+        const row = this.#row(id);
+        if (row !== undefined && row.state !== deletedState) found.set(id, () => this.#modelOf(row));
       }
     };
     const byManager = Map.groupBy(ids, (id) => this.#manager(id));

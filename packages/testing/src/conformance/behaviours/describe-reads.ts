@@ -44,6 +44,25 @@ export function describeReads(context: SuiteContext): void {
       expect(await context.accounts.findAllByIds([])).toEqual([]);
     });
 
+    it('gives executions that read a model at the same time objects of their own', async () => {
+      const account = await context.openAccount(home, { settings: { tags: ['plain'] } });
+      const own = [await context.openAccount(home), await context.openAccount(home)];
+      const read: Account[] = [];
+      const executions = own.map(async ({ id }) =>
+        context.stage(async (plan) => {
+          // Each has the turn of its own account, and waits for no other one.
+          const first = await context.accounts.getById(id);
+          read.push(await context.accounts.getById(account.id));
+          plan.update(first.annotate('has read'));
+        }),
+      );
+      await Promise.all(executions);
+      const [one, other] = read;
+      expect(one).toEqual(other);
+      expect(one).not.toBe(other);
+      expect(one?.settings).not.toBe(other?.settings);
+    });
+
     it('gives all models of all shards once each, in the order of ids', async () => {
       const stored = await accountsEverywhere(context, 3);
       expect(await context.accounts.findAll()).toEqual(stored);
