@@ -116,8 +116,9 @@ insert into eventlog.handler_names (name, handler) select handler, handler from 
 --> statement-breakpoint
 create index handler_names_handler_idx on eventlog.handler_names (handler);
 --> statement-breakpoint
--- Processes say which handlers they have; one of an earlier release says nothing.
-alter table eventlog.processes add column handlers text[], add column renewed_date timestamptz;
+-- Processes say which handlers they have, and which shards they know; one of an earlier release says nothing.
+alter table eventlog.processes add column handlers text[], add column shards text[] not null default '{}',
+  add column renewed_date timestamptz;
 --> statement-breakpoint
 -- Who works on a slot for a handler. The token is another one whenever that changes, and is checked by all that is written;
 -- a lease of another history is nobody's.
@@ -136,15 +137,27 @@ create table eventlog.leases (
 insert into eventlog.leases (handler, slot, abandoned)
 select handler, slot, abandoned from eventlog.handlers cross join eventlog.slots;
 --> statement-breakpoint
--- Says that a process is alive and has these handlers, gives back and takes slots up to its fair share of each, and tells
--- which it holds.
-create function eventlog.renew_leases(own_id text, own_handlers text[], lease interval)
+-- How many slots a process may hold for each of its handlers: its fair share among the processes that have the handler, but
+-- none while one of them knows all of its shards and more. What needs a shard that the process lacks would wait there.
+create function eventlog.lease_shares(own_id text) returns table (handler text, share numeric)
+language sql stable as $$
+  select own.handler, ceil((select count(*) from eventlog.slots) / count(*)::numeric)
+  from eventlog.processes self cross join unnest(self.handlers) own (handler)
+    join eventlog.processes p on own.handler = any(p.handlers)
+  where self.process_id = own_id and not exists (
+    select from eventlog.processes wider
+    where own.handler = any(wider.handlers) and wider.shards @> p.shards and not p.shards @> wider.shards)
+  group by own.handler having bool_or(p.process_id = own_id)
+$$;
+--> statement-breakpoint
+-- Says that a process is alive, has these handlers and knows these shards, gives back and takes slots up to its share of each
+-- handler, and tells which it holds.
+create function eventlog.renew_leases(own_id text, own_handlers text[], own_shards text[], lease interval)
 returns table (handler text, slot smallint, token uuid, abandoned boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
   own_history text;
-  slot_count integer;
   now_date timestamptz;
   was_late boolean;
   has_moved boolean;
@@ -153,16 +166,16 @@ begin
   insert into eventlog.server_run default values on conflict do nothing;
   own_history := eventlog.server_history();
   now_date := clock_timestamp();
-  slot_count := (select count(*) from eventlog.slots);
   -- What was said by a clock that has gone back since, such as that of the server before, counts from now on.
   update eventlog.processes p set until_date = now_date + (p.until_date - p.renewed_date), renewed_date = now_date
     where p.renewed_date > now_date;
   was_late := (select p.until_date < now_date from eventlog.processes p where p.process_id = own_id);
   has_moved := exists (select from eventlog.leases l where l.process_id is not null and l.history <> own_history);
-  insert into eventlog.processes as p (process_id, handlers, renewed_date, until_date)
-    values (own_id, own_handlers, now_date, now_date + lease)
+  insert into eventlog.processes as p (process_id, handlers, shards, renewed_date, until_date)
+    values (own_id, own_handlers, own_shards, now_date, now_date + lease)
     on conflict (process_id) do update
-      set handlers = excluded.handlers, renewed_date = excluded.renewed_date, until_date = excluded.until_date;
+      set handlers = excluded.handlers, shards = excluded.shards,
+        renewed_date = excluded.renewed_date, until_date = excluded.until_date;
 
   -- When this process could not renew in time though it lives, or the database has just moved or started, others could not
   -- either: that they are late says nothing about them yet.
@@ -188,11 +201,7 @@ begin
       and not exists (select from eventlog.processes p where p.process_id = l.process_id);
 
   -- Gives back what is beyond the share, and what is of handlers that the process has no more.
-  with shares as (
-    select own.handler, ceil(slot_count::numeric / count(*)) as share
-    from unnest(own_handlers) own (handler) join eventlog.processes p on own.handler = any(p.handlers)
-    group by own.handler
-  ), held as (
+  with shares as (select * from eventlog.lease_shares(own_id)), held as (
     select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
     from eventlog.leases l where l.process_id = own_id
   )
@@ -201,10 +210,9 @@ begin
     where (l.handler, l.slot) = (held.handler, held.slot) and held.place > coalesce(shares.share, 0);
 
   with shares as (
-    select own.handler, ceil(slot_count::numeric / count(*))
+    select own.handler, own.share
       - (select count(*) from eventlog.leases l where l.handler = own.handler and l.process_id = own_id) as count
-    from unnest(own_handlers) own (handler) join eventlog.processes p on own.handler = any(p.handlers)
-    group by own.handler
+    from eventlog.lease_shares(own_id) own
   ), free as (
     select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
     from eventlog.leases l where l.process_id is null

@@ -64,6 +64,25 @@ describe('slots', () => {
     expect(taken.leases.some(({ abandoned }) => abandoned)).toBe(false);
   });
 
+  it('are given to the processes that know the most shards, and shared by those of which none knows more', async () => {
+    const store = await withHandlers();
+    const renew = async (id: string, ...shards: string[]): Promise<number> =>
+      (await store.leases.renew(id, ['mails'], leaseMs, shards)).leases.length;
+    expect(await renew('part', 'global')).toBe(16);
+    expect(await renew('full', 'global', 'mexico')).toBe(0);
+    expect(await renew('part', 'global')).toBe(0);
+    expect(await renew('full', 'mexico', 'global')).toBe(16);
+    await renew('other', 'brazil');
+    await renew('twin', 'global', 'mexico', 'mexico');
+    await renew('full', 'mexico', 'global');
+    expect(await renew('part', 'global')).toBe(0);
+    expect(await renew('other', 'brazil')).toBe(6);
+    expect(await renew('twin', 'global', 'mexico')).toBe(4);
+    expect(await renew('full', 'global', 'mexico')).toBe(6);
+    for (const id of ['full', 'twin', 'other']) await store.leases.release(id);
+    expect(await renew('part', 'global')).toBe(16);
+  });
+
   it('of a process that vanished are taken over as abandoned, once its lease is over', async () => {
     const store = await withHandlers();
     const before = await store.leases.renew('one', ['mails'], 50);

@@ -37,6 +37,8 @@ export interface DatabaseWorkerOptions {
   readonly handlers: EventHandlerRegistry;
   readonly models: readonly ModelClass<unknown>[];
   readonly processId: string;
+  /** The shards of all databases of the process. */
+  readonly knownShards: readonly string[];
   readonly gate: SuspectGate;
   readonly abandoned: AbandonedCalls;
 }
@@ -63,7 +65,7 @@ export class DatabaseWorker {
 
   /** @throws InvariantViolation `invariant-violation` when a handler declares a limit that is not a number above zero */
   constructor(options: DatabaseWorkerOptions) {
-    const { database, executor, handlers, processId, gate } = options;
+    const { database, executor, handlers, processId, knownShards, gate } = options;
     const { store, shards } = database;
     const { leases, cursors, log, parked } = store;
     const context = { ...options.context, stopping: this.#stopping.signal, ended: this.#ended.signal };
@@ -79,7 +81,7 @@ export class DatabaseWorker {
     const onParked = (): void => this.#retries.wake();
     const onRenewed = (gained: readonly HeldSlot[]): void => this.#renewed(gained);
     const reader = new LogReader(log, settings.readMax, eventBytesMax(settings));
-    this.#keeper = new LeaseKeeper({ context, leases, processId, onRenewed });
+    this.#keeper = new LeaseKeeper({ context, leases, processId, shards: knownShards, onRenewed });
     this.#saver = new CursorSaver(context, cursors, onLost);
     this.#around = {
       context,

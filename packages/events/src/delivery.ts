@@ -102,7 +102,9 @@ export class Delivery {
     };
     const abandoned = new AbandonedCalls({ max, forMs, clock, onRestartNeeded });
     this.#abandoned = abandoned;
-    this.#workers = options.databases.deliveries().map((database) => {
+    const deliveries = options.databases.deliveries();
+    const knownShards = deliveries.flatMap(({ shards }) => shards.map((shard) => shard.toString()));
+    this.#workers = deliveries.map((database) => {
       const worker = new DatabaseWorker({
         database,
         context,
@@ -110,6 +112,7 @@ export class Delivery {
         handlers,
         models,
         processId,
+        knownShards,
         gate,
         abandoned,
       });

@@ -99,7 +99,11 @@ describe('a slot that another process took', () => {
     const { access, executor } = killable(bench, undefined, seen);
     await bench.clock.advance(300);
     bench.database.hand({ handler: 'one', slot: 0 }, 'somebody else', false);
-    bench.database.processes.set('somebody else', { handlers: ['one'], untilMs: Number.MAX_SAFE_INTEGER });
+    bench.database.processes.set('somebody else', {
+      handlers: ['one'],
+      shards: [],
+      untilMs: Number.MAX_SAFE_INTEGER,
+    });
     bench.database.commit(deposited('a', 1));
     executor.committed();
     await bench.clock.advance(2_000);

@@ -93,18 +93,20 @@ export class DeliveryBench {
    * Starts a process with handlers of its own.
    *
    * @param ready when the database can serve. Default: at once
+   * @param shards that the process knows; the database has them all
    */
   start(
     handlers: readonly AnyEventHandler[],
     settings: DeliveryOverrides = {},
     ready: Promise<void> = Promise.resolve(),
+    shards: readonly ShardIdentifier[] = [shard],
   ): BenchProcess {
     const { access, store, executor } = this.process();
     const errors: unknown[] = [];
     const failures: AttemptFailure[] = [];
     const restarts: RestartNeed[] = [];
     const delivery = new Delivery({
-      databases: { deliveries: () => [{ store, shards: [shard], ready: () => ready }] },
+      databases: { deliveries: () => [{ store, shards, ready: () => ready }] },
       executor,
       handlers,
       settings,

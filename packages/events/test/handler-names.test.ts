@@ -1,4 +1,4 @@
-import { Action, FrameworkException } from '@framework/core';
+import { Action, FrameworkException, ShardIdentifier, UnknownShardException } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
 import { DeliveryOperator, FrameworkEventHandler, type HandlerContext } from '../src/index.js';
@@ -88,6 +88,38 @@ describe('processes with different handlers', () => {
     expect(mails.seen.toSorted()).toEqual(models.map((model) => `${model}1`));
     expect([...books.seen, ...others.seen].toSorted()).toEqual(models.map((model) => `${model}1`));
     expect(books.seen).toHaveLength(2);
+  });
+});
+
+describe('processes that know different shards', () => {
+  const other = ShardIdentifier.of(1, 0);
+  const models = ['a', 'b', 'c', 'd'];
+  const ids = models.map((model) => `${model}1`);
+
+  test('leave what a process lacks to one that has it, and take over when that one has gone', async () => {
+    const bench = new DeliveryBench();
+    const sent: string[] = [];
+    const lacking = handlerOf({ name: 'send' }, () => {
+      throw new UnknownShardException(other);
+    });
+    const sending = handlerOf({ name: 'send' }, ({ eventId }) => void sent.push(eventId));
+    const part = bench.start([lacking]);
+    for (const model of models) bench.database.commit(deposited(model, 1));
+    await bench.clock.advance(60_000);
+    expect(lacking.seen.toSorted()).not.toEqual([]);
+    const full = bench.start([sending], {}, undefined, [shard, other]);
+    await bench.clock.advance(20_000);
+    expect(sent.toSorted()).toEqual(ids);
+    const before = lacking.seen.length;
+    for (const model of models) bench.database.commit(deposited(model, 2));
+    await bench.clock.advance(20_000);
+    expect([sent.length, lacking.seen.length]).toEqual([8, before]);
+    await Promise.all([full.delivery.stop(), bench.clock.advance(20_000)]);
+    expect(new Set(bench.database.leases.map(({ processId }) => processId)).size).toBe(1);
+    bench.database.commit(deposited('a', 3));
+    await bench.clock.advance(1_000);
+    expect(lacking.seen.at(-1)).toBe('a3');
+    await Promise.all([part.delivery.stop(), bench.clock.advance(20_000)]);
   });
 });
 

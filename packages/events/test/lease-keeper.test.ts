@@ -28,6 +28,7 @@ test('a keeper that stops gives its slots back behind a renewal that is under wa
       release: async () => void done.push('released'),
     },
     processId: 'one',
+    shards: [],
     onRenewed: () => done.push('told'),
   });
   void keeper.run(['one']);
@@ -60,6 +61,7 @@ test('a keeper counts a lease from the question, because the database may have a
       release: async () => undefined,
     },
     processId: 'one',
+    shards: [],
     onRenewed: () => undefined,
   });
   void keeper.run(['one']);

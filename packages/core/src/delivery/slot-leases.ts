@@ -36,14 +36,23 @@ export interface LeasedSlot {
  */
 export interface SlotLeases {
   /**
-   * Says that the process is alive and has these handlers, gives slots back beyond its fair share of each, and takes free
-   * ones up to it.
+   * Says that the process is alive, has these handlers and knows these shards, gives slots back beyond its fair share of each
+   * handler, and takes free ones up to it.
+   *
+   * It has no share of a handler while another process has that handler and knows all of these shards and more: an event that
+   * needs one of the others would wait here for as long as the process lives.
    *
    * A process that is late itself takes nothing from others that are: then the database was away, and nobody vanished.
    *
    * @param handlers the permanent ids
+   * @param shards on which the handlers can execute actions. Default: none
    */
-  renew(processId: string, handlers: readonly string[], leaseMs: number): Promise<LeaseRenewal>;
+  renew(
+    processId: string,
+    handlers: readonly string[],
+    leaseMs: number,
+    shards?: readonly string[],
+  ): Promise<LeaseRenewal>;
   /** Gives all slots of the process back, for others to take at once. */
   release(processId: string): Promise<void>;
   /** Who works where now, for operators; one row for each slot of each handler. */

@@ -9,13 +9,18 @@ export class PgSlotLeases implements SlotLeases {
     this.#manager = manager;
   }
 
-  async renew(processId: string, handlers: readonly string[], leaseMs: number): Promise<LeaseRenewal> {
+  async renew(
+    processId: string,
+    handlers: readonly string[],
+    leaseMs: number,
+    shards: readonly string[] = [],
+  ): Promise<LeaseRenewal> {
     const { rows } = await this.#manager.query<SlotLease & { readonly alone: boolean }>({
       name: 'framework_renew_handler_leases',
       text: `select handler, slot, token::text as token, abandoned,
                not exists (select from eventlog.processes where process_id <> $1) as alone
-             from eventlog.renew_leases($1, $2, $3::double precision * interval '1 millisecond')`,
-      values: [processId, [...handlers], leaseMs],
+             from eventlog.renew_leases($1, $2, $4, $3::double precision * interval '1 millisecond')`,
+      values: [processId, [...handlers], leaseMs, [...shards]],
     });
     // A process that is given nothing shares the log with others.
     const alone = rows[0]?.alone ?? false;

@@ -15,7 +15,7 @@ export function attemptVerdict(thrown: unknown): AttemptVerdict {
     const known = FrameworkException.find(thrown);
     // The handler itself took too long, whatever it waited for.
     if (known === undefined || known.code === 'handler-timeout') return 'counts';
-    // Another process, or this one after its next deployment, may have the shard.
+    // A process that knows more shards takes the event over, or this one has the shard after its next deployment.
     if (known.retryable || known.code === 'unknown-shard') return 'outage';
     return 'final';
   } catch {

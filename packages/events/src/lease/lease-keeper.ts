@@ -9,6 +9,7 @@ export class LeaseKeeper {
   readonly #context: WorkerContext;
   readonly #leases: Pick<SlotLeases, 'renew' | 'release'>;
   readonly #processId: string;
+  readonly #shards: readonly string[];
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
   readonly #alarm: Alarm;
   /** By their tokens. */
@@ -24,6 +25,8 @@ export class LeaseKeeper {
     readonly context: WorkerContext;
     readonly leases: Pick<SlotLeases, 'renew' | 'release'>;
     readonly processId: string;
+    /** The shards that this process knows. */
+    readonly shards: readonly string[];
     /** Called after each renewal with the leases that are new; lost ones have been told before. */
     readonly onRenewed: (gained: readonly HeldSlot[]) => void;
   }) {
@@ -31,6 +34,7 @@ export class LeaseKeeper {
     this.#context = context;
     this.#leases = options.leases;
     this.#processId = options.processId;
+    this.#shards = options.shards;
     this.#onRenewed = options.onRenewed;
     this.#alarm = new Alarm(context.clock);
   }
@@ -85,7 +89,7 @@ export class LeaseKeeper {
   async #renew(): Promise<void> {
     const { settings, clock } = this.#context;
     const startedMs = elapsedMs(clock);
-    const renewal = await this.#leases.renew(this.#processId, this.#handlers, settings.leaseMs);
+    const renewal = await this.#leases.renew(this.#processId, this.#handlers, settings.leaseMs, this.#shards);
     // An answer that took longer than a lease says nothing about now.
     if (elapsedMs(clock) - startedMs < settings.leaseMs) this.#take(renewal, startedMs);
   }

@@ -13,6 +13,8 @@ export interface MemoryLease {
 export interface MemoryProcess {
   /** The permanent ids of the handlers that it has. */
   readonly handlers: readonly string[];
+  /** The shards that it knows. */
+  readonly shards: readonly string[];
   /** Until when it is believed to be alive, in milliseconds. */
   readonly untilMs: number;
 }

@@ -1,6 +1,6 @@
 import type { LeaseRenewal, LeasedSlot, SlotLeases } from '@framework/core';
 import type { MemoryAccess } from './memory-access.js';
-import type { MemoryDeliveryTables, MemoryLease } from './memory-delivery-tables.js';
+import type { MemoryDeliveryTables, MemoryLease, MemoryProcess } from './memory-delivery-tables.js';
 
 /** Which process works in which slots for which handlers, in memory. */
 export class MemorySlotLeases implements SlotLeases {
@@ -10,9 +10,14 @@ export class MemorySlotLeases implements SlotLeases {
     this.#access = access;
   }
 
-  renew(processId: string, handlers: readonly string[], leaseMs: number): Promise<LeaseRenewal> {
+  renew(
+    processId: string,
+    handlers: readonly string[],
+    leaseMs: number,
+    shards: readonly string[] = [],
+  ): Promise<LeaseRenewal> {
     return this.#access.answer('leases.renew', (tables) => {
-      stayAlive(tables, processId, handlers, leaseMs);
+      stayAlive(tables, processId, { handlers, shards }, leaseMs);
       dropVanished(tables);
       for (const handler of tables.handlers.keys()) share(tables, handler, processId);
       const leases = held(tables, processId).map(({ handler, slot, token, abandoned }) => ({
@@ -51,7 +56,7 @@ export class MemorySlotLeases implements SlotLeases {
 function stayAlive(
   tables: MemoryDeliveryTables,
   processId: string,
-  handlers: readonly string[],
+  has: Pick<MemoryProcess, 'handlers' | 'shards'>,
   leaseMs: number,
 ): void {
   const { processes, nowMs } = tables;
@@ -60,7 +65,7 @@ function stayAlive(
     for (const [id, other] of processes) if (other.untilMs <= nowMs) processes.set(id, { ...other, untilMs });
     for (const lease of held(tables, processId)) tables.hand(lease, processId, false);
   }
-  processes.set(processId, { handlers, untilMs });
+  processes.set(processId, { ...has, untilMs });
 }
 
 function dropVanished(tables: MemoryDeliveryTables): void {
@@ -74,7 +79,8 @@ function dropVanished(tables: MemoryDeliveryTables): void {
 
 /** Gives back what is beyond the fair share of one handler's slots, and takes free ones up to it. */
 function share(tables: MemoryDeliveryTables, handler: string, processId: string): void {
-  const sharing = [...tables.processes].filter(([, { handlers }]) => handlers.includes(handler));
+  const having = [...tables.processes].filter(([, { handlers }]) => handlers.includes(handler));
+  const sharing = having.filter(([, one]) => !having.some(([, other]) => knowsMore(other, one)));
   const isSharing = sharing.some(([id]) => id === processId);
   const fairCount = isSharing ? Math.ceil(tables.slotCount / sharing.length) : 0;
   const slots = Array.from({ length: tables.slotCount }, (_unused, slot) => tables.leaseOf(handler, slot));
@@ -84,6 +90,14 @@ function share(tables: MemoryDeliveryTables, handler: string, processId: string)
   for (const lease of free.slice(0, Math.max(0, fairCount - mine.length))) {
     tables.hand(lease, processId, lease.abandoned);
   }
+}
+
+/** Whether a process knows all shards of another one, and more: that one gives way to it. */
+function knowsMore({ shards }: MemoryProcess, other: MemoryProcess): boolean {
+  return (
+    other.shards.every((shard) => shards.includes(shard)) &&
+    !shards.every((shard) => other.shards.includes(shard))
+  );
 }
 
 function held({ leases }: MemoryDeliveryTables, processId: string): readonly MemoryLease[] {
