@@ -133,7 +133,7 @@ describe('slots', () => {
       expect((await store.leases.renew('two', ['mails'], leaseMs)).leases).toHaveLength(16);
     }, 5_000);
     const holders = new Map((await store.leases.list()).map((lease) => [lease.processId, lease.untilDate]));
-    expect([...holders.keys()].toSorted()).toEqual(['alive', 'two']);
+    expect(new Set(holders.keys())).toEqual(new Set(['alive', 'two']));
     expect(holders.get('alive')!.getTime()).toBeLessThan(Date.now() + leaseMs + 1_000);
   });
 
