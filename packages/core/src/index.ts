@@ -63,6 +63,7 @@ export {
 export type { DeliveryLog, EventBatch } from './delivery/delivery-log.js';
 export type { DeliverableEvent } from './delivery/deliverable-event.js';
 export type {
+  DuePlace,
   ParkedEvent,
   ParkedEvents,
   ParkedHead,

@@ -138,6 +138,19 @@ describe('parked events', () => {
     expect((await store.deadLetters.find({}, { limit: 1 })).items[0]).toMatchObject({ attempts: 1 });
   });
 
+  it('that would wait for longer than anything does are due, because the clock of the database has gone back', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    await park({ event: events[0]!, error: 'boom', attempts: 1, retryAfterMs: 3_600_000 });
+    const waits = (waitMaxMs: number) => everywhere.map((place) => ({ ...place, waitMaxMs }));
+    expect(await store.parked.dueHeads(everywhere, 10)).toEqual([]);
+    expect(await store.parked.dueHeads(waits(3_600_000), 10)).toEqual([]);
+    const [head] = await store.parked.dueHeads(waits(300_000), 10);
+    await store.parked.beginAttempt(head!, 'first');
+    await store.parked.endAttempt(head!, 'first', { kind: 'retry', error: 'boom', retryAfterMs: 60_000 });
+    expect(await store.parked.dueHeads(waits(300_000), 10)).toEqual([]);
+    expect(await store.parked.nextDueMs(everywhere)).toBeLessThanOrEqual(60_000);
+  });
+
   it('have an attempt counted once, and taken back once, however often that is told', async () => {
     const { store, events, park } = await withEvents('a', 1);
     await park({ event: events[0]! });

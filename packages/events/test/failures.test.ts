@@ -224,6 +224,21 @@ describe('an attempt', () => {
     expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 3, dead: true }]);
   });
 
+  test('is made within the longest backoff when the clock of the database went back while the event waited', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' }, ({ attempt }) => {
+      if (attempt === 1) throw new Error('once');
+    });
+    bench.database.commit(deposited('a', 1));
+    bench.start([handler]);
+    for (let waits = 0; bench.database.parked.size === 0 && waits < 100; waits++)
+      await bench.clock.advance(10);
+    bench.database.parkedOf('one')[0]!.nextMs += hourMs;
+    await bench.clock.advance(60_000);
+    expect(handler.seen).toHaveLength(2);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
   test('that ended is not ended again when only the answer was lost and an operator has replayed the event', async () => {
     const bench = new DeliveryBench();
     let broken = true;

@@ -29,6 +29,15 @@ export interface ParkedPlace {
   readonly slot: number;
 }
 
+/** A place with how long anything waits there. */
+export interface DuePlace extends ParkedPlace {
+  /**
+   * The longest wait before an attempt: what is due later than that was said by a clock of the database that has gone back since,
+   * and is due now. Default: any date is believed.
+   */
+  readonly waitMaxMs?: number;
+}
+
 /** A model whose further events must wait, for one handler. */
 export interface ParkedModel {
   readonly handler: string;
@@ -84,7 +93,7 @@ export interface ParkedEvents {
    *
    * @param bytesMax larger events come without payload and params, as in {@link DeliveryLog.read}
    */
-  dueHeads(places: readonly ParkedPlace[], limit: number, bytesMax?: number): Promise<readonly ParkedHead[]>;
+  dueHeads(places: readonly DuePlace[], limit: number, bytesMax?: number): Promise<readonly ParkedHead[]>;
   /** Milliseconds until the next parked event is due there, or `undefined` when none waits. */
   nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined>;
   /**

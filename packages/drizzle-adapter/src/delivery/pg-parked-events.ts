@@ -1,4 +1,5 @@
 import type {
+  DuePlace,
   HandledEvent,
   ParkedEvent,
   ParkedEvents,
@@ -49,12 +50,19 @@ const parkText = `
 /** The places of handlers that are not paused: each is one range of the index on due dates. */
 const placesText = `unnest($1::text[], $2::smallint[]) as held (handler, slot) join eventlog.handlers h using (handler)`;
 
+/** Of each place two ranges of that index: what is due, and what would wait for longer than anything does. */
 const dueHeadsText = `
   with due as (
-    select m.* from ${placesText} cross join lateral (
-      select * from eventlog.parked_models m
-      where m.slot = held.slot and m.handler = held.handler and m.due_date <= statement_timestamp()
-      order by m.due_date limit $3) m
+    select m.* from unnest($1::text[], $2::smallint[], $5::double precision[]) as held (handler, slot, wait_max_ms)
+    join eventlog.handlers h using (handler) cross join lateral (
+      (select * from eventlog.parked_models m
+       where m.slot = held.slot and m.handler = held.handler and m.due_date <= statement_timestamp()
+       order by m.due_date limit $3)
+      union all
+      (select * from eventlog.parked_models m
+       where m.slot = held.slot and m.handler = held.handler
+         and m.due_date > statement_timestamp() + held.wait_max_ms * interval '1 millisecond'
+       order by m.due_date limit $3)) m
     where not h.paused
     order by m.due_date limit $3
   )
@@ -101,10 +109,6 @@ const beginText = `
     open_attempts = array_append(array_remove(p.open_attempts, $4::text), $4::text)
   where p.handler = $1 and p.event_id = $2 and not p.dead and ${held}`;
 
-/** What counted attempts minus those that are taken back are: an attempt is taken back once, however often that is told. */
-const takenBack = (attemptId: string, condition: string): string =>
-  `case when ${condition} and ${attemptId} = any(p.open_attempts) then 1 else 0 end`;
-
 const giveBackText = `
   update eventlog.parked_events p set attempts = p.attempts - 1, open_attempts = array_remove(p.open_attempts, $3::text)
   where p.handler = $1 and p.event_id = $2 and $3::text = any(p.open_attempts)`;
@@ -114,14 +118,14 @@ const giveBackText = `
  * before, and what an operator did since then stays.
  */
 const isNews = `case when $8::text is not null then $8 = any(p.open_attempts)
-  else not p.dead and (p.attempts, p.uncounted) = ($10::integer, $11::integer)
-    and coalesce(p.next_attempt_date <= clock_timestamp(), true) end`;
+  else not p.dead and (p.attempts, p.uncounted) = ($10::integer, $11::integer) end`;
 
 const failedText = `
   with changed as (
     update eventlog.parked_events p set error = $5, dead = $6,
       next_attempt_date = clock_timestamp() + $7::double precision * interval '1 millisecond',
-      attempts = p.attempts - ${takenBack('$8::text', '$9::boolean')}, uncounted = p.uncounted + ${takenBack('$8::text', '$9::boolean')},
+      attempts = p.attempts - case when $9::boolean and $8::text is not null then 1 else 0 end,
+      uncounted = p.uncounted + case when $9 then 1 else 0 end,
       open_attempts = case when $6 then '{}' else array_remove(p.open_attempts, $8) end
     where p.handler = $1 and p.event_id = $2 and ${isNews} and ${held} ${changedModel}
   ) ${heldAndSettled}`;
@@ -205,11 +209,12 @@ export class PgParkedEvents implements ParkedEvents {
   }
 
   async dueHeads(
-    places: readonly ParkedPlace[],
+    places: readonly DuePlace[],
     limit: number,
     bytesMax: number = 2 ** 31 - 1,
   ): Promise<readonly ParkedHead[]> {
-    const values = [...columnsOf(places), limit, bytesMax];
+    const waits = places.map(({ waitMaxMs }) => waitMaxMs ?? null);
+    const values = [...columnsOf(places), limit, bytesMax, waits];
     const rows = await this.#rows<ParkedHead>('framework_due_heads', dueHeadsText, values);
     return rows.map((row) => ({ ...row, event: parkedEvent(row.event) }));
   }

@@ -96,6 +96,11 @@ export class FlowDispatch {
     return this.#policy.retry.attemptsMax;
   }
 
+  /** The longest wait before an attempt: by the backoff, or for the last chance of an attempt that never ended. */
+  get waitMaxMs(): number {
+    return Math.max(this.#policy.retry.backoffMaxMs, this.#around.context.settings.leaseMs);
+  }
+
   /** How many parked events may be tried at the same time, so that new ones have places left. */
   get retriesMax(): number {
     return Math.max(1, Math.floor(this.#policy.concurrency / 2));

@@ -84,7 +84,11 @@ export class RetryLoop {
     // What is asked about was true before the answer was made.
     const ended = new Map(this.#ended);
     const settling = [...this.#flows.values()].map((flow) => ({ flow, slots: flow.slots.settling }));
-    const heads = await this.#parked.dueHeads(places, this.#dueMax, eventBytesMax(settings));
+    const waits = places.map(({ handler, slot }) => {
+      const waitMaxMs = this.#flows.get(handler)?.dispatch.waitMaxMs;
+      return { handler, slot, ...(waitMaxMs !== undefined && { waitMaxMs }) };
+    });
+    const heads = await this.#parked.dueHeads(waits, this.#dueMax, eventBytesMax(settings));
     const due = heads.flatMap((head) => this.#attempt(head) ?? []);
     this.#check(ended, heads);
     const complete = heads.length < this.#dueMax;

@@ -1,4 +1,5 @@
 import type {
+  DuePlace,
   HandledEvent,
   ParkedEvent,
   ParkedEvents,
@@ -60,13 +61,16 @@ export class MemoryParkedEvents implements ParkedEvents {
   }
 
   dueHeads(
-    places: readonly ParkedPlace[],
+    places: readonly DuePlace[],
     limit: number,
     bytesMax: number = Infinity,
   ): Promise<readonly ParkedHead[]> {
     return this.#access.answer('parked.dueHeads', (tables) =>
       waitingHeads(tables, places)
-        .filter(({ nextMs }) => nextMs <= tables.nowMs)
+        .filter(({ handler, event, nextMs }) => {
+          const place = places.find((each) => each.handler === handler && each.slot === event.slot);
+          return nextMs <= tables.nowMs || nextMs > tables.nowMs + (place?.waitMaxMs ?? Infinity);
+        })
         .sort((one, other) => one.nextMs - other.nextMs)
         .slice(0, limit)
         .map(({ handler, event, attempts, uncounted, suspect }) => ({
@@ -114,15 +118,14 @@ export class MemoryParkedEvents implements ParkedEvents {
         return true;
       }
       const isAsBefore = !row.dead && row.attempts === attempts && row.uncounted === uncounted;
-      const isNews =
-        attemptId === undefined ? isAsBefore && row.nextMs <= tables.nowMs : row.openAttempts.has(attemptId);
-      if (!isNews) return true;
+      if (attemptId === undefined ? !isAsBefore : !row.openAttempts.has(attemptId)) return true;
       row.error = outcome.error;
       row.dead = outcome.kind === 'dead';
-      if (attemptId !== undefined) {
-        if (outcome.kind === 'postponed' && takeBack(row, attemptId)) row.uncounted++;
-        row.openAttempts.delete(attemptId);
+      if (outcome.kind === 'postponed') {
+        if (attemptId !== undefined) takeBack(row, attemptId);
+        row.uncounted++;
       }
+      if (attemptId !== undefined) row.openAttempts.delete(attemptId);
       if (outcome.kind === 'dead') row.openAttempts.clear();
       else row.nextMs = tables.nowMs + outcome.retryAfterMs;
       return true;
