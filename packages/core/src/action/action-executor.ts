@@ -51,7 +51,8 @@ export class ActionExecutor {
     );
     this.#keySearch = new KeySearch(options.databases, idempotency.searchWaitMs);
     this.#clock = options.clock ?? systemClock;
-    this.#attempts = new Attempts(options, { clock: this.#clock, limits, idempotency });
+    const keySearch = this.#keySearch;
+    this.#attempts = new Attempts(options, { clock: this.#clock, limits, idempotency, keySearch });
     this.#random = options.random ?? Math.random;
     this.#recorder = new ActionRecorder(options.namespace, limits, this.#clock);
   }
@@ -104,6 +105,7 @@ export class ActionExecutor {
       record,
       configuration,
       request: undefined,
+      shards: new Set(),
       unknownCommits: new UnknownCommits(record.id),
     };
     const { idempotencyKey } = configuration;
@@ -127,7 +129,7 @@ export class ActionExecutor {
     } catch (error) {
       if (!KeyedRequest.mayBeOwnEffect(error)) throw error;
       // What refuses the request may be its own earlier effect: a withdrawal that emptied the wallet.
-      const stored = await this.#keySearch.afterRefusal(request.scope, params);
+      const stored = await this.#keySearch.afterRefusal(request.scope, params, run.shards);
       if (stored === undefined) throw error;
       return replay(request, stored, configuration);
     }

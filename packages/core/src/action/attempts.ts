@@ -3,26 +3,26 @@ import { InvariantViolation } from '../errors/invariant-violation.js';
 import { CrossShardException } from '../errors/sharding-exceptions.js';
 import { untilWritten } from '../group/group-commit.js';
 import type { IdempotencySettings } from '../idempotency/idempotency-settings.js';
+import type { KeySearch } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import { namedShards } from '../idempotency/named-shards.js';
 import { KeySweep } from '../idempotency/key-sweep.js';
 import { EventTypes } from '../model/event-types.js';
 import { modelNameOf } from '../model/model-class.js';
 import type { ChangeSet } from '../persistence/change-set.js';
+import type { StoredKey } from '../persistence/idempotency-keys.js';
 import type { Repository } from '../persistence/repository.js';
 import type { PersistOutcome } from '../persistence/transaction-manager.js';
 import type { AttemptReads } from '../read/attempt-reads.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { perform } from './action.js';
-import type { RegisteredAction } from './action-registry.js';
 import { AttemptCommits } from './attempt-commits.js';
 import { boundedJson } from './bounded-json.js';
 import { runAs } from './execution.js';
 import type { ExecutionLimits } from './execution-limits.js';
 import type { ExecutorOptions } from './executor-options.js';
 import { Plan, type ShardPlan, sealPlan } from './plan.js';
-import type { Principal } from './principal.js';
 import { type Run, replay } from './run.js';
 
 /** Makes the attempts of one executor: performs an action once and commits what it staged. */
@@ -33,6 +33,7 @@ export class Attempts {
   readonly #repositories: ReadonlyMap<unknown, Repository>;
   readonly #limits: ExecutionLimits;
   readonly #keyLifetimeMs: number;
+  readonly #keySearch: KeySearch;
   readonly #keySweep: KeySweep;
   readonly #commits: AttemptCommits;
   readonly #clock: Clock;
@@ -44,13 +45,15 @@ export class Attempts {
       readonly clock: Clock;
       readonly limits: ExecutionLimits;
       readonly idempotency: IdempotencySettings;
+      readonly keySearch: KeySearch;
     },
   ) {
-    const { clock, limits, idempotency } = settings;
+    const { clock, limits, idempotency, keySearch } = settings;
     this.#databases = options.databases;
     this.#repositories = byModel(options.repositories);
     this.#limits = limits;
     this.#keyLifetimeMs = idempotency.keyLifetimeMs;
+    this.#keySearch = keySearch;
     this.#keySweep = new KeySweep(options.databases, idempotency);
     this.#clock = clock;
     this.#commits = new AttemptCommits(options.databases, clock, options);
@@ -86,7 +89,7 @@ export class Attempts {
   }
 
   async #performAndCommit<Params, Result>(run: Run<Params, Result>, reads: AttemptReads): Promise<Result> {
-    const { registered, principal, params, record: action, configuration, request } = run;
+    const { record: action, configuration, request } = run;
     const plan = new Plan({
       actionName: action.name,
       repositories: this.#repositories,
@@ -94,7 +97,7 @@ export class Attempts {
       clock: this.#clock,
       eventTypes: this.eventTypes,
     });
-    const { result, staged } = await performed(registered, principal, params, plan, reads);
+    const { result, staged } = await performed(run, plan, reads);
     reads.keepTurnsOf(staged);
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardException(
@@ -103,6 +106,10 @@ export class Attempts {
       );
     }
     const changeSets = this.#changeSets(staged, run);
+    if (request !== undefined && staged.length === 0) {
+      const earlier = await this.#earlierEffect(run, request, reads);
+      if (earlier !== undefined) return replay(request, earlier, configuration);
+    }
     if (request !== undefined) return this.#commitKeyed(run, request, changeSets, { result, reads });
     const outcome = await this.#commit(run, changeSets, { result, reads });
     this.#tellCommitted(changeSets);
@@ -132,6 +139,22 @@ export class Attempts {
       unknownCommits.add(error, result);
       throw error;
     }
+  }
+
+  /**
+   * What was committed under the key on another shard that the attempt has turned to: there may be nothing to do because of
+   * that, and no index of the shard where nothing is recorded tells.
+   */
+  async #earlierEffect<Params, Result>(
+    { params, shards }: Run<Params, Result>,
+    { scope }: KeyedRequest<Result>,
+    reads: AttemptReads,
+  ): Promise<StoredKey | undefined> {
+    const recordShard = this.#recordShard(params);
+    const others = new Set([...shards].filter((shard) => shard !== recordShard));
+    if (others.size === 0) return undefined;
+    await untilWritten(reads.handOver());
+    return this.#keySearch.onShards(scope, others);
   }
 
   /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
@@ -192,14 +215,14 @@ function tell(listener: (shard: ShardIdentifier) => void, shard: ShardIdentifier
 
 /** Performs the action and seals its plan, also when it throws. */
 async function performed<Params, Result>(
-  { action, name }: RegisteredAction<Params, Result>,
-  principal: Principal,
-  params: Params,
+  { registered, principal, params, shards }: Run<Params, Result>,
   plan: Plan,
   reads: AttemptReads,
 ): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
   try {
-    const result = await runAs({ actionName: name, plan, reads }, () => perform(action, principal, params));
+    const { action, name } = registered;
+    const execution = { actionName: name, plan, reads, shards };
+    const result = await runAs(execution, () => perform(action, principal, params));
     return { result, staged: sealPlan(plan) };
   } finally {
     sealPlan(plan);

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { AttemptReads } from '../read/attempt-reads.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { Plan } from './plan.js';
 
 /** One attempt of an action: found from anywhere inside its perform by the async context. */
@@ -8,6 +9,8 @@ export interface Execution {
   readonly plan: Plan;
   /** Through which it reads by id; `undefined` where nothing has to be known about that. */
   readonly reads?: AttemptReads | undefined;
+  /** The shards that it has turned to, for reads of whatever kind; `undefined` where nobody asks. */
+  readonly shards?: Set<ShardIdentifier> | undefined;
 }
 
 const executions = new AsyncLocalStorage<Execution>();

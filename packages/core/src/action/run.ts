@@ -1,4 +1,5 @@
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ActionRecord } from '../persistence/change-set.js';
 import type { StoredKey } from '../persistence/idempotency-keys.js';
 import type { RegisteredAction } from './action-registry.js';
@@ -14,6 +15,8 @@ export interface Run<Params, Result> {
   readonly record: ActionRecord;
   readonly configuration: ExecutionConfiguration;
   readonly request: KeyedRequest<Result> | undefined;
+  /** Those that its attempts have turned to so far, for reads of whatever kind. */
+  readonly shards: Set<ShardIdentifier>;
   /** Of the attempts so far. */
   readonly unknownCommits: UnknownCommits<Result>;
 }

@@ -3,6 +3,7 @@ import { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import type { KeyScope, StoredKey } from '../persistence/idempotency-keys.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { namedShards } from './named-shards.js';
 
 /** What one database said. */
@@ -30,19 +31,32 @@ export class KeySearch {
   }
 
   /**
-   * Looks where a refused request may have had its effect before: on the shards that its params name; in every
-   * database when they name none.
+   * Looks where a refused request may have had its effect before: on the shards that its params name, and on those that it
+   * has turned to, because an effect refuses only who has seen it; in every database when its params name none.
    *
-   * @returns what the first one finds; `undefined` when each of those that are named has said that it holds no such key
-   * @throws ShardUnavailableException `shard-unavailable` when one that is named did not answer and no other one holds the
-   * key: the refusal is not certain then
+   * @param turnedTo where perform has read, on whatever way
+   * @throws ShardUnavailableException `shard-unavailable` as {@link KeySearch.onShards} does: the refusal is not certain then
    */
-  async afterRefusal(scope: KeyScope, params: unknown): Promise<StoredKey | undefined> {
+  async afterRefusal(
+    scope: KeyScope,
+    params: unknown,
+    turnedTo: ReadonlySet<ShardIdentifier>,
+  ): Promise<StoredKey | undefined> {
     const named = namedShards(params);
-    if (named.size === 0) return this.everywhere(scope);
+    const stored = await this.onShards(scope, new Set([...named, ...turnedTo]));
+    return stored === undefined && named.size === 0 ? this.everywhere(scope) : stored;
+  }
+
+  /**
+   * Looks on these shards, for as long as a statement may take.
+   *
+   * @returns what the first one finds; `undefined` when each of them has said that it holds no such key
+   * @throws ShardUnavailableException `shard-unavailable` when one did not answer and no other one holds the key
+   */
+  async onShards(scope: KeyScope, shards: ReadonlySet<ShardIdentifier>): Promise<StoredKey | undefined> {
     const managers = this.#databases
       .eachDatabase()
-      .flatMap((database) => database.find(({ shard }) => named.has(shard)) ?? []);
+      .flatMap((database) => database.find(({ shard }) => shards.has(shard)) ?? []);
     return firstFound(managers.map((manager) => certain(manager, scope)));
   }
 
@@ -65,7 +79,7 @@ async function certain({ keys, shard }: TransactionManager, scope: KeyScope): Pr
   } catch (error) {
     const known = FrameworkException.find(error);
     if (known?.retryable !== true || known.code === 'shard-unavailable') throw error;
-    const reason = 'it did not tell whether it holds the idempotency key of a request that was refused';
+    const reason = 'it did not tell whether it holds the idempotency key of a request that may be a repeat';
     throw new ShardUnavailableException(shard, reason, { cause: error });
   }
 }

@@ -24,6 +24,8 @@ import {
   TransientStorageException,
 } from '../errors/storage-exceptions.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
+import type { Id } from '../id/id.js';
+import { shardedIdCodec } from '../id/id-codec.js';
 import type { ShardedId } from '../id/sharded-id.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 
@@ -417,6 +419,63 @@ describe('a repeat that the rules refuse', () => {
     const { execute, refusal } = onceOnly(id);
     await execute({ id }, unsearched);
     await expect(execute({ id }, { idempotencyKey: 'key-2' })).rejects.toBe(refusal);
+  });
+});
+
+/** Reads a wallet in Mexico, and changes it the first time. */
+function linked(repeated: () => unknown): TestExecutor & { readonly once: () => Promise<unknown> } {
+  const wallet = new Wallet({ ...storedFields, id: openWallet(mexico).id });
+  let performed = 0;
+  class LinkedAction extends Action<{ readonly id: Id<Wallet> }, unknown> {
+    protected async perform(): Promise<unknown> {
+      // As every repository does to read.
+      running.databases.transactionManager(mexico);
+      if (++performed > 1) return repeated();
+      this.plan().update(wallet);
+      return 'paid';
+    }
+  }
+  const params = z.object({ id: shardedIdCodec(Wallet) });
+  FrameworkAction({ params, result: z.unknown() })(LinkedAction);
+  const running: TestExecutor = executorOf(async () => undefined, {
+    actions: [new LinkedAction(systemClock)],
+  });
+  const { id } = openWallet(global);
+  return { ...running, once: () => running.executor.execute(principal, LinkedAction, { id }, key) };
+}
+
+describe('a repeat whose effect is on a shard that its params do not name', () => {
+  test.each<[string, () => unknown]>([
+    [
+      'refused by the rules',
+      () => {
+        throw new InvariantViolation('insufficient funds');
+      },
+    ],
+    ['with nothing left to do', () => 'nothing to do'],
+  ])(
+    'gets the first result, %s, although the first search passed that shard over',
+    async (_what, repeated) => {
+      const { once, manager, driver } = linked(repeated);
+      expect(await once()).toBe('paid');
+      manager(mexico).keys.findFailures.push(unavailable);
+      expect(await once()).toBe('paid');
+      expect(await once()).toBe('paid');
+      expect(driver.committed).toHaveLength(1);
+      manager(mexico).keys.findFailures.push(unavailable, unavailable);
+      await expect(once()).rejects.toBe(unavailable);
+    },
+  );
+
+  test('is recorded where its params say when there was nothing to do the first time either', async () => {
+    const running: TestExecutor = executorOf(async () => {
+      running.databases.transactionManager(mexico);
+      return undefined;
+    });
+    const { driver, execute, manager } = running;
+    await execute({ id: openWallet(global).id }, key);
+    expect(driver.committed).toMatchObject([{ shard: global }]);
+    expect(manager(mexico).keys.waits).toEqual([100, undefined]);
   });
 });
 

@@ -1,3 +1,4 @@
+import { currentExecution } from '../action/execution.js';
 import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnknownShardException } from '../errors/sharding-exceptions.js';
@@ -84,6 +85,7 @@ export class DatabaseRegistry {
    * @throws ConfigurationException `invalid-configuration` when the member has no config of that name
    */
   transactionManager(shard: ShardIdentifier, name: string = primaryConfig): TransactionManager {
+    currentExecution()?.shards?.add(shard);
     const manager = this.#shard(shard).managers.get(name);
     if (manager === undefined) {
       throw new ConfigurationException([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);

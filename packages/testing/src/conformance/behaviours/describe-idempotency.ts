@@ -142,6 +142,24 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.fixture.keyCount(abroad)).toBe(1);
     });
 
+    it.each<[string, (account: Account) => Promise<Account | undefined>]>([
+      ['its id', ({ id }) => context.accounts.getById(id)],
+      ['its ids', async ({ id }) => (await context.accounts.findAllByIds([id]))[0]],
+      ['a query', async () => (await context.accounts.findAll())[0]],
+    ])('tells a repeat with nothing left to do, which read on another shard by %s', async (_what, read) => {
+      const account = await context.openAccount(abroad);
+      const key = keyed('k-1');
+      const settle = (): Promise<void> =>
+        context.stage(async (plan) => {
+          const current = await read(account);
+          if (current?.version === 1) plan.update(current.annotate('settled'));
+        }, key);
+      await settle();
+      await settle();
+      expect(key.replays).toBe(1);
+      expect([await context.fixture.keyCount(home), await context.fixture.keyCount(abroad)]).toEqual([0, 1]);
+    });
+
     it('works for a plan of several statements, 10 at once', async () => {
       const key = keyed('k-1');
       await Promise.all(
