@@ -127,7 +127,12 @@ function isWorthAnotherAttempt(error: unknown): boolean {
 /** In the place of a delivery: wakes those of other processes. */
 function hintsOnly(options: Parameters<typeof hintCommits>[0]): WalletService['delivery'] {
   const end = hintCommits(options);
-  return { start: () => undefined, stop: async () => end(), restartNeed: undefined };
+  return {
+    start: () => undefined,
+    started: async () => undefined,
+    stop: async () => end(),
+    restartNeed: undefined,
+  };
 }
 
 /** The same for everyone in this example; a real service reads a token of the request. */

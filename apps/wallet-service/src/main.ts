@@ -54,6 +54,8 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
   await untilReady(service.databases, (line) => {
     say(url === undefined ? line : `Listening on ${url}. ${line}`);
   });
+  // Before, a handler that is new here could miss what is committed.
+  await service.delivery.started();
   if (!shutdown.begun) say(url === undefined ? workerReadyText(config) : readyText(url, config));
 }
 

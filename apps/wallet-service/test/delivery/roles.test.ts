@@ -12,6 +12,9 @@ const patience = { timeout: 30_000, interval: 20 };
 /** So rare that only a hint can be the reason that something is delivered. */
 const hardlyPolling = { 'poll-min-ms': 600_000, 'poll-max-ms': 600_000, 'parked-poll-ms': 600_000 };
 
+const waitingForLock = `select from pg_locks where locktype = 'advisory' and not granted
+  and database = (select oid from pg_database where datname = current_database())`;
+
 const fleets: Fleet[] = [];
 
 afterEach(async () => {
@@ -49,6 +52,25 @@ it('a worker needs no port', { timeout }, async () => {
   const worker = fleet.start('worker', { PORT: String(port) });
   expect(await worker.printed('The wallet worker is ready.')).toBe('');
   other.close();
+});
+
+it('a worker is ready when every handler has its place in the log', { timeout }, async () => {
+  const fleet = await newFleet();
+  const { global } = fleet.databases;
+  const worker = await withSession(global, async (session) => {
+    await session.query("begin; select pg_advisory_xact_lock(hashtextextended('eventlog.handlers', 0))");
+    const started = fleet.start('worker');
+    await vi.waitFor(async () => expect(await rowsOf(global, waitingForLock)).toHaveLength(1), patience);
+    // What is served without waiting for the lock is an answer later than the one that the start waits for.
+    await vi.waitFor(
+      async () =>
+        expect(await rowsOf(fleet.databases.mexico, 'select from eventlog.cursors')).not.toEqual([]),
+      patience,
+    );
+    expect(started.stdout).not.toContain('is ready');
+    return started;
+  });
+  await worker.printed('The wallet worker is ready.');
 });
 
 it('a worker that is told to stop gives every slot back', { timeout }, async () => {
