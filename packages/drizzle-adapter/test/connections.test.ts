@@ -29,7 +29,7 @@ describe('the connections of a database', () => {
   });
 
   it('refuse who waits for one too long', async () => {
-    const suite = await open({ 'maximum-pool-size': 1, 'acquisition-timeout-ms': 50 });
+    const suite = await open({ 'maximum-pool-size': 1, 'acquisition-timeout-ms': 500 });
     const transactions = suite.fixture.databases.transactionManager(home);
     const account = await suite.openAccount(home);
     const release = Promise.withResolvers<void>();
