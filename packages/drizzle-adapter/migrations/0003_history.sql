@@ -280,6 +280,9 @@ begin
                  and inhrelid = to_regclass(format('eventlog.%I', partition_name))) then
     return false;
   end if;
+  -- Waits for whoever has written to this partition and keeps others from it, so that nothing is committed to it after the
+  -- look. The log can be read, and other partitions written to.
+  execute format('lock table eventlog.%I in share mode', partition_name);
   execute format('select epoch, xid from eventlog.%I where event_type is not null order by epoch desc, xid desc limit 1',
     partition_name) into last_epoch, last_xid;
   if exists (select from eventlog.cursors c

@@ -48,6 +48,32 @@ it('a partition is dropped once it is old and every cursor has passed it', async
   ]);
 });
 
+it('a partition stays when a transaction as old as itself commits while its drop waits', async () => {
+  const { store, url, reader: writer } = await withReader();
+  await query(
+    url,
+    `create table eventlog.events_2020_01 partition of eventlog.events for values from ('2020-01-01') to ('2020-02-01')`,
+  );
+  await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+  await writer.query('begin');
+  await writer.query(
+    `insert into eventlog.events (id, action_id, ordinal, namespace, action_name, action_params, principal, model_id,
+       model_name, model_version, event_type, payload, headers, started_date, slot, created_date)
+     values (gen_random_uuid(), gen_random_uuid(), 0, 'test', 'Write', '{}', 'test', 'a', 'Thing', 1, 'ThingChangedEvent',
+       '{}', '{}', '2020-01-15', 0, '2020-01-15')`,
+  );
+  const dropped = store.partitions.drop(30 * dayMs);
+  const waiting = `select from pg_locks where not granted and relation::regclass::text like 'eventlog.events%'
+    and database = (select oid from pg_database where datname = current_database())`;
+  await vi.waitFor(async () => expect((await writer.query(waiting)).rows).not.toEqual([]), {
+    timeout: 5_000,
+    interval: 5,
+  });
+  await writer.query('commit');
+  expect(await dropped).toEqual([]);
+  expect(await query(url, 'select model_id from eventlog.events')).toEqual([{ model_id: 'a' }]);
+});
+
 describe('while somebody reads the log for long', () => {
   it('no commit waits for partitions that are to be created, which are when he is through', async () => {
     const { store, url, reader } = await withReader();
