@@ -51,11 +51,12 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
   const { service, url, stop } =
     role === 'worker' ? startWorker(options) : await startService({ ...options, role });
   shutdown.add(stop);
-  await untilReady(service.databases, (line) => {
+  const databasesReady = untilReady(service.databases, (line) => {
     say(url === undefined ? line : `Listening on ${url}. ${line}`);
   });
-  // Before, a handler that is new here could miss what is committed.
-  await service.delivery.started();
+  // A handler that is new here has its place before anybody is told. Side by side: a database that refuses a handler ends the
+  // process also while another one is down.
+  await Promise.all([databasesReady, service.delivery.started()]);
   if (!shutdown.begun) say(url === undefined ? workerReadyText(config) : readyText(url, config));
 }
 

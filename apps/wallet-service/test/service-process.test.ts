@@ -104,6 +104,33 @@ describe('the process at its start', { timeout }, () => {
     expect(service.stderr).toContain('relation \\"wallets\\" already exists');
     await faulty.drop();
   });
+
+  it.each(['all', 'worker'])(
+    'ends when it cannot tell a handler by its names, also while a database is down, in the role %s',
+    async (role) => {
+      const torn = await createTestDatabase();
+      const before = await start({}, { WALLET_ROLE: 'http' }, { global: torn, mexico });
+      await before.printed('is ready');
+      before.kill('SIGTERM');
+      expect(await before.exitCode()).toBe(0);
+      // As a version leaves them in which the new name did not list the old one.
+      for (const name of ['settle-transfer', 'complete-transfer']) {
+        await rowsOf(torn, 'insert into eventlog.handlers (handler) values ($1)', [name]);
+        await rowsOf(torn, 'insert into eventlog.handler_names (name, handler) values ($1, $1)', [name]);
+      }
+      const service = await start(
+        { mexicoPort: closedPort },
+        { WALLET_ROLE: role },
+        { global: torn, mexico },
+      );
+      expect(await service.exitCode()).toBe(1);
+      expect(service.stderr).toMatch(
+        /^The names of settle-transfer belong to 2 handlers, complete-transfer and settle-transfer, .*\n.*retire/m,
+      );
+      expect(service.stderr).not.toMatch(/The names .*delivery goes on|\n\s+at /);
+      await torn.drop();
+    },
+  );
 });
 
 describe('the process after SIGTERM', { timeout }, () => {

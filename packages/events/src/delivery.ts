@@ -1,6 +1,7 @@
 import {
   type ActionExecutor,
   type DatabaseRegistry,
+  FrameworkException,
   InvariantViolation,
   type ModelClass,
 } from '@framework/core';
@@ -127,7 +128,8 @@ export class Delivery {
   }
 
   /**
-   * Begins, once; does not wait for the databases: one that is down is tried again until it is not.
+   * Begins, once; does not wait for the databases: one that is down is tried again until it is not. A process should end
+   * when {@link started} rejects: no handler gets anything from a database that refuses one of them.
    *
    * @throws InvariantViolation `invariant-violation` when it was stopped: make a new one
    */
@@ -173,8 +175,12 @@ export class Delivery {
 }
 
 function logError(error: unknown): void {
+  const isRefused = FrameworkException.find(error)?.code === 'handler-names';
+  const fate = isRefused
+    ? 'Nothing is delivered from a database, which refuses a handler'
+    : 'Delivery goes on after an error';
   // oxlint-disable-next-line no-console -- silence is never the default
-  console.error(`Delivery goes on after an error: ${errorText(error)}`);
+  console.error(`${fate}: ${errorText(error)}`);
 }
 
 /** What reports an error must not make another one, neither at once nor later. */

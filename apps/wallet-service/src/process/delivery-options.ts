@@ -23,8 +23,16 @@ export function deliveryOptions({
 > {
   return {
     onDeliveryError: (error) => {
+      const code = FrameworkException.find(error)?.code;
+      if (code === 'handler-names') {
+        logger.fatal(
+          { reason: errorReason(error) },
+          'nothing is delivered from a database: it refuses a handler',
+        );
+        return;
+      }
       // A database that is down, or not migrated yet, tells more by its reason than by a stack, and often.
-      const isDown = FrameworkException.find(error)?.code === 'shard-unavailable';
+      const isDown = code === 'shard-unavailable';
       const details = isDown ? { reason: errorReason(error) } : { stack: errorStack(error) };
       logger.warn(details, 'delivery goes on after an error');
     },

@@ -1,4 +1,4 @@
-import { ConfigurationException } from '@framework/core';
+import { ConfigurationException, HandlerNamesException } from '@framework/core';
 import type { ServiceSettings } from '../configuration/service-settings.js';
 
 /** Says why the service does not start and what to do; `undefined` for an error that only its stack can explain. */
@@ -6,6 +6,11 @@ export function startFault(error: unknown, settings: ServiceSettings | undefined
   if (error instanceof ConfigurationException) {
     const file = settings?.configFile;
     return file === undefined ? error.message : `WALLET_CONFIG=${file}\n${error.message}`;
+  }
+  if (error instanceof HandlerNamesException) {
+    // Only where a version gave the handler a new name without listing the old one is there one too many.
+    const orRetire = '\nOr retire those that are not to go on, with DeliveryOperator.retire';
+    return `${error.message}${error.other === undefined ? orRetire : ''}`;
   }
   if (!(error instanceof Error)) return undefined;
   // Its class is in a module that only embedded databases load.
