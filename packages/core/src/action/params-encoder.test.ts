@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { Wallet } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { shardedIdCodec } from '../id/id-codec.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { paramsEncoder } from './params-encoder.js';
 
 const text = '018f3c00-0000-7abc-8040-000000000000';
@@ -15,6 +16,7 @@ describe('without a schema', () => {
     [undefined, 'null'],
     [null, 'null'],
     ['text', '"text"'],
+    [{ shard: ShardIdentifier.of(1, 2) }, '{"shard":{"group":1,"member":2}}'],
     [{ walletId, lines: [{ count: 1 }], none: undefined }, `{"walletId":"${text}","lines":[{"count":1}]}`],
   ])('writes %o as JSON', (params, json) => {
     expect(encode(params)).toBe(json);

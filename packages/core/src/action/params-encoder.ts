@@ -9,7 +9,8 @@ import { exactJson } from '../model/exact-json.js';
 export type ParamsEncoder = (params: unknown) => string;
 
 /**
- * Makes the encoder of an action: by its schema where it declares one, else as plain JSON with ids as their texts.
+ * Makes the encoder of an action: by its schema where it declares one, else as plain JSON, with ids as their texts and shards as
+ * group and member.
  *
  * The encoder throws InvalidParamsException (`invalid-params`) or UnstorableValueException (`unstorable-value`).
  */
@@ -31,7 +32,7 @@ export function paramsEncoder(action: string, schema: z.ZodType | undefined): Pa
 function plainJson(params: unknown, path: string): string {
   if (params === undefined) return 'null';
   try {
-    return exactJson(params, path, { ids: true });
+    return exactJson(params, path, { idsAndShards: true });
   } catch (error) {
     if (!(error instanceof UnstorableValueException)) throw error;
     const reason = `${error.reason} (declare the schema of the params in @FrameworkAction({ params }))`;

@@ -1,12 +1,13 @@
 import { UnstorableValueException } from '../errors/value-exceptions.js';
 import { Id } from '../id/id.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
 
 const depthMax = 64;
 
 /** What counts as exact although it does not read back as the same value. */
 interface Leniency {
-  /** Ids are written as their texts. */
-  readonly ids?: boolean;
+  /** Ids are written as their texts, shards as group and member. */
+  readonly idsAndShards?: boolean;
 }
 
 /**
@@ -50,7 +51,10 @@ export function checkText(value: string, path: string): void {
 
 function checkObject(value: object | null, path: string, depth: number, lenient: Leniency): void {
   if (value === null) return;
-  if (lenient.ids === true && value instanceof Id) return checkText(value.value, path);
+  if (lenient.idsAndShards === true) {
+    if (value instanceof Id) return checkText(value.value, path);
+    if (value instanceof ShardIdentifier) return;
+  }
   if (Array.isArray(value)) return checkList(value, path, depth, lenient);
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) throw unknownClass(value, path);
