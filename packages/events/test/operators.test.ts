@@ -281,6 +281,21 @@ describe('a paused handler', () => {
     await bench.clock.advance(6_000);
     expect(handler.seen).toEqual(['a1', 'a1']);
   });
+
+  test('has its parked events tried at once when it is resumed in the process of the operator', async () => {
+    const bench = new DeliveryBench();
+    const handler = failing();
+    bench.database.commit(deposited('a', 1));
+    const { store } = bench.start([handler]);
+    const operator = new DeliveryOperator({ deliveries: () => [{ store, shards: [shard], ready }] });
+    await bench.clock.advance(300);
+    await operator.pause('one');
+    await bench.clock.advance(122_000);
+    expect(handler.seen).toEqual(['a1']);
+    await operator.resume('one');
+    await bench.clock.advance(10);
+    expect(handler.seen).toEqual(['a1', 'a1']);
+  });
 });
 
 test('leases say who delivers', async () => {
