@@ -1,3 +1,5 @@
+import { assertSupportedNode } from './supported-node.js';
+
 // In the order in which a datum flows: model, action, execution, persistence, shards, errors.
 export { Model } from './model/model.js';
 export { type AnyEntity, Entity } from './model/entity.js';
@@ -7,6 +9,7 @@ export { notNull } from './model/not-null.js';
 export { type EventClass, ModelEvent, eventTypeOf } from './model/model-event.js';
 export { currentPayload, decodeEvent, encodePayload } from './model/event-codec.js';
 export { checkText, exactJson } from './model/exact-json.js';
+export { isStorableText } from './model/storable-text.js';
 
 export { Id } from './id/id.js';
 export { ShardedId } from './id/sharded-id.js';
@@ -31,11 +34,17 @@ export { type RetryPolicy, defaultRetryPolicy } from './action/retry-policy.js';
 export { type Clock, systemClock } from './clock.js';
 export { outsideRequests } from './outside-requests.js';
 
+export { OpenTransactions } from './persistence/open-transactions.js';
 export type { Repository } from './persistence/repository.js';
 export type { ActionRecord, Change, ChangeSet, EventRecord } from './persistence/change-set.js';
 export type { ModelSource } from './read/model-source.js';
 export { madeModels, readById, readByIds } from './read/read-by-id.js';
-export type { GroupOutcome, PersistOutcome, TransactionManager } from './persistence/transaction-manager.js';
+export type {
+  GroupOutcome,
+  PersistOptions,
+  PersistOutcome,
+  TransactionManager,
+} from './persistence/transaction-manager.js';
 export type {
   HandlerKey,
   IdempotencyKeys,
@@ -45,10 +54,11 @@ export type {
 } from './persistence/idempotency-keys.js';
 export type { HandledEvent } from './idempotency/handled-event.js';
 export type { EventLog, LoggedEvent } from './persistence/event-log.js';
-export type { Page } from './persistence/page.js';
+export { type Page, pageSize } from './persistence/page.js';
 export type { Database, DatabaseDriver } from './persistence/database-driver.js';
 
 export type { DeliveryStore } from './delivery/delivery-store.js';
+export { slotOf } from './delivery/slot-of.js';
 export type { LeasedSlot, LeaseRenewal, SlotLease, SlotLeases } from './delivery/slot-leases.js';
 export {
   type Cursor,
@@ -64,6 +74,7 @@ export type { DeliveryLog, EventBatch } from './delivery/delivery-log.js';
 export type { DeliverableEvent } from './delivery/deliverable-event.js';
 export type {
   DuePlace,
+  ParkedAttempt,
   ParkedEvent,
   ParkedEvents,
   ParkedHead,
@@ -84,7 +95,7 @@ export type { LogPartitions } from './delivery/log-partitions.js';
 export { ShardIdentifier } from './sharding/shard-identifier.js';
 export type { ShardingStrategy } from './sharding/sharding-strategy.js';
 export { EmbeddedBitsShardingStrategy } from './sharding/embedded-bits-sharding-strategy.js';
-export { type FrameworkConfig, parseFrameworkConfig } from './sharding/framework-config.js';
+export { type FrameworkConfig, type MigrateMode, parseFrameworkConfig } from './sharding/framework-config.js';
 export { kebabCasePath } from './sharding/configuration-keys.js';
 export {
   type DatabaseConfig,
@@ -92,12 +103,14 @@ export {
   type ShardingConfig,
   primaryConfig,
 } from './sharding/sharding-config.js';
+export { type ConfiguredDatabase, configuredDatabases } from './sharding/configured-databases.js';
 export {
   type DatabaseDelivery,
   DatabaseRegistry,
   type ShardStatus,
   openDatabases,
 } from './sharding/database-registry.js';
+export { databasePlace } from './sharding/database-url.js';
 export { Secret } from './sharding/secret.js';
 
 export { type ErrorCode, FrameworkException, errorCodes } from './errors/framework-exception.js';
@@ -132,8 +145,10 @@ export {
   StorageFailureException,
   TransientStorageException,
 } from './errors/storage-exceptions.js';
+export { DatabaseNotReadyError, type NotReadyKind } from './errors/database-not-ready-error.js';
 export {
   CrossShardException,
+  NoUsableShardException,
   PartialCommitException,
   UnknownShardException,
 } from './errors/sharding-exceptions.js';
@@ -147,3 +162,5 @@ export {
 export { HandlerTimeoutException } from './errors/handler-timeout-exception.js';
 export { LimitExceededException } from './errors/limit-exceeded-exception.js';
 export { InvariantViolation } from './errors/invariant-violation.js';
+
+assertSupportedNode();

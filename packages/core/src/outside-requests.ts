@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 /**
- * Runs work in the async context of nobody: what serves many requests must not run, nor live on, in that of the one which
- * happened to start it.
+ * Runs work outside the async context of any request: what serves many requests must not run, or live on, in the context
+ * of the one that happened to start it.
  *
  * The context is that in which this module was loaded; load it before the first request is served.
  */

@@ -5,7 +5,7 @@ import { outsideRequests } from './outside-requests.js';
 const ticksPerWaitDefault = 2;
 
 /**
- * Tells when waits have lasted long enough: one timer for all of them, which runs while anybody waits.
+ * Ends waits that have lasted long enough: one timer for all of them, which runs while there are any.
  *
  * A wait is over between its whole duration and one tick more.
  */
@@ -33,7 +33,7 @@ export class Ticker {
     this.#onTick = onTick;
   }
 
-  /** What a wait that begins now is to be told by later. */
+  /** The tick by which a wait that begins now is measured. */
   get tick(): number {
     return this.#tick;
   }

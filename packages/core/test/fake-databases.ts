@@ -4,6 +4,7 @@ import {
   type Database,
   type DatabaseConfig,
   type DatabaseDriver,
+  type DatabaseNotReadyError,
   type DatabaseRegistry,
   type DeliveryStore,
   type EventLog,
@@ -141,12 +142,14 @@ export class FakeTransactionManager implements TransactionManager {
 /** One database in memory, whose state a test sets. */
 export class FakeDatabase implements Database {
   readonly config: DatabaseConfig;
-  readyFailure: Error | undefined;
+  /** Why it does not become ready; `undefined` when it is. */
+  notReady: DatabaseNotReadyError | undefined;
   identity: string | undefined;
   pingFailure: Error | undefined;
   closings = 0;
   readonly #journal: ChangeSet[];
   readonly #managers = new Map<ShardIdentifier, FakeTransactionManager>();
+  readonly #becomesReady = Promise.withResolvers<void>();
 
   constructor(config: DatabaseConfig, journal: ChangeSet[]) {
     this.config = config;
@@ -163,8 +166,16 @@ export class FakeDatabase implements Database {
     return manager;
   }
 
-  async ready(): Promise<void> {
-    if (this.readyFailure !== undefined) throw this.readyFailure;
+  async ready(onNotReady?: (reason: DatabaseNotReadyError) => void): Promise<void> {
+    if (this.notReady === undefined) return;
+    onNotReady?.(this.notReady);
+    await this.#becomesReady.promise;
+  }
+
+  /** Ends what keeps it from being ready. */
+  heal(): void {
+    this.notReady = undefined;
+    this.#becomesReady.resolve();
   }
 
   async ping(): Promise<void> {

@@ -22,7 +22,7 @@ export class ManualClock implements Clock {
   }
 }
 
-/** Lets everything run that waits for nothing but promises. */
+/** Lets everything run that waits for nothing but promises and the end of a turn of the event loop. */
 export async function settled(): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, 0));
+  await new Promise((resolve) => setImmediate(resolve));
 }

@@ -30,6 +30,7 @@ export function databaseConfig(settings: Partial<DatabaseConfig> = {}): Database
     statementTimeoutMs: 10_000,
     idleMin: 0,
     idleTimeoutMs: 10_000,
+    lifetimeMaxMs: 0,
     leakThresholdMs: 0,
     ...settings,
   };

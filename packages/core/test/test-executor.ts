@@ -82,3 +82,14 @@ export function executorOf(work: Work, options: Partial<ExecutorOptions> = {}): 
 export function openWallet(shard: ShardIdentifier = global, balance = 100n): Wallet {
   return Wallet.open(shard, balance, new Date('2026-01-01T00:00:00Z'));
 }
+
+/** A wallet of 100 that was stored before the test began. */
+export function storedWallet(
+  { wallets }: Pick<TestExecutor, 'wallets'>,
+  shard: ShardIdentifier = global,
+): Wallet {
+  const { id, createdDate } = openWallet(shard);
+  return wallets.store(
+    new Wallet({ id, createdDate, state: 'OPENED', ownerId: 'owner-1', balance: 100n, version: 1 }),
+  );
+}

@@ -124,7 +124,7 @@ describe('execute', () => {
     }
   });
 
-  test('performs with the principal and the params that it was given, not with copies', async () => {
+  test('performs with the principal that it was given, and with a copy of the params that holds the same ids', async () => {
     const params = { walletId: openWallet().id };
     const seen: unknown[] = [];
     class SeeingAction extends Action<unknown, void> {
@@ -135,7 +135,12 @@ describe('execute', () => {
     const { executor } = executorOf(async () => null, { actions: [new SeeingAction(clock)] });
     await executor.execute(principal, SeeingAction, params);
     expect(seen[0]).toBe(principal);
-    expect(seen[1]).toBe(params);
+    expect(seen[1]).toEqual(params);
+    expect(seen[1]).not.toBe(params);
+    expect(seen[1]).toHaveProperty(
+      'walletId',
+      expect.toSatisfy((id) => id === params.walletId),
+    );
   });
 });
 

@@ -16,9 +16,10 @@ import { checkNamespace } from './namespace.js';
 import type { ExecutionConfiguration } from './execution-configuration.js';
 import { defaultExecutionLimits, executionLimitRanges } from './execution-limits.js';
 import type { ExecutorOptions } from './executor-options.js';
+import { copyOfParams } from './params-copy.js';
 import type { Principal } from './principal.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy, retryRanges } from './retry-policy.js';
-import { type Run, replay } from './run.js';
+import { type Run, isSearched, replay } from './run.js';
 import { settingsOf } from './settings.js';
 import { UnknownCommits, unknownCommitOf } from './unknown-commits.js';
 
@@ -78,6 +79,8 @@ export class ActionExecutor {
   /**
    * Executes an action and resolves with its result when everything it staged is committed.
    *
+   * What the caller changes in the params afterwards changes nothing here: they are copied at once, and for each attempt.
+   *
    * @throws CrossShardException `cross-shard` when the plan spans shards and that is not allowed; nothing written
    * @throws StaleRecordException `stale-record` when the last attempt was stale too; nothing written
    * @throws PartialCommitException `partial-commit`, only with `allowCrossShard`
@@ -97,13 +100,15 @@ export class ActionExecutor {
     const outer = currentExecution();
     if (outer !== undefined && !outer.plan.sealed)
       throw new NestedExecutionException(registered.name, outer.actionName);
-    const record = this.#recorder.record(registered, principal, params, configuration);
+    // What is recorded and what is performed are the same, also where the caller's params say something else each time.
+    const copy = copyOfParams(params);
+    const record = this.#recorder.record(registered, principal, copy, configuration);
     const run: Run<Params, Result> = {
       registered,
       principal,
-      params,
+      params: copy,
       record,
-      configuration,
+      configuration: { ...configuration },
       request: undefined,
       shards: new Set(),
       unknownCommits: new UnknownCommits(record.id),
@@ -121,8 +126,7 @@ export class ActionExecutor {
       );
     }
     const request = await KeyedRequest.of<Result>(key, record, registered, configuration.handledEvent);
-    const { idempotencyKeySearch: search = 'everywhere' } = configuration;
-    const known = search === 'everywhere' ? await this.#keySearch.everywhere(request.scope) : undefined;
+    const known = isSearched(configuration) ? await this.#keySearch.everywhere(request.scope) : undefined;
     if (known !== undefined) return replay(request, known, configuration);
     try {
       return await this.#run({ ...run, request });
@@ -143,7 +147,8 @@ export class ActionExecutor {
       try {
         return await this.#attempts.make(run, mayBuild);
       } catch (error) {
-        // What another action has lost is no attempt of this one; from now on it builds on nothing that can be lost.
+        // An attempt that was lost with another action does not count; from now on, this one reads nothing that is not
+        // committed.
         if (mayBuild && isLostBaseError(error)) {
           mayBuild = false;
           continue;

@@ -29,7 +29,11 @@ export abstract class Action<Params, Result> {
 
   constructor(protected readonly clock: Clock) {}
 
-  /** What the action does. Await everything: the plan is sealed when it returns. */
+  /**
+   * What the action does. Await everything: the plan is sealed when it returns.
+   *
+   * @param params a copy of what was handed over, its own at each attempt; instances of classes are not copied
+   */
   protected abstract perform(principal: Principal, params: Params): Promise<Result>;
 
   /**

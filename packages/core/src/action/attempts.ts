@@ -22,8 +22,9 @@ import { boundedJson } from './bounded-json.js';
 import { runAs } from './execution.js';
 import type { ExecutionLimits } from './execution-limits.js';
 import type { ExecutorOptions } from './executor-options.js';
+import { copyOfParams } from './params-copy.js';
 import { Plan, type ShardPlan, sealPlan } from './plan.js';
-import { type Run, replay } from './run.js';
+import { type Run, isSearched, replay } from './run.js';
 
 /** Makes the attempts of one executor: performs an action once and commits what it staged. */
 export class Attempts {
@@ -80,7 +81,8 @@ export class Attempts {
       return await this.#performAndCommit(run, reads);
     } catch (error) {
       reads.giveBackTurns();
-      // Who refuses because of a model that is not committed yet must learn whether it ever is. A commit says that itself.
+      // A refusal because of a model that is not committed yet holds only if that is committed. A commit checks that
+      // itself.
       await untilWritten(reads.handOver());
       throw error;
     } finally {
@@ -106,8 +108,11 @@ export class Attempts {
       );
     }
     const changeSets = this.#changeSets(staged, run);
-    if (request !== undefined && staged.length === 0) {
-      const earlier = await this.#earlierEffect(run, request, reads);
+    if (request !== undefined) {
+      const earlier =
+        staged.length === 0
+          ? await this.#earlierEffect(run, request, reads)
+          : await this.#earlierNothing(run, request, staged);
       if (earlier !== undefined) return replay(request, earlier, configuration);
     }
     if (request !== undefined) return this.#commitKeyed(run, request, changeSets, { result, reads });
@@ -142,19 +147,38 @@ export class Attempts {
   }
 
   /**
-   * What was committed under the key on another shard that the attempt has turned to: there may be nothing to do because of
-   * that, and no index of the shard where nothing is recorded tells.
+   * What was committed under the key by an execution that had an effect: there may be nothing to do because of that, and no
+   * index of the shard where the action is recorded shows it.
    */
   async #earlierEffect<Params, Result>(
-    { params, shards }: Run<Params, Result>,
+    run: Run<Params, Result>,
     { scope }: KeyedRequest<Result>,
     reads: AttemptReads,
   ): Promise<StoredKey | undefined> {
-    const recordShard = this.#recordShard(params);
-    const others = new Set([...shards].filter((shard) => shard !== recordShard));
-    if (others.size === 0) return undefined;
-    await untilWritten(reads.handOver());
-    return this.#keySearch.onShards(scope, others);
+    const recordShard = this.#recordShard(run);
+    const others = new Set([...run.shards].filter((shard) => shard !== recordShard));
+    if (others.size > 0) await untilWritten(reads.handOver());
+    const stored = await this.#keySearch.onShards(scope, others);
+    return stored ?? (isSearched(run.configuration) ? undefined : this.#keySearch.everywhere(scope));
+  }
+
+  /**
+   * What was recorded under the key when there was nothing to do yet: on the shard accessed first, or where an attempt is
+   * recorded that accesses none. No index of the shard of the effect shows it.
+   */
+  async #earlierNothing<Params, Result>(
+    { params, shards: [first], configuration }: Run<Params, Result>,
+    { scope }: KeyedRequest<Result>,
+    staged: readonly ShardPlan[],
+  ): Promise<StoredKey | undefined> {
+    const isElsewhere = (shard: ShardIdentifier): boolean => staged.every((plan) => plan.shard !== shard);
+    const unread = this.#recordShardUnread(params);
+    if (first !== undefined && isElsewhere(first)) {
+      const stored = await this.#keySearch.onShards(scope, new Set([first]));
+      if (stored !== undefined) return stored;
+    }
+    if (isSearched(configuration) || unread === first || !isElsewhere(unread)) return undefined;
+    return this.#keySearch.onShardIfItAnswers(scope, unread);
   }
 
   /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
@@ -184,26 +208,29 @@ export class Attempts {
   }
 
   /**
-   * An action that stages nothing is recorded on the first shard that its params name, which it most likely has read; on the
-   * default shard when they name none. The params alone decide, so that a repeat finds its idempotency key there.
+   * An action that stages nothing is recorded on the shard to which perform has turned first: that follows from the params,
+   * so that a repeat turns there as well and finds its idempotency key. When it has read nothing, on the first shard that its
+   * params name; on the default shard when they name none.
    */
-  #changeSets<Params, Result>(
-    staged: readonly ShardPlan[],
-    { record: action, params, unknownCommits }: Run<Params, Result>,
-  ): readonly ChangeSet[] {
-    const plans =
-      staged.length === 0 ? [{ shard: this.#recordShard(params), changes: [], events: [] }] : staged;
+  #changeSets<Params, Result>(staged: readonly ShardPlan[], run: Run<Params, Result>): readonly ChangeSet[] {
+    const { record: action, unknownCommits } = run;
+    const plans = staged.length === 0 ? [{ shard: this.#recordShard(run), changes: [], events: [] }] : staged;
     return plans.map((plan) => ({ ...plan, action, unknownCommits: unknownCommits.on(plan.shard) }));
   }
 
-  #recordShard(params: unknown): ShardIdentifier {
+  #recordShard<Params, Result>({ params, shards: [first] }: Run<Params, Result>): ShardIdentifier {
+    return first ?? this.#recordShardUnread(params);
+  }
+
+  /** Where an action is recorded that has neither staged nor read anything. */
+  #recordShardUnread(params: unknown): ShardIdentifier {
     const named = namedShards(params);
     const { defaultShard, shards } = this.#databases;
     return named.size === 0 ? defaultShard : (shards.find((shard) => named.has(shard)) ?? defaultShard);
   }
 }
 
-/** What a listener throws cannot undo the commit, nor may it keep the others from hearing of it. */
+/** What a listener throws cannot undo the commit, nor may it keep the other listeners from being called. */
 function tell(listener: (shard: ShardIdentifier) => void, shard: ShardIdentifier): void {
   try {
     listener(shard);
@@ -222,7 +249,7 @@ async function performed<Params, Result>(
   try {
     const { action, name } = registered;
     const execution = { actionName: name, plan, reads, shards };
-    const result = await runAs(execution, () => perform(action, principal, params));
+    const result = await runAs(execution, () => perform(action, principal, copyOfParams(params)));
     return { result, staged: sealPlan(plan) };
   } finally {
     sealPlan(plan);

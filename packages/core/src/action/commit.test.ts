@@ -186,7 +186,7 @@ describe('when a later shard fails after an earlier one committed', () => {
     });
   });
 
-  test('a lost answer of the later shard is asked for, too', async () => {
+  test('a lost answer of the later shard is looked up, too', async () => {
     const { execute, manager } = onBothShards(unknown);
     manager(mexico).outcomes.push(true);
     await expect(execute(null, { allowCrossShard: true })).resolves.toHaveLength(2);

@@ -21,12 +21,12 @@ export interface ExecutionConfiguration {
   /**
    * Where another request under the key is looked for before the action is performed: in every database, or nowhere,
    * because the key is made from what it asks for and never used for anything else. In either case one shard holds a
-   * key once. Default `everywhere`.
+   * key once, and where the same request may have been recorded is asked before its commit. Default `everywhere`.
    */
   readonly idempotencyKeySearch?: 'everywhere' | 'nowhere';
   /**
-   * The event for which a handler executes the action; set by delivery. The key is one of handlers then: no client can use
-   * it, and it is kept until the event cannot come again.
+   * The event for which a handler executes the action; set by delivery. The key is then one of handlers: no client can
+   * use it, and it is kept until the event cannot be delivered again.
    */
   readonly handledEvent?: HandledEvent;
   /** Called before the execution resolves, when its result is that of an earlier one. */

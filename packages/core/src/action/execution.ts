@@ -9,7 +9,7 @@ export interface Execution {
   readonly plan: Plan;
   /** Through which it reads by id; `undefined` where nothing has to be known about that. */
   readonly reads?: AttemptReads | undefined;
-  /** The shards that it has turned to, for reads of whatever kind; `undefined` where nobody asks. */
+  /** The shards that it has accessed, for reads of any kind; `undefined` where they are not recorded. */
   readonly shards?: Set<ShardIdentifier> | undefined;
 }
 

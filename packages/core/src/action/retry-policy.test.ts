@@ -121,7 +121,7 @@ describe('the policy of one execution', () => {
     expect(await runs({ attemptsMax: 4, backoffMaxMs: 150 }, stale)).toEqual([4, [100, 150, 150]]);
   });
 
-  test('decides which errors another attempt can mend', async () => {
+  test('decides after which errors another attempt can succeed', async () => {
     expect(await runs({}, new Error('refused'))).toEqual([1, []]);
     expect(await runs({ retries: () => true }, new Error('refused'))).toEqual([3, [100, 200]]);
     expect(await runs({ retries: () => false }, stale)).toEqual([1, []]);

@@ -12,7 +12,7 @@ export interface RetryPolicy {
   readonly backoffBaseMs: number;
   /** The longest wait before any attempt. Default 1,000. */
   readonly backoffMaxMs: number;
-  /** Tells which errors another attempt can mend. Default: stale records and transient storage errors. */
+  /** Tells after which errors another attempt can succeed. Default: stale records and transient storage errors. */
   readonly retries: (error: unknown) => boolean;
 }
 

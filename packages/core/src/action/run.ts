@@ -11,14 +11,20 @@ import type { UnknownCommits } from './unknown-commits.js';
 export interface Run<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
   readonly principal: Principal;
+  /** Seen by nobody but a copy of them by each attempt. */
   readonly params: Params;
   readonly record: ActionRecord;
   readonly configuration: ExecutionConfiguration;
   readonly request: KeyedRequest<Result> | undefined;
-  /** Those that its attempts have turned to so far, for reads of whatever kind. */
+  /** Those that its attempts have accessed so far, for reads of any kind. */
   readonly shards: Set<ShardIdentifier>;
   /** Of the attempts so far. */
   readonly unknownCommits: UnknownCommits<Result>;
+}
+
+/** Whether every database is asked for the key before the action is performed. */
+export function isSearched({ idempotencyKeySearch = 'everywhere' }: ExecutionConfiguration): boolean {
+  return idempotencyKeySearch === 'everywhere';
 }
 
 /** Gives the result of the request that was committed under the key. */

@@ -80,7 +80,7 @@ describe('the setting', () => {
   });
 });
 
-test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'x'.repeat(256)])(
+test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'a#handlers', 'x'.repeat(256)])(
   'the namespace %j is refused by the executor as by the configuration',
   (namespace) => {
     const refusal = [

@@ -9,8 +9,8 @@ const depthMax = 8;
 /**
  * The commits of one execution whose outcome was not known, each with the result of its attempt.
  *
- * A later attempt carries them, so that the database itself refuses a second effect; and where the first one did happen,
- * the caller gets the result that belongs to it.
+ * A later attempt carries them, so that the database itself refuses a second effect; and if the first one did happen, the
+ * caller gets the result that belongs to it.
  */
 export class UnknownCommits<Result> {
   readonly #actionId: string;

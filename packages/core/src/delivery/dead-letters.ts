@@ -41,13 +41,16 @@ export interface StepPlace {
 
 /** Port: the parked events of one database as operators see them, and what they do with dead letters. */
 export interface DeadLetters {
-  /** Parked events, the oldest first. */
+  /** Parked events, the oldest first. A page has less than its limit where its events are large; it has a `next` then. */
   find(
     filter: ParkedFilter,
     page: { readonly limit: number; readonly after?: string },
   ): Promise<Page<ParkedRow>>;
   /** Gives dead letters their attempts back, to be tried when it is their turn; the oldest first, step by step. */
   replay(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep>;
-  /** Removes dead letters, so that their models' later events go on; the oldest first, step by step. */
+  /**
+   * Removes dead letters, or with `dead: false` events that still wait, so that their models' later events go on; the oldest first,
+   * step by step.
+   */
   skip(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep>;
 }

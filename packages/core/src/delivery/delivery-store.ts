@@ -9,12 +9,12 @@ import type { SlotLeases } from './slot-leases.js';
 /**
  * Port: what delivery needs of one database, whose log holds the events of one or several shards.
  *
- * Times are the database's. What is written under a lease that is lost is not written; the methods give back the tokens of
- * those leases, and the caller stops working under them. A crash of the database or a failover ends every lease. Errors are
- * those of `TransactionManager`'s reads.
+ * Times are the database's. Writes under a lost lease are discarded; the methods return the tokens of those leases, and
+ * the caller stops working under them. A crash of the database or a failover ends every lease. Errors are those of
+ * `TransactionManager`'s reads.
  */
 export interface DeliveryStore {
-  /** Into how many slots the log is cut by the models' ids: all events of one model are in one slot. */
+  /** Into how many slots the log is cut by the models' ids, as `slotOf` does: all events of one model are in one slot. */
   readonly slotCount: number;
   readonly leases: SlotLeases;
   readonly cursors: HandlerCursors;

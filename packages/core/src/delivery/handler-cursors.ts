@@ -4,8 +4,8 @@ import type { DeliverableEvent } from './deliverable-event.js';
 /**
  * A place in the log of a database: what lies before it is done or parked. Opaque; equal places are equal texts.
  *
- * It means something only in the history of the database in which it was learnt: reading from it and saving it are refused
- * after a crash, a failover or in a copy, where only what is loaded anew holds.
+ * It is valid only in the history of the database in which it was read: reading from it and saving it are refused after a
+ * crash, a failover or in a copy, where cursors must be loaded again.
  */
 export type Cursor = string;
 
@@ -60,9 +60,9 @@ export interface HandlerLag {
 /** Port: the handlers that one database knows, and where each stands in its slots. */
 export interface HandlerCursors {
   /**
-   * Finds handlers by any of their names or aliases, and makes cursors for those that are new here, at the start that they
-   * ask for. From then on all their names mean the same handler, whose permanent id is the first name that it had: old code
-   * and new code side by side share what is kept under it. Calling it again changes nothing.
+   * Finds handlers by any of their names or aliases, and makes cursors for those that are new here, at the start that
+   * they ask for. From then on all their names identify the same handler, whose permanent id is its first name: old and
+   * new code side by side share what is kept under it. Calling it again changes nothing.
    *
    * @returns the permanent ids, in the order of the handlers
    * @throws HandlerNamesException `handler-names` when the names of one handler belong to several, or those of two to one;
@@ -83,7 +83,8 @@ export interface HandlerCursors {
    *
    * @param handler the permanent id
    * @param options.discardParked whether events that wait for it, and dead letters, are forgotten as well
-   * @throws HandlerInUseException `handler-in-use` while a process has it, or while events wait for it
+   * @throws HandlerInUseException `handler-in-use` while a process has it, or had it and is late for less than the time of its
+   * lease, or while events wait for it
    */
   retire(handler: string, options: { readonly discardParked: boolean }): Promise<void>;
   /** Whether a handler's cursor has passed the event, for operators. */
@@ -93,8 +94,8 @@ export interface HandlerCursors {
 }
 
 /**
- * Refuses handlers of which two were found to be one, for adapters: whoever gets a name that another one had would take over
- * what is kept under it, and the other one would be delivered nothing.
+ * Refuses handlers of which two turned out to be the same, for adapters: a handler with a name that another one had would
+ * take over what is kept under it, and no events would be delivered to the other one.
  *
  * @param ids the permanent ids, in the order of the handlers
  * @throws HandlerNamesException `handler-names` when two are the same

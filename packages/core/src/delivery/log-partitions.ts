@@ -1,8 +1,8 @@
 /**
  * Port: the partitions of the log of one database.
  *
- * Nobody who commits waits for more than a fraction of a second while they are changed. When others read the log for longer
- * than that, nothing is changed and the methods throw an error that says `retryable`.
+ * No commit waits for more than a fraction of a second while they are changed. When others read the log for longer than
+ * that, nothing is changed and the methods throw an error that says `retryable`.
  */
 export interface LogPartitions {
   /** Creates those that will be needed, ahead of time. */

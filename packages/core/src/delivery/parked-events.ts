@@ -14,11 +14,14 @@ export interface ParkedEvent {
   readonly uncounted: number;
   /** What the last call threw. */
   readonly error: string | undefined;
-  /** After how long the next attempt may be made; `undefined`: at once when it is its turn. */
+  /**
+   * After how long the next attempt may be made; `undefined`: at once when it is its turn. A negative one has been due for so long
+   * already, and comes before what is due since then.
+   */
   readonly retryAfterMs: number | undefined;
   /** Whether no further attempt is to be made: a dead letter. */
   readonly dead: boolean;
-  /** Whether it may have killed a process: such events are tried one at a time. */
+  /** Whether it may have killed a process: until an attempt at it has ended. */
   readonly suspect: boolean;
 }
 
@@ -32,8 +35,8 @@ export interface ParkedPlace {
 /** A place with how long anything waits there. */
 export interface DuePlace extends ParkedPlace {
   /**
-   * The longest wait before an attempt: what is due later than that was said by a clock of the database that has gone back since,
-   * and is due now. Default: any date is believed.
+   * The longest wait before an attempt: what is due later than that is due now, because the clock of the database has
+   * gone back since. Default: any date is believed.
    */
   readonly waitMaxMs?: number;
 }
@@ -51,11 +54,22 @@ export interface ParkedHead {
   readonly handler: string;
   readonly token: string;
   readonly event: DeliverableEvent;
-  /** How many attempts were made before this one, also those of which nobody has said how they ended. */
+  /** How many attempts count: that failed by themselves, or were made alone, and did not end. */
   readonly attempts: number;
+  /** How many attempts since the last one that ended did not: their processes are gone, or have lost their leases. */
+  readonly openCount: number;
   /** How many calls did not count as attempts. */
   readonly uncounted: number;
+  /** Whether it may have killed a process, and no attempt at it has ended since. */
   readonly suspect: boolean;
+}
+
+/** One attempt at a parked event. */
+export interface ParkedAttempt {
+  /** Identifies it among all that are ever made. */
+  readonly id: string;
+  /** Whether it counts from its beginning, because it is made alone; else only when it has failed by itself. */
+  readonly counted: boolean;
 }
 
 /**
@@ -97,24 +111,22 @@ export interface ParkedEvents {
   /** Milliseconds until the next parked event is due there, or `undefined` when none waits. */
   nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined>;
   /**
-   * Counts an attempt before it is made, because the call may end the process; false when the lease was lost or the event
-   * is parked no more.
-   *
-   * @param attemptId names this attempt among all that are ever made: telling it twice counts it once
+   * Records an attempt before it is made, because the call may end the process; false when the lease was lost or the event
+   * is no longer parked. Reporting it twice counts it once.
    */
-  beginAttempt(head: ParkedHead, attemptId: string): Promise<boolean>;
+  beginAttempt(head: ParkedHead, attempt: ParkedAttempt): Promise<boolean>;
   /**
-   * Says how an attempt ended; false when the lease was lost. Telling it twice changes nothing more, whatever an operator did in
-   * between.
+   * Records how an attempt ended, and that none is open any more: the event does not end processes; false when the lease was
+   * lost. Recording it twice changes nothing more, whatever an operator did in between.
    *
-   * @param attemptId `undefined` when none was begun: the event is ended without one, if it still stands as its head says
+   * @param attempt `undefined` when none was begun: the event is ended without one, if it still stands as its head says
    */
-  endAttempt(head: ParkedHead, attemptId: string | undefined, outcome: ParkedOutcome): Promise<boolean>;
+  endAttempt(head: ParkedHead, attempt: ParkedAttempt | undefined, outcome: ParkedOutcome): Promise<boolean>;
   /**
-   * Takes back the count of an attempt that was given up without an outcome, because its process stops or has lost its
-   * lease; so it needs no lease. Changes nothing when the attempt has ended, or was never counted.
+   * Takes back an attempt that was given up without an outcome, because its process stops or has lost its lease; so it
+   * needs no lease. Changes nothing when an attempt has ended since, or this one never began.
    */
-  giveBackAttempt(head: ParkedHead, attemptId: string): Promise<void>;
+  giveBackAttempt(head: ParkedHead, attempt: ParkedAttempt): Promise<void>;
   /**
    * Those of the given events that may be delivered to their handlers again: the handler's saved cursor has not passed
    * them, or they are parked, as dead letters, too.

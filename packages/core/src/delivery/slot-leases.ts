@@ -36,13 +36,14 @@ export interface LeasedSlot {
  */
 export interface SlotLeases {
   /**
-   * Says that the process is alive, has these handlers and knows these shards, gives slots back beyond its fair share of each
-   * handler, and takes free ones up to it.
+   * Reports that the process is alive, has these handlers and knows these shards; releases slots beyond its fair share of
+   * each handler, and takes free ones up to it.
    *
    * It has no share of a handler while another process has that handler and knows all of these shards and more: an event that
    * needs one of the others would wait here for as long as the process lives.
    *
-   * A process that is late itself takes nothing from others that are: then the database was away, and nobody vanished.
+   * A process that is late itself takes nothing from others that are: the database was unreachable then, and no process
+   * vanished.
    *
    * @param handlers the permanent ids
    * @param shards on which the handlers can execute actions. Default: none

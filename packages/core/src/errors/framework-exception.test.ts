@@ -31,6 +31,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkException>> = {
   'entity-not-found': new repositories.EntityNotFoundException('Wallet', 'wallet-1'),
   'not-unique': new repositories.NotUniqueException('Wallet'),
   'unknown-shard': new sharding.UnknownShardException(shard),
+  'no-usable-shard': new sharding.NoUsableShardException([{ shard, path: 'a', message: 'b' }], { cause }),
   'shard-undetermined': new repositories.ShardUndeterminedException('Wallet', 'wallet-1'),
   'constraint-violation': new storage.ConstraintViolationException(
     shard,

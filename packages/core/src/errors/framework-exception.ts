@@ -13,6 +13,7 @@ export const errorCodes = {
   'entity-not-found': false,
   'not-unique': false,
   'unknown-shard': false,
+  'no-usable-shard': false,
   'shard-undetermined': false,
   'constraint-violation': false,
   'storage-failure': false,

@@ -1,6 +1,6 @@
 import { FrameworkException } from './framework-exception.js';
 
-/** Names of handlers do not tell which is which in a database: those of one belong to several, or those of two to one. */
+/** Names do not identify handlers in a database: those of one handler belong to several, or those of two to one. */
 export class HandlerNamesException extends FrameworkException {
   /** The durable name that the handler declares. */
   readonly handler: string;
@@ -32,11 +32,22 @@ export class HandlerInUseException extends FrameworkException {
     super('handler-in-use', `${handler} cannot be retired: ${reason}`);
     this.handler = handler;
   }
+
+  /** Says that a process has the handler, or that it had it and may only be late to say that it still does; for adapters. */
+  static by(
+    handler: string,
+    { processId, late }: { readonly processId: string; readonly late: boolean },
+  ): HandlerInUseException {
+    const reason = late
+      ? `process ${processId} has it and is late to renew its leases, stop it, or if it has ended already, try again when the time of a lease has passed`
+      : `process ${processId} has it, stop that first`;
+    return new HandlerInUseException(handler, reason);
+  }
 }
 
 /** No database knows a handler of this name. */
 export class UnknownHandlerException extends FrameworkException {
-  /** The name that was asked for. */
+  /** The name that was requested. */
   readonly handler: string;
 
   constructor(handler: string) {

@@ -12,6 +12,22 @@ export class UnknownShardException extends FrameworkException {
   }
 }
 
+/** None of the configured shards can be used before somebody corrects the configuration or the databases. */
+export class NoUsableShardException extends FrameworkException {
+  /** All configured shards. */
+  readonly shards: readonly ShardIdentifier[];
+
+  /** @param faults say of each shard where it is configured, as `path`, and what is wrong, naming host and database */
+  constructor(
+    faults: readonly { readonly shard: ShardIdentifier; readonly path: string; readonly message: string }[],
+    options: { readonly cause: unknown },
+  ) {
+    const lines = faults.map(({ path, message }) => `  ${path}: ${message}`);
+    super('no-usable-shard', `No shard can be used:\n${lines.join('\n')}`, options);
+    this.shards = faults.map(({ shard }) => shard);
+  }
+}
+
 /** A plan spans several shards and the caller did not allow that; nothing was written. */
 export class CrossShardException extends FrameworkException {
   /** The shards of the plan, in order. */

@@ -1,4 +1,5 @@
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { NotReadyKind } from './database-not-ready-error.js';
 import { FrameworkException } from './framework-exception.js';
 
 /** A row that the action read was changed or removed meanwhile; nothing was written, fresh reads can help. */
@@ -36,14 +37,31 @@ export class TransientStorageException extends FrameworkException {
 export class ShardUnavailableException extends FrameworkException {
   /** The shard that cannot serve. */
   readonly shard: ShardIdentifier;
+  /** What is wrong, for operators: it may name hosts and users. */
+  readonly reason: string;
+  /** Why its database cannot serve; `undefined` when it can, and only has too much to do. */
+  readonly kind: NotReadyKind | undefined;
 
-  constructor(shard: ShardIdentifier, reason: string, options?: { readonly cause?: unknown }) {
+  /** @param options.place is the shard's name, host and database, such as `mexico-1 on db-2:5432/mexico` */
+  constructor(
+    shard: ShardIdentifier,
+    reason: string,
+    options: {
+      readonly place?: string | undefined;
+      readonly kind?: NotReadyKind | undefined;
+      readonly cause?: unknown;
+    } = {},
+  ) {
+    const { place, kind, cause } = options;
+    const what = place === undefined ? shard.toString() : `${shard.toString()} ${place}`;
     super(
       'shard-unavailable',
-      `${shard} is unavailable: ${reason}. Nothing was written; try again later.`,
-      options,
+      `${what} is unavailable: ${reason}. Nothing was written; try again later.`,
+      cause === undefined ? undefined : { cause },
     );
     this.shard = shard;
+    this.reason = reason;
+    this.kind = kind;
   }
 }
 
@@ -101,7 +119,7 @@ export class ConstraintViolationException extends FrameworkException {
   }
 }
 
-/** The database refused a statement for a reason that trying again does not mend; nothing was written. */
+/** The database refused a statement for a reason that a retry does not remove; nothing was written. */
 export class StorageFailureException extends FrameworkException {
   /** The shard that refused. */
   readonly shard: ShardIdentifier;
@@ -112,12 +130,15 @@ export class StorageFailureException extends FrameworkException {
   }
 }
 
-/** What was learnt of a database's log does not hold any more: it is on another server, or that crashed or was failed over. */
+/**
+ * A position in a database's log is no longer valid: the database is on another server, or its server crashed or failed
+ * over.
+ */
 export class HistoryChangedException extends FrameworkException {
   constructor() {
     super(
       'history-changed',
-      'The database crashed, was restarted, failed over, restored or moved since this place in its log was learnt: start from the saved cursors',
+      'The database crashed, was restarted, failed over, restored or moved since this position in its log was read: start from the saved cursors',
     );
   }
 }

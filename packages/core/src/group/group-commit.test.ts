@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { settled } from '../../test/manual-clock.js';
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
@@ -63,6 +63,10 @@ function answering(running: TestExecutor, ...outcomes: readonly GroupOutcome[]):
     return Promise.resolve(outcomes);
   };
 }
+
+// The machine may be slow: no write takes too long by the real time.
+beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
+afterEach(() => vi.useRealTimers());
 
 describe('grouped commit', () => {
   test('persists a lone plan as without it', async () => {
@@ -246,7 +250,7 @@ describe('the plans of a group', () => {
     expect(running.driver.committed).toHaveLength(2);
   });
 
-  test('are each asked for in the log when the outcome is unknown', async () => {
+  test('are each looked up in the log when the outcome is unknown', async () => {
     const running = await busy();
     const unknown = [1, 2, 3].map((index) => new CommitOutcomeUnknownException(global, `action-${index}`));
     answering(running, ...unknown);

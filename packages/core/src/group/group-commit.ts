@@ -49,7 +49,7 @@ export class GroupCommit {
    * @param builtOn the staged models that its action read
    * @param onQueued called as soon as others may read what it stages
    * @throws StaleRecordException `stale-record` when something on which it was built was not written;
-   * TransientStorageException `transient-storage` when nobody knows whether it was
+   * TransientStorageException `transient-storage` when its outcome is unknown
    * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already, or it has waited too long;
    * as {@link TransactionManager.persist}
    */

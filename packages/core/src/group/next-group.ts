@@ -56,7 +56,7 @@ export class Claims {
   readonly #writers = new ModelMap<StagedModel | Reservation>();
   readonly #keys = new Set<string>();
 
-  /** @param ahead for which everybody waits */
+  /** @param ahead plans for which all others wait */
   constructor(ahead: readonly QueuedPlan[]) {
     for (const plan of ahead) this.reserve(plan);
   }
@@ -101,7 +101,7 @@ export class Claims {
     this.#claim(plan, (change) => ({ plan, change }));
   }
 
-  /** Lets everybody else wait who changes what this plan changes. */
+  /** Makes all other plans wait that change what this plan changes. */
   reserve(plan: QueuedPlan): void {
     this.#claim(plan, () => (plan.isHeldUp ? 'held-up' : 'reserved'));
   }

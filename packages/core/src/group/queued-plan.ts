@@ -10,7 +10,7 @@ export interface StagedModel {
   readonly change: Change;
 }
 
-/** How a plan stands; `lost` when nothing of it was written, `unknown` when nobody knows. */
+/** The state of a plan; `lost` when nothing of it was written, `unknown` when its outcome is unknown. */
 type PlanState = 'pending' | 'written' | 'lost' | 'unknown';
 
 /** A plan on its way into the database: what it writes, what it was built on, and how it ended. */
@@ -22,6 +22,12 @@ export class QueuedPlan {
   queuedTick = 0;
   /** Whether it takes longer than others are to wait for, or changes a model of one that does. */
   isHeldUp = false;
+  /** How often it was tried for a moment, on its own, and did not get what others hold. */
+  lockedCount = 0;
+  /** When that was the last time, in the order of all that do not get theirs; 0 when it was never. */
+  lockedTurn = 0;
+  /** Whether a group cannot hold it. */
+  isAlone = false;
   #builtOn: readonly StagedModel[];
   #resolve!: (outcome: PersistOutcome) => void;
   #reject!: (error: unknown) => void;
@@ -98,7 +104,7 @@ export function isOfModel({ change: { repository, model } }: StagedModel, change
   return change.repository.model === repository.model && change.model.id.value === model.id.value;
 }
 
-/** Whether a staged model is not written, or nobody knows. */
+/** Whether a staged model was not written, or its outcome is unknown. */
 export function isLost({ plan: { state } }: StagedModel): boolean {
   return state === 'lost' || state === 'unknown';
 }
@@ -108,7 +114,7 @@ const lostBaseErrors = new WeakSet<object>();
 /**
  * The error of a plan of which nothing was written, because it was built on a model that was not: fresh reads can help.
  *
- * Where nobody knows whether that model was written, the plan is not stale for certain; but it cannot be written either,
+ * Where it is unknown whether that model was written, the plan is not certainly stale; but it cannot be written either,
  * because the version that it expects may be another one's by now.
  */
 export function lostBaseError({

@@ -14,15 +14,25 @@ import { type Batch, writeBatch } from './write-batch.js';
 const patienceMs = 50;
 /** How many writes are under way at most beside the one that is waited for. */
 const asideMax = 8;
+/** How many wait for locks at most as long as a statement may take. The others wait for a moment only. */
+const patientMax = 5;
+/** How many of these places are taken at most by plans that are known to be locked out: what is free must not wait for them. */
+const lockedMax = 6;
+/** Why plans wait behind others that change the same models. */
+const heldUpReason =
+  'because an earlier write of its models takes long: somebody else may hold a lock on a row of them; find who does in ' +
+  'pg_locks and pg_stat_activity';
 /** How many ticks make up the time for which a plan may wait. */
 const ticksPerWait = 4;
 
 /**
  * Writes the plans of one shard in groups.
  *
- * A plan that finds it idle goes at once; those that come while a write is under way form the next group. A write that takes
- * long, because somebody holds a row of it, stays under way aside: only plans that change the same models wait for it. So do
- * the parts of a group that failed, and plans of which the log is asked for the outcome. What has waited too long is refused.
+ * A plan that finds it idle goes at once; those that come while a write is under way form the next group. A write that
+ * takes long, because a row of it is locked, continues aside: only plans that change the same models wait for it. So do
+ * the parts of a group that failed, and plans whose outcome is looked up in the log. Plans that find
+ * no place to wait for a lock in the database wait here, and are tried for a moment in turn. What has waited too long is
+ * refused.
  */
 export class ShardWriter {
   readonly #manager: TransactionManager;
@@ -33,6 +43,8 @@ export class ShardWriter {
   /** Before the queue, and in order where they change the same models. */
   #again: Batch[] = [];
   readonly #underWay = new Set<Batch>();
+  /** Those of them that wait for locks as long as a statement may take. */
+  readonly #patient = new Set<Batch>();
   readonly #asked = new Set<QueuedPlan>();
   /** The one of those under way that is waited for. */
   #awaited: Batch | undefined;
@@ -96,7 +108,8 @@ export class ShardWriter {
       if (!this.#ticker.isOver(plan.queuedTick)) continue;
       const { shard } = this.#manager;
       const { queueWaitMs } = this.#settings;
-      plan.fail(new ShardUnavailableException(shard, `the plan was not sent within ${queueWaitMs} ms`));
+      const reason = `the plan was not sent within ${queueWaitMs} ms`;
+      plan.fail(new ShardUnavailableException(shard, plan.isHeldUp ? `${reason}, ${heldUpReason}` : reason));
       this.#staged.hide(plan);
       isLost = true;
     }
@@ -128,14 +141,28 @@ export class ShardWriter {
   #sendAgain(): boolean {
     if (this.#again.length === 0) return false;
     const claims = new Claims([...[...this.#underWay].flat(), ...this.#asked]);
-    const before = this.#again.length;
-    this.#again = this.#again.filter((batch) => {
-      const waits = this.#asideCount >= asideMax || !claims.isFree(batch);
+    const free = this.#again.filter((batch) => {
+      const isFree = claims.isFree(batch);
       for (const plan of batch) claims.reserve(plan);
-      if (!waits) void this.#write(batch);
-      return waits;
+      return isFree;
     });
-    return this.#again.length < before;
+    // Those that are locked out come last, in turns: first the one whose last try is the longest ago.
+    free.sort((one, other) => lockedTurn(one) - lockedTurn(other));
+    const sent = new Set<Batch>();
+    for (const batch of free) {
+      if (!this.#hasPlace(batch)) continue;
+      sent.add(batch);
+      void this.#write(batch);
+    }
+    if (sent.size > 0) this.#again = this.#again.filter((batch) => !sent.has(batch));
+    return sent.size > 0;
+  }
+
+  #hasPlace(batch: Batch): boolean {
+    if (this.#asideCount >= asideMax) return false;
+    if (lockedTurn(batch) === 0) return true;
+    const tried = [...this.#underWay].filter((each) => lockedTurn(each) > 0 && !this.#patient.has(each));
+    return this.#patient.size + tried.length < lockedMax;
   }
 
   /** Leaves the write that is waited for aside, so that the next group can go. */
@@ -157,8 +184,11 @@ export class ShardWriter {
 
   async #write(batch: Batch): Promise<void> {
     this.#underWay.add(batch);
-    const { again, unknown } = await writeBatch(batch, this.#manager);
+    const isPatient = batch.length === 1 && this.#patient.size < patientMax;
+    if (isPatient) this.#patient.add(batch);
+    const { again, unknown } = await writeBatch(batch, this.#manager, isPatient);
     this.#underWay.delete(batch);
+    this.#patient.delete(batch);
     if (this.#awaited === batch) this.#forgetAwaited();
     // What waits behind them waits behind their parts.
     this.#again.unshift(...again);
@@ -216,6 +246,11 @@ export class ShardWriter {
 
 function holdUp(batch: Batch): void {
   for (const plan of batch) plan.isHeldUp = true;
+}
+
+/** When a plan has last not got what others hold; 0 of a group. */
+function lockedTurn([only, ...others]: Batch): number {
+  return only === undefined || others.length > 0 ? 0 : only.lockedTurn;
 }
 
 function tellAll(batch: Batch): void {

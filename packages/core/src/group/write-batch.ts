@@ -5,7 +5,13 @@ import { ModelMap } from '../model/model-map.js';
 import type { GroupOutcome, TransactionManager } from '../persistence/transaction-manager.js';
 import type { QueuedPlan } from './queued-plan.js';
 
-/** Plans that are written together, in order; one of a single plan is an ordinary commit. */
+/** How often a plan is tried for a moment before it fails, in case that something else than a lock is in its way. */
+const lockedMax = 50;
+
+/** How many tries for a moment have not got what others hold. */
+let lockedTurns = 0;
+
+/** Plans that are written together, in order. */
 export type Batch = readonly QueuedPlan[];
 
 /** What a batch has left undecided. */
@@ -23,11 +29,18 @@ const nothing: Undecided = { again: [], unknown: [] };
  *
  * A batch that fails as a whole is parted, so that only the culprit fails: into the plans that have no model in common,
  * or, where all of them hang together, into halves.
+ *
+ * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit; else it waits
+ * for a moment, as a group of one if a group can hold it, and is to be written again when that was too short
  */
-export async function writeBatch(batch: Batch, manager: TransactionManager): Promise<Undecided> {
+export async function writeBatch(
+  batch: Batch,
+  manager: TransactionManager,
+  isPatient: boolean,
+): Promise<Undecided> {
   const [only] = batch;
   if (only === undefined) return nothing;
-  if (batch.length === 1) return writeAlone(only, manager);
+  if (batch.length === 1 && (isPatient || only.isAlone)) return writeAlone(only, manager, isPatient);
   let outcomes: readonly GroupOutcome[];
   try {
     outcomes = await manager.persistAll(batch.map(({ changes }) => changes));
@@ -37,11 +50,17 @@ export async function writeBatch(batch: Batch, manager: TransactionManager): Pro
   return settle(batch, outcomes);
 }
 
-async function writeAlone(plan: QueuedPlan, manager: TransactionManager): Promise<Undecided> {
+async function writeAlone(
+  plan: QueuedPlan,
+  manager: TransactionManager,
+  isPatient: boolean,
+): Promise<Undecided> {
   try {
-    plan.decide(await manager.persist(plan.changes));
+    plan.decide(await manager.persist(plan.changes, { shortLockWait: !isPatient }));
   } catch (error) {
     if (isOutcomeUnknown(error)) return { again: [], unknown: [{ plan, error }] };
+    const code = FrameworkException.find(error)?.code;
+    if (isLockedOut(plan, code)) return { again: [[plan]], unknown: [] };
     plan.fail(error);
   }
   return nothing;
@@ -52,8 +71,10 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
   const unknown: Undecided['unknown'][number][] = [];
   batch.forEach((plan, index) => {
     const outcome = outcomes[index] ?? 'alone';
-    if (outcome === 'alone') again.push([plan]);
-    else if (typeof outcome === 'string') plan.decide(outcome);
+    if (outcome === 'alone') {
+      plan.isAlone = true;
+      again.push([plan]);
+    } else if (typeof outcome === 'string') plan.decide(outcome);
     else if (isOutcomeUnknown(outcome)) unknown.push({ plan, error: outcome });
     else plan.fail(outcome);
   });
@@ -63,11 +84,29 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
 function undecided(batch: Batch, error: unknown): Undecided {
   // The port tells this of each plan. What it has told of all says nothing of where to look for one of them.
   if (isOutcomeUnknown(error)) return { again: [], unknown: batch.map((plan) => unknownOf(plan, error)) };
+  const code = FrameworkException.find(error)?.code;
+  const [only] = batch;
   // A shard that cannot serve would not serve the parts either.
-  if (FrameworkException.find(error)?.code !== 'shard-unavailable')
-    return { again: parts(batch), unknown: [] };
-  for (const plan of batch) plan.fail(error);
-  return nothing;
+  if (code === 'shard-unavailable' || (batch.length === 1 && isOwnError(only, code))) {
+    for (const plan of batch) plan.fail(error);
+    return nothing;
+  }
+  return { again: batch.length === 1 ? [batch] : parts(batch), unknown: [] };
+}
+
+/** Whether a plan that was tried for a moment is to be tried again, because a lock was in its way; counts how often. */
+function isLockedOut(plan: QueuedPlan, code: string | undefined): boolean {
+  if (code !== 'transient-storage') return false;
+  plan.lockedTurn = ++lockedTurns;
+  return ++plan.lockedCount <= lockedMax;
+}
+
+/** Whether an error of a group of one is that of its plan; notes what is to be done with the plan otherwise. */
+function isOwnError(plan: QueuedPlan | undefined, code: string | undefined): boolean {
+  if (plan === undefined || code === 'constraint-violation') return true;
+  if (code === 'transient-storage') return !isLockedOut(plan, code);
+  plan.isAlone = true;
+  return false;
 }
 
 /** A plan is looked for by its own action, not by the session of an error, in which the event of another one may be. */

@@ -1,5 +1,6 @@
 import { InvalidIdException } from '../errors/value-exceptions.js';
 import type { ModelClass } from '../model/model-class.js';
+import { isStorableText } from '../model/storable-text.js';
 
 declare const modelType: unique symbol;
 
@@ -28,8 +29,7 @@ export class Id<T> {
    * @throws InvalidIdException `invalid-id` when it is empty, longer than 255 characters, or no text that a database holds
    */
   static of<T>(_model: ModelClass<T>, value: string): Id<T> {
-    const isText = typeof value === 'string' && value.isWellFormed() && !value.includes('\u0000');
-    if (!isText || value.length === 0 || value.length > lengthMax) {
+    if (!isStorableText(value) || value.length === 0 || value.length > lengthMax) {
       throw new InvalidIdException(value, `an id of 1 to ${lengthMax} characters`);
     }
     return new Id<T>(value);

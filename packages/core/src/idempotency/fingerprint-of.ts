@@ -3,7 +3,7 @@ import type { ActionRecord } from '../persistence/change-set.js';
 import { earlierRequestJsons, requestJson } from './request-json.js';
 
 /**
- * Tells requests apart: SHA-256 of the action's name and its params as JSON, in hexadecimal; see {@link requestJson}.
+ * Distinguishes requests: SHA-256 of the action's name and its params as JSON, in hexadecimal; see {@link requestJson}.
  *
  * @param schema of the params, if the action declares one
  */

@@ -5,7 +5,7 @@ export interface HandledEvent {
   /** The handler's permanent id in the database of the event. */
   readonly handler: string;
   readonly eventId: string;
-  /** The shard of the event, whose database knows whether it may come again. */
+  /** The shard of the event, whose database knows whether it may be delivered again. */
   readonly shard: ShardIdentifier;
 }
 

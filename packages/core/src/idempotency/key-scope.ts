@@ -1,6 +1,7 @@
 import { InvalidIdempotencyKeyException } from '../errors/action-exceptions.js';
 import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
 import type { ActionRecord } from '../persistence/change-set.js';
+import { isStorableText } from '../model/storable-text.js';
 import type { KeyScope } from '../persistence/idempotency-keys.js';
 import { handlersNamespace } from './handled-event.js';
 
@@ -19,8 +20,7 @@ export function keyScope({ namespace, principal }: ActionRecord, key: string, of
   if (key.length === 0) throw new InvalidIdempotencyKeyException('is empty');
   if (key.length > charactersMax)
     throw new InvalidIdempotencyKeyException(`has ${key.length} characters: keep it within ${charactersMax}`);
-  if (key.includes('\u0000') || !key.isWellFormed())
-    throw new InvalidIdempotencyKeyException('holds a character that is not text');
+  if (!isStorableText(key)) throw new InvalidIdempotencyKeyException('holds a character that is not text');
   if (principal.length > charactersMax) {
     const message = `A principal with an idempotency key has a name of at most ${charactersMax} characters`;
     throw new LimitExceededException('principalCharactersMax', charactersMax, message);

@@ -12,7 +12,7 @@ type Finding = { readonly stored: StoredKey | undefined } | { readonly failure: 
 /**
  * Looks for a key where it may be.
  *
- * Before an action is performed, a database that does not answer soon is passed over: the key's unique index decides on the
+ * A database that the request may not need is passed over when it does not answer soon: the key's unique index decides on the
  * shard of the effect, and a shard that is down must not affect requests that do not need it.
  */
 export class KeySearch {
@@ -25,16 +25,23 @@ export class KeySearch {
     this.#waitMs = waitMs;
   }
 
-  /** Looks in every database side by side, before an action is performed. */
+  /** Looks in every database side by side; one that does not answer soon is passed over. */
   async everywhere(scope: KeyScope): Promise<StoredKey | undefined> {
-    return found(await this.#ask(this.#databases.eachDatabase(), scope, this.#waitMs));
+    const managers = this.#databases.eachDatabase().flatMap(([manager]) => manager ?? []);
+    return found(await Promise.all(managers.map((manager) => this.#ask(manager, scope))));
+  }
+
+  /** Looks on a shard that the request may not need; when it does not answer soon, it is passed over. */
+  async onShardIfItAnswers(scope: KeyScope, shard: ShardIdentifier): Promise<StoredKey | undefined> {
+    return found([await this.#ask(this.#databases.transactionManager(shard), scope)]);
   }
 
   /**
-   * Looks where a refused request may have had its effect before: on the shards that its params name, and on those that it
-   * has turned to, because an effect refuses only who has seen it; in every database when its params name none.
+   * Looks where a refused request may have had its effect before: on the shards that its params name, and on those that
+   * it has accessed, because an effect can only cause a refusal where it was read; in every database when its params name
+   * none.
    *
-   * @param turnedTo where perform has read, on whatever way
+   * @param turnedTo the shards from which perform has read, in any way
    * @throws ShardUnavailableException `shard-unavailable` as {@link KeySearch.onShards} does: the refusal is not certain then
    */
   async afterRefusal(
@@ -60,15 +67,8 @@ export class KeySearch {
     return firstFound(managers.map((manager) => certain(manager, scope)));
   }
 
-  #ask(
-    databases: readonly (readonly TransactionManager[])[],
-    scope: KeyScope,
-    waitMs: number,
-  ): Promise<readonly Finding[]> {
-    const managers = databases.flatMap(([manager]) => manager ?? []);
-    return Promise.all(
-      managers.map(({ keys }) => keys.find(scope, waitMs).then((stored) => ({ stored }), findingOf)),
-    );
+  #ask({ keys }: TransactionManager, scope: KeyScope): Promise<Finding> {
+    return keys.find(scope, this.#waitMs).then((stored) => ({ stored }), findingOf);
   }
 }
 
@@ -79,7 +79,7 @@ async function certain({ keys, shard }: TransactionManager, scope: KeyScope): Pr
   } catch (error) {
     const known = FrameworkException.find(error);
     if (known?.retryable !== true || known.code === 'shard-unavailable') throw error;
-    const reason = 'it did not tell whether it holds the idempotency key of a request that may be a repeat';
+    const reason = 'it did not say whether it holds the idempotency key of a request that may be a repeat';
     throw new ShardUnavailableException(shard, reason, { cause: error });
   }
 }
@@ -104,7 +104,7 @@ function found(findings: readonly Finding[]): StoredKey | undefined {
   return undefined;
 }
 
-/** Only what retrying can mend is passed over; a bug is not. */
+/** Only errors that a retry can resolve are passed over; a bug is not. */
 function findingOf(failure: unknown): Finding {
   if (FrameworkException.find(failure)?.retryable !== true) throw failure;
   return { failure };

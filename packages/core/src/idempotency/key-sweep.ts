@@ -11,7 +11,8 @@ interface HandledKey {
 }
 
 /**
- * Deletes keys that nobody needs any more now and then, a bounded number at once: nobody waits for it, and it needs no timer.
+ * Deletes keys that are no longer needed from time to time, a bounded number at once: no caller waits for it, and it
+ * needs no timer.
  *
  * A client's key goes when it has expired; a handler's key only when its event cannot come again, which the event's own
  * database must say.
@@ -68,7 +69,7 @@ export class KeySweep {
   }
 }
 
-/** What cannot be asked stays: a key too many costs a row, a key too few an effect too many. */
+/** Where the database cannot be asked, keys stay: an extra key costs a row, a missing one a second effect. */
 async function keysThatAreOver(
   store: DeliveryStore | undefined,
   handled: readonly HandledKey[],

@@ -9,7 +9,7 @@ import { fingerprintOf, isEarlierFingerprint } from './fingerprint-of.js';
 import { type HandledEvent, sourceOf } from './handled-event.js';
 import { keyScope } from './key-scope.js';
 
-/** How long the keys of handlers last: until they are deleted, because their events cannot come again. */
+/** How long the keys of handlers last: until they are deleted because their events cannot be delivered again. */
 const handlerKeyLifetimeMs = 100 * 365 * 24 * 60 * 60 * 1_000;
 
 /** One request under an idempotency key: what is stored with its effect, and what a repeat of it gets. */

@@ -2,8 +2,8 @@ import * as z from 'zod';
 import { exactJson } from '../model/exact-json.js';
 
 /**
- * The JSON by which a request is told from others: the same for the same request, in whatever order its fields come and
- * whether or not they name what a default of the schema says.
+ * The JSON by which requests are distinguished: the same for the same request, whatever the order of its fields, and
+ * whether or not they state a default of the schema.
  *
  * So a field that a deployment adds with a default, or as an optional one, changes no request that was made before. Different
  * params have different texts all the same: a field is left out only where params without it would be refused.

@@ -1,4 +1,5 @@
 import { InvariantViolation } from '../errors/invariant-violation.js';
+import { isStorableText } from './storable-text.js';
 
 /**
  * The name under which the log knows a class, for good: the one that it declares, else its own.
@@ -25,8 +26,7 @@ const checkedNames = new Set<string>();
 /** The log finds models by their names: they must fit into an index. */
 function checkedName(name: string, named: { readonly name: string }, declared: string): string {
   if (checkedNames.has(name)) return name;
-  const isText = typeof name === 'string' && name.isWellFormed() && !name.includes('\u0000');
-  if (!isText || name.length === 0 || name.length > charactersMax) {
+  if (!isStorableText(name) || name.length === 0 || name.length > charactersMax) {
     throw new InvariantViolation(
       `${named.name} declares a name that is no text of 1 to ${charactersMax} characters: correct ${declared}`,
     );

@@ -41,7 +41,7 @@ export function decodeEvent<E extends ModelEvent<unknown>>(
 /**
  * A payload of the log as the class writes it today: one of an earlier version goes through its `upcast`.
  *
- * For whoever shows payloads as JSON; {@link decodeEvent} does it by itself.
+ * For code that shows payloads as JSON; {@link decodeEvent} does it by itself.
  */
 export function currentPayload(
   { upcast }: EventClass,

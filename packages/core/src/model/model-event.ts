@@ -45,8 +45,9 @@ export type EventClass<E extends ModelEvent<unknown> = ModelEvent<unknown>> = (a
   /** The `event_type` of the log; the class name unless set. */
   readonly eventType?: string;
   /**
-   * Brings a payload that an earlier version of the class wrote to what the schema reads now, and leaves one of today as
-   * it is. Rows of the log never change, so it stays for as long as there are such rows. Default: none was ever different.
+   * Brings a payload that an earlier version of the class wrote to what the schema reads now, and leaves a current one as
+   * it is. Rows of the log never change, so it stays for as long as there are such rows. Default: none was ever
+   * different.
    */
   readonly upcast?: (payload: never, event: { readonly modelId: string }) => unknown;
 };

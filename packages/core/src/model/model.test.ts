@@ -98,13 +98,13 @@ function lossy(lost: string): Wallet {
 }
 
 describe('a constructor that does not pass everything on', () => {
-  test('does not lose an event in silence', () => {
+  test('does not lose an event silently', () => {
     expect(() => lossy('events').deposit(1n)).toThrow(
       expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining('events') }),
     );
   });
 
-  test.each(['version', 'updatedDate'])('does not lose the %s in silence', (field) => {
+  test.each(['version', 'updatedDate'])('does not lose the %s silently', (field) => {
     const next = { version: 4, updatedDate: now };
     expect(() => rebuild(lossy(field), { ...next, [field]: field === 'version' ? 4 : later })).toThrow(
       expect.objectContaining({ code: 'invariant-violation', message: expect.stringContaining(field) }),

@@ -21,7 +21,7 @@ export interface ChangeSet {
   readonly key?: KeyRecord | undefined;
   /**
    * Earlier commits of the same action on this shard whose outcome was not known. When the log holds what one of them
-   * sent, nothing of the change set is written: whoever said that none of them happened was wrong.
+   * sent, nothing of the change set is written: the answer that none of them happened was wrong.
    */
   readonly unknownCommits?: readonly CommitOutcomeUnknownException[] | undefined;
 }

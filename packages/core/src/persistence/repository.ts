@@ -1,5 +1,6 @@
 import type { AnyEntity } from '../model/entity.js';
 import type { ModelClass } from '../model/model-class.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ShardingStrategy } from '../sharding/sharding-strategy.js';
 
 /** Port: how models of one class are stored. The executor writes through it; actions read through the adapter's class. */
@@ -14,8 +15,8 @@ export interface Repository<M extends AnyEntity = AnyEntity> {
    */
   encode(model: M): unknown;
   /**
-   * Makes the model that a read will give once a row is written; `undefined` where only the database can tell, such as a
-   * default that it fills in. Without this method every read waits until the row is written.
+   * Makes the model that a read will give once a row is written on a shard; `undefined` where only the database can tell, as
+   * where it fills in a default, or a trigger may change the row. Without this method every read waits until the row is written.
    */
-  decode?(row: unknown): M | undefined;
+  decode?(row: unknown, shard: ShardIdentifier): M | undefined;
 }

@@ -17,6 +17,15 @@ export type PersistOutcome = 'written' | 'key-taken' | 'written-before';
  */
 export type GroupOutcome = PersistOutcome | 'alone' | FrameworkException;
 
+/** How a change set is written. */
+export interface PersistOptions {
+  /**
+   * Whether it waits for locks for a short time only, as a group does, and then fails as `transient-storage`; by default as
+   * long as a statement may take.
+   */
+  readonly shortLockWait?: boolean;
+}
+
 /** Port: the transactions of one shard. */
 export interface TransactionManager {
   readonly shard: ShardIdentifier;
@@ -49,20 +58,21 @@ export interface TransactionManager {
    * @throws CommitOutcomeUnknownException `commit-outcome-unknown`: ask {@link isCommitted}
    * @throws NestedTransactionException `nested-transaction` inside {@link inTransaction} on the same shard
    */
-  persist(changes: ChangeSet): Promise<PersistOutcome>;
+  persist(changes: ChangeSet, options?: PersistOptions): Promise<PersistOutcome>;
 
   /**
    * Writes change sets of several actions in one transaction: each of them as {@link persist} would, in the order given,
    * as a whole or not at all, whatever becomes of the others.
    *
-   * A row may be changed by several of them, each expecting the version that the one before writes: then it is written
-   * once, as the last one leaves it, and what follows one that is not written is not written either. An idempotency key
+   * A row may be changed by several of them, each expecting the version that the one before writes. It may be written once, as
+   * the last one leaves it, where {@link persist} would surely accept every state between and nothing would see them; else
+   * the others are `alone`. What follows one that is not written is not written either. An idempotency key
    * occurs once. None of them has unknown commits.
    *
    * Waits for a lock for a short time only, because all of them would wait; what is written again alone may wait longer.
    *
-   * @returns an outcome for each change set, in order; `alone` for what this group could not hold. One that is not known is
-   * told here of each, by an error of its own with which {@link isCommitted} finds this change set
+   * @returns an outcome for each change set, in order; `alone` for what this group could not hold. An unknown outcome is
+   * reported for each, by an error of its own with which {@link isCommitted} finds this change set
    * @throws what {@link persist} throws when nothing of all of them is written; never `commit-outcome-unknown`
    */
   persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]>;

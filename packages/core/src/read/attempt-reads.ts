@@ -110,7 +110,7 @@ export class AttemptReads {
     this.#mayWait = false;
   }
 
-  /** Waits only for the first turn: who waits while he holds one could wait for somebody who waits for him. */
+  /** Waits only for the first turn: waiting while holding one could end in a deadlock. */
   #takeTurn(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
     if (this.#turns === undefined || this.#held.length >= turnsMax || this.#holds(model, id))
       return undefined;
@@ -143,9 +143,10 @@ export class AttemptReads {
   /** The staged model as a read will give it, where that is known already. */
   #see<M extends AnyEntity>(_model: ModelClass<M>, staged: StagedModel): M | undefined {
     if (!this.#mayBuild || this.#isOver) return undefined;
-    const { repository, row } = staged.change;
+    const { plan, change } = staged;
+    const { repository, row } = change;
     // Of this class: staged models are kept by their classes.
-    const model = repository.decode?.(row) as M | undefined;
+    const model = repository.decode?.(row, plan.changes.shard) as M | undefined;
     if (model !== undefined && !this.#builtOn.includes(staged)) this.#builtOn.push(staged);
     return model;
   }

@@ -37,7 +37,7 @@ export class ReadCombiner<M extends AnyEntity> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ id, resolve, reject });
       if (this.#underWay === undefined || this.#now() - this.#underWay.since > patienceMs)
-        // What reads for many belongs to none of them.
+        // A statement that reads for many belongs to none of them.
         outsideRequests(() => void this.#readAll());
     });
   }
@@ -78,7 +78,7 @@ export class ReadCombiner<M extends AnyEntity> {
   }
 }
 
-/** A row that cannot be made a model of fails nobody but who reads it. */
+/** A row that cannot be decoded fails only the executions that read it. */
 function make<M>({ resolve, reject }: Waiting<M>, toModel: (() => M) | undefined): void {
   try {
     resolve(toModel?.());

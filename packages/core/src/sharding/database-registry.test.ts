@@ -1,8 +1,9 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { FakeDriver } from '../../test/fake-databases.js';
 import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
 import { ConfigurationException } from '../errors/configuration-exception.js';
-import { type DatabaseRegistry, openDatabases } from './database-registry.js';
+import { DatabaseNotReadyError, type NotReadyKind } from '../errors/database-not-ready-error.js';
+import { type DatabaseRegistry, type ShardStatus, openDatabases } from './database-registry.js';
 import { Secret } from './secret.js';
 import { ShardIdentifier } from './shard-identifier.js';
 import type { DatabaseConfig, MemberConfig } from './sharding-config.js';
@@ -139,17 +140,59 @@ describe('transactionManager', () => {
   });
 });
 
+function notReady(kind: NotReadyKind): DatabaseNotReadyError {
+  return new DatabaseNotReadyError(kind, { what: 'no', remedy: 'correct it', cause: undefined });
+}
+
 describe('the state of the databases', () => {
   test('is ready when every database is', async () => {
     await expect(open([memberConfig(first), memberConfig(third)]).ready()).resolves.toBeUndefined();
   });
 
-  test('is not ready when waiting for one of them cannot help', async () => {
+  test('is not ready while one of them is not, and says why whenever that changes', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
-    const failure = new Error('a migration is broken');
-    driver.opened[1]!.readyFailure = failure;
-    await expect(registry.ready()).rejects.toBe(failure);
+    const reason = notReady('access-refused');
+    driver.opened[1]!.notReady = reason;
+    const told = vi.fn<(status: ShardStatus) => void>();
+    const ready = registry.ready(told);
+    const isReady = vi.fn<() => void>();
+    void ready.then(isReady);
+    await Promise.resolve();
+    const status = { shard: third, name: 'member-1-0', place: 'db/1-0', ready: false, reason };
+    expect(told.mock.calls).toEqual([[status]]);
+    expect(isReady).not.toHaveBeenCalled();
+    await registry.readyOn(first);
+    await expect(registry.readyOn(second)).rejects.toMatchObject({ code: 'unknown-shard' });
+    driver.opened[1]!.heal();
+    await ready;
+  });
+
+  test('is given up when no shard can be used before somebody corrects something', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(third)], driver);
+    const [one, other] = driver.opened;
+    one!.notReady = notReady('access-refused');
+    other!.notReady = notReady('database-missing');
+    await expect(registry.ready()).rejects.toMatchObject({
+      code: 'no-usable-shard',
+      shards: [first, third],
+      message: expect.stringMatching(
+        /: shard \(0, 0\) member-0-0 on db\/0-0: no: correct it\n.*: shard \(1, 0\) member-1-0 on db\/1-0: no: correct it$/,
+      ),
+      cause: one!.notReady,
+    });
+  });
+
+  test('is waited for while one shard may heal by itself, whatever the others need', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(third)], driver);
+    driver.opened[0]!.notReady = notReady('unreachable');
+    driver.opened[1]!.notReady = notReady('access-refused');
+    const settled = vi.fn<() => void>();
+    registry.ready().then(settled, settled);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(settled).not.toHaveBeenCalled();
   });
 
   test('is not ready when two addresses lead to one database', async () => {
@@ -169,8 +212,8 @@ describe('the state of the databases', () => {
     const reason = new Error('connection refused');
     driver.opened[1]!.pingFailure = reason;
     expect(await registry.status()).toEqual([
-      { shard: first, name: 'member-0-0', ready: true, reason: undefined },
-      { shard: third, name: 'member-1-0', ready: false, reason },
+      { shard: first, name: 'member-0-0', place: 'db/0-0', ready: true, reason: undefined },
+      { shard: third, name: 'member-1-0', place: 'db/1-0', ready: false, reason },
     ]);
   });
 });

@@ -1,7 +1,8 @@
 import { currentExecution } from '../action/execution.js';
 import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
-import { UnknownShardException } from '../errors/sharding-exceptions.js';
+import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
+import { NoUsableShardException, UnknownShardException } from '../errors/sharding-exceptions.js';
 import type { DeliveryStore } from '../delivery/delivery-store.js';
 import type { Database, DatabaseDriver } from '../persistence/database-driver.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
@@ -11,23 +12,30 @@ import {
   type ShardingConfig,
   primaryConfig,
 } from './sharding-config.js';
-import { comparableAddress } from './database-url.js';
+import { configuredDatabases, databaseKey } from './configured-databases.js';
+import { comparableAddress, databasePlace } from './database-url.js';
 import type { ShardIdentifier } from './shard-identifier.js';
 
 /** Whether one shard can serve now. */
 export interface ShardStatus {
   readonly shard: ShardIdentifier;
   readonly name: string;
+  /** The host and the name of its database, such as `db-2:5432/mexico`. */
+  readonly place: string;
   readonly ready: boolean;
-  /** What is wrong, for operators; `undefined` when nothing is. */
+  /** What is wrong, for operators: best a {@link DatabaseNotReadyError}; `undefined` when nothing is. */
   readonly reason: unknown;
 }
 
 /** The delivery of one database. */
 export interface DatabaseDelivery {
   readonly store: DeliveryStore;
-  /** Resolves when the database can serve; rejects when waiting cannot help. */
-  ready(): Promise<void>;
+  /**
+   * Resolves when the database can serve; rejects when it is closed before.
+   *
+   * @param onNotReady called with why it cannot serve now: at once when that is known, and whenever it changes
+   */
+  ready(onNotReady?: (reason: DatabaseNotReadyError) => void): Promise<void>;
   /** At least one. */
   readonly shards: readonly ShardIdentifier[];
 }
@@ -54,7 +62,7 @@ export function openDatabases(config: ShardingConfig, driver: DatabaseDriver): D
 
 /** The databases of all shards: finds the transactions of a shard, and never answers for an unknown one. */
 export class DatabaseRegistry {
-  /** Where actions that stage nothing are recorded. */
+  /** Where actions are recorded that stage nothing, read nothing and name no shard. */
   readonly defaultShard: ShardIdentifier;
   /** All configured shards, in order. */
   readonly shards: readonly ShardIdentifier[];
@@ -67,7 +75,9 @@ export class DatabaseRegistry {
     assertEqualSettings(config);
     const opened = new Map<string, Database>();
     try {
-      for (const member of config.members) this.#open.set(member.shard, openShard(member, opened, driver));
+      for (const { config: each, shards } of configuredDatabases(config))
+        opened.set(databaseKey(each), driver.open(each, shards));
+      for (const member of config.members) this.#open.set(member.shard, openShard(member, opened));
     } catch (error) {
       for (const database of opened.values()) database.close().catch(() => undefined);
       throw error;
@@ -104,39 +114,64 @@ export class DatabaseRegistry {
     const groups = Map.groupBy(this.#open.values(), ({ primary }) => primary);
     return [...groups].map(([database, group]) => ({
       store: database.delivery,
-      ready: () => database.ready(),
+      ready: (onNotReady) => database.ready(onNotReady),
       shards: group.map(({ shard }) => shard),
     }));
   }
 
   /**
-   * Resolves when every shard can serve; rejects when waiting for one of them cannot help.
+   * Resolves when every shard can serve. It waits for as long as one of them cannot; see {@link DatabaseRegistry.status}.
    *
+   * @param onNotReady called with a shard that cannot serve now: at once when that is known, and whenever the reason
+   * changes
+   * @throws NoUsableShardException `no-usable-shard` when somebody has to correct something before any shard can serve
    * @throws ConfigurationException `invalid-configuration` when two addresses turn out to lead to one database
    */
-  async ready(): Promise<void> {
+  async ready(onNotReady: (status: ShardStatus) => void = () => undefined): Promise<void> {
     const known = new Map<string, OpenShard>();
-    await Promise.all(
-      [...this.#open.values()].map(async (open) => {
-        await open.primary.ready();
-        const { identity } = open.primary;
-        if (identity === undefined) return;
-        const other = known.get(identity) ?? open;
-        known.set(identity, other);
-        if (other.primary !== open.primary) throw oneDatabaseTwice(other, open);
-      }),
-    );
+    const reasons = new Map<OpenShard, DatabaseNotReadyError>();
+    const unusable = Promise.withResolvers<never>();
+    const refuseTwice = (open: OpenShard): void => {
+      const { identity } = open.primary;
+      if (identity === undefined) return;
+      const other = known.get(identity) ?? open;
+      known.set(identity, other);
+      if (other.primary !== open.primary) unusable.reject(oneDatabaseTwice(other, open));
+    };
+    const all = [...this.#open.values()].map(async (open) => {
+      await open.primary.ready((reason) => {
+        // What was noted by the one may be what refuses the other.
+        refuseTwice(open);
+        reasons.set(open, reason);
+        onNotReady({ ...describe(open), ready: false, reason });
+        if (reasons.size === this.#open.size && [...reasons.values()].every(({ mayPass }) => !mayPass)) {
+          unusable.reject(noUsableShard(reasons));
+        }
+      });
+      reasons.delete(open);
+      refuseTwice(open);
+    });
+    await Promise.race([Promise.all(all), unusable.promise]);
+  }
+
+  /**
+   * Resolves when a shard can serve; waits for as long as it cannot.
+   *
+   * @throws UnknownShardException `unknown-shard` when the shard is not configured
+   */
+  async readyOn(shard: ShardIdentifier): Promise<void> {
+    await this.#shard(shard).primary.ready();
   }
 
   /** Asks every shard whether it can serve now, side by side. */
   async status(): Promise<readonly ShardStatus[]> {
     return Promise.all(
-      [...this.#open.values()].map(async ({ shard, name, primary }) => {
+      [...this.#open.values()].map(async (open) => {
         try {
-          await primary.ping();
-          return { shard, name, ready: true, reason: undefined };
+          await open.primary.ping();
+          return { ...describe(open), ready: true, reason: undefined };
         } catch (reason) {
-          return { shard, name, ready: false, reason };
+          return { ...describe(open), ready: false, reason };
         }
       }),
     );
@@ -157,32 +192,28 @@ export class DatabaseRegistry {
 
 function openShard(
   { shard, name, databases }: MemberConfig,
-  opened: Map<string, Database>,
-  driver: DatabaseDriver,
+  opened: ReadonlyMap<string, Database>,
 ): OpenShard {
-  const byConfig = [...databases].map(([key, each]) => [key, openOnce(opened, each, driver)] as const);
+  const byConfig = [...databases].flatMap(([key, each]) => {
+    const database = opened.get(databaseKey(each));
+    return database === undefined ? [] : [[key, database] as const];
+  });
   const primary = byConfig.find(([key]) => key === primaryConfig)?.[1];
   const config = databases.get(primaryConfig);
   if (primary === undefined || config === undefined)
     throw new InvariantViolation(`${shard} has no primary-config`);
-  const managers = new Map(byConfig.map(([key, database]) => [key, database.transactionManager(shard)]));
+  const managers = new Map(
+    byConfig.map(([key, database]) => [key, database.transactionManager(shard, name)]),
+  );
   return { shard, name, primary, config, managers };
-}
-
-/** Opens a database unless an earlier member has named the same one. */
-function openOnce(opened: Map<string, Database>, config: DatabaseConfig, driver: DatabaseDriver): Database {
-  const identity = identityOf(config);
-  const database = opened.get(identity) ?? driver.open(config);
-  opened.set(identity, database);
-  return database;
 }
 
 function assertEqualSettings(config: ShardingConfig): void {
   const known = new Map<string, DatabaseConfig>();
   const faults: ConfigurationFault[] = [];
   for (const each of config.members.flatMap(({ databases }) => [...databases.values()])) {
-    const first = known.get(identityOf(each)) ?? each;
-    known.set(identityOf(each), first);
+    const first = known.get(databaseKey(each)) ?? each;
+    known.set(databaseKey(each), first);
     if (settingsOf(first) !== settingsOf(each)) {
       const message = `names the same database as ${first.path} with other settings; make them equal`;
       faults.push({ path: each.path, message });
@@ -191,17 +222,25 @@ function assertEqualSettings(config: ShardingConfig): void {
   if (faults.length > 0) throw new ConfigurationException(faults);
 }
 
+function describe({ shard, name, config }: OpenShard): Pick<ShardStatus, 'shard' | 'name' | 'place'> {
+  return { shard, name, place: databasePlace(config.address) };
+}
+
+function noUsableShard(reasons: ReadonlyMap<OpenShard, DatabaseNotReadyError>): NoUsableShardException {
+  const faults = [...reasons].map(([open, { message }]) => {
+    const { shard, name, place } = describe(open);
+    return { shard, path: open.config.path, message: `${shard.toString()} ${name} on ${place}: ${message}` };
+  });
+  const [cause] = reasons.values();
+  return new NoUsableShardException(faults, { cause });
+}
+
 /** Its connections would be there twice, and its events be delivered twice. */
 function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationException {
   const message =
     `is the same database as ${first.config.path}, under another address: ` +
     `write ${first.config.address} in both places, or ${second.config.address}`;
   return new ConfigurationException([{ path: second.config.path, message }]);
-}
-
-/** What makes two configurations name the same connections, however their addresses are spelled. */
-function identityOf({ name, address, username }: DatabaseConfig): string {
-  return JSON.stringify([name, comparableAddress(address), username]);
 }
 
 function settingsOf({ path: _path, address, password, ...rest }: DatabaseConfig): string {

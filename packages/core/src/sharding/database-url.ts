@@ -31,6 +31,15 @@ export function namesSeveralHosts(text: string): boolean {
   return /^(jdbc:)?[a-z]+:\/\/([^/?#]*@)?[^/?#@]*,[^/?#@]*([/?#]|$)/i.test(text);
 }
 
+/** The host and the name of the database of an address, such as `db-1:5432/global`, for messages. */
+export function databasePlace(address: string): string {
+  const url = URL.parse(address);
+  if (url === null) return address;
+  const host = url.searchParams.get('host') ?? url.hostname;
+  const port = url.searchParams.get('port') ?? url.port;
+  return `${host}${port === '' ? '' : `:${port}`}${decode(url.pathname) ?? ''}`;
+}
+
 const defaultPort = '5432';
 const localHosts = new Set(['localhost', '[::1]']);
 

@@ -90,6 +90,7 @@ describe('a configuration', () => {
       statementTimeoutMs: 10_000,
       idleMin: 0,
       idleTimeoutMs: 10_000,
+      lifetimeMaxMs: 1_800_000,
       leakThresholdMs: 0,
     });
     expect(sharding.members[0]?.databases.get('primaryConfig')?.password?.reveal()).toBe('s3cret-1');
@@ -350,5 +351,25 @@ describe('EmbeddedBitsShardingStrategy', () => {
 
   test('refuses an id that carries no shard', () => {
     expect(() => strategy.shardOfId('wallet-1')).toThrow(expect.objectContaining({ code: 'invalid-id' }));
+  });
+});
+
+function migrateOf(migrate?: unknown): unknown {
+  const { framework } = treeOf([group]) as { framework: object };
+  return parseFrameworkConfig({ framework: { ...framework, ...(migrate !== undefined && { migrate }) } })
+    .migrate;
+}
+
+describe('migrate', () => {
+  test('is on-start by default', () => {
+    expect(migrateOf()).toBe('on-start');
+  });
+
+  test.each(['on-start', 'check', 'off'])('may be %s', (mode) => {
+    expect(migrateOf(mode)).toBe(mode);
+  });
+
+  test.each([true, 'on-open', ''])('may not be %j', (mode) => {
+    expect(() => migrateOf(mode)).toThrow('framework.migrate: must be one of on-start, check, off');
   });
 });

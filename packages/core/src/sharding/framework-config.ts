@@ -9,11 +9,21 @@ import { Secret } from './secret.js';
 import { ShardIdentifier } from './shard-identifier.js';
 import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-config.js';
 
+const migrateModes = ['on-start', 'check', 'off'] as const;
+
+/**
+ * What opening a database does about its schema: `on-start` applies the migrations that are missing; `check` applies none,
+ * and refuses a schema that is older or newer than the code; `off` does not look.
+ */
+export type MigrateMode = (typeof migrateModes)[number];
+
 /** What stands below the key `framework`. */
 export interface FrameworkConfig {
   /** Names with dots between, written with every event. */
   readonly namespace: string;
   readonly sharding: ShardingConfig;
+  /** What the driver is to be made with. Default `on-start`. */
+  readonly migrate: MigrateMode;
   /** The section `group-commit`: what executors are to be made with. False by default; `true` gives the default settings. */
   readonly groupCommit: GroupSettings | false;
   /** The section `delivery`, its keys in camelCase and not checked: whoever delivers knows them. Empty by default. */
@@ -40,6 +50,7 @@ const databaseSchema = z.strictObject({
   statementTimeoutMs: z.int().min(1).max(3_600_000).default(10_000),
   minimumIdle: z.int().min(0).max(1_000).default(0),
   idleTimeout: z.int().min(0).max(86_400_000).default(10_000),
+  maxLifetime: z.int().min(0).max(86_400_000).default(1_800_000),
   leakDetectionThreshold: z.int().min(0).max(86_400_000).default(0),
 });
 
@@ -68,6 +79,7 @@ const documentSchema = z.strictObject({
       defaultShard: z.strictObject({ group: z.int().min(0).max(255), member: z.int().min(0).max(63) }),
       groups: z.array(groupSchema).min(1),
     }),
+    migrate: z.enum(migrateModes, { error: `must be one of ${migrateModes.join(', ')}` }).default('on-start'),
     groupCommit: groupCommitSchema.default(false),
     delivery: sectionSchema.default({}),
   }),
@@ -85,7 +97,7 @@ type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
   if (!document.success) throw new ConfigurationException(document.error.issues.flatMap(faultsOf));
-  const { namespace, sharding, groupCommit, delivery } = document.data.framework;
+  const { namespace, sharding, migrate, groupCommit, delivery } = document.data.framework;
   const faults = duplicates(sharding);
   const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
   const defaultShard = ShardIdentifier.of(sharding.defaultShard.group, sharding.defaultShard.member);
@@ -96,7 +108,7 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
     });
   }
   if (faults.length > 0) throw new ConfigurationException(faults);
-  return { namespace, sharding: { defaultShard, members }, groupCommit, delivery };
+  return { namespace, sharding: { defaultShard, members }, migrate, groupCommit, delivery };
 }
 
 function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {
@@ -157,6 +169,7 @@ function databaseOf(name: string, path: string, database: z.infer<typeof databas
     statementTimeoutMs: database.statementTimeoutMs,
     idleMin: database.minimumIdle,
     idleTimeoutMs: database.idleTimeout,
+    lifetimeMaxMs: database.maxLifetime,
     leakThresholdMs: database.leakDetectionThreshold,
   };
 }

@@ -6,7 +6,7 @@ export const primaryConfig = 'primaryConfig';
 
 /** Which shards there are, and where each one's databases stand. */
 export interface ShardingConfig {
-  /** Where actions that stage nothing are recorded. */
+  /** Where actions are recorded that stage nothing, read nothing and name no shard. */
   readonly defaultShard: ShardIdentifier;
   readonly members: readonly MemberConfig[];
 }
@@ -43,6 +43,8 @@ export interface DatabaseConfig {
   readonly idleMin: number;
   /** After how long without use further ones are closed; 0 is never. Default 10,000. */
   readonly idleTimeoutMs: number;
+  /** After how long a connection is replaced, as soon as nobody uses it; 0 is never. Default 1,800,000. */
+  readonly lifetimeMaxMs: number;
   /** After how long a connection that was not given back is warned of; 0 is never. Default 0. */
   readonly leakThresholdMs: number;
 }

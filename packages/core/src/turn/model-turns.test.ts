@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { holdCommits } from '../../test/hold-commits.js';
 import { ManualClock, settled } from '../../test/manual-clock.js';
-import { executorOf, global, openWallet } from '../../test/test-executor.js';
+import { executorOf, global, openWallet, storedWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import type { Clock } from '../clock.js';
 import { StaleRecordException } from '../errors/storage-exceptions.js';
@@ -46,13 +47,6 @@ function depositing(options: Parameters<typeof executorOf>[1] = {}) {
     return outcome;
   };
   return { ...running, manual: clock, most: () => most };
-}
-
-function stored({ wallets }: Pick<ReturnType<typeof executorOf>, 'wallets'>): Wallet {
-  const { id, createdDate } = openWallet(global);
-  return wallets.store(
-    new Wallet({ id, createdDate, state: 'OPENED', ownerId: 'owner-1', balance: 100n, version: 1 }),
-  );
 }
 
 describe('turns', () => {
@@ -112,21 +106,21 @@ describe('executions that take turns', () => {
 
   test.each([false, true])('are not stale because of each other (grouped: %s)', async (groupCommit) => {
     const running = depositing({ groupCommit });
-    const wallet = stored(running);
+    const wallet = storedWallet(running);
     await Promise.all(Array.from({ length: 10 }, () => running.execute([wallet], once)));
     expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 11, balance: 110n });
   });
 
   test('hold the turn until the commit has ended, one at a time', async () => {
     const running = depositing();
-    const wallet = stored(running);
+    const wallet = storedWallet(running);
     await Promise.all(Array.from({ length: 3 }, () => running.execute([wallet], once)));
     expect(running.most()).toBe(1);
   });
 
   test('do without when that is switched off', async () => {
     const running = depositing({ turns: false });
-    const wallet = stored(running);
+    const wallet = storedWallet(running);
     const outcomes = await Promise.allSettled(
       Array.from({ length: 3 }, () => running.execute([wallet], once)),
     );
@@ -136,7 +130,7 @@ describe('executions that take turns', () => {
 
   test('never wait for a second model, and so never for each other', async () => {
     const running = depositing();
-    const [one, other] = [stored(running), stored(running)];
+    const [one, other] = [storedWallet(running), storedWallet(running)];
     const outcomes = await Promise.allSettled([
       running.execute([one, other], once),
       running.execute([other, one], once),
@@ -147,7 +141,7 @@ describe('executions that take turns', () => {
 
   test('give the turn back before they wait to run again', async () => {
     const running = depositing();
-    const wallet = stored(running);
+    const wallet = storedWallet(running);
     running.manager(global).persistFailures.push(new StaleRecordException('Wallet', wallet.id.value, 1));
     const first = running.execute([wallet]);
     await settled();
@@ -164,31 +158,24 @@ describe('executions that take turns', () => {
       await running.wallets.getById((params as Wallet).id);
       throw new Error('refused');
     });
-    const wallet = stored(running);
+    const wallet = storedWallet(running);
     for (let count = 0; count < 3; count++) await expect(running.execute(wallet)).rejects.toThrow('refused');
   });
 
   test('do not keep those waiting who want a model that they only read', async () => {
-    const gate = Promise.withResolvers<void>();
     const running = executorOf(async (_plan, params) => running.wallets.getById((params as Wallet).id), {
       clock: new ManualClock(),
     });
-    const wallet = stored(running);
-    const manager = running.manager(global);
-    const persist = manager.persist.bind(manager);
-    manager.persist = async (changes) => {
-      await gate.promise;
-      return persist(changes);
-    };
+    const wallet = storedWallet(running);
+    const release = holdCommits(running.manager(global));
     const executions = [running.execute(wallet), running.execute(wallet)];
     await settled();
     expect(running.wallets.reads).toBe(2);
-    gate.resolve();
+    release();
     await Promise.all(executions);
   });
 
   test('give back a turn that comes when perform has ended, because nobody awaited the read', async () => {
-    const gate = Promise.withResolvers<void>();
     const running = executorOf(
       async (plan, params) => {
         const { wallet, other } = params as { readonly wallet: Wallet; readonly other?: Wallet };
@@ -198,18 +185,13 @@ describe('executions that take turns', () => {
       },
       { clock: new ManualClock() },
     );
-    const manager = running.manager(global);
-    const persist = manager.persist.bind(manager);
-    manager.persist = async (changes) => {
-      await gate.promise;
-      return persist(changes);
-    };
-    const wallet = stored(running);
+    const release = holdCommits(running.manager(global));
+    const wallet = storedWallet(running);
     const holder = running.execute({ wallet }, once);
     await settled();
     const notFound = running.execute({ wallet, other: openWallet() }, once);
     await expect(notFound).rejects.toMatchObject({ code: 'entity-not-found' });
-    gate.resolve();
+    release();
     await holder;
     await settled();
     // The clock stands still: whoever has to wait for the turn waits for ever.

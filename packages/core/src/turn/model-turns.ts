@@ -64,7 +64,7 @@ export class ModelTurns {
     else next.end(held);
   }
 
-  /** Sends those away that have waited long enough; tells whether anybody still waits. */
+  /** Ends the waits that have lasted long enough; tells whether any are left. */
   #sendAllAway(): boolean {
     for (const held of this.#awaited) this.#sendAway(held);
     return this.#awaited.size > 0;

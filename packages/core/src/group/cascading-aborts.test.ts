@@ -1,0 +1,176 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { settled } from '../../test/manual-clock.js';
+import { once, stagingExecutor } from '../../test/staging-executor.js';
+import { executorOf, global, mexico, storedWallet } from '../../test/test-executor.js';
+import { PatientClock } from '../../test/virtual-clock.js';
+import type { Wallet } from '../../test/wallet.js';
+import {
+  CommitOutcomeUnknownException,
+  ConstraintViolationException,
+  StaleRecordException,
+} from '../errors/storage-exceptions.js';
+
+// The machine may be slow: no write takes too long by the real time.
+beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
+afterEach(() => vi.useRealTimers());
+
+describe('a model that is staged and not committed yet', () => {
+  test('takes what was built on it along when it is not written, which runs again at once with fresh reads', async () => {
+    const running = stagingExecutor();
+    const wallet = storedWallet(running);
+    const first = running.deposit([wallet]);
+    await settled();
+    const built = [running.deposit([wallet]), running.deposit([wallet])];
+    await settled();
+    expect(running.seen).toEqual([100n, 101n, 102n]);
+    const refusal = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
+    running.manager(global).persistFailures.push(refusal);
+    running.release();
+    await expect(first).rejects.toBe(refusal);
+    // No clock has to move for that.
+    await Promise.all(built);
+    expect(running.seen).toEqual([100n, 101n, 102n, 100n, 101n]);
+    expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 2]);
+  });
+
+  test('takes along within a group what was built on it', async () => {
+    const running = stagingExecutor();
+    const [wallet, other] = [storedWallet(running), storedWallet(running)];
+    const first = running.deposit([other]);
+    await settled();
+    const chain = [running.deposit([wallet]), running.deposit([wallet]), running.deposit([wallet])];
+    await settled();
+    const stale = new StaleRecordException('Wallet', wallet.id.value, 1);
+    const persistAll = running.manager(global).persistAll.bind(running.manager(global));
+    running.manager(global).persistAll = async (group) => {
+      running.manager(global).persistAll = persistAll;
+      return group.map((_each, index) => (index === 0 ? stale : 'alone'));
+    };
+    running.release();
+    await first;
+    await expect(chain[0]).rejects.toBe(stale);
+    await Promise.all(chain.slice(1));
+    expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 1, 2]);
+  });
+
+  test.each(['one', 'several'])(
+    'is waited for by a run that follows a lost one, which builds on nothing that can be lost (reads %s)',
+    async (how) => {
+      const gate = Promise.withResolvers<void>();
+      let runs = 0;
+      const running = executorOf(
+        async (plan, params) => {
+          const { id } = params as Wallet;
+          if (++runs === 3) await gate.promise;
+          const wallet =
+            how === 'one'
+              ? await running.wallets.getById(id)
+              : (await running.wallets.findAllByIds([id]))[0]!;
+          seen.push(wallet.version);
+          return plan().update(wallet.deposit(1n));
+        },
+        { groupCommit: true, turns: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
+      );
+      const seen: number[] = [];
+      const wallet = storedWallet(running);
+      const manager = running.manager(global);
+      const persist = manager.persist.bind(manager);
+      const writes: (() => void)[] = [];
+      manager.persist = async (changes) => {
+        await new Promise<void>((end) => writes.push(end));
+        const outcome = await persist(changes);
+        for (const { model } of changes.changes) running.wallets.store(model as Wallet);
+        return outcome;
+      };
+      const refused = running.execute(wallet, once);
+      await settled();
+      const lost = running.execute(wallet, once);
+      await settled();
+      manager.persistFailures.push(new Error('refused'));
+      writes[0]!();
+      await expect(refused).rejects.toThrow('refused');
+      await settled();
+      const other = running.execute(wallet, once);
+      await settled();
+      gate.resolve();
+      await settled();
+      expect(seen).toEqual([1, 2, 1]);
+      writes[1]!();
+      await settled();
+      expect(seen).toEqual([1, 2, 1, 2]);
+      writes[2]!();
+      expect(await Promise.all([lost, other])).toMatchObject([{ version: 3 }, { version: 2 }]);
+    },
+  );
+
+  test('takes along an execution that only read it when it is not written, also on another shard', async () => {
+    const running = stagingExecutor();
+    const [wallet, other] = [storedWallet(running), storedWallet(running, mexico)];
+    const first = running.deposit([wallet]);
+    await settled();
+    const reading = running.deposit([wallet, other], [other]);
+    await settled();
+    running.manager(global).persistFailures.push(new Error('refused'));
+    running.release();
+    await expect(first).rejects.toThrow('refused');
+    await reading;
+    expect(running.seen).toEqual([100n, 101n, 100n, 100n, 100n]);
+    expect(running.driver.committed.map(({ changes }) => changes[0]?.model.id)).toEqual([other.id]);
+  });
+
+  test.each([
+    ['refuses as soon as it is written', undefined, [100n, 101n]],
+    ['is asked again when it is not written', new Error('lost'), [100n, 101n, 100n]],
+  ])('%s what an execution refuses because of it', async (_what, failure, seen) => {
+    const running = stagingExecutor();
+    const wallet = storedWallet(running);
+    const first = running.deposit([wallet]);
+    await settled();
+    let isRefused = false;
+    const refused = running.deposit([wallet], []);
+    refused.catch(() => (isRefused = true));
+    await settled();
+    expect(running.seen).toEqual([100n, 101n]);
+    expect(isRefused).toBe(false);
+    running.manager(global).persistFailures.push(failure);
+    running.release();
+    await expect(refused).rejects.toThrow('refused');
+    expect(running.seen).toEqual(seen);
+    await Promise.allSettled([first]);
+  });
+
+  test('makes an execution that refused because of it run again when nobody knows whether it is written', async () => {
+    const running = stagingExecutor();
+    const wallet = storedWallet(running);
+    const first = running.deposit([wallet]);
+    await settled();
+    const refused = running.deposit([wallet], []);
+    await settled();
+    const unknown = new CommitOutcomeUnknownException(global, 'action-1');
+    const manager = running.manager(global);
+    manager.persistFailures.push(unknown);
+    manager.outcomes.push(unknown);
+    running.release();
+    await expect(first).rejects.toBe(unknown);
+    await expect(refused).rejects.toThrow('refused');
+    expect(running.seen).toEqual([100n, 101n, 100n]);
+  });
+
+  test('does not make an unknown outcome of a plan that continues it a stale one, which would run again', async () => {
+    const running = stagingExecutor();
+    const [wallet, other] = [storedWallet(running), storedWallet(running)];
+    const first = running.deposit([other]);
+    await settled();
+    const chain = [running.deposit([wallet]), running.deposit([wallet])];
+    await settled();
+    const manager = running.manager(global);
+    const unknown = ['one', 'two'].map((action) => new CommitOutcomeUnknownException(global, action));
+    manager.persistAll = async () => unknown;
+    manager.outcomes.push(...unknown);
+    running.release();
+    await first;
+    for (const execution of chain)
+      await expect(execution).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
+    expect(running.seen).toEqual([100n, 100n, 101n]);
+  });
+});

@@ -1,0 +1,121 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { ManualWriter, errorOf } from '../../test/manual-writer.js';
+import { global, openWallet } from '../../test/test-executor.js';
+import { ConstraintViolationException, TransientStorageException } from '../errors/storage-exceptions.js';
+import type { QueuedPlan } from './queued-plan.js';
+
+const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
+const locked = new TransientStorageException(global, 'a lock was not had in time');
+const [a, b] = [openWallet(), openWallet()];
+
+beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
+afterEach(() => vi.useRealTimers());
+
+/** A group of 12 plans that fails as a whole. */
+async function lockedGroup(): Promise<{
+  readonly writer: ManualWriter;
+  readonly plans: readonly QueuedPlan[];
+}> {
+  const writer = new ManualWriter();
+  await writer.add('first', openWallet());
+  const plans: QueuedPlan[] = [];
+  for (let index = 0; index < 12; index++) plans.push(await writer.add(`p${index}`, openWallet()));
+  await writer.answer('first');
+  await writer.sent[0]!.answer(locked);
+  return { writer, plans };
+}
+
+describe('more locked models than there are places to wait for them', () => {
+  test('leave places for the plans of others, and are tried in turns', async () => {
+    const { writer } = await lockedGroup();
+    const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
+    expect(writer.open).toEqual([...waiting, 'p5', 'p6', 'p7']);
+    expect(writer.patient).toEqual(waiting);
+    for (const name of ['p5', 'p6', 'p7']) await writer.answer(name, locked);
+    expect(writer.open).toEqual([...waiting, 'p8', 'p9', 'p10']);
+    for (const name of ['p8', 'p9']) await writer.answer(name, locked);
+    expect(writer.open).toEqual([...waiting, 'p10', 'p11', 'p5']);
+    await writer.answer('p10');
+    await writer.answer('p11');
+    expect(writer.open).toEqual([...waiting, 'p5']);
+    await writer.add('other', a);
+    expect(writer.open).toEqual([...waiting, 'p5', 'other']);
+    await writer.answer('other');
+    for (const name of ['p5', 'p6', 'p7', 'p8', 'p9']) {
+      expect(writer.open).toEqual([...waiting, name]);
+      expect(writer.patient).toEqual(waiting);
+      await writer.answer(name, locked);
+    }
+    await writer.answer('p2');
+    expect(writer.open).toEqual(['p0', 'p1', 'p3', 'p4', 'p5', 'p6']);
+    expect(writer.patient).toEqual(['p0', 'p1', 'p3', 'p4', 'p6']);
+  });
+
+  test('do not keep a lone plan from others: it waits for a moment only', async () => {
+    const { writer } = await lockedGroup();
+    for (let index = 5; index < 12; index++) await writer.answer(`p${index}`);
+    await writer.add('lone', a);
+    expect(writer.patient).not.toContain('lone');
+    await writer.add('other', b);
+    await writer.answer('lone', locked);
+    expect(writer.open.slice(5)).toEqual(['lone', 'other']);
+  });
+
+  test('take nothing from a plan that breaks a constraint: it fails with its own error', async () => {
+    const { writer, plans } = await lockedGroup();
+    await writer.answer('p6', constraint);
+    expect(await errorOf(plans[6]!)).toBe(constraint);
+  });
+
+  test('let a plan that no group can hold go as an ordinary commit that waits for a moment only', async () => {
+    const { writer, plans } = await lockedGroup();
+    for (let index = 5; index < 12; index++) if (index !== 6) await writer.answer(`p${index}`);
+    await writer.answer('p6', ['alone']);
+    const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
+    expect(writer.open).toEqual([...waiting, 'p6']);
+    expect(writer.patient).toEqual(waiting);
+    expect(writer.commits).toEqual([...waiting, 'p6']);
+    await writer.answer('p6', locked);
+    expect(writer.commits).toEqual([...waiting, 'p6']);
+    await writer.answer('p0');
+    await writer.answer('p6', locked);
+    expect(writer.patient).toEqual(['p1', 'p2', 'p3', 'p4', 'p6']);
+    await writer.answer('p6', constraint);
+    expect(await errorOf(plans[6]!)).toBe(constraint);
+  });
+
+  test('keep no place from plans that must go alone and that nobody locks', async () => {
+    const { writer } = await lockedGroup();
+    for (let index = 5; index < 12; index++) await writer.answer(`p${index}`);
+    await writer.add('alone-1', a);
+    await writer.add('alone-2', b);
+    await writer.answer('alone-1', ['alone']);
+    await writer.answer('alone-2', ['alone']);
+    expect(writer.commits.slice(5)).toEqual(['alone-1', 'alone-2']);
+    await writer.answer('alone-1');
+    await writer.answer('alone-2');
+    expect(writer.open).toEqual(['p0', 'p1', 'p2', 'p3', 'p4']);
+  });
+
+  test('do not pass over those that wait longer: whoever comes later is tried after them', async () => {
+    const { writer } = await lockedGroup();
+    for (const name of ['p5', 'p6', 'p7']) await writer.answer(name, locked);
+    for (const name of ['p8', 'p9', 'p10', 'p11']) await writer.answer(name);
+    const tried: string[] = [];
+    for (let round = 0; round < 4; round++) {
+      await writer.add(`newer${round}`, openWallet());
+      await writer.answer(`newer${round}`, locked);
+      const [turn] = writer.open.slice(5);
+      tried.push(turn!);
+      await writer.answer(turn!, locked);
+    }
+    expect(tried).toEqual(['p5', 'p6', 'p7', 'newer0']);
+  });
+
+  test('do not keep a plan for ever that fails so for another reason', async () => {
+    const { writer, plans } = await lockedGroup();
+    for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
+    for (let count = 0; writer.open.includes('p5') && count < 100; count++) await writer.answer('p5', locked);
+    expect(await errorOf(plans[5]!)).toBe(locked);
+  });
+});

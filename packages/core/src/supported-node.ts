@@ -1,0 +1,13 @@
+import { InvariantViolation } from './errors/invariant-violation.js';
+
+const oldest = { major: 22, minor: 18 };
+
+/** Refuses a Node that is older than `engines` asks for: it would fail later, at something that it does not have. */
+export function assertSupportedNode(): void {
+  const { node } = process.versions;
+  const [major = 0, minor = 0] = node.split('.').map(Number);
+  if (major > oldest.major || (major === oldest.major && minor >= oldest.minor)) return;
+  throw new InvariantViolation(
+    `Node ${node} is too old for @framework/core: install Node ${oldest.major}.${oldest.minor} or newer`,
+  );
+}

@@ -1,0 +1,22 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { expect, test } from 'vitest';
+import { ManualClock } from '../test/manual-clock.js';
+import { Ticker } from './ticker.js';
+
+test('a ticker waits and tells in the async context of nobody, whoever started it', async () => {
+  const request = new AsyncLocalStorage<string>();
+  const contexts: unknown[] = [];
+  const clock = new ManualClock();
+  const sleep = clock.sleep.bind(clock);
+  clock.sleep = () => {
+    contexts.push(request.getStore());
+    return sleep();
+  };
+  const ticker = new Ticker(clock, 100, () => {
+    contexts.push(request.getStore());
+    return false;
+  });
+  request.run('first', () => ticker.start());
+  await clock.wake();
+  expect(contexts).toEqual([undefined, undefined]);
+});

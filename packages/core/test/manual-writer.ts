@@ -1,0 +1,146 @@
+import { defaultGroupSettings, type GroupSettings } from '../src/group/group-settings.js';
+import { QueuedPlan } from '../src/group/queued-plan.js';
+import { ShardWriter } from '../src/group/shard-writer.js';
+import { StagedModels } from '../src/group/staged-models.js';
+import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManager } from '../src/index.js';
+import { FakeRepository } from './fake-repository.js';
+import { ManualClock, settled } from './manual-clock.js';
+import { global } from './test-executor.js';
+import { Wallet } from './wallet.js';
+
+const repository = new FakeRepository(Wallet);
+
+/** The outcome of a write that a test gives: of each plan, or an error of all. */
+type Answer = readonly GroupOutcome[] | Error;
+
+/** One write that was sent and waits for its answer. */
+interface Sent {
+  readonly actions: readonly string[];
+  /** Whether it is an ordinary commit, not a group. */
+  readonly isCommit: boolean;
+  /** Whether it waits for locks as long as a statement may take. */
+  readonly isPatient: boolean;
+  readonly answer: (answer?: Answer) => Promise<void>;
+}
+
+/** A writer whose manager answers when the test says so. */
+export class ManualWriter {
+  readonly staged = new StagedModels();
+  readonly sent: Sent[] = [];
+  readonly asked: {
+    readonly action: string | undefined;
+    readonly session: unknown;
+    readonly answer: (is: boolean | Error) => Promise<void>;
+  }[] = [];
+  readonly clock = new ManualClock();
+  readonly #writer: ShardWriter;
+
+  constructor(settings: Partial<GroupSettings> = {}) {
+    const manager: Partial<TransactionManager> = {
+      shard: global,
+      persist: (changes, { shortLockWait = false } = {}) =>
+        this.#send([changes], { isCommit: true, isPatient: !shortLockWait }).then(([outcome]) =>
+          one(outcome),
+        ),
+      persistAll: (group) => this.#send(group, { isCommit: false, isPatient: false }),
+      isCommitted: ({ actionId: action, session }) =>
+        new Promise((resolve, reject) => {
+          const answer = (is: boolean | Error): Promise<void> => {
+            if (is instanceof Error) reject(is);
+            else resolve(is);
+            return settled();
+          };
+          this.asked.push({ action, session, answer });
+        }),
+    };
+    this.#writer = new ShardWriter(
+      manager as TransactionManager,
+      { ...defaultGroupSettings, ...settings },
+      this.staged,
+      this.clock,
+    );
+  }
+
+  /** The names of what is sent and not answered. */
+  get open(): readonly string[] {
+    return this.sent.map(({ actions }) => actions.join('+'));
+  }
+
+  /** The names of what waits for locks as long as a statement may take. */
+  get patient(): readonly string[] {
+    return this.sent.filter(({ isPatient }) => isPatient).map(({ actions }) => actions.join('+'));
+  }
+
+  /** The names of what is sent as an ordinary commit. */
+  get commits(): readonly string[] {
+    return this.sent.filter(({ isCommit }) => isCommit).map(({ actions }) => actions.join('+'));
+  }
+
+  /** Queues a plan that changes a wallet, and continues what is staged of it. */
+  async add(name: string, ...wallets: readonly Wallet[]): Promise<QueuedPlan> {
+    const bases = wallets.flatMap(({ id }) => this.staged.get(Wallet, id.value) ?? []);
+    const changes = wallets.map(({ id, createdDate }): Change => {
+      const expectedVersion = this.staged.get(Wallet, id.value)?.change.model.version ?? 1;
+      const model = new Wallet({
+        id,
+        createdDate,
+        state: 'OPENED',
+        ownerId: 'owner-1',
+        balance: 1n,
+        version: expectedVersion + 1,
+      });
+      return { kind: 'update', repository, model, expectedVersion, row: {} };
+    });
+    const set = { shard: global, action: { id: name }, changes, events: [] } as unknown as ChangeSet;
+    const plan = new QueuedPlan(set, bases);
+    plan.outcome.catch(() => undefined);
+    this.#writer.add(plan);
+    await settled();
+    return plan;
+  }
+
+  /** Lets all the time pass for which a plan may wait. */
+  async passWait(): Promise<void> {
+    // The tick in which it came does not count.
+    for (let tick = 0; tick <= 4; tick++) await this.clock.wake();
+  }
+
+  /** Answers a write that was sent. */
+  async answer(actions: string, answer?: Answer): Promise<void> {
+    const sent = this.sent.find((each) => each.actions.join('+') === actions);
+    if (sent === undefined) throw new Error(`${actions} was not sent, but ${this.open.join(' and ')}`);
+    await sent.answer(answer);
+  }
+
+  #send(
+    group: readonly ChangeSet[],
+    kind: Pick<Sent, 'isCommit' | 'isPatient'>,
+  ): Promise<readonly GroupOutcome[]> {
+    return new Promise((resolve, reject) => {
+      const sent: Sent = {
+        actions: group.map(({ action }) => action.id),
+        ...kind,
+        answer: (answer) => {
+          this.sent.splice(this.sent.indexOf(sent), 1);
+          if (answer instanceof Error) reject(answer);
+          else resolve(answer ?? group.map(() => 'written'));
+          return settled();
+        },
+      };
+      this.sent.push(sent);
+    });
+  }
+}
+
+function one(outcome: GroupOutcome | undefined): PersistOutcome {
+  if (typeof outcome === 'string' && outcome !== 'alone') return outcome;
+  throw outcome ?? new Error('no outcome');
+}
+
+/** What a plan has failed with; `undefined` when it was written. */
+export async function errorOf(plan: QueuedPlan): Promise<unknown> {
+  return plan.outcome.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+}
