@@ -13,28 +13,3 @@ language sql stable as $$
     where left(of_key, length(n.name) + 1) = n.name || '/'
       and substr(of_key, length(n.name) + 2) ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/.')
 $$;
---> statement-breakpoint
--- Keys of handlers were among those of clients. Which event they belong to is not known, so a year is given to whatever may
--- still be replayed.
-update eventlog.idempotency_keys k
-  set namespace = k.namespace || '#handlers', expires_date = k.expires_date + interval '1 year'
-  where eventlog.is_handler_key(k.key);
---> statement-breakpoint
--- Processes of the release before may still be working for handlers, and say nothing of a source, by which they are told: what
--- they write goes where it is looked for now, and what was executed since is not executed by them.
-alter table eventlog.idempotency_keys alter column source set default 'of the release before';
---> statement-breakpoint
-create function eventlog.place_key_of_release_before() returns trigger
-language plpgsql as $$
-begin
-  new.source := null;
-  if eventlog.is_handler_key(new.key) then
-    new.namespace := new.namespace || '#handlers';
-    new.expires_date := new.expires_date + interval '1 year';
-  end if;
-  return new;
-end
-$$;
---> statement-breakpoint
-create trigger key_of_release_before before insert on eventlog.idempotency_keys for each row
-  when (new.source = 'of the release before') execute function eventlog.place_key_of_release_before();

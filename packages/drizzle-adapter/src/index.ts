@@ -1,6 +1,8 @@
 export { postgres } from './connection/postgres.js';
 export type { PostgresOptions, PostgresWarning } from './connection/postgres-options.js';
-export { migrateShards } from './migration/migrate-shards.js';
+export type { OperatorCommands } from './migration/operator-commands.js';
+export { type ShardAdoption, adoptShards } from './migration/adopt-shards.js';
+export { type ShardMigration, migrateShards } from './migration/migrate-shards.js';
 export { type PageRequest, PgRepository } from './pg-repository.js';
 export type { ModelTable } from './model-table.js';
 export { entityColumns, modelColumns } from './model-columns.js';

@@ -15,6 +15,7 @@ import {
   modelNameOf,
   readById,
   madeModels,
+  pageSize,
   readByIds,
 } from '@framework/core';
 import type { SQL } from 'drizzle-orm';
@@ -28,7 +29,6 @@ import type { Row } from './write/row.js';
 
 /** How many rows `findAll` and `findAllWhere` give at most, unless told otherwise. */
 const defaultRowsMax = 10_000;
-const pageLimitMax = 1_000;
 
 /** What to read: one page of all that a condition matches, in the order of ids. */
 export interface PageRequest {
@@ -93,7 +93,8 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
     return this.#encoder.encode(this.toRow(model), model);
   }
 
-  decode(row: Row): M | undefined {
+  decode(row: Row, shard: ShardIdentifier): M | undefined {
+    if (!this.#managerOf(shard).isStoredAsSent(row)) return undefined;
     const fields = this.#encoder.decode(row);
     return fields && this.toModel(fields);
   }
@@ -170,9 +171,10 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
    * Reads one page in the order of ids, over all shards.
    *
    * @throws InvalidCursorException `invalid-cursor` when `after` cannot be the `next` of a page
+   * @throws InvariantViolation `invariant-violation` when the limit is no whole number, or below zero
    */
   async findPage({ where, limit, after }: PageRequest): Promise<Page<M>> {
-    const size = Math.min(Math.max(limit, 1), pageLimitMax);
+    const size = pageSize(limit);
     const rows = await this.#rows({ where, limit: size + 1, after });
     const items = rows.slice(0, size).map((row) => this.toModel(row));
     return { items, next: rows.length > size ? items.at(-1)?.id.value : undefined };

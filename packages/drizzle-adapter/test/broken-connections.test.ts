@@ -3,7 +3,7 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { backendPid } from './fixtures/backend-pid.js';
-import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { openSuite } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
@@ -19,11 +19,8 @@ describe('connections on which something went wrong', () => {
   });
   afterAll(() => database.drop());
 
-  const open = async (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> => {
-    const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
-    await registry.ready();
-    return suiteOn(registry);
-  };
+  const open = (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> =>
+    openSuite(database.url, settings);
 
   it('are not used again after a statement that took too long', async () => {
     const suite = await open({ ...single, 'statement-timeout-ms': 50 });

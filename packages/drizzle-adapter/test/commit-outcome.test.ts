@@ -1,17 +1,18 @@
-import type { Passage, Verdict } from '@framework/testing';
+import type { Verdict } from '@framework/testing';
 import { type SuiteContext, Tag, decimal, home, neighbour } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
-import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
+import { type ProxiedDatabase, cutOnce, isSent, proxied } from './fixtures/proxied.js';
+import { lockWaiters } from './fixtures/lock-waiters.js';
 import { query } from './fixtures/query.js';
 
 /** In every message that sends a write of one statement. */
 const write = 'framework_write';
 /** In the message that ends a write of several statements. */
 const lastOfSeveral = 'commit\0';
-const hasty = { 'statement-timeout-ms': 300, 'acquisition-timeout-ms': 300 };
+const hasty = { 'statement-timeout-ms': 300, 'acquisition-timeout-ms': 1_500 };
 
 describe('a connection that breaks around a commit', () => {
   let database: TestDatabase;
@@ -53,12 +54,11 @@ describe('a connection that breaks around a commit', () => {
     await holder.query('begin');
     await holder.query('select from accounts where id = $1 for update', [account.id.value]);
     let questions = 0;
-    let cut = false;
+    // The first one waits for a moment only.
+    let writes = 0;
     proxy.judge = (passage) => {
-      if (isWrite(passage, 'pg_stat_activity where pid = $1')) questions++;
-      if (cut || !isWrite(passage, write)) return 'forward';
-      cut = true;
-      return 'forward-and-cut';
+      if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
+      return isSent(passage, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
     };
     const credited = suite.credit(account, '5');
     await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 5_000);
@@ -66,6 +66,45 @@ describe('a connection that breaks around a commit', () => {
     expect(await credited).toMatchObject({ version: 2, balance: decimal('5') });
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2, balance: decimal('5') });
     expect(await suite.storedEvents()).toHaveLength(2);
+  });
+
+  it('while the write waits, of a role that may not see its own processes: waits for its end, with one effect', async () => {
+    await open();
+    const { login, remove } = await hiddenLogin(database);
+    onTestFinished(remove);
+    await query(
+      database.url,
+      `create table owners (name text primary key); insert into owners values ('held')`,
+    );
+    onTestFinished(() => query(database.url, 'drop table owners cascade').then(() => undefined));
+    await query(
+      database.url,
+      'alter table accounts add constraint owners_fk foreign key (owner) references owners (name)',
+    );
+    const through = await proxied({ host: database.host, port: database.port, url: login });
+    const registry = openRegistry([{ group: 0, member: 0, url: through.url }], { migrate: 'off' });
+    await registry.ready();
+    const hidden = suiteOn(registry);
+    const holder = new pg.Client({ connectionString: database.url });
+    await holder.connect();
+    onTestFinished(() => holder.end());
+    // The inserted row waits for the one to which it refers.
+    await holder.query(`begin; select from owners where name = 'held' for update`);
+    let questions = 0;
+    let writes = 0;
+    through.proxy.judge = (passage) => {
+      if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
+      return isSent(passage, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
+    };
+    const opened = hidden.openAccount(home, { owner: 'held' });
+    // It was asked for again; or else a second write waits.
+    await vi.waitFor(async () => {
+      expect(Math.max(questions, await lockWaiters(database.url))).toBeGreaterThan(1);
+    }, 5_000);
+    await holder.query('rollback');
+    await opened;
+    expect(await suite.storedEvents()).toHaveLength(1);
+    await registry.close();
   });
 
   it('before the write arrived: runs the action again, with one effect', async () => {
@@ -110,7 +149,7 @@ describe('a connection that breaks around a commit', () => {
     await open();
     const [one, other] = [await suite.openAccount(home), await suite.openAccount(neighbour)];
     let writes = 0;
-    proxy.judge = (passage) => (isWrite(passage, write) && ++writes === 2 ? 'cut' : 'forward');
+    proxy.judge = (passage) => (isSent(passage, write) && ++writes === 2 ? 'cut' : 'forward');
     const partial = suite.stage((plan) => plan.updateAll([one.credit('1'), other.credit('1')]), {
       allowCrossShard: true,
     });
@@ -134,7 +173,7 @@ describe('a connection that breaks around a commit', () => {
     await open(hasty);
     const account = await suite.openAccount(home);
     proxy.judge = (passage) => {
-      if (!isWrite(passage, write)) return 'forward';
+      if (!isSent(passage, write)) return 'forward';
       void proxy.refuse();
       return 'cut';
     };
@@ -173,17 +212,21 @@ describe('a connection that breaks around a commit', () => {
   });
 });
 
-function isWrite({ direction, bytes }: Passage, marker: string): boolean {
-  return direction === 'to-server' && bytes.includes(marker);
-}
-
-/** Gives the verdict on the first passage to the server that holds the marker; tells whether there was one. */
-function cutOnce(proxy: ProxiedDatabase['proxy'], marker: string, verdict: Verdict): () => boolean {
-  let cut = false;
-  proxy.judge = (passage) => {
-    if (cut || !isWrite(passage, marker)) return 'forward';
-    cut = true;
-    return verdict;
-  };
-  return () => cut;
+/** A login that is set to another role, and so may not see when its own processes started. */
+async function hiddenLogin(
+  database: TestDatabase,
+): Promise<{ readonly login: string; readonly remove: () => Promise<void> }> {
+  const [owner, login] = [`${database.database}_owner`, `${database.database}_login`];
+  await query(
+    database.url,
+    `create role "${owner}"; create role "${login}" login password 'pw'; grant "${owner}" to "${login}";
+     alter role "${login}" set role = "${owner}"; grant usage on schema eventlog, public to "${owner}";
+     grant all on all tables in schema eventlog, public to "${owner}";
+     grant all on all sequences in schema eventlog, public to "${owner}"`,
+  );
+  const url = new URL(database.url);
+  url.username = login;
+  url.password = 'pw';
+  const text = `drop owned by "${owner}"; drop role "${login}"; drop role "${owner}"`;
+  return { login: url.href, remove: async () => void (await query(database.url, text)) };
 }

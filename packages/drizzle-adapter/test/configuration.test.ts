@@ -1,8 +1,10 @@
+import { readFileSync } from 'node:fs';
 import { openDatabases } from '@framework/core';
 import { home } from '@framework/testing/conformance';
 import { sql } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
-import { PgTransactionManager, postgres } from '../src/index.js';
+import { urlParameters } from '../src/connection/url-parameters.js';
+import { PgTransactionManager, migrateShards, postgres } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
@@ -47,6 +49,58 @@ describe('the configuration of a database', () => {
         ],
       }) as Error,
     );
+  });
+
+  it.each([
+    ['sslmod=require', [/sslmod, .*ignored.*sslmode/]],
+    ['SSLMODE=require', [/SSLMODE, .*ignored.*sslmode/]],
+    ['sslmode=require&sslrootcrt=a&port=5', [/sslrootcrt, .*ignored.*sslrootcert/]],
+    [
+      'targetServerType=primary&aplication_name=x',
+      [/targetServerType, .*ignored/, /aplication_name, .*ignored/],
+    ],
+    ['sslmode=requierd', [/sslmode .*disable, prefer, require, verify-ca, verify-full, no-verify/]],
+    ['sslmode=', [/sslmode .*require/]],
+    ['ssl=yes', [/ssl .*true/]],
+    ['sslmode=require&sslmode=disable', [/sslmode .*twice/]],
+    ['sslrootcert=', [/sslrootcert .*no value/]],
+    ['application=x#sslmode=require', [/application, .*ignored/, /#/]],
+  ])('is refused, not read in part, when the URL says %s', (parameters, messages) => {
+    const config = shardingConfig([{ group: 0, member: 0, url: `postgresql://127.0.0.1:1/x?${parameters}` }]);
+    const path = 'framework.sharding.groups[0].members[0].configs.primary-config.jdbc-url';
+    const faults = messages.map((message) => ({ path, message: expect.stringMatching(message) as string }));
+    const refusal = expect.objectContaining({ code: 'invalid-configuration', faults }) as Error;
+    expect(() => openDatabases(config, postgres())).toThrow(refusal);
+  });
+
+  it('does not show a part of a password in whose place a parameter seems to stand', () => {
+    const url = 'postgresql://127.0.0.1:1/x?user=ann&password=12&s3cret';
+    const config = shardingConfig([{ group: 0, member: 0, url }]);
+    const open = (): unknown => openDatabases(config, postgres());
+    expect(open).toThrow(/parameter without a value/);
+    expect(open).not.toThrow(/s3cret/);
+  });
+
+  it('is refused with an unknown parameter by a job that only migrates, too', async () => {
+    const { url } = await emptyDatabase();
+    const config = shardingConfig([{ group: 0, member: 0, url: `${url}?sslmod=require` }]);
+    await expect(migrateShards(config)).rejects.toMatchObject({ code: 'invalid-configuration' });
+  });
+
+  it('takes the parameters that the reference lists, and lists those that it takes', async () => {
+    const { url } = await emptyDatabase();
+    const reference = readFileSync(
+      new URL('../../../docs/reference/configuration.md', import.meta.url),
+      'utf8',
+    );
+    const [, section = ''] = /^Parameters of the URL:\n\n(.*?)\n\n/ms.exec(reference) ?? [];
+    const cells = [...section.matchAll(/^\| (`[^|]+)\|/gm)].map(([, cell = '']) => cell);
+    const listed = [...cells.join().matchAll(/\w+/g)].map(([name]) => name);
+    expect(listed.sort()).toEqual([...urlParameters.keys()].sort());
+    const parameters = 'sslmode=disable&options=-c%20geqo%3Doff&lock_timeout=5000&ssl=false';
+    const registry = openRegistry([{ group: 0, member: 0, url: `${url}?${parameters}` }]);
+    await registry.ready();
+    expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
   });
 
   it('takes JDBC URLs and the name of the PostgreSQL driver', async () => {

@@ -1,8 +1,11 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { randomUUID } from 'node:crypto';
 import { type SuiteContext, home } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { backendPid, backendPidOf } from './fixtures/backend-pid.js';
-import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { openRegistry, openSuite, suiteOn } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
@@ -16,11 +19,8 @@ describe('the connections of a database', () => {
   });
   afterAll(() => database.drop());
 
-  const open = async (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> => {
-    const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
-    await registry.ready();
-    return suiteOn(registry);
-  };
+  const open = (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> =>
+    openSuite(database.url, settings);
 
   it('are bounded in number, however many statements run at once', async () => {
     const suite = await open({ 'maximum-pool-size': 3 });
@@ -39,6 +39,46 @@ describe('the connections of a database', () => {
     release.resolve();
     await holder;
     expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
+  });
+
+  it('that only ask whether it is there begin in the async context of nobody', async () => {
+    const suite = await open({});
+    const request = new AsyncLocalStorage<string>();
+    const contexts: unknown[] = [];
+    const connect = Reflect.get(pg.Client.prototype, 'connect') as () => void;
+    const spy = vi.spyOn(pg.Client.prototype, 'connect').mockImplementation(function (this: pg.Client) {
+      contexts.push(request.getStore());
+      return Reflect.apply(connect, this, []);
+    });
+    onTestFinished(() => spy.mockRestore());
+    expect(await request.run('first', () => suite.fixture.databases.status())).toMatchObject([
+      { ready: true },
+    ]);
+    expect(contexts).toEqual([undefined]);
+  });
+
+  it('answer whether the server serves when it has none left for the question', async () => {
+    const role = `connections_${randomUUID().slice(0, 8)}`;
+    await query(database.url, `create role ${role} login password '${role}' in role pg_read_all_data`);
+    onTestFinished(async () => void (await query(database.url, `drop role ${role}`)));
+    await openRegistry([{ group: 0, member: 0, url: database.url }]).ready();
+    const url = new URL(database.url);
+    url.username = role;
+    url.password = role;
+    const databases = openRegistry([{ group: 0, member: 0, url: url.href }], { migrate: 'off' });
+    await databases.ready();
+    await query(database.url, `alter role ${role} connection limit 1`);
+    expect(await databases.status()).toMatchObject([{ ready: true }]);
+    await databases.transactionManager(home).inTransaction(async () => undefined);
+    expect(await Promise.all([databases.status(), databases.status()])).toMatchObject([
+      [{ ready: true }],
+      [{ ready: true }],
+    ]);
+    await query(database.url, `alter role ${role} connection limit 0`);
+    const end = 'select pg_terminate_backend(pid) from pg_stat_activity where usename = $1';
+    await query(database.url, end, [role]);
+    const refused = [{ ready: false, reason: { kind: 'not-serving' } }];
+    await expect.poll(() => databases.status(), patience).toMatchObject(refused);
   });
 
   it('refuse who finds the queue full', async () => {
@@ -94,10 +134,14 @@ describe('the connections of a database', () => {
   });
 
   it('are shared by the members that name one database', async () => {
+    // The other tests open theirs with one shard, and it holds no other from then on.
+    const own = await createTestDatabase();
+    onTestFinished(() => own.drop());
+    const { url } = own;
     const settings = { 'maximum-pool-size': 1 };
     const registry = openRegistry([
-      { group: 0, member: 0, url: database.url, settings },
-      { group: 0, member: 1, url: database.url, settings },
+      { group: 0, member: 0, url, settings },
+      { group: 0, member: 1, url, settings },
     ]);
     await registry.ready();
     const { accounts } = new PgFixture(registry);

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Cursor, type DeliveryStore, FrameworkException, type SlotLease } from '@framework/core';
+import { seededRandom } from '@framework/testing';
 import { EmbeddedPostgres, TestPostgres } from '@framework/testing/postgres';
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import pg from 'pg';
@@ -9,7 +10,6 @@ import { allSlots } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
-import { randomOf } from './fixtures/random-of.js';
 
 const handler = 'mails';
 // What no commit waits for is not flushed by the time of the crash.
@@ -35,7 +35,7 @@ it.each([1, 2, 3])(
   'reads what is committed after a crash under transaction numbers that were seen before it (seed %i)',
   async (seed) => {
     const { url } = await server.createDatabase();
-    const random = randomOf(seed);
+    const random = seededRandom(seed);
     const upTo = (most: number) => 1 + Math.floor(random() * most);
     const reader = await Reader.open(url);
     const written: string[] = [];

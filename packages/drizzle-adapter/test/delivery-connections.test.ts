@@ -2,11 +2,13 @@ import type { DatabaseRegistry, DeliveryStore } from '@framework/core';
 import { home } from '@framework/testing/conformance';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { HintListener } from '../src/delivery/hint-listener.js';
 import { postgres } from '../src/index.js';
-import { allSlots, beginning } from './fixtures/delivery-store.js';
+import { allSlots, beginningOf } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
 const leaseMs = 60_000;
@@ -23,7 +25,7 @@ describe('the connections of delivery', () => {
     await held.promise;
     await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
     expect((await store.leases.renew('one', ['notify'], leaseMs)).leases).toHaveLength(allSlots.length);
-    expect((await store.log.read(allSlots, beginning, 10)).events).toEqual([]);
+    expect((await store.log.read(allSlots, await beginningOf(store), 10)).events).toEqual([]);
     release.resolve();
     await holder;
   });
@@ -51,6 +53,20 @@ describe('the connections of delivery', () => {
     await registry.close();
     await vi.waitFor(async () => expect(await connectionCount(url, 'framework%')).toBe(0), 5_000);
     await expect(store.leases.list()).rejects.toMatchObject({ code: 'shard-unavailable' });
+  });
+
+  it('are closed while the network is silent, also the one that listens for hints', async () => {
+    const database = await emptyDatabase();
+    const { proxy, url } = await proxied(database);
+    const listener = new HintListener(
+      { client: () => ({ connectionString: url }), lifetimeMaxMs: 0 },
+      'eventlog',
+      () => undefined,
+    );
+    const isListening = `select from pg_stat_activity where datname = current_database() and query = 'listen eventlog' and state = 'idle'`;
+    await vi.waitFor(async () => expect(await query(database.url, isListening)).toHaveLength(1), 5_000);
+    proxy.silence();
+    expect(await listener.close()).toBeUndefined();
   });
 
   it.each([0, -1, 1.5, NaN, 1_001])('cannot be %d', (deliveryPoolMax) => {

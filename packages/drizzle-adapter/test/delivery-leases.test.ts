@@ -1,12 +1,14 @@
 import type { DeliveryStore, SlotLease } from '@framework/core';
 import { describe, expect, it, vi } from 'vitest';
-import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
+import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { query } from './fixtures/query.js';
 
 const leaseMs = 60_000;
 const mails = { name: 'mails', aliases: [], startFrom: 'beginning' } as const;
 const books = { name: 'books', aliases: [], startFrom: 'beginning' } as const;
+/** How a cursor begins that stands before the first event. */
+const firstPlace = '1 1:1: ';
 const halfOfSlots = allSlots.slice(0, 8);
 const nobody = '00000000-0000-4000-8000-000000000000';
 
@@ -83,6 +85,19 @@ describe('slots', () => {
     expect(await renew('part', 'global')).toBe(16);
   });
 
+  it('do not go to processes for the shards that these knew before, nor for the sake of other handlers', async () => {
+    const store = await withHandlers();
+    const renew = async (id: string, handler: string, ...shards: string[]): Promise<number> =>
+      (await store.leases.renew(id, [handler], leaseMs, shards)).leases.length;
+    expect(await renew('one', 'mails', 'global')).toBe(16);
+    expect(await renew('bookkeeper', 'books', 'global', 'mexico')).toBe(16);
+    expect(await renew('one', 'mails', 'global')).toBe(16);
+    expect(await renew('two', 'mails', 'global', 'mexico')).toBe(0);
+    expect(await renew('one', 'mails', 'global', 'mexico')).toBe(8);
+    expect(await renew('two', 'mails', 'global')).toBe(0);
+    expect(await renew('one', 'mails', 'global', 'mexico')).toBe(16);
+  });
+
   it('of a process that vanished are taken over as abandoned, once its lease is over', async () => {
     const store = await withHandlers();
     const before = await store.leases.renew('one', ['mails'], 50);
@@ -156,21 +171,21 @@ describe('cursors', () => {
     const cursors = await store.cursors.load(allSlots);
     expect(cursors).toHaveLength(32);
     for (const { handler: name, cursor } of cursors)
-      expect(cursor.startsWith(beginning)).toBe(name === 'mails');
+      expect(cursor.startsWith(firstPlace)).toBe(name === 'mails');
   });
 
   it('are saved under the lease of their handler and slot only', async () => {
     const store = await withHandlers();
     const { leases } = await store.leases.renew('one', ['mails'], leaseMs);
     const [held, lost] = leases;
-    const { next } = await store.log.read(allSlots, beginning, 10);
+    const { next } = await store.log.read(allSlots, await beginningOf(store), 10);
     const moves = [
       { handler: 'mails', slot: held!.slot, token: held!.token, cursor: next },
       { handler: 'mails', slot: lost!.slot, token: nobody, cursor: next },
       { handler: 'books', slot: held!.slot, token: held!.token, cursor: next },
     ];
     expect(await store.cursors.save(moves)).toEqual([nobody]);
-    const moved = (await store.cursors.load(allSlots)).filter(({ cursor }) => !cursor.startsWith(beginning));
+    const moved = (await store.cursors.load(allSlots)).filter(({ cursor }) => !cursor.startsWith(firstPlace));
     expect(moved).toMatchObject([{ handler: 'mails', slot: held!.slot }]);
   });
 
@@ -227,6 +242,20 @@ describe('cursors', () => {
       expect(Number(cursor.split(':')[1])).toBeLessThanOrEqual(Number(xmax));
   });
 
+  it('that start now lie before what is open then, and behind what was committed, in whatever order that began', async () => {
+    const { store, url } = await openStore();
+    const [open, writer] = [await EventWriter.connect(url), await EventWriter.connect(url)];
+    await open.begin();
+    const late = await open.write('b', 1);
+    await writer.write('a', 1);
+    await store.cursors.register([{ name: 'new', aliases: [], startFrom: 'now' }]);
+    const next = await writer.write('c', 1);
+    await open.commit();
+    const [{ cursor } = { cursor: '' }] = await store.cursors.load(allSlots);
+    const { events } = await store.log.read(allSlots, cursor, 10);
+    expect(events.map(({ id }) => id).toSorted()).toEqual([...late, ...next].toSorted());
+  });
+
   it('that stand at a time lie before what was open then, and behind what was committed earlier', async () => {
     const { store, url } = await openStore();
     const [long, open, writer] = [
@@ -267,12 +296,36 @@ describe('a handler that nobody has any more', () => {
       allSlots.map(() => 'books'),
     );
   });
+
+  it('is not forgotten while its process may only be late: for as long again as its lease was', async () => {
+    const { store, url } = await withHandlersAt();
+    await store.leases.renew('one', ['mails'], leaseMs);
+    const seen = (hoursAgo: number): Promise<unknown> =>
+      query(
+        url,
+        `update eventlog.processes set renewed_date = clock_timestamp() - interval '${hoursAgo} hours',
+           until_date = clock_timestamp() - interval '${hoursAgo - 1} hours'`,
+      );
+    await seen(1.9);
+    const retired = (): Promise<void> => store.cursors.retire('mails', { discardParked: false });
+    await expect(retired()).rejects.toMatchObject({
+      code: 'handler-in-use',
+      message: expect.stringContaining('process one'),
+    });
+    await seen(2.1);
+    await retired();
+    expect(await store.cursors.find('mails')).toBeUndefined();
+  });
 });
 
 async function withHandlers(): Promise<DeliveryStore> {
-  const { store } = await openStore();
+  return (await withHandlersAt()).store;
+}
+
+async function withHandlersAt(): Promise<{ readonly store: DeliveryStore; readonly url: string }> {
+  const { store, url } = await openStore();
   await store.cursors.register([mails, books]);
-  return store;
+  return { store, url };
 }
 
 function placesOf(leases: readonly SlotLease[]): readonly string[] {

@@ -1,7 +1,6 @@
-import type { Cursor, DeliverableEvent, DeliveryStore } from '@framework/core';
+import { type Cursor, type DeliverableEvent, type DeliveryStore, slotOf } from '@framework/core';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
-import { slotOf } from '../src/delivery/slot-of.js';
+import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { ChildProgram } from './fixtures/child-program.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { query } from './fixtures/query.js';
@@ -16,7 +15,7 @@ describe('reading the log between cursors', () => {
     ];
     const written: string[] = [];
     const read: string[] = [];
-    let cursor: Cursor = beginning;
+    let cursor: Cursor = await beginningOf(store);
     const readOn = async (): Promise<void> => {
       const batch = await store.log.read(allSlots, cursor, 1_000);
       read.push(...idsOf(batch.events));
@@ -39,7 +38,7 @@ describe('reading the log between cursors', () => {
     const writer = await EventWriter.connect(url);
     await writer.begin();
     await writer.write('thing', 1);
-    const { next } = await store.log.read(allSlots, beginning, 10);
+    const { next } = await store.log.read(allSlots, await beginningOf(store), 10);
     await writer.rollback();
     expect((await store.log.read(allSlots, next, 10)).events).toEqual([]);
   });
@@ -49,7 +48,7 @@ describe('reading the log between cursors', () => {
     const [held, other] = [await EventWriter.connect(url), await EventWriter.connect(url)];
     await held.begin();
     const late = await held.write('held', 1);
-    let cursor: Cursor = beginning;
+    let cursor: Cursor = await beginningOf(store);
     for (let version = 1; version <= 5; version++) {
       const ids = await other.write('other', version);
       const batch = await store.log.read(allSlots, cursor, 10);
@@ -73,7 +72,7 @@ describe('reading the log between cursors', () => {
       for (const model of ['a', 'b', 'c']) written.push(...(await writer.write(model, version)));
       await writer.commit();
     }
-    const { read, cursor } = await readAll(store, beginning, limit);
+    const { read, cursor } = await readAll(store, await beginningOf(store), limit);
     expect(idsOf(read)).toEqual(written);
     await held.commit();
     expect(idsOf((await readAll(store, cursor, limit)).read)).toEqual(late);
@@ -88,7 +87,7 @@ describe('reading the log between cursors', () => {
     const nextIds = await next.write('next', 1);
     await large.commit();
     const others = [...(await large.write('large', 4)), ...(await large.write('large', 5))];
-    const parts = [await store.log.read(allSlots, beginning, 1)];
+    const parts = [await store.log.read(allSlots, await beginningOf(store), 1)];
     for (let index = 0; index < 2; index++) parts.push(await store.log.read(allSlots, parts.at(-1)!.next, 1));
     expect(parts.flatMap(({ events }) => idsOf(events))).toEqual(largeIds);
     expect(parts.map(({ partial }) => partial === true)).toEqual([true, true, false]);
@@ -108,7 +107,7 @@ describe('reading the log between cursors', () => {
     await large.begin();
     const largeIds = await large.write('large', 1, 2, 3, 4, 5);
     await large.commit();
-    const first = await store.log.read(allSlots, beginning, 2);
+    const first = await store.log.read(allSlots, await beginningOf(store), 2);
     await early.commit();
     const laterIds = await later.write('later', 1);
     const second = await store.log.read(allSlots, first.next, 2);
@@ -124,10 +123,10 @@ describe('reading the log between cursors', () => {
     await large.begin();
     const ids = await large.write('large', 1, 2, 3);
     await large.commit();
-    const slots = [slotOf('large')];
+    const slots = [slotOf('large', allSlots.length)];
     const { leases } = await store.leases.renew('one', ['notify'], 60_000);
     const { token, slot } = leases.find((lease) => lease.slot === slots[0])!;
-    const { next, partial } = await store.log.read(slots, beginning, 2);
+    const { next, partial } = await store.log.read(slots, await beginningOf(store), 2);
     expect(partial).toBe(true);
     expect(await store.cursors.save([{ handler: 'notify', slot, token, cursor: next }])).toEqual([]);
     const [saved] = await store.cursors.load(slots);
@@ -160,6 +159,7 @@ describe('reading the log between cursors', () => {
     const written: string[] = [];
     for (let model = 0; model < 64; model++) written.push(...(await writer.write(`model-${model}`, 1)));
     const halves = [allSlots.slice(0, 8), allSlots.slice(8)];
+    const beginning = await beginningOf(store);
     const read = await Promise.all(halves.map((slots) => store.log.read(slots, beginning, 1_000)));
     expect(read.map(({ events }) => events.length).every((length) => length > 0)).toBe(true);
     expect(read.flatMap(({ events }) => idsOf(events)).toSorted()).toEqual(written.toSorted());
@@ -176,7 +176,7 @@ describe('reading the log between cursors', () => {
       await other.write('thing', 2);
       await early.write('thing', 3);
       await early.commit();
-      const { read } = await readAll(store, beginning, limit);
+      const { read } = await readAll(store, await beginningOf(store), limit);
       const first = new Map(read.toReversed().map(({ modelVersion }, index) => [modelVersion, -index]));
       expect([...first].toSorted(([, one], [, two]) => one - two).map(([version]) => version)).toEqual([
         1, 2, 3,

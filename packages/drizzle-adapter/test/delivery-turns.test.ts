@@ -1,10 +1,11 @@
 import type { DeliverableEvent, DeliveryStore, ParkedEvent } from '@framework/core';
+import { seededRandom } from '@framework/testing';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { allSlots, beginning, openStore } from './fixtures/delivery-store.js';
+import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
-import { query } from './fixtures/query.js';
-import { randomOf } from './fixtures/random-of.js';
+import { lockWaiters } from './fixtures/lock-waiters.js';
+import { alone, untried } from './fixtures/parked-events.js';
 
 const handler = 'notify';
 const never = 1e9;
@@ -17,7 +18,7 @@ describe('the turn of a model', () => {
   it.each([1, 2, 3, 4])(
     'is never lost while its events are parked, tried, skipped and replayed at the same time (seed %i)',
     async (seed) => {
-      const random = randomOf(seed);
+      const random = seededRandom(seed);
       const { store, events } = await withParkable();
       const unparked = events.toSorted(() => random() - 0.5);
       const parker = async (): Promise<void> => {
@@ -74,8 +75,8 @@ it('an event that is parked while the last one before it goes is not forgotten',
       returning slot, handler, model_name, model_id)
     select eventlog.settle_parked_models(array_agg(slot), array_agg(handler), array_agg(model_name), array_agg(model_id))
     from parked`);
-  const ended = store.parked.endAttempt(head!, 'first', { kind: 'done' });
-  await vi.waitFor(async () => expect(await waitersOn(url)).toBe(1), 5_000);
+  const ended = store.parked.endAttempt(head!, alone('first'), { kind: 'done' });
+  await vi.waitFor(async () => expect(await lockWaiters(url)).toBe(1), 5_000);
   await session.query('commit');
   await ended;
   expect(await store.parked.dueHeads(everywhere, 10)).toHaveLength(1);
@@ -86,15 +87,6 @@ async function sessionOn(url: string): Promise<pg.Client> {
   await session.connect();
   onTestFinished(() => session.end());
   return session;
-}
-
-/** How many statements wait for a lock. */
-async function waitersOn(url: string): Promise<number> {
-  const waiters = await query(
-    url,
-    `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`,
-  );
-  return waiters.length;
 }
 
 /** A store whose log holds events of some models, to be parked under leases that hold. */
@@ -109,20 +101,10 @@ async function withParkable(): Promise<{
   for (const model of models) await writer.write(model, ...versions);
   const { leases } = await store.leases.renew('one', [handler], never);
   const tokens = new Map(leases.map(({ slot, token }) => [slot, token]));
-  const { events } = await store.log.read(allSlots, beginning, 100);
+  const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
   return { store, url, events: events.map((event) => parkable(event, tokens.get(event.slot)!)) };
 }
 
 function parkable(event: DeliverableEvent, token: string): ParkedEvent {
-  return {
-    handler,
-    token,
-    event,
-    attempts: 0,
-    uncounted: 0,
-    error: undefined,
-    retryAfterMs: undefined,
-    dead: false,
-    suspect: false,
-  };
+  return { ...untried, handler, token, event };
 }

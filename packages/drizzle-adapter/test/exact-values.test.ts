@@ -224,7 +224,7 @@ const messy: readonly (readonly [SampleColumn, fc.Arbitrary<unknown>])[] = [
       fc.integer({ min: -800_000, max: 3_000_000 }).map((n) => new Date(n * 86_400_000)),
     ),
   ],
-  ['dayText', fc.oneof(day, fc.constantFrom('infinity', 'epoch'))],
+  ['dayText', fc.oneof(validDay, fc.constantFrom('infinity', 'epoch'))],
   ['at', clock],
   ['atSecond', clock],
   ['atZone', fc.tuple(clock, zone).map((parts) => parts.join(''))],

@@ -1,18 +1,14 @@
-import { FrameworkException } from '@framework/core';
-import type { Passage } from '@framework/testing';
 import { type Account, type SuiteContext, decimal, home } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { openRegistry, suiteOn } from './fixtures/open-registry.js';
-import { type ProxiedDatabase, proxied } from './fixtures/proxied.js';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { codeOf, groupMarker, lockRows, openGrouped } from './fixtures/grouped-suite.js';
+import { type ProxiedDatabase, isSent, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
-const group = 'framework_group';
 /** In every message that writes, in a group or alone. */
-const writes = [group, 'framework_write'];
+const writes = [groupMarker, 'framework_write'];
 const accountCount = 8;
-const hasty = { 'statement-timeout-ms': 300, 'acquisition-timeout-ms': 300 };
+const hasty = { 'statement-timeout-ms': 300, 'acquisition-timeout-ms': 1_500 };
 /** Two of three writes or their answers are lost, so that it may take many attempts. */
 const patient = { retry: { attemptsMax: 100, backoffMaxMs: 20 } };
 
@@ -29,10 +25,7 @@ describe('a connection that breaks around the commit of a group', () => {
   const open = async (settings: Readonly<Record<string, unknown>> = {}) => {
     const through = await proxied(database);
     proxy = through.proxy;
-    const registry = openRegistry([{ group: 0, member: 0, url: through.url, settings }]);
-    await registry.ready();
-    suite = suiteOn(registry, { groupCommit: true });
-    await suite.fixture.clear();
+    suite = await openGrouped(through.url, settings);
     return Promise.all(
       Array.from({ length: accountCount }, () => suite.openAccount(home, { balance: decimal('10') })),
     );
@@ -47,22 +40,18 @@ describe('a connection that breaks around the commit of a group', () => {
 
   it('while it waits for a lock: waits for its end, and all succeed', async () => {
     const accounts = await open();
-    const holder = new pg.Client({ connectionString: database.url });
-    await holder.connect();
-    onTestFinished(() => holder.end());
-    await holder.query('begin');
-    await holder.query('select from accounts where id = $1 for update', [accounts[3]!.id.value]);
+    const release = await lockRows(database, [accounts[3]!]);
     let questions = 0;
     let cut = false;
     proxy.judge = (passage) => {
       if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
-      if (cut || !isSent(passage, group)) return 'forward';
+      if (cut || !isSent(passage, groupMarker)) return 'forward';
       cut = true;
       return 'forward-and-cut';
     };
     const credits = Promise.all(creditTogether(accounts));
     await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 5_000);
-    await holder.query('rollback');
+    await release();
     await credits;
     expect(await storedOf()).toEqual(accounts.map(() => [2, decimal('15')]));
     expect(await suite.storedEvents()).toHaveLength(2 * accountCount);
@@ -71,7 +60,7 @@ describe('a connection that breaks around the commit of a group', () => {
   it('for good: says within a deadline of each that its outcome is unknown', async () => {
     const accounts = await open(hasty);
     proxy.judge = (passage) => {
-      if (!isSent(passage, group)) return 'forward';
+      if (!isSent(passage, groupMarker)) return 'forward';
       void proxy.refuse();
       return 'cut';
     };
@@ -106,19 +95,10 @@ describe('a connection that breaks around the commit of a group', () => {
   });
 });
 
-function isSent({ direction, bytes }: Passage, marker: string): boolean {
-  return direction === 'to-server' && bytes.includes(marker);
-}
-
 /** Loses one write, then the answer to one, then lets one pass, and so on. */
 function loseTwoOfThree(proxy: ProxiedDatabase['proxy']): void {
   let turn = 0;
   const verdicts = ['cut', 'forward-and-cut', 'forward'] as const;
   proxy.judge = (passage) =>
     writes.some((marker) => isSent(passage, marker)) ? verdicts[turn++ % 3]! : 'forward';
-}
-
-function codeOf(outcome: PromiseSettledResult<unknown>): string {
-  if (outcome.status === 'fulfilled') return 'done';
-  return FrameworkException.find(outcome.reason)?.code ?? String(outcome.reason);
 }

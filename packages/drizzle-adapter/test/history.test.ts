@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { DeliverableEvent, DeliveryStore } from '@framework/core';
+import { seededRandom } from '@framework/testing';
 import { EmbeddedPostgres, TestPostgres } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { copyDatabase } from './fixtures/copy-database.js';
@@ -10,8 +11,8 @@ import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { openRegistry } from './fixtures/open-registry.js';
+import { alone, untried } from './fixtures/parked-events.js';
 import { query } from './fixtures/query.js';
-import { randomOf } from './fixtures/random-of.js';
 
 const leaseMs = 60_000;
 const handler = 'mails';
@@ -59,6 +60,45 @@ describe('a log that was copied to another server', () => {
     expect(await moved.cursors.lag()).toMatchObject([{ handler, pendingCount: 0 }]);
   });
 
+  it('keeps the place between its old epoch and the new one, also while the first batch of the new one is handled', async () => {
+    const source = await newDatabase();
+    const before = await openStoreOn(source);
+    await before.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    const oldIds = await (await EventWriter.connect(source)).write('a', 1, 2);
+    const target = await newDatabase(elsewhere);
+    await copyDatabase(source, target);
+    const store = await openStoreOn(target);
+    const newIds = await (await EventWriter.connect(target)).write('a', 3);
+    const { leases } = await store.leases.renew('one', [handler], leaseMs);
+    const [{ cursor } = { cursor: '' }] = await store.cursors.load(allSlots);
+    const old = await store.log.read(allSlots, cursor, 10);
+    expect(idsOf(old.events)).toEqual(oldIds);
+    expect(await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: old.next })))).toEqual([]);
+    expect(idsOf(await readOn(store))).toEqual(newIds);
+
+    // As any other place it belongs to the history in which it was learnt.
+    await failOver(target);
+    await expect(store.log.read(allSlots, old.next, 10)).rejects.toMatchObject({ code: 'history-changed' });
+  });
+
+  it('begins an epoch also on a server with the same identifier and lower numbers, as a base backup of the first one makes it', async () => {
+    const source = await newDatabase();
+    const target = await newDatabase(elsewhere);
+    while ((await nextTransaction(source)) <= (await nextTransaction(target)) + 10_000n)
+      await burnTransactions(source);
+    const store = await openStoreOn(source);
+    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await (await EventWriter.connect(source)).write('a', 1, 2, 3);
+    expect(await readOn(store)).toHaveLength(3);
+    await copyDatabase(source, target);
+    await query(target, 'update eventlog.epochs set system_identifier = eventlog.server_identity()');
+    const copy = await openStoreOn(target);
+    expect(await epochsOf(target)).toEqual([1, 2]);
+    const newIds = await (await EventWriter.connect(target)).write('a', 4);
+    expect(idsOf(await readOn(copy))).toEqual(newIds);
+    expect(await readOn(copy)).toEqual([]);
+  });
+
   it('is where a handler begins that starts at the beginning, and ends where one starts now', async () => {
     const source = await newDatabase();
     await burnTransactions(source);
@@ -99,7 +139,7 @@ describe('a log that was copied to another server', () => {
   it.each([1, 2, 3])(
     'delivers every event once, in order, however often it is moved (seed %i)',
     async (seed) => {
-      const random = randomOf(seed);
+      const random = seededRandom(seed);
       const servers = [undefined, elsewhere];
       let url = await newDatabase();
       let store = await openStoreOn(url);
@@ -164,6 +204,12 @@ describe('a process whose connections reach another server', () => {
     await query(url, 'select eventlog.ensure_epoch()');
     expect(await epochsOf(url)).toEqual([1]);
     await query(url, `update eventlog.cursors set snapshot = '99999999:99999999:'`);
+    // Within one history of one server nothing gets ahead, so it is looked at once.
+    await query(url, 'select eventlog.ensure_epoch()');
+    expect(await epochsOf(url)).toEqual([1]);
+    await failOver(url);
+    await query(url, 'begin read only; select eventlog.ensure_epoch(); commit');
+    expect(await epochsOf(url)).toEqual([1]);
     await query(url, 'select eventlog.ensure_epoch()');
     expect(await epochsOf(url)).toEqual([1, 2]);
   });
@@ -180,23 +226,15 @@ describe('a failover', () => {
     const { events, next } = await store.log.read(allSlots, first, 10);
     const event = events[0]!;
     const { slot, token } = leases.find((lease) => lease.slot === event.slot)!;
-    const fresh = {
-      attempts: 0,
-      uncounted: 0,
-      error: undefined,
-      retryAfterMs: undefined,
-      dead: false,
-      suspect: false,
-    };
-    const parked = { ...fresh, handler, token, event };
+    const parked = { ...untried, handler, token, event };
     await store.parked.park([parked]);
     const [head] = await store.parked.dueHeads([{ handler, slot }], 1);
 
     await failOver(url);
     expect(await store.cursors.save([{ handler, slot, token, cursor: next }])).toEqual([token]);
     expect(await store.parked.park([parked])).toEqual([token]);
-    expect(await store.parked.beginAttempt(head!, randomUUID())).toBe(false);
-    expect(await store.parked.endAttempt(head!, randomUUID(), { kind: 'done' })).toBe(false);
+    expect(await store.parked.beginAttempt(head!, alone(randomUUID()))).toBe(false);
+    expect(await store.parked.endAttempt(head!, alone(randomUUID()), { kind: 'done' })).toBe(false);
     await expect(store.log.read(allSlots, next, 10)).rejects.toMatchObject({ code: 'history-changed' });
 
     const renewal = await store.leases.renew('one', [handler], leaseMs);
@@ -208,6 +246,35 @@ describe('a failover', () => {
     const stale = { handler, slot, token: renewed.token, cursor: next };
     expect(await store.cursors.save([stale])).toEqual([renewed.token]);
     expect(idsOf(await readOn(store))).toEqual([event.id]);
+  });
+
+  it('takes no slot from a process that renews after it', async () => {
+    const url = await newDatabase();
+    const store = await openStoreOn(url);
+    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    const renew = (id: string) => store.leases.renew(id, [handler], leaseMs);
+    for (const id of ['one', 'two', 'one']) await renew(id);
+    const { leases: before } = await renew('two');
+    expect(before).toHaveLength(8);
+    await failOver(url);
+    expect((await renew('one')).leases).toHaveLength(8);
+    const { leases } = await renew('two');
+    expect(leases.map(({ slot }) => slot)).toEqual(before.map(({ slot }) => slot));
+    expect(leases.some((lease) => lease.abandoned || lease.token === before[0]!.token)).toBe(false);
+  });
+
+  it('hides no process that vanished with it: what that held is taken over as abandoned, a lease after the first renewal', async () => {
+    const url = await newDatabase();
+    const store = await openStoreOn(url);
+    await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+    await store.leases.renew('gone', [handler], 200);
+    await failOver(url);
+    expect((await store.leases.renew('one', [handler], leaseMs)).leases).toEqual([]);
+    await vi.waitFor(async () => {
+      const { leases } = await store.leases.renew('one', [handler], leaseMs);
+      expect(leases).toHaveLength(allSlots.length);
+      expect(leases.every(({ abandoned }) => abandoned)).toBe(true);
+    }, 5_000);
   });
 });
 
@@ -246,6 +313,11 @@ async function readOn(
   }
   expect(await store.cursors.save(leases.map((lease) => ({ ...lease, cursor })))).toEqual([]);
   return read;
+}
+
+async function nextTransaction(url: string): Promise<bigint> {
+  const [row] = await query<{ xid: string }>(url, 'select pg_snapshot_xmax(pg_current_snapshot()) as xid');
+  return BigInt(row!.xid);
 }
 
 async function burnTransactions(url: string): Promise<void> {

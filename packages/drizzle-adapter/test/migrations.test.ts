@@ -1,9 +1,11 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import type { ShardStatus } from '@framework/core';
+import { readMigrationFiles } from 'drizzle-orm/migrator';
+import pg from 'pg';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { frameworkMigrationsFolder } from '../src/framework-migrations-folder.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { ChildProgram } from './fixtures/child-program.js';
+import { folderOf } from './fixtures/migration-folder.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { migrateShards } from '../src/index.js';
 import { openRegistry } from './fixtures/open-registry.js';
@@ -11,6 +13,9 @@ import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
 const processCount = 10;
+const patience = { timeout: 30_000, interval: 100 };
+/** Of the framework. */
+const migrationCount = readMigrationFiles({ migrationsFolder: frameworkMigrationsFolder }).length;
 
 describe('migrations', () => {
   it('are applied once when many registries open at once', async () => {
@@ -22,7 +27,8 @@ describe('migrations', () => {
       ]),
     );
     await Promise.all(registries.map((registry) => registry.ready()));
-    for (const { url } of [one, other]) expect(await applied(url)).toEqual({ framework: 6, application: 1 });
+    for (const { url } of [one, other])
+      expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
   it.each(['repeatable read', 'serializable'])(
@@ -34,7 +40,7 @@ describe('migrations', () => {
         openRegistry([{ group: 0, member: 0, url }]),
       );
       await Promise.all(registries.map((registry) => registry.ready()));
-      expect(await applied(url)).toEqual({ framework: 6, application: 1 });
+      expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
     },
   );
 
@@ -44,7 +50,7 @@ describe('migrations', () => {
     onTestFinished(() => program.remove());
     const runs = Array.from({ length: processCount }, () => program.run(url, migrationsFolder));
     expect(await Promise.all(runs)).toEqual(Array.from({ length: processCount }, () => 'ready'));
-    expect(await applied(url)).toEqual({ framework: 6, application: 1 });
+    expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
   it('of the application are applied once to a database that holds several shards', async () => {
@@ -54,7 +60,7 @@ describe('migrations', () => {
       { group: 0, member: 1, url },
     ]).ready();
     await openRegistry([{ group: 0, member: 0, url }]).ready();
-    expect(await applied(url)).toEqual({ framework: 6, application: 1 });
+    expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
   it('of the application are left out where there are none', async () => {
@@ -63,12 +69,21 @@ describe('migrations', () => {
     expect(await query(url, `select to_regclass('accounts')::text as found`)).toEqual([{ found: null }]);
   });
 
-  it('are left out on demand', async () => {
+  it('are left out on demand, and waited for', async () => {
     const { url } = await emptyDatabase();
-    await openRegistry([{ group: 0, member: 0, url }], { migrateOnOpen: false }).ready();
+    const registry = openRegistry([{ group: 0, member: 0, url }], { migrate: 'off' });
+    const told = Promise.withResolvers<ShardStatus>();
+    const ready = registry.ready(told.resolve);
+    expect(await told.promise).toMatchObject({
+      ready: false,
+      reason: { kind: 'not-migrated', message: expect.stringContaining('migrateShards(') as string },
+    });
     expect(await query(url, `select to_regclass('eventlog.events')::text as found`)).toEqual([
       { found: null },
     ]);
+    await migrateShards(shardingConfig([{ group: 0, member: 0, url }]), migrationsFolder);
+    await ready;
+    expect(await registry.status()).toMatchObject([{ ready: true }]);
   });
 
   it('run from a job of their own, for every shard', async () => {
@@ -78,23 +93,82 @@ describe('migrations', () => {
       { group: 1, member: 0, url: other.url },
     ];
     await migrateShards(shardingConfig(members), migrationsFolder);
-    for (const { url } of [one, other]) expect(await applied(url)).toEqual({ framework: 6, application: 1 });
+    for (const { url } of [one, other])
+      expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
-  it('that are faulty reject ready() with what is wrong, once, and leave nothing half done', async () => {
+  it('that are faulty say what is wrong, leave nothing half done, and are applied once they can be', async () => {
     const { url } = await emptyDatabase();
     const folder = await folderOf('create table half_done (id int); select no_such_function()');
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });
     const failure: unknown = await registry.ready().catch((error: unknown) => error);
-    expect(failure).toMatchObject({ cause: { code: '42883' } });
-    expect(String(failure)).toContain('no_such_function');
-    await expect(registry.ready()).rejects.toBe(failure);
+    const text =
+      /shard \(0, 0\) member-0-0 on .*: function no_such_function\(\) does not exist .*: correct the migration/;
+    expect(failure).toMatchObject({
+      code: 'no-usable-shard',
+      message: expect.stringMatching(text) as string,
+    });
     const [status] = await registry.status();
-    expect(status).toMatchObject({ ready: false, reason: { cause: failure } });
+    const reason = { kind: 'migration-failed', cause: { cause: { code: '42883' } } };
+    expect(status).toMatchObject({ ready: false, reason });
     expect(await query(url, `select to_regclass('half_done')::text as found`)).toEqual([{ found: null }]);
-    // No process of the registry is left that could be trying again.
-    const sessions = await query(url, 'select from pg_stat_activity where datname = current_database()');
-    expect(sessions).toHaveLength(1);
+    await query(url, 'create function no_such_function() returns int language sql as $$ select 1 $$');
+    await vi.waitFor(() => registry.ready(), patience);
+    expect(await registry.status()).toMatchObject([{ ready: true }]);
+  });
+
+  it('hold no table of the migration before', async () => {
+    const { url } = await emptyDatabase();
+    await query(url, 'create table held (id int); create table rewritten (id int)');
+    const holder = new pg.Client({ connectionString: url });
+    await holder.connect();
+    onTestFinished(() => holder.end());
+    await holder.query('begin; lock table held');
+    const folder = await folderOf(
+      'alter table rewritten add column name text',
+      'alter table held add column name text',
+    );
+    const ready = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder }).ready();
+    await vi.waitFor(
+      () => query(url, `set statement_timeout = '100ms'; insert into rewritten (name) values ('free')`),
+      { timeout: 15_000, interval: 20 },
+    );
+    await holder.query('commit');
+    await ready;
+    const held = await query(url, `insert into held (name) values ('free') returning name`);
+    expect(held).toEqual([{ name: 'free' }]);
+  });
+
+  it('run again for as long as they answer that they are unfinished, each time in a transaction of its own', async () => {
+    const { url } = await emptyDatabase();
+    const breakpoint = '--> statement-breakpoint';
+    const folder = await folderOf(
+      `create table if not exists steps (id serial, xid xid8 default pg_current_xact_id()); ${breakpoint}
+       insert into steps default values; ${breakpoint}
+       select count(*) < 3 as unfinished from steps; ${breakpoint}
+       create table after_the_last_step (id int)`,
+      'create table of_the_next_one (id int)',
+    );
+    await openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder }).ready();
+    expect(await query(url, 'select count(distinct xid)::int as transactions from steps')).toEqual([
+      { transactions: 3 },
+    ]);
+    expect(await applied(url)).toEqual({ framework: migrationCount, application: 2 });
+    await openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder }).ready();
+    expect(await query(url, 'select count(*)::int as steps from steps')).toEqual([{ steps: 3 }]);
+  });
+
+  it('hold up no process that has nothing to apply', async () => {
+    const { url } = await emptyDatabase();
+    await openRegistry([{ group: 0, member: 0, url }]).ready();
+    const client = new pg.Client(url);
+    await client.connect();
+    onTestFinished(() => client.end());
+    // What a process holds that migrates.
+    await client.query('begin; select pg_advisory_xact_lock(7265814402)');
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    await registry.ready();
+    expect(await registry.status()).toMatchObject([{ ready: true }]);
   });
 
   it('make partitions of the log for this month and the next three', async () => {
@@ -123,14 +197,11 @@ async function applied(url: string): Promise<unknown> {
   return counts;
 }
 
-/** A folder with one migration, removed when the test is over. */
-async function folderOf(statements: string): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'migrations-'));
-  onTestFinished(() => rm(folder, { recursive: true }));
-  await mkdir(join(folder, 'meta'));
-  const entry = { idx: 0, version: '7', when: 1_795_132_800_000, tag: '0000_faulty', breakpoints: true };
-  const journal = { version: '7', dialect: 'postgresql', entries: [entry] };
-  await writeFile(join(folder, 'meta', '_journal.json'), JSON.stringify(journal));
-  await writeFile(join(folder, '0000_faulty.sql'), statements);
-  return folder;
-}
+it('a migration is given up by the server when the process that migrates says nothing more', async () => {
+  const { url } = await emptyDatabase();
+  const folder = await folderOf(
+    `create table seen as select current_setting('idle_in_transaction_session_timeout') as value`,
+  );
+  await migrateShards(shardingConfig([{ group: 0, member: 0, url }]), folder);
+  expect(await query(url, 'select value from seen')).toEqual([{ value: '10s' }]);
+});

@@ -1,16 +1,22 @@
-import { type SuiteContext, home } from '@framework/testing/conformance';
+import { ShardedId } from '@framework/core';
+import { type Account, type SuiteContext, Tag, home, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { pgManager } from '../src/connection/pg-transaction-manager.js';
 import { backendPid } from './fixtures/backend-pid.js';
-import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { openSuite } from './fixtures/open-registry.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
+import { changeSetOf, persistTogether } from './fixtures/persist.js';
+import { PgTagRepository } from './fixtures/pg-tag-repository.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
 
 const pair = { 'maximum-pool-size': 2 };
 const single = { 'maximum-pool-size': 1 };
+/** More than are tried for one statement. */
+const several = { 'maximum-pool-size': 5 };
 
 describe('connections whose server or table has changed under them', () => {
   let database: TestDatabase;
@@ -19,11 +25,8 @@ describe('connections whose server or table has changed under them', () => {
   });
   afterAll(() => database.drop());
 
-  const open = async (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> => {
-    const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
-    await registry.ready();
-    return suiteOn(registry);
-  };
+  const open = (settings: Readonly<Record<string, unknown>>): Promise<SuiteContext> =>
+    openSuite(database.url, settings);
   const widen = (): Promise<unknown> =>
     query(database.url, 'alter table accounts alter column balance type numeric(40, 18)');
   const narrow = (): Promise<unknown> =>
@@ -64,6 +67,76 @@ describe('connections whose server or table has changed under them', () => {
     expect(await suite.credit(account, '1')).toMatchObject({ version: 3 });
   });
 
+  it('cost no attempt when what had prepared a write is gone', async () => {
+    const suite = await open(single);
+    const account = await suite.openAccount(home);
+    const credit = (credited: Account): Promise<void> =>
+      suite.stage((plan) => plan.update(credited.credit('1')), once);
+    await credit(account);
+    await new PgFixture(suite.fixture.databases).accounts.db(home).execute(sql`deallocate all`);
+    await credit(account.credit('1').variant({ version: 2, events: [] }));
+    expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 3 });
+  });
+
+  it('part no group when what had prepared it is gone', async () => {
+    const { databases } = (await open(single)).fixture;
+    const tags = new PgTagRepository(databases);
+    const before = await tags.count();
+    const write = (): Promise<void> => {
+      const [one, other] = [1, 2].map(() => ShardedId.generate(Tag, home));
+      const fields = { state: 'ACTIVE', label: 'in a group', version: 1 } as const;
+      const group = [one!, other!].map((id) => changeSetOf(tags, new Tag({ id, ...fields })));
+      return persistTogether(databases, group);
+    };
+    await write();
+    await tags.db(home).execute(sql`deallocate all`);
+    await write();
+    expect(await tags.count()).toBe(before + 4);
+  });
+
+  it('are all replaced when one of them is refused, so that the others do not have to be', async () => {
+    const suite = await open(several);
+    const account = await suite.openAccount(home);
+    await prepareReads(suite, account);
+    await widen();
+    onTestFinished(() => void narrow());
+    expect(await suite.accounts.getById(account.id)).toEqual(account);
+  });
+
+  it('are all replaced when one of them is refused in a transaction, which can run again', async () => {
+    const suite = await open(several);
+    const account = await suite.openAccount(home);
+    await prepareReads(suite, account);
+    await widen();
+    onTestFinished(() => void narrow());
+    const { databases } = suite.fixture;
+    const read = (): Promise<unknown> =>
+      databases.transactionManager(home).inTransaction(() => suite.accounts.getById(account.id));
+    await expect(read()).rejects.toMatchObject({ code: 'transient-storage' });
+    expect(await read()).toEqual(account);
+  });
+
+  it('are shared no more by those who come after one of them was refused', async () => {
+    const suite = await open(single);
+    await suite.openAccount(home);
+    const { pool } = pgManager(suite.fixture.databases.transactionManager(home)).database;
+    const clients: pg.ClientBase[] = [];
+    const [sent, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const before = pool.share(home, async (client) => {
+      clients.push(client);
+      sent.resolve();
+      await answered.promise;
+    });
+    await sent.promise;
+    const gone = Object.assign(new pg.DatabaseError('gone', 1, 'error'), { code: '26000' });
+    expect(pool.renewsAfter(gone, clients[0])).toBe(true);
+    const after = pool.share(home, async (client) => void clients.push(client));
+    answered.resolve();
+    await Promise.all([before, after]);
+    expect(clients).toHaveLength(2);
+    expect(clients[1]).not.toBe(clients[0]);
+  });
+
   it('tell everybody who shares one that the table is locked, and nobody that a statement is missing', async () => {
     const suite = await open({ ...single, 'statement-timeout-ms': 300 });
     const holder = new pg.Client({ connectionString: database.url });
@@ -74,28 +147,6 @@ describe('connections whose server or table has changed under them', () => {
     expect(outcomes.map((outcome) => outcome?.code)).toEqual(Array(3).fill('shard-unavailable'));
     await holder.query('rollback');
     expect(await suite.openAccount(home)).toMatchObject({ version: 1 });
-  });
-
-  it('are replaced when the server takes no writes, so that they heal as soon as one does', async () => {
-    const suite = await open(pair);
-    const account = await suite.openAccount(home);
-    const [row] = await query<{ name: string }>(database.url, 'select current_database() as name');
-    const writing = new URL(database.url);
-    writing.searchParams.set('options', '-c default_transaction_read_only=off');
-    const writable = (): Promise<unknown> =>
-      query(writing.href, `alter database ${row?.name} reset default_transaction_read_only`);
-    onTestFinished(() => void writable());
-    await query(database.url, `alter database ${row?.name} set default_transaction_read_only = on`);
-    await query(
-      database.url,
-      'select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',
-    );
-    const readOnly = await Promise.all([1, 2, 3, 4].map(() => refusal(suite.credit(account, '1'))));
-    expect(new Set(readOnly.map((outcome) => outcome?.code))).toEqual(new Set(['shard-unavailable']));
-    await writable();
-    const healed = async (): Promise<boolean> => (await refusal(suite.credit(account, '1'))) === undefined;
-    const attempts = [await healed(), await healed(), await healed()];
-    expect(attempts.at(-1)).toBe(true);
   });
 
   it('are kept when the work of a transaction gives up, or its commit is refused by a deferred constraint', async () => {
@@ -133,3 +184,17 @@ describe('connections whose server or table has changed under them', () => {
     expect(await backendPid(suite)).not.toBe(before);
   });
 });
+
+/** Has every connection of the pool prepare the statement that reads one account. */
+async function prepareReads(suite: SuiteContext, { id }: Account): Promise<void> {
+  const manager = suite.fixture.databases.transactionManager(home);
+  const all = Promise.withResolvers<void>();
+  let count = 0;
+  const prepare = (): Promise<void> =>
+    manager.inTransaction(async () => {
+      await suite.accounts.getById(id);
+      if (++count === several['maximum-pool-size']) all.resolve();
+      await all.promise;
+    });
+  await Promise.all(Array.from({ length: several['maximum-pool-size'] }, prepare));
+}

@@ -117,7 +117,11 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
     await suite.openAccount(home);
     const settings = new URL(url);
     let hints = 0;
-    const listener = new HintListener({ connectionString: settings.href }, 'eventlog', () => void hints++);
+    const listener = new HintListener(
+      { client: () => ({ connectionString: settings.href }), lifetimeMaxMs: 0 },
+      'eventlog',
+      () => void hints++,
+    );
     onTestFinished(() => listener.close());
     await vi.waitFor(() => expect(hints).toBe(1), patience);
     const [session] = await query(

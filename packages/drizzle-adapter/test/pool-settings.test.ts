@@ -3,6 +3,7 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type PostgresWarning, migrateShards } from '../src/index.js';
 import { backendPid } from './fixtures/backend-pid.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { proxied } from './fixtures/proxied.js';
@@ -56,6 +57,25 @@ describe('the settings of a pool', () => {
     await vi.waitFor(async () => expect(await pidsOf('idle-timeout')).toHaveLength(1), patience);
   });
 
+  it('replace a connection after max-lifetime, also one that listens for hints', async () => {
+    const suite = await open('max-lifetime', { 'minimum-idle': 1, 'idle-timeout': 0, 'max-lifetime': 100 });
+    const [delivery] = suite.fixture.databases.deliveries();
+    const close = await delivery!.store.hints.listen(() => undefined);
+    onTestFinished(() => close());
+    for (const applicationName of ['max-lifetime', 'max-lifetime hints']) {
+      const before = await vi.waitFor(async () => {
+        const pids = await pidsOf(applicationName);
+        expect(pids).toHaveLength(1);
+        return pids;
+      }, patience);
+      await vi.waitFor(async () => {
+        const after = await pidsOf(applicationName);
+        expect(after).toHaveLength(1);
+        expect(after).not.toEqual(before);
+      }, patience);
+    }
+  });
+
   it('tell of a connection that is held for longer than leak-detection-threshold, with the stack of its borrower', async () => {
     const warnings: PostgresWarning[] = [];
     const suite = await open('leaks', { 'leak-detection-threshold': 20 }, (warning) =>
@@ -79,23 +99,30 @@ describe('the settings of a pool', () => {
     expect(warnings).toHaveLength(1);
   });
 
-  it('do not let one database be opened under two addresses', async () => {
-    const { url } = await proxied(database);
-    const registry = openRegistry([
-      { group: 0, member: 0, url: database.url },
-      { group: 1, member: 0, url },
-    ]);
-    await expect(registry.ready()).rejects.toMatchObject({
-      code: 'invalid-configuration',
-      faults: [{ path: expect.stringContaining('primary-config') as string }],
-    });
-  });
+  it.each(['on-start', 'check', 'off'] as const)(
+    'do not let one database be opened under two addresses, migrate: %s',
+    async (migrate) => {
+      const { url } = await proxied(database);
+      const registry = openRegistry(
+        [
+          { group: 0, member: 0, url: database.url },
+          { group: 1, member: 0, url },
+        ],
+        { migrate, migrationsFolder },
+      );
+      await expect(registry.ready()).rejects.toMatchObject({
+        code: 'invalid-configuration',
+        faults: [{ message: expect.stringContaining('is the same database as') as string }],
+      });
+    },
+  );
 
   it('take two spellings of one address for the same database', async () => {
-    const other = new URL(database.url);
+    const { url } = await emptyDatabase();
+    const other = new URL(url);
     other.hostname = 'LOCALHOST';
     const registry = openRegistry([
-      { group: 0, member: 0, url: database.url },
+      { group: 0, member: 0, url },
       { group: 1, member: 0, url: other.href },
     ]);
     await registry.ready();

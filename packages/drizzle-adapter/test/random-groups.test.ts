@@ -6,6 +6,7 @@ import {
   type TransactionManager,
   systemClock,
 } from '@framework/core';
+import { seededRandom } from '@framework/testing';
 import {
   Account,
   RandomExecutions,
@@ -14,7 +15,6 @@ import {
   decimal,
   home,
   once,
-  seededRandom,
 } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import fc from 'fast-check';

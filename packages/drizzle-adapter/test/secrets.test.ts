@@ -71,8 +71,7 @@ describe('a password', () => {
     const unreachable = new URL(through);
     unreachable.username = role;
     unreachable.password = password;
-    const registry = openRegistry([{ group: 0, member: 0, url: unreachable.href }], { migrateOnOpen: false });
-    await registry.ready();
+    const registry = openRegistry([{ group: 0, member: 0, url: unreachable.href }], { migrate: 'off' });
     expectNoPassword(await registry.status());
     const failure: unknown = await suiteOn(registry)
       .openAccount(home)

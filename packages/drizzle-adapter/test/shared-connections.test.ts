@@ -66,6 +66,40 @@ describe('connections that commits share', () => {
     expect(await blocked).toMatchObject({ version: 2 });
   });
 
+  it('hold up nothing that was sent behind a commit which waits for a lock', async () => {
+    const suite = await open(2);
+    const accounts = await Promise.all(Array.from({ length: 12 }, () => suite.openAccount()));
+    const [held, ...free] = accounts;
+    const release = await lock(database, held!.id.value);
+    let isDone = false;
+    const blocked = suite.credit(held!, '1').then((credited) => {
+      isDone = true;
+      return credited;
+    });
+    // Sent at once, so that several of them share the connection of the one that is locked out.
+    await Promise.all(free.map((account) => suite.credit(account, '1')));
+    expect(isDone).toBe(false);
+    await release();
+    expect(await blocked).toMatchObject({ version: 2 });
+  });
+
+  it('are never taken all by commits that wait for locks', async () => {
+    const suite = await open(4);
+    const accounts = await Promise.all(Array.from({ length: 6 }, () => suite.openAccount()));
+    const release = await lock(database, ...accounts.map(({ id }) => id.value));
+    let doneCount = 0;
+    const blocked = accounts.map(async (account) => {
+      const credited = await suite.credit(account, '1', once);
+      doneCount++;
+      return credited;
+    });
+    await vi.waitUntil(() => isBlocked(database), patience);
+    expect(await Promise.all(Array.from({ length: 20 }, () => suite.openAccount()))).toHaveLength(20);
+    expect(doneCount).toBe(0);
+    await release();
+    expect((await Promise.all(blocked)).map(({ version }) => version)).toEqual([2, 2, 2, 2, 2, 2]);
+  });
+
   it('let a commit pass whose caller holds the lock, in a transaction on another shard', async () => {
     const suite = await open(3);
     const account = await suite.openAccount();
@@ -106,15 +140,15 @@ async function terminate({ url }: TestDatabase, pid: number): Promise<void> {
   await query(url, 'select pg_terminate_backend($1, 5000)', [pid]);
 }
 
-/** Holds the row of an account until the returned function is called. */
-async function lock({ url }: TestDatabase, id: string): Promise<() => Promise<void>> {
+/** Holds the rows of accounts until the returned function is called. */
+async function lock({ url }: TestDatabase, ...ids: readonly string[]): Promise<() => Promise<void>> {
   const holder = new pg.Client({ connectionString: url });
   // The database is dropped while it is open.
   holder.on('error', () => undefined);
   await holder.connect();
   onTestFinished(() => holder.end());
   await holder.query('begin');
-  await holder.query('select from accounts where id = $1 for update', [id]);
+  await holder.query('select from accounts where id = any($1) for update', [ids]);
   return async () => void (await holder.query('rollback'));
 }
 

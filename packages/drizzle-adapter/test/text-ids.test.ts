@@ -1,8 +1,18 @@
-import { type DatabaseRegistry, Entity, Id, type NewEntity, type ShardingStrategy } from '@framework/core';
+import {
+  Action,
+  ActionExecutor,
+  type DatabaseRegistry,
+  Entity,
+  Id,
+  type NewEntity,
+  type Principal,
+  type ShardingStrategy,
+  systemClock,
+} from '@framework/core';
 import { home } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgTable, text } from 'drizzle-orm/pg-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { PgRepository, entityColumns } from '../src/index.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { PgAccountRepository } from './fixtures/pg-account-repository.js';
@@ -68,6 +78,45 @@ describe('a table whose ids are texts', () => {
         code: 'invalid-cursor',
       });
     }
+  });
+});
+
+describe('a table whose ids the database takes for others', () => {
+  test('gives a row by no other text than its id, alone as together with others', async () => {
+    const other = await createTestDatabase();
+    onTestFinished(() => other.drop());
+    const folded = openRegistry([{ group: 0, member: 0, url: other.url }]);
+    await folded.ready();
+    await query(
+      other.url,
+      `create collation folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+       create table customers (id text collate folded primary key, state text not null, version bigint not null)`,
+    );
+    const repository = new PgCustomerRepository(folded);
+    for (const id of ['anna', 'bob']) await persist(folded, repository, Customer.of(id));
+    class FindAction extends Action<{ readonly id: string }, string> {
+      protected async perform(_principal: Principal, { id }: { readonly id: string }): Promise<string> {
+        return (await repository.findById(id))?.id.value ?? 'none';
+      }
+    }
+    const executor = new ActionExecutor({
+      namespace: 'adapter.test',
+      databases: folded,
+      repositories: [repository],
+      actions: [new FindAction(systemClock)],
+    });
+    const find = (id: string): Promise<string> => executor.execute({ name: 'tester' }, FindAction, { id });
+    expect(await Promise.all(['Anna', 'Bob', 'anna'].map(find))).toEqual(['none', 'none', 'anna']);
+    expect(await find('Anna')).toBe('none');
+    expect(await find('anna')).toBe('anna');
+    expect(await repository.findById('Anna')).toBeUndefined();
+    expect(await repository.existsById('Anna')).toBe(false);
+    expect(await repository.findAllByIds(['Anna', 'bob'])).toMatchObject([{ id: Id.of(Customer, 'bob') }]);
+    await folded.transactionManager(home).inTransaction(async () => {
+      expect(await repository.findById('Anna')).toBeUndefined();
+      expect(await repository.findAllByIds(['Anna'])).toEqual([]);
+    });
+    await expect(repository.getById('Anna')).rejects.toMatchObject({ code: 'entity-not-found' });
   });
 });
 

@@ -16,6 +16,19 @@ import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
 const releasedBefore = ['0000_eventlog', '0001_delivery', '0002_idempotency_keys'];
+const beforeMove = ['0003_history', '0004_attempts', '0005_handler_keys', '0006_place_handler_keys'];
+const move = '0010_move_handler_keys';
+const patience = { timeout: 20_000, interval: 20 };
+const actionOf = 'select action_id from eventlog.idempotency_keys where key = $1';
+/** Inserts a key as the release before does; returns a row when it was free. */
+const insertAsBefore = `
+  insert into eventlog.idempotency_keys as held
+    (key, principal, namespace, action_id, action_name, fingerprint, result, expires_date)
+  select $1, 'alice', 'test', gen_random_uuid(), 'Write', 'f', null, now() + interval '1 day'
+  on conflict (key, principal, namespace) do update set action_id = excluded.action_id,
+    action_name = excluded.action_name, fingerprint = excluded.fingerprint, result = excluded.result,
+    created_date = excluded.created_date, expires_date = excluded.expires_date
+  where held.expires_date <= now() returning 1`;
 const leaseMs = 60_000;
 const handler = 'notify';
 const everywhere = allSlots.map((slot) => ({ handler, slot }));
@@ -151,6 +164,144 @@ describe('a database of the release before', () => {
     expect(await writeKeyOfNow(url, { key: foreign!, namespace: 'test' })).toBe(true);
     expect(await writeKeyAsBefore(url, foreign!)).toBe(true);
   });
+
+  it('goes on taking events and keys while the keys of handlers are moved', async () => {
+    const { url } = await filledDatabase();
+    const [ofHandler = ''] = keysAt('before');
+    await writeKeyAsBefore(url, ofHandler);
+    await applyOf(url, [...releasedBefore, ...beforeMove]);
+    const holder = await holdKey(url, ofHandler);
+    const ready = openRegistry([{ group: 0, member: 0, url }], {}).ready();
+    await moveWaits(url);
+    const writer = new pg.Client({ connectionString: url, statement_timeout: 1_000 });
+    await writer.connect();
+    onTestFinished(() => writer.end());
+    await writer.query(
+      `insert into eventlog.events (id, action_id, ordinal, namespace, action_name, action_params, principal, headers, started_date)
+       values (gen_random_uuid(), gen_random_uuid(), 0, 'test', 'Write', '{}', 'alice', '{}', now())`,
+    );
+    await writer.query(
+      `insert into eventlog.idempotency_keys (key, principal, namespace, action_id, action_name, fingerprint, expires_date)
+       values ('order/1', 'alice', 'test', gen_random_uuid(), 'Write', 'f', now() + interval '1 day')`,
+    );
+    await holder.query('rollback');
+    await ready;
+    expect(await namespacesOf(url, ofHandler)).toEqual(['test#handlers']);
+  });
+
+  it('repeats nothing that its old processes have executed for handlers before the keys of handlers are moved', async () => {
+    const { url } = await filledDatabase();
+    const [[held = ''], [executed = '']] = [keysAt('held'), keysAt('executed')];
+    for (const key of [held, executed]) expect(await writeKeyAsBefore(url, key)).toBe(true);
+    await applyOf(url, [...releasedBefore, ...beforeMove]);
+    const holder = await holdKey(url, held);
+    const ready = openRegistry([{ group: 0, member: 0, url }], {}).ready();
+    await moveWaits(url);
+    expect(await writeKeyAsBefore(url, executed)).toBe(false);
+    expect(await namespacesOf(url, executed)).toEqual(['test']);
+    await holder.query('rollback');
+    await ready;
+    expect(await writeKeyAsBefore(url, executed)).toBe(false);
+    expect(await namespacesOf(url, executed)).toEqual(['test#handlers']);
+  });
+
+  it('repeats nothing that its old processes have executed for handlers while the key is being moved', async () => {
+    const { url } = await filledDatabase();
+    const [executed = ''] = keysAt('executed');
+    expect(await writeKeyAsBefore(url, executed)).toBe(true);
+    await applyOf(url, [...releasedBefore, ...beforeMove]);
+    const mover = new pg.Client({ connectionString: url });
+    await mover.connect();
+    onTestFinished(() => mover.end());
+    await mover.query('begin');
+    for (const statement of await statementsOf(move)) {
+      const { rows } = await mover.query<{ unfinished?: boolean }>(statement);
+      if (rows[0]?.unfinished === true) break;
+    }
+    const free = writeKeyAsBefore(url, executed);
+    await vi.waitFor(async () => expect(await waitingForMover(url)).toHaveLength(1), patience);
+    await mover.query('commit');
+    expect(await free).toBe(false);
+    expect(await namespacesOf(url, executed)).toEqual(['test#handlers']);
+  });
+
+  it('gives up a step that waits for an old process which waits for it, and fails nothing of that', async () => {
+    const { url } = await filledDatabase();
+    // In the order in which a step takes them.
+    const [first, second] = ['0', 'f'].map(
+      (digit) => `${handler}/${randomUUID().replaceAll(/[^-]/g, digit)}/pay`,
+    );
+    for (const key of [first!, second!]) expect(await writeKeyAsBefore(url, key)).toBe(true);
+    await applyOf(url, [...releasedBefore, ...beforeMove]);
+    const old = new pg.Client({ connectionString: url });
+    await old.connect();
+    onTestFinished(() => old.end());
+    await old.query('begin');
+    expect((await old.query(insertAsBefore, [second])).rowCount).toBe(0);
+    const ready = openRegistry([{ group: 0, member: 0, url }], {}).ready();
+    await moveWaits(url);
+    expect((await old.query(insertAsBefore, [first])).rowCount).toBe(0);
+    await old.query('commit');
+    await ready;
+    const deadlocks =
+      'select deadlocks::int as count from pg_stat_database where datname = current_database()';
+    expect(await query(url, deadlocks)).toEqual([{ count: 0 }]);
+    for (const key of [first!, second!]) expect(await namespacesOf(url, key)).toEqual(['test#handlers']);
+  });
+
+  it('has the keys of handlers moved in steps, and goes on with the next one after an interruption', async () => {
+    const { url } = await filledDatabase();
+    const keyCount = 2_500;
+    await query(
+      url,
+      `insert into eventlog.idempotency_keys (key, principal, namespace, action_id, action_name, fingerprint, expires_date)
+       select '${handler}/' || gen_random_uuid() || '/pay', 'alice', 'test', gen_random_uuid(), 'Write', 'f', now() + interval '1 day'
+       from generate_series(1, ${keyCount})`,
+    );
+    const [last] = await query<{ key: string }>(
+      url,
+      `select key from eventlog.idempotency_keys where key like '${handler}/%' order by key desc limit 1`,
+    );
+    await applyOf(url, [...releasedBefore, ...beforeMove]);
+    const holder = await holdKey(url, last!.key);
+    const interrupted = openRegistry([{ group: 0, member: 0, url }], {});
+    const ready = interrupted.ready().catch(() => 'interrupted');
+    await moveWaits(url);
+    const movedCount = await countIn(url, 'test#handlers');
+    expect(movedCount).toBeGreaterThan(0);
+    expect(movedCount).toBeLessThan(keyCount);
+    await interrupted.close();
+    expect(await ready).toBe('interrupted');
+    expect(await countIn(url, 'test#handlers')).toBe(movedCount);
+    await holder.query('rollback');
+    await openRegistry([{ group: 0, member: 0, url }], {}).ready();
+    expect(await countIn(url, 'test#handlers')).toBe(keyCount);
+    expect(await query(url, `select to_regclass('eventlog.key_move')::text as found`)).toEqual([
+      { found: null },
+    ]);
+  });
+
+  it('is migrated also when a key of a handler stands among those of clients and of handlers', async () => {
+    const { url } = await filledDatabase();
+    const [twice = ''] = keysAt('twice');
+    await writeKeyAsBefore(url, twice);
+    await applyOf(url, [...releasedBefore, ...beforeMove.slice(0, 3)]);
+    await writeKeyOfNow(url, { key: twice, namespace: 'test#handlers' });
+    // As an earlier text of these migrations did.
+    await query(
+      url,
+      `create function eventlog.place_key_of_release_before() returns trigger language plpgsql as 'begin return new; end';
+       create trigger key_of_release_before before insert on eventlog.idempotency_keys for each row
+         execute function eventlog.place_key_of_release_before()`,
+    );
+    const [later] = await query(url, `${actionOf} and namespace = 'test#handlers'`, [twice]);
+    await openRegistry([{ group: 0, member: 0, url }], {}).ready();
+    expect(await query(url, actionOf, [twice])).toEqual([later]);
+    expect(await namespacesOf(url, twice)).toEqual(['test#handlers']);
+    const [after = ''] = keysAt('after');
+    expect(await writeKeyAsBefore(url, after)).toBe(true);
+    expect(await namespacesOf(url, after)).toEqual(['test#handlers']);
+  });
 });
 
 /** A database as the release before left it: six events, the first three passed, one of those parked. */
@@ -160,13 +311,9 @@ async function filledDatabase(): Promise<{
   readonly parkedId: string;
 }> {
   const { url } = await emptyDatabase();
+  await applyOf(url, releasedBefore);
   const client = new pg.Client({ connectionString: url });
   await client.connect();
-  await migrate(drizzle(client), {
-    migrationsFolder: await folderOfReleaseBefore(),
-    migrationsSchema: 'eventlog',
-    migrationsTable: 'migrations',
-  });
   await client.query('select eventlog.create_partitions(3)');
   const writer = await EventWriter.connect(url);
   const [parkedId = ''] = await writer.write('a', 1, 2, 3);
@@ -206,18 +353,7 @@ function keysAt(when: string): readonly string[] {
 
 /** Inserts a key as the release before does; whether it was free. */
 async function writeKeyAsBefore(url: string, key: string): Promise<boolean> {
-  const rows = await query(
-    url,
-    `insert into eventlog.idempotency_keys as held
-       (key, principal, namespace, action_id, action_name, fingerprint, result, expires_date)
-     select $1, 'alice', 'test', gen_random_uuid(), 'Write', 'f', null, now() + interval '1 day'
-     on conflict (key, principal, namespace) do update set action_id = excluded.action_id,
-       action_name = excluded.action_name, fingerprint = excluded.fingerprint, result = excluded.result,
-       created_date = excluded.created_date, expires_date = excluded.expires_date
-     where held.expires_date <= now() returning 1`,
-    [key],
-  );
-  return rows.length === 1;
+  return (await query(url, insertAsBefore, [key])).length === 1;
 }
 
 /** Inserts a key as the adapter does; whether it was free. */
@@ -238,17 +374,72 @@ async function writeKeyOfNow(
   return rows.length === 1;
 }
 
-/** The framework's migrations up to the release before. */
-async function folderOfReleaseBefore(): Promise<string> {
+/** Applies those migrations of the framework, as the release that had them does. */
+async function applyOf(url: string, tags: readonly string[]): Promise<void> {
+  const migrationsFolder = await folderOf(tags);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await migrate(drizzle(client), {
+    migrationsFolder,
+    migrationsSchema: 'eventlog',
+    migrationsTable: 'migrations',
+  });
+  await client.end();
+}
+
+/** A folder with those migrations of the framework. */
+async function folderOf(tags: readonly string[]): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'release-before-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   await cp(frameworkMigrationsFolder, folder, { recursive: true });
   const path = join(folder, 'meta', '_journal.json');
   const journal = JSON.parse(await readFile(path, 'utf8')) as Journal;
-  const entries = journal.entries.filter(({ tag }) => releasedBefore.includes(tag));
-  expect(entries).toHaveLength(releasedBefore.length);
+  const entries = journal.entries.filter(({ tag }) => tags.includes(tag));
+  expect(entries).toHaveLength(tags.length);
   await writeFile(path, JSON.stringify({ ...journal, entries }));
   return folder;
+}
+
+/** The statements of a migration of the framework. */
+async function statementsOf(tag: string): Promise<readonly string[]> {
+  const text = await readFile(join(frameworkMigrationsFolder, `${tag}.sql`), 'utf8');
+  return text.split('--> statement-breakpoint');
+}
+
+/** A session whose transaction holds a key's row. */
+async function holdKey(url: string, key: string): Promise<pg.Client> {
+  const holder = new pg.Client({ connectionString: url });
+  await holder.connect();
+  onTestFinished(() => holder.end());
+  await holder.query('begin');
+  await holder.query('select from eventlog.idempotency_keys where key = $1 for update', [key]);
+  return holder;
+}
+
+/** Until the migration waits for the end of somebody's transaction; it does so again and again. */
+async function moveWaits(url: string): Promise<void> {
+  const waiting = `select pid from pg_stat_activity where wait_event_type = 'Lock' and application_name like 'framework migrations%'
+    and query like '%eventlog.idempotency_keys%' and datname = current_database()`;
+  await vi.waitFor(async () => expect(await query(url, waiting)).toHaveLength(1), patience);
+}
+
+/** The sessions that wait for the end of somebody's transaction while they insert a key. */
+function waitingForMover(url: string): Promise<readonly object[]> {
+  return query(
+    url,
+    `select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%insert into eventlog.idempotency_keys as held%'
+       and datname = current_database()`,
+  );
+}
+
+async function namespacesOf(url: string, key: string): Promise<readonly string[]> {
+  const text = 'select namespace from eventlog.idempotency_keys where key = $1';
+  return (await query<{ namespace: string }>(url, text, [key])).map(({ namespace }) => namespace);
+}
+
+async function countIn(url: string, namespace: string): Promise<number> {
+  const text = 'select count(*)::int as count from eventlog.idempotency_keys where namespace = $1';
+  return (await query<{ count: number }>(url, text, [namespace]))[0]!.count;
 }
 
 /** The indexes of the whole log by which delivery reads. */

@@ -6,7 +6,7 @@ import { outsideRequests } from '@framework/core';
  *
  * Waking the server costs more than writing a statement does; statements that are sent together wake it once.
  *
- * What comes in runs in the async context of nobody, because the connection outlives the request that happened to need it
+ * What comes in runs outside the async context of any request, because the connection outlives the request that needed it
  * first.
  */
 export class BatchingSocket extends Socket {

@@ -25,15 +25,17 @@ type Look = 'committed' | 'not-committed' | 'undecided' | 'undecidable';
 interface SessionRow {
   /** Null in recovery. */
   readonly timeline: string | null;
+  /** Whether the process may be there still: one with its pid that is not for certain another one. */
   readonly working: boolean;
 }
 
 /**
  * Looks for a commit in the log, until the server's process that ran it is gone.
  *
- * The server ends a statement after its timeout, so waiting that long is enough. That a commit did not happen is said only
- * by a server that would know: not in recovery, and on the timeline on which it was sent. Behind a pooler that hides the
- * server's processes, only a commit that happened can be told for certain.
+ * The server ends a statement after its timeout, so waiting that long is enough. Only a server that would know can report
+ * that a commit did not happen: not in recovery, and on the timeline on which it was sent. Where a role may not see when
+ * its processes started, any process with that pid may be the one. Behind a pooler that hides the server's processes, only a
+ * commit that happened can be confirmed.
  *
  * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when it cannot be learnt
  */
@@ -73,7 +75,7 @@ async function lookBy(
   const [now] = await pool.history.ask<SessionRow>(client, (timeline) => ({
     text:
       `select ${timeline} as timeline, exists (select from pg_stat_activity where pid = $1 ` +
-      'and extract(epoch from backend_start)::text = $2) as working',
+      'and coalesce(extract(epoch from backend_start)::text = $2, true)) as working',
     values: [server?.pid ?? null, server?.started ?? null],
   }));
   const { rowCount } = await client.query({

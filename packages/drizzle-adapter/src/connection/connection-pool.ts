@@ -3,23 +3,31 @@ import {
   type ShardIdentifier,
   ShardUnavailableException,
   StaleRecordException,
+  primaryConfig,
 } from '@framework/core';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
-import type { EpochGuard } from '../delivery/epoch-guard.js';
 import { BatchingSocket } from './batching-socket.js';
+import type { ConnectionGuard } from './connection-guard.js';
+import { type DatabasePlace, isExhausted } from './database-place.js';
 import { watchLoan } from './loan-watch.js';
+import { OpeningClient, isUnanswered } from './opening-client.js';
 import type { PostgresWarning } from './postgres-options.js';
 import { adaptStatementNames } from './pooled-statements.js';
-import { isHarmless, isOutgrown } from './server-error.js';
+import { isHarmless, isOutgrown, isReadOnly, isUnmigrated } from './server-error.js';
+import { ServerInRecoveryError } from './server-role.js';
 import { HistoryQuestion, type ServerSession } from './server-session.js';
 import { prepareSession } from './session-settings.js';
 import { SharedConnections } from './shared-connections.js';
+import { assertUrlParameters } from './url-parameters.js';
 
 /** How much later than the server the client gives a statement up, in milliseconds. */
 const clientGraceMs = 1_000;
 /** How long it takes until connections are tried again that are to be kept open, in milliseconds. */
 const refillDelayMs = 5_000;
+
+/** How old a connection is that is replaced because of what it refuses: younger ones know the server as it is now. */
+const renewedAgeMinMs = 1_000;
 
 /** What a pooler says, in no other language, to a parameter that it cannot hand on. */
 const refusedParameter = /startup parameter/i;
@@ -28,49 +36,61 @@ const refusedParameter = /startup parameter/i;
  * The connections of one database: bounded in number, in waiting callers and in time.
  *
  * A connection on which a deadline passed, or something else than a plain error of the server happened, is destroyed
- * and never handed out again.
+ * and never handed out again. None to a server in recovery is handed out, except by a further config of a member.
  */
 export class ConnectionPool {
   /** How this server tells where it stands in its history. */
   readonly history: HistoryQuestion = new HistoryQuestion();
   readonly #pool: pg.Pool;
+  /** Whether the pool knows where to connect: not before the files of its certificates were read. */
+  #isAddressed = false;
   readonly #config: DatabaseConfig;
-  readonly #epochs: EpochGuard;
+  readonly #place: DatabasePlace;
+  readonly #guards: readonly ConnectionGuard[];
   readonly #warn: (warning: PostgresWarning) => void;
   readonly #sessions = new WeakMap<pg.ClientBase, ServerSession>();
   readonly #shared: SharedConnections;
   /** Those that must not be used again. */
   readonly #discarded = new WeakSet<pg.ClientBase>();
   /** Connections of an earlier generation are replaced before they are used again. */
-  readonly #generations = new WeakMap<pg.ClientBase, number>();
+  readonly #births = new WeakMap<pg.ClientBase, { readonly generation: number; readonly atMs: number }>();
   #generation = 0;
   #namesStatements = true;
   #sendsParameters = true;
   #hasWarnedOfPooler = false;
+  /** Whether the last new connection was not answered in time; any answer to one ends it. */
+  #isSilent = false;
+  /** Whether a caller is finding out whether it answers again. */
+  #isProbing = false;
   readonly #idleMin: number;
   #isWarming = false;
   #refill: NodeJS.Timeout | undefined;
 
   /**
-   * @param epochs is asked about each new connection before it is used
-   * @param warn is told what operators should know
+   * @param place says where errors happened
+   * @param guards are asked about each new connection before it is used, in order
+   * @param warn called with what operators should know
    */
   constructor(
     config: DatabaseConfig,
     applicationName: string,
-    epochs: EpochGuard,
+    place: DatabasePlace,
+    guards: readonly ConnectionGuard[],
     warn: (warning: PostgresWarning) => void,
   ) {
     this.#config = config;
-    this.#epochs = epochs;
+    this.#place = place;
+    this.#guards = guards;
     this.#warn = warn;
     this.#idleMin = Math.min(config.idleMin, config.poolMax);
     this.#pool = new pg.Pool({
-      ...connectionSettings(config),
+      // Not read yet, and not to be shown when it is.
+      password: undefined,
       application_name: applicationName,
       max: config.poolMax,
       min: this.#idleMin,
       idleTimeoutMillis: config.idleTimeoutMs,
+      maxLifetimeSeconds: config.lifetimeMaxMs / 1_000,
       connectionTimeoutMillis: config.acquisitionTimeoutMs,
       statement_timeout: config.statementTimeoutMs,
       idle_in_transaction_session_timeout: config.statementTimeoutMs,
@@ -79,8 +99,11 @@ export class ConnectionPool {
       // Statements that are sent without waiting for each other share one round trip.
       pipeline: true,
       stream: () => new BatchingSocket(),
-      onConnect: (client) => this.#prepare(client),
+      Client: OpeningClient,
+      // Of no other class.
+      onConnect: (client) => (client as OpeningClient).prepare(() => this.#prepare(client)),
     });
+    assertUrlParameters(config);
     this.#pool.on('error', ignoreError);
     if (this.#idleMin > 0) this.#pool.on('remove', () => this.keepWarm());
     this.#shared = new SharedConnections(this);
@@ -118,8 +141,14 @@ export class ConnectionPool {
    * @throws ShardUnavailableException `shard-unavailable` as {@link use}
    */
   async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    this.#refuseWhileSilent(shard);
     this.#refuseBeyondQueue(shard);
     return this.#shared.share(shard, work);
+  }
+
+  /** What a caller gets for whom no connection could be had. */
+  unavailable(shard: ShardIdentifier, error: unknown): ShardUnavailableException {
+    return this.#place.unavailable(shard, error);
   }
 
   /** The server's process behind a connection; `undefined` when something between client and server hides it. */
@@ -138,15 +167,28 @@ export class ConnectionPool {
   }
 
   /**
-   * Whether what was refused with this error succeeds on a new connection; from now on nobody gets one as old as this.
+   * Whether what was refused with this error may succeed on a new connection; from now on, connections as old as this one
+   * are not lent.
+   *
+   * A session that was opened while the server took no writes, or that leads to a server which does not lead any more,
+   * refuses writes for its whole life. One under which the framework's tables went away was asked for them before: a new one
+   * is refused until they are there as a whole.
    *
    * @param client on which it was refused; `undefined` when nothing was sent
    */
   renewsAfter(error: unknown, client: pg.ClientBase | undefined): boolean {
-    if (client === undefined || !isOutgrown(error)) return false;
-    // A pooler that does not keep track of names gives the next statement to another process.
-    if (!this.#sessions.has(client)) this.#namesStatements = false;
-    if (this.#generations.get(client) === this.#generation) {
+    if (client === undefined) return false;
+    const birth = this.#births.get(client);
+    const isOfNow = birth?.generation === this.#generation;
+    if (isReadOnly(error) || isUnmigrated(error)) {
+      if (isOfNow && performance.now() - birth.atMs < renewedAgeMinMs) return false;
+    } else if (isOutgrown(error)) {
+      // A pooler that does not keep track of names gives the next statement to another process.
+      if (!this.#sessions.has(client)) this.#namesStatements = false;
+    } else {
+      return false;
+    }
+    if (isOfNow) {
       this.#generation++;
       this.#shared.takeNoMore();
     }
@@ -160,7 +202,7 @@ export class ConnectionPool {
     if (missing <= 0 || ending || this.#isWarming) return;
     this.#isWarming = true;
     // Idle ones are lent first, and all at once, so that the further ones are new.
-    const loans = Array.from({ length: idleCount + missing }, () => this.#pool.connect());
+    const loans = Array.from({ length: idleCount + missing }, () => this.#lend());
     void this.#giveBackAll(loans);
   }
 
@@ -185,15 +227,44 @@ export class ConnectionPool {
     throw new ShardUnavailableException(
       shard,
       `${acquisitionQueueMax} callers wait for a connection already`,
+      { place: this.#place.of(shard) },
     );
   }
 
   async #acquire(shard: ShardIdentifier): Promise<pg.PoolClient> {
+    this.#refuseWhileSilent(shard);
     this.#refuseBeyondQueue(shard);
+    try {
+      return await this.#connectOrProbe();
+    } catch (error) {
+      throw this.unavailable(shard, error);
+    }
+  }
+
+  /**
+   * One caller at a time waits for a server that did not answer in time; the others are refused at once, so that nobody
+   * waits behind them who needs other shards only.
+   */
+  #refuseWhileSilent(shard: ShardIdentifier): void {
+    if (!this.#isProbing || this.#pool.idleCount > 0) return;
+    throw new ShardUnavailableException(
+      shard,
+      'the server did not answer the last new connection in time, and the next one is under way',
+      { place: this.#place.of(shard), kind: 'unreachable' },
+    );
+  }
+
+  async #connectOrProbe(): Promise<pg.PoolClient> {
+    const isProbe = this.#isSilent && this.#pool.idleCount === 0;
+    this.#isProbing ||= isProbe;
     try {
       return await this.#connect();
     } catch (error) {
-      throw new ShardUnavailableException(shard, 'no connection could be had', { cause: error });
+      if (isUnanswered(error)) this.#isSilent = true;
+      else if (isProbe && !isExhausted(error)) this.#isSilent = false;
+      throw error;
+    } finally {
+      if (isProbe) this.#isProbing = false;
     }
   }
 
@@ -201,8 +272,8 @@ export class ConnectionPool {
     const sentParameters = this.#sendsParameters;
     try {
       for (;;) {
-        const client = await this.#pool.connect();
-        if (this.#generations.get(client) === this.#generation) return client;
+        const client = await this.#lend();
+        if (this.#births.get(client)?.generation === this.#generation) return client;
         client.release(true);
       }
     } catch (error) {
@@ -217,28 +288,44 @@ export class ConnectionPool {
     }
   }
 
+  async #lend(): Promise<pg.PoolClient> {
+    if (!this.#isAddressed) Object.assign(this.#pool.options, connectionSettings(this.#config));
+    this.#isAddressed = true;
+    return this.#pool.connect();
+  }
+
   async #prepare(client: pg.ClientBase): Promise<void> {
-    // For its whole life: whoever borrowed it learns of a break by the statement that runs.
+    // For its whole life: a borrower notices a break by the statement that runs.
     client.on('error', ignoreError);
-    this.#generations.set(client, this.#generation);
-    const { session, obstacles } = await prepareSession(
+    this.#births.set(client, { generation: this.#generation, atMs: performance.now() });
+    const { session, isInRecovery, obstacles } = await prepareSession(
       client,
       this.history,
       this.#config.statementTimeoutMs,
     );
+    // A standby behind the primary's name would read what is old, and refuse by it what was committed.
+    if (isInRecovery && this.#config.name === primaryConfig) throw new ServerInRecoveryError();
     if (session !== undefined) this.#sessions.set(client, session);
     else adaptStatementNames(client, this.#namesStatements);
     // Asked each time: a dump of another server may have been restored on the same one, under the same name.
-    await this.#epochs.ensure(client);
+    for (const guard of this.#guards) await guard.ensure(client);
+    this.#isSilent = false;
     if (obstacles.length === 0 || this.#hasWarnedOfPooler) return;
     this.#hasWarnedOfPooler = true;
     this.#warn({ kind: 'pooler-settings', database: this.#config.path, message: obstacles.join('; ') });
   }
 }
 
-/** Where to connect and as whom, for a connection outside of a pool. */
+/**
+ * Where to connect and as whom, for a connection outside of a pool.
+ *
+ * @throws ConfigurationException `invalid-configuration` when the URL has a parameter that would be ignored, and the error
+ * of the system when the file of a certificate cannot be read
+ */
 export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
+  assertUrlParameters(config);
   const { user: _user, password: _password, ...address } = parseIntoClientConfig(config.address);
+  if (typeof address.ssl === 'object') Object.defineProperty(address.ssl, 'key', { enumerable: false });
   return {
     ...address,
     ...(config.username !== undefined && { user: config.username }),

@@ -7,7 +7,7 @@ class BorrowedHere extends Error {
 }
 
 /**
- * Warns when a connection is not given back in time, with the stack of who borrowed it.
+ * Warns when a connection is not returned in time, with the stack trace of its borrower.
  *
  * @returns what ends the watch
  */

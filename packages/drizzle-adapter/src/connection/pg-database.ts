@@ -1,29 +1,59 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import {
+  type ConfiguredDatabase,
   type Database,
   type DatabaseConfig,
+  type DatabaseNotReadyError,
   type DeliveryStore,
   InvariantViolation,
+  type MigrateMode,
   type ShardIdentifier,
   ShardUnavailableException,
+  outsideRequests,
   primaryConfig,
 } from '@framework/core';
 import pg from 'pg';
 import { EpochGuard } from '../delivery/epoch-guard.js';
 import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
-import { isWorthWaiting } from '../migration/is-worth-waiting.js';
-import { type MigratedDatabase, migrateDatabase } from '../migration/migrate-database.js';
+import { HeldShards } from '../migration/held-shards.js';
+import {
+  type OpenedDatabase,
+  type Opening,
+  lookAtDatabase,
+  migrateDatabase,
+} from '../migration/migrate-database.js';
+import { defaultCommands } from '../migration/operator-commands.js';
+import { refuseUnmigrated } from '../migration/schema-check.js';
 import { replaceDeliveryIndex } from '../migration/replace-delivery-index.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
 import { GroupWriter } from '../write/group-writer.js';
+import { PlainTables } from '../write/plain-tables.js';
+import type { ConnectionGuard } from './connection-guard.js';
 import { ConnectionPool, connectionSettings } from './connection-pool.js';
+import { DatabasePlace } from './database-place.js';
+import { LockWaits } from './lock-waits.js';
+import { notReadyError } from './not-ready-error.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
+import { sqlStateOf } from './server-error.js';
+import { refuseWithoutWrites } from './server-role.js';
 import { type PostgresOptions, type PostgresWarning, printWarning } from './postgres-options.js';
 
-const retryDelayMs = 500;
+/** How soon a database is tried again that may be there at any moment. */
+const retryMs = 500;
+/** How much longer, as a factor, it takes each time while somebody has to correct something; and how long at most. */
+const retryFactor = 2;
+const retryMaxMs = 5_000;
+/** How many times as long as a migration that failed took, until it is tried again: it may have held tables. */
+const migrationRestFactor = 10;
+const migrationRestMaxMs = 600_000;
 const pingTimeoutMs = 2_000;
+/** The SQLSTATE of a server, or a role, that has no connection left. */
+const noConnectionLeft = '53300';
 const applicationNameDefault = 'framework';
 const deliveryPoolMaxDefault = 2;
+
+/** What is said until the first try to open a database has ended. */
+const opening = 'it is being opened';
 
 /** What delivery has of a database for itself. */
 interface PgDelivery {
@@ -36,29 +66,53 @@ export class PgDatabase implements Database {
   /** The connections of the requests. */
   readonly pool: ConnectionPool;
   readonly writer: ChangeSetWriter = new ChangeSetWriter();
-  readonly groups: GroupWriter = new GroupWriter();
+  readonly plainTables: PlainTables = new PlainTables();
+  readonly groups: GroupWriter = new GroupWriter(this.plainTables);
+  /** Where writes wait for their turn to wait for a lock. */
+  readonly lockWaits: LockWaits;
+  /** Where it is, for errors. */
+  readonly place: DatabasePlace;
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
-  readonly #epochs: EpochGuard;
+  readonly #held: HeldShards;
+  /** What a database is asked for before it is migrated, and after that. */
+  readonly #guards: readonly ConnectionGuard[];
+  /** What every connection is asked for before it is used: its database was opened, so another one may stand there by now. */
+  readonly #openedGuards: readonly ConnectionGuard[];
   readonly #warn: (warning: PostgresWarning) => void;
   readonly #closing = new AbortController();
   readonly #ready: Promise<void>;
   #isReady = false;
   #indexing: Promise<void> | undefined;
+  /** The question whether it serves, which is asked once for all who ask meanwhile. */
+  #asking: Promise<void> | undefined;
   #identity: string | undefined;
   #firstShard: ShardIdentifier | undefined;
   #delivery: PgDelivery | undefined;
-  #obstacle: unknown;
+  /** Why it is not ready, as far as it was tried. */
+  #notReady: DatabaseNotReadyError | undefined;
+  /** Whether operators were told of that reason. */
+  #isWarned = false;
+  readonly #onNotReady = new Set<(reason: DatabaseNotReadyError) => void>();
 
-  constructor(config: DatabaseConfig, options: PostgresOptions) {
+  constructor(database: ConfiguredDatabase, options: PostgresOptions) {
+    const { config } = database;
     this.#config = config;
     this.#options = options;
     this.#warn = options.onWarning ?? printWarning;
-    this.#epochs = new EpochGuard(config.path, this.#warn);
+    this.#held = new HeldShards(database, options.commands);
+    this.#guards = [new EpochGuard(config.path, this.#warn), this.#held];
+    this.#openedGuards = [{ ensure: (client) => this.#refuseUnmigrated(client) }, ...this.#guards];
     const { applicationName = applicationNameDefault } = options;
-    this.pool = new ConnectionPool(config, applicationName, this.#epochs, this.#warn);
+    this.place = new DatabasePlace(config);
+    this.pool = new ConnectionPool(config, applicationName, this.place, this.#openedGuards, this.#warn);
+    this.lockWaits = new LockWaits({
+      placesMax: Math.max(1, Math.floor(config.poolMax / 2)),
+      waitMaxMs: config.acquisitionTimeoutMs,
+      waitingMax: config.acquisitionQueueMax,
+    });
     this.#ready = this.#becomeReady();
-    // Whoever waits for ready() is told; nobody has to.
+    // Reported to callers of ready(), of which there may be none.
     this.#ready.catch(() => undefined);
   }
 
@@ -67,8 +121,9 @@ export class PgDatabase implements Database {
     return this.#config.statementTimeoutMs;
   }
 
-  transactionManager(shard: ShardIdentifier): PgTransactionManager {
+  transactionManager(shard: ShardIdentifier, name: string): PgTransactionManager {
     this.#firstShard ??= shard;
+    this.place.add(shard, name);
     return new PgTransactionManager(shard, this);
   }
 
@@ -77,33 +132,30 @@ export class PgDatabase implements Database {
     return this.#delivery.store;
   }
 
-  ready(): Promise<void> {
-    return this.#ready;
+  async ready(onNotReady: (reason: DatabaseNotReadyError) => void = () => undefined): Promise<void> {
+    if (this.#notReady !== undefined) onNotReady(this.#notReady);
+    this.#onNotReady.add(onNotReady);
+    await this.#ready.finally(() => this.#onNotReady.delete(onNotReady));
   }
 
   get identity(): string | undefined {
     return this.#identity;
   }
 
-  /** @throws ShardUnavailableException `shard-unavailable` until the migrations of the database are applied */
+  /** @throws ShardUnavailableException `shard-unavailable`, with the reason, until the database was opened */
   assertReady(shard: ShardIdentifier): void {
-    if (!this.#isReady) throw new ShardUnavailableException(shard, 'its migrations are not applied yet');
+    if (this.#isReady) return;
+    if (this.#notReady !== undefined) throw this.place.unavailable(shard, this.#notReady);
+    throw new ShardUnavailableException(shard, opening, { place: this.place.of(shard) });
   }
 
   async ping(): Promise<void> {
-    if (!this.#isReady) throw new Error('its migrations are not applied yet', { cause: this.#obstacle });
-    const client = new pg.Client({
-      ...connectionSettings(this.#config),
-      connectionTimeoutMillis: pingTimeoutMs,
-      query_timeout: pingTimeoutMs,
+    if (!this.#isReady) throw this.#notReady ?? new Error(opening);
+    // Whoever asks may be a request.
+    this.#asking ??= outsideRequests(() => this.#ask()).finally(() => (this.#asking = undefined));
+    await this.#asking.catch((error: unknown) => {
+      throw notReadyError(error, this.#config);
     });
-    client.on('error', () => undefined);
-    try {
-      await client.connect();
-      await client.query('select 1');
-    } finally {
-      await client.end();
-    }
   }
 
   async close(): Promise<void> {
@@ -120,20 +172,72 @@ export class PgDatabase implements Database {
     const { applicationName = applicationNameDefault, deliveryPoolMax: poolMax = deliveryPoolMaxDefault } =
       this.#options;
     const config = { ...this.#config, poolMax, idleMin: 0 };
-    const pool = new ConnectionPool(config, `${applicationName} delivery`, this.#epochs, this.#warn);
-    const hints = { ...connectionSettings(this.#config), application_name: `${applicationName} hints` };
+    const pool = new ConnectionPool(
+      config,
+      `${applicationName} delivery`,
+      this.place,
+      this.#openedGuards,
+      this.#warn,
+    );
+    const client = (): pg.ClientConfig => ({
+      ...connectionSettings(this.#config),
+      application_name: `${applicationName} hints`,
+    });
+    const hints = { client, lifetimeMaxMs: this.#config.lifetimeMaxMs };
     return { pool, store: new PgDeliveryStore(new PgTransactionManager(shard, this, pool), hints) };
   }
 
   async #becomeReady(): Promise<void> {
-    const migrates = (this.#options.migrateOnOpen ?? true) && this.#config.name === primaryConfig;
-    const migrated = migrates ? await this.#migrate() : undefined;
+    const isPrimary = this.#config.name === primaryConfig;
+    const { migrate = 'on-start' } = this.#options;
+    const opened = isPrimary ? await this.#open(migrate) : undefined;
     if (this.#closing.signal.aborted)
-      throw new Error('The database was closed before it could serve', { cause: this.#obstacle });
-    this.#identity = migrated?.identity;
+      throw new Error('The database was closed before it could serve', { cause: this.#notReady });
+    this.#notReady = undefined;
     this.#isReady = true;
     this.pool.keepWarm();
-    if (migrated?.hasEarlierIndex === true) this.#indexing = this.#replaceIndex();
+    if (migrate === 'on-start' && opened?.hasEarlierIndex === true) this.#indexing = this.#replaceIndex();
+  }
+
+  /** A server without a connection for the question may serve all the same, on those that the requests have. */
+  async #ask(): Promise<void> {
+    try {
+      await this.#askOnNewConnection();
+    } catch (error) {
+      const shard = this.#firstShard;
+      if (sqlStateOf(error) !== noConnectionLeft || shard === undefined) throw error;
+      await this.pool
+        .use(shard, (client) => this.#askOn(client))
+        .catch((failure: unknown) => {
+          throw failure instanceof ShardUnavailableException ? error : failure;
+        });
+    }
+  }
+
+  async #askOnNewConnection(): Promise<void> {
+    const client = new pg.Client({
+      ...connectionSettings(this.#config),
+      connectionTimeoutMillis: pingTimeoutMs,
+      query_timeout: pingTimeoutMs,
+    });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      await this.#askOn(client);
+    } finally {
+      await client.end();
+    }
+  }
+
+  async #askOn(client: pg.ClientBase): Promise<void> {
+    await refuseWithoutWrites(client);
+    await this.#refuseUnmigrated(client);
+    await this.#held.ensure(client);
+  }
+
+  /** A database that is no member's `primary-config` may be without the framework's tables. */
+  async #refuseUnmigrated(client: pg.ClientBase): Promise<void> {
+    if (this.#config.name === primaryConfig) await refuseUnmigrated(client, this.#opening.migrateCommand);
   }
 
   /** Beside everything else, because it may take as long as the log is large; the next process to open it tries again. */
@@ -146,20 +250,52 @@ export class PgDatabase implements Database {
     }
   }
 
-  /** Tries again for as long as the database cannot be reached, or until it is closed. */
-  async #migrate(): Promise<MigratedDatabase | undefined> {
-    while (!this.#closing.signal.aborted) {
+  get #opening(): Opening {
+    const { migrationsFolder, commands } = this.#options;
+    return {
+      migrationsFolder,
+      guards: this.#guards,
+      migrateCommand: commands?.migrate ?? defaultCommands.migrate,
+      warn: (kind, message) => this.#warn({ kind, database: this.#config.path, message }),
+      onIdentity: (identity) => (this.#identity = identity),
+      signal: this.#closing.signal,
+    };
+  }
+
+  /** Tries again for as long as it cannot be opened, or until it is closed. */
+  async #open(migrate: MigrateMode): Promise<OpenedDatabase | undefined> {
+    const { signal } = this.#closing;
+    let waitMs = retryMs;
+    while (!signal.aborted) {
+      const startedMs = performance.now();
       try {
-        return await migrateDatabase(this.#config, this.#options.migrationsFolder, {
-          epochs: this.#epochs,
-          signal: this.#closing.signal,
-        });
+        if (migrate === 'on-start') return await migrateDatabase(this.#config, this.#opening);
+        return await lookAtDatabase(this.#config, migrate === 'check', this.#opening);
       } catch (error) {
-        this.#obstacle = error;
-        if (!isWorthWaiting(error)) throw error;
-        await delay(retryDelayMs, undefined, { signal: this.#closing.signal }).catch(() => undefined);
+        if (signal.aborted) break;
+        const reason = notReadyError(error, this.#config, migrate === 'on-start');
+        this.#tell(reason);
+        waitMs = reason.mayPass ? retryMs : Math.min(waitMs * retryFactor, retryMaxMs);
+        const restMs = (performance.now() - startedMs) * migrationRestFactor;
+        const isMigration = reason.kind === 'migration-failed';
+        const delayMs = isMigration ? Math.max(waitMs, Math.min(restMs, migrationRestMaxMs)) : waitMs;
+        await delay(delayMs, undefined, { signal }).catch(() => undefined);
       }
     }
     return undefined;
+  }
+
+  /** Once for as long as it stays the same: what may pass is a warning only when it has not passed at the next try. */
+  #tell(reason: DatabaseNotReadyError): void {
+    const isNew = reason.message !== this.#notReady?.message;
+    this.#notReady = reason;
+    if (isNew) {
+      this.#isWarned = false;
+      for (const listener of this.#onNotReady) listener(reason);
+    }
+    if (this.#isWarned || (isNew && reason.mayPass)) return;
+    this.#isWarned = true;
+    const message = `${this.place.toString()} is not ready: ${reason.message}`;
+    this.#warn({ kind: 'not-ready', database: this.#config.path, message });
   }
 }

@@ -5,11 +5,14 @@ import {
   type GroupOutcome,
   InvariantViolation,
   NestedTransactionException,
+  OpenTransactions,
+  type PersistOptions,
   type PersistOutcome,
   type ShardIdentifier,
   StorageFailureException,
   type TransactionManager,
   TransactionOverException,
+  TransientStorageException,
 } from '@framework/core';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
@@ -18,14 +21,24 @@ import { PgEventLog } from '../read/pg-event-log.js';
 import { findCommit } from './commit-outcome.js';
 import type { ConnectionPool } from './connection-pool.js';
 import { drizzleOn } from './drizzle-client.js';
-import { type OpenTransaction, openTransaction, runWithin } from './open-transactions.js';
+import type { Row } from '../write/row.js';
 import type { PgDatabase } from './pg-database.js';
 import type { SentCommit } from './sent-commit.js';
-import { isRefusal } from './server-error.js';
+import { isLockedOut, isRefusal } from './server-error.js';
 import { storageError } from './storage-error.js';
+import type { PreparedWrite } from '../write/change-set-writer.js';
 
 /** How often something is sent at most, each time on a new connection, while what the old ones have prepared does not fit. */
 const sendingsMax = 3;
+
+/** A transaction in which the caller runs. */
+interface OpenTransaction {
+  readonly client: pg.PoolClient;
+  /** Whether it has ended, while something that it started still runs. */
+  over: boolean;
+}
+
+const transactions = new OpenTransactions<OpenTransaction>();
 
 /** The transactions of one shard on PostgreSQL. */
 export class PgTransactionManager implements TransactionManager {
@@ -56,7 +69,7 @@ export class PgTransactionManager implements TransactionManager {
   async query<R extends pg.QueryResultRow>(
     query: pg.QueryConfig | pg.QueryArrayConfig,
   ): Promise<pg.QueryResult<R>> {
-    const open = openTransaction(this);
+    const open = transactions.of(this);
     if (open?.over === true) throw new TransactionOverException(this.shard);
     if (open === undefined) return this.#queryAlone(query);
     try {
@@ -64,7 +77,7 @@ export class PgTransactionManager implements TransactionManager {
     } catch (error) {
       if (!this.#pool.isSoundAfter(error)) this.#pool.discard(open.client);
       this.#pool.renewsAfter(error, open.client);
-      throw storageError(this.shard, error);
+      throw this.#errorOf(error);
     }
   }
 
@@ -77,9 +90,24 @@ export class PgTransactionManager implements TransactionManager {
     return end();
   }
 
-  async persist(changes: ChangeSet): Promise<PersistOutcome> {
+  async persist(changes: ChangeSet, { shortLockWait = false }: PersistOptions = {}): Promise<PersistOutcome> {
     this.#assertOutside();
-    const write = this.database.writer.prepare(changes);
+    const { writer, lockWaits } = this.database;
+    const row = onlyUpdated(changes);
+    // Where others wait for a row, trying it costs a connection and cannot succeed.
+    if (shortLockWait || !lockWaits.has(row)) {
+      try {
+        return await this.#send(changes, writer.prepare(changes, true));
+      } catch (error) {
+        if (shortLockWait || !(error instanceof TransientStorageException) || !isLockedOut(error.cause))
+          throw error;
+      }
+    }
+    return lockWaits.run(this.shard, row, () => this.#send(changes, writer.prepare(changes, false)));
+  }
+
+  /** Nobody waits behind a write that may wait for locks for long: it has a connection of its own. */
+  async #send(changes: ChangeSet, write: PreparedWrite): Promise<PersistOutcome> {
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<PersistOutcome> => {
       client = lent;
@@ -87,13 +115,13 @@ export class PgTransactionManager implements TransactionManager {
     };
     for (let sending = 1; ; sending++) {
       try {
-        return await (write.length === 1
+        return await (write.isBrief && write.statements.length === 1
           ? this.#pool.share(this.shard, send)
           : this.#pool.use(this.shard, send));
       } catch (error) {
         if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
-        if (client === undefined || isDecided(error)) throw storageError(this.shard, error);
-        const session = this.#sent(client, write[0]?.batch.events[0]?.id);
+        if (client === undefined || isDecided(error)) throw this.#errorOf(error);
+        const session = this.#sent(client, write.statements[0]?.batch.events[0]?.id);
         throw new CommitOutcomeUnknownException(this.shard, changes.action.id, { session, cause: error });
       }
     }
@@ -102,7 +130,7 @@ export class PgTransactionManager implements TransactionManager {
   async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
     this.#assertOutside();
     const { groups } = this.database;
-    const write = groups.prepare(group);
+    const write = await groups.prepare(group, (query) => this.query(query));
     if (write === undefined) return group.map(() => 'alone');
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<readonly GroupOutcome[]> => {
@@ -116,7 +144,7 @@ export class PgTransactionManager implements TransactionManager {
       } catch (error) {
         if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
         groups.learnFrom(error, write);
-        if (client === undefined || isDecided(error)) throw storageError(this.shard, error);
+        if (client === undefined || isDecided(error)) throw this.#errorOf(error);
         const sentOn = client;
         return group.map(({ action }, index) => {
           const eventId = write.eventIds[index];
@@ -128,8 +156,13 @@ export class PgTransactionManager implements TransactionManager {
     }
   }
 
+  /** Whether a row that was staged is known to be in the database as it is once it is written. */
+  isStoredAsSent({ shape }: Row): boolean {
+    return this.database.plainTables.isKnownPlain(shape, (query) => this.#queryAlone(query));
+  }
+
   isInTransaction(): boolean {
-    return openTransaction(this) !== undefined;
+    return transactions.of(this) !== undefined;
   }
 
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
@@ -151,7 +184,7 @@ export class PgTransactionManager implements TransactionManager {
         return await this.#pool.use(this.shard, send);
       } catch (error) {
         if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
-        throw storageError(this.shard, error);
+        throw this.#errorOf(error);
       }
     }
   }
@@ -161,7 +194,7 @@ export class PgTransactionManager implements TransactionManager {
     const transaction: OpenTransaction = { client, over: false };
     try {
       await this.#begin(client);
-      const result = await runWithin(this, transaction, work);
+      const result = await transactions.runWithin(this, transaction, work);
       transaction.over = true;
       await this.#commit(client);
       return () => result;
@@ -176,8 +209,12 @@ export class PgTransactionManager implements TransactionManager {
     }
   }
 
+  #errorOf(error: unknown): FrameworkException {
+    return storageError(this.shard, error, this.database.place.of(this.shard));
+  }
+
   #assertOutside(): void {
-    const open = openTransaction(this);
+    const open = transactions.of(this);
     if (open?.over === true) throw new TransactionOverException(this.shard);
     if (open !== undefined) throw new NestedTransactionException(this.shard);
     this.database.assertReady(this.shard);
@@ -186,14 +223,14 @@ export class PgTransactionManager implements TransactionManager {
   async #begin(client: pg.PoolClient): Promise<void> {
     await client.query('begin').catch((error: unknown) => {
       this.#pool.discard(client);
-      throw storageError(this.shard, error);
+      throw this.#errorOf(error);
     });
   }
 
   async #commit(client: pg.PoolClient): Promise<void> {
     const { command } = await client.query('commit').catch((error: unknown) => {
       if (!this.#pool.isSoundAfter(error)) this.#pool.discard(client);
-      if (isDecided(error)) throw storageError(this.shard, error);
+      if (isDecided(error)) throw this.#errorOf(error);
       throw new CommitOutcomeUnknownException(this.shard, undefined, { cause: error });
     });
     if (command === 'COMMIT') return;
@@ -213,7 +250,7 @@ export function pgManager(manager: TransactionManager): PgTransactionManager {
 /** Of the managers of one database: the one in whose transaction the caller runs, else the first. */
 export function joinedManager(managers: readonly TransactionManager[]): PgTransactionManager {
   const own = managers.map(pgManager);
-  const joined = own.find((manager) => openTransaction(manager) !== undefined) ?? own[0];
+  const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];
   if (joined === undefined) throw new InvariantViolation('A database holds no shard');
   return joined;
 }
@@ -221,4 +258,10 @@ export function joinedManager(managers: readonly TransactionManager[]): PgTransa
 /** Whether the server itself said that nothing is committed. */
 function isDecided(error: unknown): boolean {
   return isRefusal(error) || FrameworkException.is(error);
+}
+
+/** The row that a change set updates, when it updates no other. */
+function onlyUpdated({ changes }: ChangeSet): string | undefined {
+  const [only, ...others] = changes.filter(({ kind }) => kind === 'update');
+  return others.length > 0 ? undefined : only?.model.id.value;
 }

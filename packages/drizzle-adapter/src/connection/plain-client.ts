@@ -1,9 +1,14 @@
+import type { Socket } from 'node:net';
 import type pg from 'pg';
 
 /** The socket, which `pg` offers to its own pool only: `end()` would wait for a network that is silent. */
-export function streamOf(client: pg.Client): { destroy(): void } {
-  return (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection
-    .stream;
+export function streamOf(client: pg.Client): Socket {
+  return (client as unknown as { readonly connection: { readonly stream: Socket } }).connection.stream;
+}
+
+/** Whether a statement was sent that the server has not answered yet. */
+export function awaitsAnswer(client: pg.Client): boolean {
+  return !(client as pg.Client & { readonly readyForQuery: boolean }).readyForQuery;
 }
 
 /** Whether a pooler stands between: the session is another one than the one that was announced. */

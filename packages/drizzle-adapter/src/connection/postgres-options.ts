@@ -1,11 +1,23 @@
+import type { MigrateMode } from '@framework/core';
+import type { OperatorCommands } from '../migration/operator-commands.js';
+
 /** Something that operators should know, and that no error tells them. */
 export interface PostgresWarning {
   /**
    * `connection-leak`: a connection was not given back within `leak-detection-threshold`. `pooler-settings`: behind a
    * pooler a setting of the server is missing. `new-epoch`: the database is on another server than before. `log-index`: the
-   * index of a log of an earlier release was not replaced.
+   * index of a log of an earlier release was not replaced. `not-ready`: the database cannot be opened, and for which reason;
+   * given again when the reason changes, not with every try. `newer-schema`: migrations are applied that the code does not
+   * know. `log-partitions`: the role may not create the partitions of the log.
    */
-  readonly kind: 'connection-leak' | 'pooler-settings' | 'new-epoch' | 'log-index';
+  readonly kind:
+    | 'connection-leak'
+    | 'pooler-settings'
+    | 'new-epoch'
+    | 'log-index'
+    | 'not-ready'
+    | 'newer-schema'
+    | 'log-partitions';
   /** Where the database stands in the configuration. */
   readonly database: string;
   readonly message: string;
@@ -21,10 +33,14 @@ export interface PostgresOptions {
    */
   readonly migrationsFolder?: string;
   /**
-   * Whether opening a database applies the migrations. Default true; with false, run `migrateShards` from a job of
-   * its own before.
+   * What opening a database does about its schema. `on-start`, the default, applies the migrations that are missing, for which
+   * the role owns the schema; a newer schema is warned of. `check` applies none, so that the role needs no DDL: a database
+   * whose schema is older is not ready until somebody has run `migrateShards`, and one whose schema is newer until the code is
+   * replaced. `off` does not look at the schema, and serves without waiting for it.
    */
-  readonly migrateOnOpen?: boolean;
+  readonly migrate?: MigrateMode;
+  /** What operators are told to do about a schema that is older, and about shards that a database does not hold. */
+  readonly commands?: OperatorCommands;
   /**
    * Shown by PostgreSQL in `pg_stat_activity`; the connections of delivery add ` delivery` and ` hints`. Default
    * `framework`.
@@ -35,7 +51,7 @@ export interface PostgresOptions {
    * 1 to 1,000. Default 2.
    */
   readonly deliveryPoolMax?: number;
-  /** Is told of what operators should know. Default: a warning of the process, which Node prints. */
+  /** Called with what operators should know. Default: a warning of the process, which Node prints. */
   readonly onWarning?: (warning: PostgresWarning) => void;
 }
 

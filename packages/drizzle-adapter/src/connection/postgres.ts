@@ -3,42 +3,29 @@ import { PgDatabase } from './pg-database.js';
 import type { PostgresOptions } from './postgres-options.js';
 
 const schemes = new Set(['postgresql:', 'postgres:']);
-/** Parameters of other drivers that decide where reads and writes go. */
-const foreignParameters = [
-  'target_session_attrs',
-  'targetServerType',
-  'loadBalanceHosts',
-  'load_balance_hosts',
-  'currentSchema',
-];
 const poolMaxMax = 1_000;
 
 /**
  * The driver for PostgreSQL 14 and newer, by `pg`.
  *
- * Its `open` throws ConfigurationException (`invalid-configuration`) for another database's URL or driver class.
+ * Its `open` throws ConfigurationException (`invalid-configuration`) for another database's URL or driver class, and for a
+ * parameter of the URL that would be ignored.
  *
  * @throws ConfigurationException `invalid-configuration` when an option is out of its range
  */
 export function postgres(options: PostgresOptions = {}): DatabaseDriver {
   assertPoolMax(options.deliveryPoolMax);
   return {
-    open: (config) => {
+    open: (config, shards) => {
       if (!schemes.has(new URL(config.address).protocol)) {
         const message = 'is not a PostgreSQL URL: write jdbc:postgresql://host:5432/database';
-        throw new ConfigurationException([{ path: `${config.path}.jdbc-url`, message }]);
-      }
-      const parameters = new URL(config.address).searchParams;
-      const foreign = foreignParameters.find((name) => parameters.has(name));
-      if (foreign !== undefined) {
-        const message = `has the parameter ${foreign}, which would be ignored: leave it out`;
         throw new ConfigurationException([{ path: `${config.path}.jdbc-url`, message }]);
       }
       if (config.driverClassName !== undefined && config.driverClassName !== 'org.postgresql.Driver') {
         const message = 'names another driver than org.postgresql.Driver: correct it or leave it out';
         throw new ConfigurationException([{ path: `${config.path}.driver-class-name`, message }]);
       }
-      return new PgDatabase(config, options);
+      return new PgDatabase({ config, shards }, options);
     },
   };
 }

@@ -1,7 +1,7 @@
 import { ShardIdentifier } from '@framework/core';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
-import { isHarmless, isOutgrown, isRefusal } from './server-error.js';
+import { isHarmless, isOutgrown, isReadOnly, isRefusal } from './server-error.js';
 import { storageError } from './storage-error.js';
 
 /** An error as `pg` makes it of a message of a server that speaks German. */
@@ -52,16 +52,21 @@ describe('an error of the server', () => {
     },
   );
 
-  it.each(['57014', '25006'])('%s costs the connection, and a new one may fare no better', (code) => {
-    expect(isHarmless(errorOf(code))).toBe(false);
-    expect(isOutgrown(errorOf(code))).toBe(false);
+  it('57014 costs the connection, and a new one may fare no better', () => {
+    expect(isHarmless(errorOf('57014'))).toBe(false);
+    expect(isOutgrown(errorOf('57014'))).toBe(false);
+  });
+
+  it('25006 is of a session that takes no writes', () => {
+    expect(isReadOnly(errorOf('25006'))).toBe(true);
+    expect(isReadOnly(errorOf('42501'))).toBe(false);
   });
 
   it.each([
     ['26000', undefined],
     ['42P05', undefined],
     ['0A000', 'RevalidateCachedQuery'],
-  ])('%s is mended by a new connection', (code, routine) => {
+  ])('%s is resolved by a new connection', (code, routine) => {
     expect(isHarmless(errorOf(code, routine))).toBe(false);
     expect(isOutgrown(errorOf(code, routine))).toBe(true);
   });

@@ -10,14 +10,31 @@ import pg from 'pg';
 const endingStates = new Set(['25P03', '25P04', '40003']);
 const endingClasses = /^(08|57P|58|XX)/;
 
-/** Of a statement that timed out or was cancelled, and of a server that takes no writes: other connections may fare better. */
-const badConnectionStates = new Set(['57014', '25006']);
+/** Of a statement that timed out or was cancelled: other connections may fare better. */
+const cancelledState = '57014';
+
+/** Of a write that a session refuses because its transactions are read-only. */
+const readOnlyState = '25006';
+
+/** Of a lock that was not had in time. */
+const lockedState = '55P03';
 
 /** Of statements that are prepared no more, or by somebody else. */
 const outgrownStates = new Set(['26000', '42P05']);
 
 /** Says in which part of the server "cached plan must not change result type" was raised, in no language. */
 const cachedPlanRoutine = 'RevalidateCachedQuery';
+
+/** Of a schema, a table or a function that is not there. */
+const missingStates = new Set(['3F000', '42P01', '42883']);
+/** Names what is the framework's own, in any language of the server. */
+const frameworkSchema = /\beventlog\b/;
+
+/** The SQLSTATE in a chain of causes. */
+export function sqlStateOf(error: unknown): string | undefined {
+  if (error instanceof pg.DatabaseError) return error.code;
+  return error instanceof Error && error.cause !== undefined ? sqlStateOf(error.cause) : undefined;
+}
 
 /** Whether the server refused a statement and said by this that nothing of its transaction is or will be committed. */
 export function isRefusal(error: unknown): error is pg.DatabaseError {
@@ -27,7 +44,23 @@ export function isRefusal(error: unknown): error is pg.DatabaseError {
 
 /** Whether the connection is as good as before the error. */
 export function isHarmless(error: unknown): boolean {
-  return isRefusal(error) && !badConnectionStates.has(error.code ?? '') && !isOutgrown(error);
+  return isRefusal(error) && error.code !== cancelledState && !isOutgrown(error);
+}
+
+/** Whether a statement was refused because a lock was not had in the time that it had for that. */
+export function isLockedOut(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === lockedState;
+}
+
+/** Whether a write was refused because the server, or only this session of it, takes none. */
+export function isReadOnly(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === readOnlyState;
+}
+
+/** Whether a statement was refused because something of the framework is not there, as while a database is restored. */
+export function isUnmigrated(error: unknown): boolean {
+  if (!(error instanceof pg.DatabaseError)) return false;
+  return missingStates.has(error.code ?? '') && frameworkSchema.test(error.message);
 }
 
 /**

@@ -6,8 +6,11 @@ const hiddenStates = new Set(['42883', '42501', '0A000']);
 /** The server's process behind a connection, by which another connection can see whether it still works. */
 export interface ServerSession {
   readonly pid: number;
-  /** When it started, in seconds since 1970 with all digits: another process may get the same pid later. */
-  readonly started: string;
+  /**
+   * When it started, in seconds since 1970 with all digits: another process may get the same pid later. `undefined` where
+   * the role may not see it, as one that was set instead of the login's.
+   */
+  readonly started: string | undefined;
   /**
    * Which server it is and since which branching of its history: a standby that takes over begins another timeline. Of a
    * server that hides them, when it was started. `undefined` when it was in recovery.

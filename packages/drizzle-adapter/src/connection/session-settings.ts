@@ -9,8 +9,9 @@ import type { HistoryQuestion, ServerSession } from './server-session.js';
 const reportedSettings = { TimeZone: 'UTC', DateStyle: 'ISO', standard_conforming_strings: 'on' };
 
 /**
- * As {@link reportedSettings}, but a pooler knows nothing of them, or not every version does. And transactions see before each
- * statement what others have committed: who has waited for a lock must not go on with what was there before.
+ * As {@link reportedSettings}, but a pooler knows nothing of them, or not every version does. And transactions see before
+ * each statement what others have committed: a statement that has waited for a lock must not continue with what was there
+ * before.
  */
 const silentSettings = {
   IntervalStyle: 'postgres',
@@ -22,7 +23,9 @@ const silentSettings = {
 
 interface SessionRow {
   readonly pid: number;
-  readonly started: string;
+  /** Null where the role may not see it. */
+  readonly started: string | null;
+  /** Null in recovery. */
   readonly timeline: string | null;
 }
 
@@ -36,6 +39,7 @@ interface SettingRow {
 export interface PreparedSession {
   /** The server's process; `undefined` when a pooler hides it. */
   readonly session: ServerSession | undefined;
+  readonly isInRecovery: boolean;
   /** What operators should set because a pooler stands between, in words. */
   readonly obstacles: readonly string[];
 }
@@ -62,11 +66,14 @@ export async function prepareSession(
       'from pg_stat_activity where pid = pg_backend_pid()',
     values: [announced],
   }));
+  const isInRecovery = row?.timeline === null;
   if (row?.pid === announced) {
     const { pid, started, timeline } = row;
-    return { session: { pid, started, timeline: timeline ?? undefined }, obstacles: [] };
+    const session = { pid, started: started ?? undefined, timeline: timeline ?? undefined };
+    return { session, isInRecovery, obstacles: [] };
   }
-  return { session: undefined, obstacles: await poolerObstacles(client, statementTimeoutMs) };
+  const obstacles = await poolerObstacles(client, statementTimeoutMs);
+  return { session: undefined, isInRecovery, obstacles };
 }
 
 function setting([name, value]: readonly [string, string]): string {

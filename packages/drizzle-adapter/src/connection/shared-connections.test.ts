@@ -1,6 +1,7 @@
-import { ShardIdentifier } from '@framework/core';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { ShardIdentifier, ShardUnavailableException } from '@framework/core';
 import type pg from 'pg';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type ConnectionSource, SharedConnections } from './shared-connections.js';
 
 const shard = ShardIdentifier.of(0, 0);
@@ -8,10 +9,13 @@ const other = ShardIdentifier.of(0, 1);
 const busy = { isBusy: () => true };
 const idle = { isBusy: () => false };
 const broken = new Error('the connection is broken');
+const request = new AsyncLocalStorage<string>();
 
 /** A pool of numbered connections that tells which ones it has lent, and how each came back. */
 class FakeSource implements ConnectionSource {
   readonly lent: number[] = [];
+  /** In which async contexts connections were lent. */
+  readonly contexts: unknown[] = [];
   readonly returned: (readonly [client: number, error: unknown])[] = [];
   freeCount: number;
   refusal: unknown;
@@ -23,6 +27,7 @@ class FakeSource implements ConnectionSource {
 
   async use(_shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<void>): Promise<void> {
     const number = ++this.#number;
+    this.contexts.push(request.getStore());
     this.freeCount--;
     if (this.refusal !== undefined) throw this.refusal;
     this.lent.push(number);
@@ -30,6 +35,10 @@ class FakeSource implements ConnectionSource {
     this.freeCount++;
     this.returned.push([number, error]);
     if (error !== undefined) throw error;
+  }
+
+  unavailable(on: ShardIdentifier, cause: unknown): Error {
+    return new ShardUnavailableException(on, 'no connection could be had', { cause });
   }
 
   isSoundAfter(error: unknown): boolean {
@@ -58,6 +67,17 @@ async function answersOf(statements: readonly ReturnType<typeof send>[]): Promis
 }
 
 describe('shared connections', () => {
+  it('are lent in the async context of nobody, as they outlive the request that took them', async () => {
+    const source = new FakeSource(2);
+    const connections = new SharedConnections(source, busy);
+    const contexts: unknown[] = [];
+    await request.run('first', () =>
+      connections.share(shard, async () => void contexts.push(request.getStore())),
+    );
+    expect(source.contexts).toEqual([undefined]);
+    expect(contexts).toEqual(['first']);
+  });
+
   it('are one for each statement while the process has time to spare', async () => {
     const source = new FakeSource(20);
     const connections = new SharedConnections(source, idle);
@@ -85,6 +105,23 @@ describe('shared connections', () => {
     const connections = new SharedConnections(source, busy);
     const answered = await answersOf(sendMany(connections, 100));
     expect(new Set(answered)).toEqual(new Set([1, 2]));
+  });
+
+  it('take nothing new after a while, so that they are given back however much there is to do', async () => {
+    let nowMs = 0;
+    const spy = vi.spyOn(performance, 'now').mockImplementation(() => nowMs);
+    onTestFinished(() => spy.mockRestore());
+    const source = new FakeSource(1);
+    const connections = new SharedConnections(source, busy);
+    let before = send(connections);
+    for (; source.returned.length === 0 && nowMs < 60_000; nowMs += 40) {
+      const next = send(connections);
+      await answersOf([before]);
+      before = next;
+    }
+    await answersOf([before]);
+    expect(source.returned[0]).toEqual([1, undefined]);
+    expect(nowMs).toBeLessThan(20_000);
   });
 
   it('are given back when nothing is on its way', async () => {

@@ -1,4 +1,4 @@
-import { type ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import { type ShardIdentifier, outsideRequests } from '@framework/core';
 import type pg from 'pg';
 import { EventLoopLoad } from './event-loop-load.js';
 
@@ -6,6 +6,8 @@ import { EventLoopLoad } from './event-loop-load.js';
 const fewCount = 4;
 /** How many statements are on their way over one of them before a further connection is taken. */
 const depthMax = 4;
+/** How long a connection takes new statements: it must be given back now and then, because its life in the pool is bounded. */
+const takingMaxMs = 10_000;
 /** How long a connection may be silent before it takes nothing new, in milliseconds. */
 const silenceMaxMs = 50;
 
@@ -15,6 +17,8 @@ export interface ConnectionSource {
   readonly freeCount: number;
   /** Lends a connection for as long as the work runs, and destroys it when an error of the work means that. */
   use(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<void>): Promise<void>;
+  /** What a caller gets for whom no connection could be had. */
+  unavailable(shard: ShardIdentifier, error: unknown): Error;
   /** Whether a connection is as good as before when a statement on it has failed so. */
   isSoundAfter(error: unknown): boolean;
 }
@@ -24,6 +28,7 @@ interface SharedConnection {
   readonly client: Promise<pg.PoolClient>;
   /** Gives the connection back. */
   readonly end: () => void;
+  readonly takenAtMs: number;
   statementCount: number;
   /** When it was taken, or last answered something. */
   heardAtMs: number;
@@ -37,8 +42,9 @@ interface SharedConnection {
  *
  * That saves the process time, and costs it where the disk is slow: the server flushes the commits of several connections
  * together, but not those of one. So statements share connections only when the process is busy, or the pool has none left.
- * Statements behind one that waits for a lock wait, too. So a connection takes few at a time while others are free, and
- * one that has fallen silent takes none. Whoever waits for a connection of his own comes before new statements.
+ * Statements behind one that waits for a lock wait, too. So only statements that wait for locks for a moment share a
+ * connection; it takes few at a time while others are free, and none after it has fallen silent. Whoever waits for a
+ * connection of their own comes before new statements.
  */
 export class SharedConnections {
   readonly #source: ConnectionSource;
@@ -74,7 +80,7 @@ export class SharedConnections {
     connection.statementCount++;
     this.#statementCount++;
     try {
-      return await work(await clientOf(connection, shard));
+      return await work(await this.#clientOf(connection, shard));
     } catch (error) {
       if (!this.#source.isSoundAfter(error)) {
         connection.failure = error;
@@ -97,12 +103,21 @@ export class SharedConnections {
     const nowMs = performance.now();
     let best: SharedConnection | undefined;
     for (const connection of this.#open) {
-      if (nowMs - connection.heardAtMs > silenceMaxMs) continue;
+      if (nowMs - connection.heardAtMs > silenceMaxMs || nowMs - connection.takenAtMs > takingMaxMs) continue;
       if (best === undefined || connection.statementCount < best.statementCount) best = connection;
     }
     if (best === undefined || this.#source.freeCount <= 0) return best;
     if (!this.#load.isBusy(nowMs)) return undefined;
     return this.#open.size >= fewCount && best.statementCount < depthMax ? best : undefined;
+  }
+
+  async #clientOf({ client }: SharedConnection, shard: ShardIdentifier): Promise<pg.PoolClient> {
+    try {
+      return await client;
+    } catch (error) {
+      // Who asked for the connection may have done so for another shard of the database.
+      throw this.#source.unavailable(shard, error);
+    }
   }
 
   #take(shard: ShardIdentifier): SharedConnection {
@@ -111,28 +126,19 @@ export class SharedConnections {
     const connection: SharedConnection = {
       client: client.promise,
       end: ended.resolve,
+      takenAtMs: performance.now(),
       statementCount: 0,
       heardAtMs: performance.now(),
       failure: undefined,
     };
     this.#open.add(connection);
     this.#usedCount++;
-    this.#source
-      .use(shard, async (lent) => {
-        client.resolve(lent);
-        await ended.promise;
-        if (connection.failure !== undefined) throw connection.failure;
-      })
-      .catch(client.reject);
+    const lend = async (lent: pg.PoolClient): Promise<void> => {
+      client.resolve(lent);
+      await ended.promise;
+      if (connection.failure !== undefined) throw connection.failure;
+    };
+    outsideRequests(() => void this.#source.use(shard, lend).catch(client.reject));
     return connection;
-  }
-}
-
-async function clientOf({ client }: SharedConnection, shard: ShardIdentifier): Promise<pg.PoolClient> {
-  try {
-    return await client;
-  } catch (error) {
-    // Who asked for the connection may have done so for another shard of the database.
-    throw new ShardUnavailableException(shard, 'no connection could be had', { cause: error });
   }
 }

@@ -24,6 +24,23 @@ describe('storageError', () => {
     expect(storageError(shard, cause)).toMatchObject({ code, retryable, shard, cause });
   });
 
+  it.each([
+    ['42P01', 'relation "eventlog.idempotency_keys" does not exist'],
+    ['3F000', 'schema "eventlog" does not exist'],
+    ['42883', 'function eventlog.ensure_epoch() does not exist'],
+  ])(
+    'takes a database where something of the framework is missing for one that cannot serve yet (%s)',
+    (state, message) => {
+      const cause = Object.assign(new pg.DatabaseError(message, 7, 'error'), { code: state });
+      expect(storageError(shard, cause)).toMatchObject({
+        code: 'shard-unavailable',
+        retryable: true,
+        kind: 'not-migrated',
+        cause,
+      });
+    },
+  );
+
   it('names the constraint and the table that refused', () => {
     const cause = Object.assign(refusal('23505'), { constraint: 'accounts_pkey', table: 'accounts' });
     expect(storageError(shard, cause)).toMatchObject({ constraint: 'accounts_pkey', table: 'accounts' });
@@ -32,6 +49,11 @@ describe('storageError', () => {
   it('takes what is not from the server for a lost connection', () => {
     const cause = new Error('Connection terminated unexpectedly');
     expect(storageError(shard, cause)).toMatchObject({ code: 'transient-storage', cause });
+  });
+
+  it('takes a statement that got no answer in time for an unavailable shard: another one at once would wait as long', () => {
+    const cause = new Error('Query read timeout');
+    expect(storageError(shard, cause)).toMatchObject({ code: 'shard-unavailable', shard, cause });
   });
 
   it('passes on errors of the framework, also inside of others', () => {

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import type { ConnectionGuard } from '../connection/connection-guard.js';
 import type { PostgresWarning } from '../connection/postgres-options.js';
 
 const triesMax = 50;
@@ -16,13 +17,13 @@ const passingStates = new Set(['55P03', '40001']);
  * Transaction numbers of different servers do not compare. So nothing is written or read on a server that this process
  * does not know yet before the log knows it.
  */
-export class EpochGuard {
+export class EpochGuard implements ConnectionGuard {
   readonly #path: string;
   readonly #warn: (warning: PostgresWarning) => void;
 
   /**
    * @param path where the database stands in the configuration
-   * @param warn is told of an epoch that was begun
+   * @param warn called with an epoch that was begun
    */
   constructor(path: string, warn: (warning: PostgresWarning) => void) {
     this.#path = path;

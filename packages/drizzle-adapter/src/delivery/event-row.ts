@@ -8,23 +8,23 @@ const packedColumns = (payload: string, params: string): string =>
   `concat_ws(E'\\x1f', e.id, e.ordinal, e.action_id, e.namespace, e.started_date, e.created_date, ` +
   `coalesce(${payload}, 'null'), ${params}, e.headers)`;
 
-/** How many bytes the whole text has, then that text; without payload and params when they make it too large. */
-const boundedText = (bytesMax: string): string => `(
-  select octet_length(whole) || E'\\x1f' ||
-    case when octet_length(whole) <= ${bytesMax} then whole else ${packedColumns(`'null'`, `'null'`)} end
-  from (select ${packedColumns('e.payload', 'e.action_params')} as whole offset 0) packed)`;
+const columns =
+  'xid position slot model_version model_id model_name event_type action_name principal early_xid'.split(' ');
 
 /**
- * The columns of an event, for a `select` from `eventlog.events as e` whose rows are {@link EventTexts}.
+ * A `select` of events of the log, whose rows are {@link EventTexts}.
  *
- * What most handlers never look at comes as one text: a backlog is read faster by it than the values are looked at.
+ * What most handlers never look at comes as one text, after it how many bytes that has with payload and params: a backlog
+ * is read faster by it than the values are looked at. It is made in a `select` of its own, so that it is made once.
  *
  * @param bytesMax an expression: larger events come without payload and params
+ * @param from what follows `from`, with the events as `e`
  */
-export const eventColumns = (
-  bytesMax: string,
-): string => `e.xid::text, e.position::text, e.slot::text, e.model_version::text, e.model_id, e.model_name,
-  e.event_type, e.action_name, e.principal, e.early_xid::text, ${boundedText(bytesMax)}`;
+export const selectEvents = (bytesMax: string, from: string): string => `
+  select ${columns.map((column) => `e.${column}::text`).join(', ')},
+    case when octet_length(e.packed) <= ${bytesMax} then e.packed else ${packedColumns(`'null'`, `'null'`)} end,
+    octet_length(e.packed)::text
+  from (select e.*, ${packedColumns('e.payload', 'e.action_params')} as packed from ${from}) e`;
 
 /** An event of the log as JSON, with the names of `DeliverableEvent`. */
 export const wholeEvent = `jsonb_build_object(
@@ -38,10 +38,13 @@ export function isEventId(text: string): boolean {
   return /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(text);
 }
 
-/** As many columns without a value. */
-export const noEventColumns = Array(11).fill('null::text').join(', ');
+/** A `select` of one row that unites with them: a text in the last column, and no other value. */
+export const selectText = (text: string): string =>
+  `select ${Array(columns.length + 1)
+    .fill('null::text')
+    .join(', ')}, ${text}`;
 
-/** A row of {@link eventColumns}, as the server sends it. */
+/** A row of {@link selectEvents}, as the server sends it. */
 export type EventTexts = readonly (string | null)[];
 
 /** Leaves every column the text that the server sends. */
@@ -86,44 +89,44 @@ export class EventRow implements DeliverableEvent {
     this.principal = intern(texts[8] ?? '');
     this.earlyXid = texts[9] === 'true';
     this.#packed = texts[10] ?? '';
-    this.bytes = Number.parseInt(this.#packed, 10);
+    this.bytes = Number(texts[11]);
     this.omitted = this.bytes > bytesMax;
   }
 
   get id(): string {
-    return this.#unpacked(1);
+    return this.#unpacked(0);
   }
 
   get ordinal(): number {
-    return Number(this.#unpacked(2));
+    return Number(this.#unpacked(1));
   }
 
   get actionId(): string {
-    return this.#unpacked(3);
+    return this.#unpacked(2);
   }
 
   get namespace(): string {
-    return this.#unpacked(4);
+    return this.#unpacked(3);
   }
 
   get startedDate(): Date {
-    return parseDate(this.#unpacked(5));
+    return parseDate(this.#unpacked(4));
   }
 
   get createdDate(): Date {
-    return parseDate(this.#unpacked(6));
+    return parseDate(this.#unpacked(5));
   }
 
   get payload(): unknown {
-    return JSON.parse(this.#unpacked(7));
+    return JSON.parse(this.#unpacked(6));
   }
 
   get actionParams(): unknown {
-    return JSON.parse(this.#unpacked(8));
+    return JSON.parse(this.#unpacked(7));
   }
 
   get headers(): Readonly<Record<string, string>> {
-    return JSON.parse(this.#unpacked(9)) as Readonly<Record<string, string>>;
+    return JSON.parse(this.#unpacked(8)) as Readonly<Record<string, string>>;
   }
 
   /** Every field, for what is parked. */

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
@@ -10,8 +11,30 @@ it('a listener for hints closes while the server takes its connection and says n
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  const settings = { host: '127.0.0.1', port, user: 'anybody', database: 'anything' };
+  const settings = {
+    client: () => ({ host: '127.0.0.1', port, user: 'anybody', database: 'anything' }),
+    lifetimeMaxMs: 0,
+  };
   const listener = new HintListener(settings, 'eventlog', () => undefined);
   await connected;
   expect(await listener.close()).toBeUndefined();
+}, 5_000);
+
+it('a listener for hints listens in the async context of nobody, whoever began it', async () => {
+  const server = createServer((client) => client.destroy()).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const settings = {
+    client: () => ({ host: '127.0.0.1', port, user: 'anybody', database: 'anything' }),
+    lifetimeMaxMs: 0,
+  };
+  const request = new AsyncLocalStorage<string>();
+  const heard = Promise.withResolvers<unknown>();
+  const listener = request.run(
+    'first',
+    () => new HintListener(settings, 'eventlog', () => heard.resolve(request.getStore())),
+  );
+  expect(await heard.promise).toBeUndefined();
+  await listener.close();
 }, 5_000);

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { outsideRequests } from '@framework/core';
 import pg from 'pg';
 import { isBehindPooler, streamOf } from '../connection/plain-client.js';
 
@@ -8,24 +9,32 @@ const pooledDelayMs = 60_000;
 /** How long the server may take to answer, in milliseconds. */
 const answerTimeoutMs = 10_000;
 
+/** How hints are listened for. */
+export interface HintSettings {
+  /** Where to connect and as whom; asked before each connection. */
+  readonly client: () => pg.ClientConfig;
+  /** After how long the connection is replaced; 0 is never. */
+  readonly lifetimeMaxMs: number;
+}
+
 /**
  * Listens for hints of other processes on a connection of its own, which is made again when it breaks.
  *
- * A hint may be lost; whoever listens asks the log from time to time as well. Behind a pooler nothing is heard: the session
- * that would listen is given to others.
+ * A hint may be lost; listeners poll the log as well. Behind a pooler no hints arrive: the listening session would be
+ * handed to other clients.
  */
 export class HintListener {
-  readonly #settings: pg.ClientConfig;
+  readonly #settings: HintSettings;
   readonly #channelName: string;
   readonly #onHint: () => void;
   readonly #closing = new AbortController();
   readonly #running: Promise<void>;
 
-  constructor(settings: pg.ClientConfig, channelName: string, onHint: () => void) {
+  constructor(settings: HintSettings, channelName: string, onHint: () => void) {
     this.#settings = settings;
     this.#channelName = channelName;
     this.#onHint = onHint;
-    this.#running = this.#run();
+    this.#running = outsideRequests(() => this.#run());
   }
 
   /** Stops listening, whether the server answers or not. */
@@ -49,7 +58,7 @@ export class HintListener {
   async #listenUntilBroken(): Promise<boolean> {
     const { signal } = this.#closing;
     const client = new pg.Client({
-      ...this.#settings,
+      ...this.#settings.client(),
       keepAlive: true,
       connectionTimeoutMillis: answerTimeoutMs,
       query_timeout: answerTimeoutMs,
@@ -66,6 +75,8 @@ export class HintListener {
       streamOf(client).destroy();
     };
     signal.addEventListener('abort', destroy);
+    const { lifetimeMaxMs } = this.#settings;
+    const lifetime = lifetimeMaxMs > 0 ? setTimeout(destroy, lifetimeMaxMs).unref() : undefined;
     try {
       await client.connect();
       const isPooled = await isBehindPooler(client);
@@ -75,6 +86,7 @@ export class HintListener {
       }
       return isPooled;
     } finally {
+      clearTimeout(lifetime);
       signal.removeEventListener('abort', destroy);
       destroy();
     }

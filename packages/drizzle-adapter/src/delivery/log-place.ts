@@ -7,7 +7,7 @@ export interface LogPlace {
   readonly epoch: number;
   /** Which transactions of the epoch lie before the place. */
   readonly snapshot: Snapshot;
-  /** The run of the server in which the place was learnt; empty for the beginning of an epoch, which holds on every one. */
+  /** The run of the server in which the place was learnt. */
   readonly history: string;
   /** The transaction that comes next, where a part of it lies before the place. */
   readonly part?: TransactionPart | undefined;
@@ -25,18 +25,13 @@ interface TransactionPart {
 /** An expression for a cursor, of columns `epoch` and `snapshot` and of the history in which it is read. */
 export const cursorText = `concat_ws(' ', epoch, snapshot, eventlog.server_history())`;
 
-/** The cursor at the beginning of an epoch. */
-export function beginningOf(epoch: number): Cursor {
-  return `${epoch} 1:1: `;
-}
-
 /**
  * Reads a cursor.
  *
  * @throws InvalidCursorException `invalid-cursor` when it is none
  */
 export function parsePlace(cursor: Cursor): LogPlace {
-  const parts = /^(\d+) (\S+) (\S*)(?: (\d+) (\d+) (\S+))?$/.exec(cursor) ?? [];
+  const parts = /^(\d+) (\S+) (\S+)(?: (\d+) (\d+) (\S+))?$/.exec(cursor) ?? [];
   const [, epoch, snapshot, history, xid, position, after] = parts;
   if (epoch === undefined || snapshot === undefined || history === undefined) {
     throw new InvalidCursorException(cursor);

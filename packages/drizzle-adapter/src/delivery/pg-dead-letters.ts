@@ -6,13 +6,16 @@ import {
   type ParkedFilter,
   type ParkedRow,
   type StepPlace,
+  isStorableText,
+  pageSize,
 } from '@framework/core';
 import { type SQL, and, sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { isEventId, parkedEvent } from './event-row.js';
 import { settleModels } from './settle-models.js';
 
-const limitMax = 1_000;
+/** How many bytes of events a page holds beside its last one: as many as a read of the log does by default. */
+const pageBytesMax = 16_777_216;
 
 interface Row extends Record<string, unknown> {
   readonly handler: string;
@@ -24,6 +27,8 @@ interface Row extends Record<string, unknown> {
   readonly parked_date: string;
   readonly next_attempt_date: string | null;
   readonly cursor: string;
+  /** How many match beyond the page before: at most one more than the limit. */
+  readonly found: number;
 }
 
 /** The parked events of one PostgreSQL database, as operators see them. */
@@ -38,20 +43,30 @@ export class PgDeadLetters implements DeadLetters {
     filter: ParkedFilter,
     { limit, after }: { readonly limit: number; readonly after?: string },
   ): Promise<Page<ParkedRow>> {
-    const size = Math.min(Math.max(limit, 1), limitMax);
+    const size = pageSize(limit);
     const { rows } = await this.#manager.db.execute<Row>(sql`
-      select handler, event, attempts, uncounted, error, dead, parked_date, next_attempt_date,
-             ${cursorOf} as cursor
-      from eventlog.parked_events
-      where ${and(matching(filter), after === undefined ? undefined : beyond(after))}
-      order by parked_date, event_id, handler limit ${size + 1}`);
+      with found as (
+        select handler, event_id, event, attempts, uncounted, error, dead, parked_date, next_attempt_date
+        from eventlog.parked_events
+        where ${and(matching(filter), after === undefined ? undefined : beyond(after))}
+        order by parked_date, event_id, handler limit ${size + 1}
+      ), measured as (
+        select *, sum(octet_length(event::text)) over (order by parked_date, event_id, handler) as bytes,
+               count(*) over ()::integer as found
+        from found
+      )
+      select handler, event, attempts, uncounted, error, dead, parked_date, next_attempt_date, found, ${cursorOf} as cursor
+      from measured where bytes - octet_length(event::text) < ${pageBytesMax}
+      order by parked_date, event_id, handler`);
     const items = rows.slice(0, size);
-    return { items: items.map(parkedRow), next: rows.length > size ? items.at(-1)?.cursor : undefined };
+    const last = items.at(-1);
+    const next = last !== undefined && last.found > items.length ? last.cursor : undefined;
+    return { items: items.map(parkedRow), next };
   }
 
   replay(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#change(
-      filter,
+      and(sql`p.dead`, matching(filter)),
       step,
       sql`update eventlog.parked_events p set dead = false, attempts = 0, uncounted = 0, open_attempts = '{}',
             suspect = false, next_attempt_date = null
@@ -60,22 +75,24 @@ export class PgDeadLetters implements DeadLetters {
   }
 
   skip(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
+    // The two cases are two texts, so that each has its index.
+    const dead = filter.dead === false ? sql`not p.dead` : sql`p.dead`;
     return this.#change(
-      filter,
+      and(dead, matching(filter)),
       step,
       sql`delete from eventlog.parked_events p using step
-          where p.handler = step.handler and p.event_id = step.event_id and p.dead`,
+          where p.handler = step.handler and p.event_id = step.event_id and ${dead}`,
     );
   }
 
   /** Locks in one order, so that operators do not stand in each other's way. */
-  async #change(filter: ParkedFilter, { limit, after }: StepPlace, change: SQL): Promise<DeadLettersStep> {
-    const size = Math.min(Math.max(limit, 1), limitMax);
+  async #change(which: SQL | undefined, { limit, after }: StepPlace, change: SQL): Promise<DeadLettersStep> {
+    const size = pageSize(limit);
     const { rows } = await this.#manager.db.execute<{ count: number; seen: number; next: string | null }>(sql`
       with step as (
-        select handler, event_id, parked_date from eventlog.parked_events
-        where dead and ${and(matching(filter), after === undefined ? undefined : beyond(after))}
-        order by parked_date, event_id, handler limit ${size} for update
+        select handler, event_id, parked_date from eventlog.parked_events p
+        where ${and(which, after === undefined ? undefined : beyond(after))}
+        order by parked_date, event_id, handler limit ${size} for update of p
       ), changed as (${change} returning p.slot, p.handler, p.model_name, p.model_id)
       select count(*)::integer as count, (select count(*)::integer from step) as seen,
         (select ${cursorOf} from step order by parked_date desc, event_id desc, handler desc limit 1) as next,
@@ -90,6 +107,8 @@ export class PgDeadLetters implements DeadLetters {
 const cursorOf = sql.raw(`concat(extract(epoch from parked_date), '/', event_id, '/', handler)`);
 
 function matching({ handler, eventId, eventType, modelId, dead }: ParkedFilter): SQL {
+  const texts = [handler, eventType, modelId].filter((text) => text !== undefined);
+  if (!texts.every(isStorableText)) return sql`false`;
   const conditions = [
     handler === undefined ? undefined : sql`handler = ${handler}`,
     eventId === undefined ? undefined : isEventId(eventId) ? sql`event_id = ${eventId}` : sql`false`,
@@ -101,8 +120,10 @@ function matching({ handler, eventId, eventType, modelId, dead }: ParkedFilter):
 }
 
 function beyond(cursor: string): SQL {
-  const [, seconds, eventId, handler] = /^([\d.]{1,32})\/([0-9a-f-]{36})\/(.{1,255})$/.exec(cursor) ?? [];
-  if (seconds === undefined) throw new InvalidCursorException(cursor);
+  const [, seconds, eventId = '', handler] =
+    /^(\d{1,12}(?:\.\d{1,6})?)\/(.{36})\/(.{1,255})$/s.exec(cursor) ?? [];
+  if (seconds === undefined || !isEventId(eventId) || !isStorableText(handler))
+    throw new InvalidCursorException(cursor);
   return sql`(parked_date, event_id, handler) > (to_timestamp(${seconds}::numeric), ${eventId}::uuid, ${handler})`;
 }
 

@@ -10,15 +10,15 @@ import type { PgTransactionManager } from '../connection/pg-transaction-manager.
 import {
   EventRow,
   type EventTexts,
-  eventColumns,
   eventTexts,
   isEventId,
-  noEventColumns,
   parkedEvent,
+  selectEvents,
+  selectText,
   wholeEvent,
 } from './event-row.js';
-import { type LogPlace, beginningOf, formatPlace, parsePlace } from './log-place.js';
-import { cutSnapshot } from './snapshot.js';
+import { type LogPlace, formatPlace, parsePlace } from './log-place.js';
+import { cutSnapshot, emptySnapshot, parseSnapshot } from './snapshot.js';
 
 /**
  * Reads between two snapshots: what was in progress at the cursor and is seen now, and what began after it. One row more
@@ -27,38 +27,39 @@ import { cutSnapshot } from './snapshot.js';
  * The first part finds late commits, of which a reader of positions would skip some; neither part waits for a
  * transaction that stays open. As in PgQ, with the cursor's `xmax` and `xip` as index ranges.
  */
-const snapshotText = `
-  select ${noEventColumns},
-    concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`;
+const snapshotText = selectText(
+  `concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`,
+);
 
-const inSlots = 'e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $4::integer';
+const selectInSlots = (condition: string): string =>
+  selectEvents(
+    '$5::integer',
+    `eventlog.events e
+      where e.event_type is not null and e.slot = any($1::smallint[]) and e.epoch = $4::integer and ${condition}
+      order by e.xid, e.position limit $3`,
+  );
 
-const afterText = `(
-  select ${eventColumns('$5::integer')}, null from eventlog.events e where ${inSlots} and e.xid >= $2::xid8
-  order by e.xid, e.position limit $3)`;
+const afterText = selectInSlots('e.xid >= $2::xid8');
+const lateText = selectInSlots('e.xid = any($6::xid8[])');
+const restText = selectInSlots('e.xid = $2::xid8 and e.position > $6');
 
-const lateText = `(
-  select ${eventColumns('$5::integer')}, null from eventlog.events e where ${inSlots} and e.xid = any($6::xid8[])
-  order by e.xid, e.position limit $3)`;
-
-const readText = `${snapshotText} union all ${lateText} union all ${afterText}`;
+const readText = `${snapshotText} union all (${lateText}) union all (${afterText})`;
 /** Where nothing was in progress at the cursor: half as many looks into the partitions. */
-const readOnText = `${snapshotText} union all ${afterText}`;
-
+const readOnText = `${snapshotText} union all (${afterText})`;
 /** The rest of a transaction of which a part was read. */
-const restText = `${snapshotText} union all (
-  select ${eventColumns('$5::integer')}, null from eventlog.events e
-  where ${inSlots} and e.xid = $2::xid8 and e.position > $6 order by e.position limit $3)`;
+const readRestText = `${snapshotText} union all (${restText})`;
 
 /** The events of the last version before each given one, where its transaction is not below the cut. */
-const versionBeforeText = `
-  select e.* from unnest($1::text[], $2::text[], $3::bigint[]) as model (id, name, version)
-  cross join lateral (
-    select ${eventColumns('$6::integer')}, e.epoch from eventlog.events e
-    where e.model_id = model.id and e.model_name = model.name and e.model_version < model.version
-      and e.event_type is not null
-    order by e.model_version desc fetch first 1 row with ties) e
-  where e.xid::xid8 >= $4::xid8 and e.epoch = $5`;
+const versionBeforeText = selectEvents(
+  '$6::integer',
+  `unnest($1::text[], $2::text[], $3::bigint[]) as model (id, name, version)
+    cross join lateral (
+      select * from eventlog.events e
+      where e.model_id = model.id and e.model_name = model.name and e.model_version < model.version
+        and e.event_type is not null
+      order by e.model_version desc fetch first 1 row with ties) e
+    where e.xid >= $4::xid8 and e.epoch = $5`,
+);
 
 /** The events as they are, of what a handler has parked or else of the log. */
 const loadText = `
@@ -105,9 +106,7 @@ export class PgDeliveryLog implements DeliveryLog {
       if (texts[0] === null) now = parsePlace(texts.at(-1) ?? cursor);
       else rows.push(new EventRow(texts, this.#intern, bytesMax));
     }
-    if (before.history !== '' && before.history !== now.history) {
-      throw new HistoryChangedException();
-    }
+    if (before.history !== now.history) throw new HistoryChangedException();
     return this.#batch(rows.sort(byTransaction), { before, now, limit, bytesMax });
   }
 
@@ -115,7 +114,7 @@ export class PgDeliveryLog implements DeliveryLog {
     if (!isEventId(eventId)) return undefined;
     const [row] = await this.#rows(
       'framework_delivery_find',
-      `select ${eventColumns(`${bytesLimit}`)} from eventlog.events e where e.id = $1 and e.event_type is not null`,
+      selectEvents(`${bytesLimit}`, 'eventlog.events e where e.id = $1 and e.event_type is not null'),
       [eventId],
     );
     return row;
@@ -151,7 +150,7 @@ export class PgDeliveryLog implements DeliveryLog {
   ): Promise<readonly EventTexts[]> {
     const values = [[...slots], String(part?.xid ?? xmax), limit + 1, epoch, bytesMax];
     if (part !== undefined) {
-      return this.#texts('framework_delivery_read_rest', restText, [...values, part.position]);
+      return this.#texts('framework_delivery_read_rest', readRestText, [...values, part.position]);
     }
     if (inProgress.length === 0) return this.#texts('framework_delivery_read_on', readOnText, values);
     return this.#texts('framework_delivery_read', readText, [...values, inProgress.map(String)]);
@@ -179,8 +178,8 @@ export class PgDeliveryLog implements DeliveryLog {
     const first = rows[limit];
     if (first === undefined && part !== undefined) return batch(rows, part.xid + 1, { snapshot: part.after });
     if (first === undefined) {
-      const next = isOld ? beginningOf(epoch + 1) : formatPlace(now);
-      return { events: rows.toSorted(byPosition), next, more: isOld };
+      const next = isOld ? { ...now, epoch: epoch + 1, snapshot: parseSnapshot(emptySnapshot) } : now;
+      return { events: rows.toSorted(byPosition), next: formatPlace(next), more: isOld };
     }
     const { xid } = first;
     const current = isOld ? { ...now.snapshot, inProgress: [] } : now.snapshot;

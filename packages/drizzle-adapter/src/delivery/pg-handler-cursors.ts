@@ -9,6 +9,7 @@ import {
   type HandlerRegistration,
   type StartFrom,
   assertDistinctHandlers,
+  isStorableText,
 } from '@framework/core';
 import { sql } from 'drizzle-orm';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
@@ -57,6 +58,14 @@ const lagText = `
   ) parked using (handler)
   order by h.handler`;
 
+/** The process that has a handler and was seen last, when it may live: it is only late for as long again as its lease was. */
+const userText = `
+  select process_id as "processId", until_date <= clock_timestamp() as late
+  from eventlog.processes
+  where (handlers is null or $1 = any(handlers))
+    and until_date + coalesce(until_date - renewed_date, interval '0') > clock_timestamp()
+  order by until_date desc limit 1`;
+
 /** Where the handlers stand in the slots of one PostgreSQL database. */
 export class PgHandlerCursors implements HandlerCursors {
   readonly #manager: PgTransactionManager;
@@ -76,7 +85,7 @@ export class PgHandlerCursors implements HandlerCursors {
   }
 
   async find(name: string): Promise<string | undefined> {
-    const [id] = await this.#find([name]);
+    const [id] = isStorableText(name) ? await this.#find([name]) : [];
     return id;
   }
 
@@ -137,14 +146,17 @@ export class PgHandlerCursors implements HandlerCursors {
     await this.#manager.inTransaction(async () => {
       await this.#lock('eventlog.handlers');
       await this.#lock('eventlog.slots');
-      const { rows } = await this.#manager.db.execute<{ process_id: string | null; parked: number }>(sql`
-        select (select process_id from eventlog.processes
-                where (handlers is null or ${handler} = any(handlers)) and until_date > clock_timestamp() limit 1) as process_id,
-               (select count(*)::integer from eventlog.parked_events where handler = ${handler}) as parked`);
-      const { process_id: processId = null, parked = 0 } = rows[0] ?? {};
-      if (processId !== null) {
-        throw new HandlerInUseException(handler, `process ${processId} has it, stop that first`);
-      }
+      const users = await this.#manager.query<{ processId: string; late: boolean }>({
+        text: userText,
+        values: [handler],
+      });
+      const [user] = users.rows;
+      if (user !== undefined) throw HandlerInUseException.by(handler, user);
+      const { rows } = await this.#manager.query<{ parked: number }>({
+        text: 'select count(*)::integer as parked from eventlog.parked_events where handler = $1',
+        values: [handler],
+      });
+      const { parked } = rows[0] ?? { parked: 0 };
       if (parked > 0 && !discardParked) {
         throw new HandlerInUseException(handler, `${parked} events wait for it, skip or discard them`);
       }

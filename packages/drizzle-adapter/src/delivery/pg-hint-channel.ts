@@ -1,17 +1,16 @@
 import type { HintChannel } from '@framework/core';
-import type pg from 'pg';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { HintListener } from './hint-listener.js';
+import { HintListener, type HintSettings } from './hint-listener.js';
 
 const channelName = 'eventlog';
 
 /** How processes tell each other of commits to one PostgreSQL database: `notify` and `listen`. */
 export class PgHintChannel implements HintChannel {
   readonly #manager: PgTransactionManager;
-  readonly #settings: pg.ClientConfig;
+  readonly #settings: HintSettings;
 
   /** @param settings where to listen, on connections of its own */
-  constructor(manager: PgTransactionManager, settings: pg.ClientConfig) {
+  constructor(manager: PgTransactionManager, settings: HintSettings) {
     this.#manager = manager;
     this.#settings = settings;
   }

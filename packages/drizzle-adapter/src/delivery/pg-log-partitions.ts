@@ -8,9 +8,9 @@ export const partitionMonthsAhead = 3;
 /** How often a change of the log's partitions is tried at once: each time it waits for 100 ms for a lock. */
 const triesMax = 5;
 const firstWaitMs = 200;
-/** Its locks are in nobody's way who commits. */
+/** Its locks do not block commits. */
 const createTimeoutMs = 5_000;
-/** Whoever commits waits while it has its locks. */
+/** Commits wait while it holds its locks. */
 const dropTimeoutMs = 300;
 
 /** Creates and drops the partitions of the log of one PostgreSQL database; holds up no commit for longer than 300 ms. */
@@ -43,7 +43,7 @@ export class PgLogPartitions implements LogPartitions {
     return dropped;
   }
 
-  /** Changes the partitions when nobody is in the way: what waits for a lock holds up everybody behind it. */
+  /** Changes the partitions when no lock is in the way: a statement that waits for a lock blocks all that come after it. */
   async #change(
     text: string,
     value: unknown,

@@ -1,6 +1,7 @@
 import type {
   DuePlace,
   HandledEvent,
+  ParkedAttempt,
   ParkedEvent,
   ParkedEvents,
   ParkedHead,
@@ -68,9 +69,9 @@ const dueHeadsText = `
   )
   select due.handler, case when octet_length(head.event::text) <= $4 then head.event
       else head.event - 'payload' - 'actionParams' || jsonb_build_object('omitted', true, 'bytes', octet_length(head.event::text))
-    end as event, head.attempts, head.uncounted, head.suspect, l.token::text as token
+    end as event, head.attempts, head.open_count as "openCount", head.uncounted, head.suspect, l.token::text as token
   from due join eventlog.leases l using (handler, slot) cross join lateral (
-    select p.event, p.attempts, p.uncounted, p.suspect from eventlog.parked_events p
+    select p.event, p.attempts, cardinality(p.open_attempts) as open_count, p.uncounted, p.suspect from eventlog.parked_events p
     where (p.slot, p.handler, p.model_name, p.model_id) = (due.slot, due.handler, due.model_name, due.model_id)
     order by p.model_version, p.ordinal limit 1) head
   order by due.due_date`;
@@ -102,15 +103,16 @@ const doneText = `
     delete from eventlog.parked_events p where p.handler = $1 and p.event_id = $2 and ${held} ${changedModel}
   ) ${heldAndSettled}`;
 
-/** Counts an attempt once, however often it is told. */
+/** Records an attempt once, however often it is reported. */
 const beginText = `
   update eventlog.parked_events p set
-    attempts = p.attempts + case when $4::text = any(p.open_attempts) then 0 else 1 end,
+    attempts = p.attempts + case when $5::boolean and $4::text <> all(p.open_attempts) then 1 else 0 end,
     open_attempts = array_append(array_remove(p.open_attempts, $4::text), $4::text)
   where p.handler = $1 and p.event_id = $2 and not p.dead and ${held}`;
 
 const giveBackText = `
-  update eventlog.parked_events p set attempts = p.attempts - 1, open_attempts = array_remove(p.open_attempts, $3::text)
+  update eventlog.parked_events p set attempts = p.attempts - $4::boolean::integer,
+    open_attempts = array_remove(p.open_attempts, $3::text)
   where p.handler = $1 and p.event_id = $2 and $3::text = any(p.open_attempts)`;
 
 /**
@@ -124,9 +126,10 @@ const failedText = `
   with changed as (
     update eventlog.parked_events p set error = $5, dead = $6,
       next_attempt_date = clock_timestamp() + $7::double precision * interval '1 millisecond',
-      attempts = p.attempts - case when $9::boolean and $8::text is not null then 1 else 0 end,
+      attempts = p.attempts + case when $8::text is null then 0 else (not $9::boolean)::integer - $12::boolean::integer end,
       uncounted = p.uncounted + case when $9 then 1 else 0 end,
-      open_attempts = case when $6 then '{}' else array_remove(p.open_attempts, $8) end
+      suspect = p.suspect and $8::text is null,
+      open_attempts = case when $6 or $8 is not null then '{}' else p.open_attempts end
     where p.handler = $1 and p.event_id = $2 and ${isNews} and ${held} ${changedModel}
   ) ${heldAndSettled}`;
 
@@ -224,18 +227,21 @@ export class PgParkedEvents implements ParkedEvents {
     return rows[0]?.due_ms;
   }
 
-  async beginAttempt({ handler, event, token }: ParkedHead, attemptId: string): Promise<boolean> {
+  async beginAttempt(
+    { handler, event, token }: ParkedHead,
+    { id, counted }: ParkedAttempt,
+  ): Promise<boolean> {
     const { rowCount } = await this.#manager.query({
       name: 'framework_begin_attempt',
       text: beginText,
-      values: [handler, event.id, token, attemptId],
+      values: [handler, event.id, token, id, counted],
     });
     return rowCount === 1;
   }
 
   async endAttempt(
     { handler, event, token, attempts, uncounted }: ParkedHead,
-    attemptId: string | undefined,
+    attempt: ParkedAttempt | undefined,
     outcome: ParkedOutcome,
   ): Promise<boolean> {
     const key = [handler, event.id, token, event.slot];
@@ -247,19 +253,20 @@ export class PgParkedEvents implements ParkedEvents {
             outcome.error,
             outcome.kind === 'dead',
             outcome.kind === 'dead' ? null : outcome.retryAfterMs,
-            attemptId ?? null,
+            attempt?.id ?? null,
             outcome.kind === 'postponed',
             attempts,
             uncounted,
+            attempt?.counted ?? null,
           ]);
     return row?.held ?? false;
   }
 
-  async giveBackAttempt({ handler, event }: ParkedHead, attemptId: string): Promise<void> {
+  async giveBackAttempt({ handler, event }: ParkedHead, { id, counted }: ParkedAttempt): Promise<void> {
     await this.#manager.query({
       name: 'framework_give_back_attempt',
       text: giveBackText,
-      values: [handler, event.id, attemptId],
+      values: [handler, event.id, id, counted],
     });
   }
 

@@ -17,14 +17,16 @@ export const keyConflictClause: string =
  * moment, whether or not its row was deleted yet.
  *
  * @param firstParameter the number of the clause's first parameter
+ * @param condition of the insert, if it has one
  */
-export function keyClause(firstParameter: number): string {
+export function keyClause(firstParameter: number, condition?: string): string {
   const own = (index: number): string => `$${firstParameter + index}`;
   return (
     'insert into eventlog.idempotency_keys as held ' +
     '(key, principal, namespace, action_id, action_name, fingerprint, result, expires_date, source) ' +
     `select ${own(0)}, ${own(1)}, ${own(2)}, ${own(3)}::uuid, ${own(4)}, ${own(5)}, ${own(6)}::jsonb, ` +
-    `now() + ${own(7)}::bigint * interval '1 millisecond', ${own(8)}::text ${keyConflictClause} returning 1`
+    `now() + ${own(7)}::bigint * interval '1 millisecond', ${own(8)}::text ` +
+    `${condition === undefined ? '' : `where ${condition} `}${keyConflictClause} returning 1`
   );
 }
 

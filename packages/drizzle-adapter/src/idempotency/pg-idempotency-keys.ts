@@ -8,7 +8,6 @@ import {
   type StoredKey,
 } from '@framework/core';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { withinMs } from './within-ms.js';
 
 interface KeyRow {
   readonly fingerprint: string;
@@ -17,10 +16,15 @@ interface KeyRow {
   readonly result: string | null;
 }
 
+/** What a server adds that is in recovery: that it finds no key says nothing. */
+interface NoAnswer {
+  readonly fingerprint: null;
+}
+
 /** The idempotency keys in one database. */
 export class PgIdempotencyKeys implements IdempotencyKeys {
   readonly #manager: PgTransactionManager;
-  /** Whether an answer is missing that somebody has stopped waiting for: until it comes, nobody waits again. */
+  /** Whether an answer is missing for which a wait has timed out: until it arrives, no further call waits. */
   #isOverdue = false;
 
   constructor(manager: PgTransactionManager) {
@@ -80,13 +84,16 @@ export class PgIdempotencyKeys implements IdempotencyKeys {
   }
 
   async #find({ key, principal, namespace }: KeyScope): Promise<StoredKey | undefined> {
-    const { rows } = await this.#manager.query<KeyRow>({
+    const { rows } = await this.#manager.query<KeyRow | NoAnswer>({
       name: 'framework_find_key',
       text: findStatement,
       values: [key, principal, namespace],
     });
-    const [row] = rows;
-    return row && { ...row, result: row.result ?? undefined };
+    const stored = rows.find((row) => row.fingerprint !== null);
+    if (stored !== undefined) return { ...stored, result: stored.result ?? undefined };
+    if (rows.length === 0) return undefined;
+    const reason = 'its server is in recovery, and may not have heard yet of an idempotency key';
+    throw new ShardUnavailableException(this.#manager.shard, reason);
   }
 
   #tooLate(): ShardUnavailableException {
@@ -97,7 +104,8 @@ export class PgIdempotencyKeys implements IdempotencyKeys {
 const findStatement = `
   select fingerprint, action_id as "actionId", action_name as "actionName", result::text as result
   from eventlog.idempotency_keys
-  where key = $1 and principal = $2 and namespace = $3 and expires_date > now()`;
+  where key = $1 and principal = $2 and namespace = $3 and expires_date > now()
+  union all select null, null, null, null where pg_is_in_recovery()`;
 
 // Rows that are being taken over are locked, and passed over.
 const deleteStatement = `
@@ -124,4 +132,16 @@ function placeOf(after: string | undefined): readonly string[] {
   const place: unknown = JSON.parse(after);
   if (!Array.isArray(place) || place.length !== 4) throw new InvalidCursorException(after);
   return place.map(String);
+}
+
+/**
+ * Waits for an answer for a limited time; the answer itself goes on.
+ *
+ * @param tooLate makes the error that is thrown when the time has passed
+ */
+function withinMs<T>(answer: Promise<T>, waitMs: number, tooLate: () => Error): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(tooLate()), waitMs);
+    answer.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }

@@ -1,96 +1,134 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { DatabaseConfig } from '@framework/core';
-import { type MigrationMeta, readMigrationFiles } from 'drizzle-orm/migrator';
+import { type DatabaseConfig, DatabaseNotReadyError } from '@framework/core';
 import pg from 'pg';
-import { connectionSettings } from '../connection/connection-pool.js';
-import { streamOf } from '../connection/plain-client.js';
-import type { EpochGuard } from '../delivery/epoch-guard.js';
+import type { ConnectionGuard } from '../connection/connection-guard.js';
+import { sqlStateOf } from '../connection/server-error.js';
+import { refuseInRecovery } from '../connection/server-role.js';
 import { partitionMonthsAhead } from '../delivery/pg-log-partitions.js';
-import { frameworkMigrationsFolder } from '../framework-migrations-folder.js';
-import { sqlStateOf } from './is-worth-waiting.js';
+import { inDatabase } from './in-database.js';
+import { MigrationFolder } from './migration-folder.js';
+import {
+  missingMigrations,
+  newerSchema,
+  olderSchema,
+  refuseOtherSchema,
+  refuseUnmigrated,
+  unknownMigrations,
+} from './schema-check.js';
 
 /** How long a process waits for another one that migrates the same database, and for tables that are in use. */
 const patienceMs = 300_000;
-/** How long a migration waits for a table at once: whoever comes later waits behind it. */
+/** How long a migration waits for a table at a time: statements that come later wait behind it. */
 const tableLockTimeoutMs = 3_000;
 const tableRetryMs = 1_000;
-const connectionTimeoutMs = 10_000;
+/** How long the server waits for the next statement of a transaction: of a process that fell silent, it rolls it back. */
+const idleTimeoutMs = 10_000;
 /** SQLSTATE of a lock that was not had in time. */
 const lockNotAvailable = '55P03';
+/** SQLSTATE of what the role may not do. */
+const permissionDenied = '42501';
 /** Any number, as long as it is the same in every process: names the lock among a database's advisory locks. */
 const migrationLock = 7_265_814_402;
 
-/** Where Drizzle's migrator keeps what is applied; so does this, for `drizzle-kit` to go on with. */
-const frameworkJournal = 'eventlog.migrations';
-const applicationJournal = 'drizzle.__drizzle_migrations';
-
-/** What the migrations of a database tell of it. */
-export interface MigratedDatabase {
-  /** Tells it from all others, while its server runs; `undefined` when the server hides that. */
-  readonly identity: string | undefined;
+/** What a database tells of itself when it is opened. */
+export interface OpenedDatabase {
+  /** The migrations that were applied, in order. */
+  readonly applied: readonly string[];
   /** Whether its log has the index of an earlier release still: see `replaceDeliveryIndex`. */
   readonly hasEarlierIndex: boolean;
+}
+
+/** What opening a database brings along. */
+export interface Opening {
+  /** The application's migrations, as `drizzle-kit generate` writes them. */
+  readonly migrationsFolder: string | undefined;
+  /** Ask about the server and the database before anything of it is read or written. */
+  readonly guards: readonly ConnectionGuard[];
+  readonly migrateCommand: string;
+  /** Called with what operators should know. */
+  readonly warn: (kind: 'newer-schema' | 'log-partitions', message: string) => void;
+  /** Called with what tells the database from all others, while its server runs; `undefined` when the server hides that. */
+  readonly onIdentity?: (identity: string | undefined) => void;
+  /** Gives the attempt up, whatever it waits for; what is not committed then is not applied. */
+  readonly signal?: AbortSignal;
 }
 
 /**
  * Applies the framework's migrations and then the application's, each once, under the database's lock.
  *
- * Any number of processes may call it at once: one works, the others wait and find nothing left to do. The lock belongs to
- * the transaction that migrates, so that it holds behind a pooler, too, which may give each transaction to another session.
+ * Any number of processes may call it at once: one works, the others wait and find nothing left to do. Each has a
+ * transaction of its own, to which the lock belongs, so that it holds behind a pooler, too, which may give each transaction to
+ * another session.
  *
- * @param migrationsFolder as `drizzle-kit generate` writes it
- * @param options.epochs is asked about the server before the application's migrations write to it
- * @param options.signal gives the attempt up, whatever it waits for; what is not committed then is not applied
- * @throws errors of `pg` and of Drizzle's migration reader, or one that they caused; see `isWorthWaiting`
+ * @throws errors of `pg` and of Drizzle's migration reader, or one that they caused
  */
-export async function migrateDatabase(
-  config: DatabaseConfig,
-  migrationsFolder: string | undefined,
-  { epochs, signal }: { readonly epochs: EpochGuard; readonly signal?: AbortSignal },
-): Promise<MigratedDatabase> {
-  const client = new pg.Client({
-    ...connectionSettings(config),
-    connectionTimeoutMillis: connectionTimeoutMs,
-    application_name: 'framework migrations',
-    keepAlive: true,
+export async function migrateDatabase(config: DatabaseConfig, opening: Opening): Promise<OpenedDatabase> {
+  return inDatabase(config, opening.signal, async (client) => {
+    await refuseInRecovery(client);
+    opening.onIdentity?.(await identityOf(client));
+    const folders = MigrationFolder.all(opening.migrationsFolder);
+    const [framework, ...others] = folders;
+    // A database of another shard is left as it is.
+    await ask(client, opening);
+    const applied: string[] = [];
+    if (framework !== undefined) applied.push(...(await apply(client, framework, opening)));
+    await refuseUnmigrated(client, opening.migrateCommand);
+    await ask(client, opening);
+    await createPartitions(client, opening);
+    for (const folder of others) applied.push(...(await apply(client, folder, opening)));
+    const unknown = await unknownMigrations(client, folders);
+    if (unknown.length > 0) opening.warn('newer-schema', newerSchema(unknown));
+    return { applied, hasEarlierIndex: await hasEarlierIndex(client) };
   });
-  // The statement that was running is rejected too; without a listener the process would end.
-  client.on('error', () => undefined);
-  const giveUp = (): void => {
-    streamOf(client).destroy();
-  };
-  signal?.addEventListener('abort', giveUp);
-  try {
-    await client.connect();
-    await migrateUnderLock(client, () => apply(client, frameworkMigrationsFolder, frameworkJournal));
-    await epochs.ensure(client);
-    await createPartitions(client);
-    if (migrationsFolder !== undefined) {
-      await migrateUnderLock(client, () => apply(client, migrationsFolder, applicationJournal));
-    }
-    return { identity: await identityOf(client), hasEarlierIndex: await hasEarlierIndex(client) };
-  } finally {
-    signal?.removeEventListener('abort', giveUp);
-    await client.end();
-  }
+}
+
+/**
+ * Looks at a database that somebody else migrates.
+ *
+ * @param checks whether a schema that is older or newer than the code is refused; else only one without the framework's tables
+ *   and their keys
+ * @throws DatabaseNotReadyError `not-migrated`, `schema-newer`, and errors of `pg`
+ */
+export function lookAtDatabase(
+  config: DatabaseConfig,
+  checks: boolean,
+  opening: Opening,
+): Promise<OpenedDatabase> {
+  return inDatabase(config, opening.signal, async (client) => {
+    await refuseInRecovery(client);
+    opening.onIdentity?.(await identityOf(client));
+    const folders = MigrationFolder.all(opening.migrationsFolder);
+    if (checks) await refuseOtherSchema(client, folders, opening.migrateCommand);
+    await refuseUnmigrated(client, opening.migrateCommand);
+    await ask(client, opening);
+    if (checks) await createPartitions(client, opening);
+    return { applied: [], hasEarlierIndex: await hasEarlierIndex(client) };
+  });
+}
+
+async function ask(client: pg.Client, { guards }: Opening): Promise<void> {
+  for (const guard of guards) await guard.ensure(client);
 }
 
 /**
  * Creates the partitions of the next months, unless somebody reads the log: delivery creates them, too, and the default
  * partition takes what comes before they are there.
  */
-async function createPartitions(client: pg.Client): Promise<void> {
+async function createPartitions(client: pg.Client, { warn }: Opening): Promise<void> {
   try {
     await readingCommitted(client, () =>
       client.query('select eventlog.create_partitions($1)', [partitionMonthsAhead]),
     );
   } catch (error) {
-    if (sqlStateOf(error) !== lockNotAvailable) throw error;
+    const state = sqlStateOf(error);
+    if (state === permissionDenied) {
+      warn('log-partitions', `the role may not create the partitions of the log (${messageOf(error)})`);
+    } else if (state !== lockNotAvailable) throw error;
   }
 }
 
 /** Runs the work in a transaction that holds the database's lock; again for as long as a table that it needs is in use. */
-async function migrateUnderLock(client: pg.Client, work: () => Promise<void>): Promise<void> {
+async function migrateUnderLock<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   const deadlineMs = performance.now() + patienceMs;
   for (;;) {
     try {
@@ -102,70 +140,101 @@ async function migrateUnderLock(client: pg.Client, work: () => Promise<void>): P
   }
 }
 
-function inTransaction(client: pg.Client, work: () => Promise<void>): Promise<void> {
+function inTransaction<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   return readingCommitted(client, async () => {
     // Whatever the role's settings are: waiting for another process, and a large migration, take their time.
-    await client.query(
-      'set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0; ' +
-        `set local lock_timeout = ${patienceMs}`,
-    );
+    await client.query(`set local statement_timeout = 0; set local lock_timeout = ${patienceMs}`);
     await client.query('select pg_advisory_xact_lock($1)', [migrationLock]);
     await client.query(`set local lock_timeout = ${tableLockTimeoutMs}`);
-    await work();
+    return work();
   });
 }
 
 /**
- * Runs the work in a transaction that sees before each statement what others have committed, whatever the role's settings are:
- * who has waited for a lock must not go on with what was there before.
+ * Runs the work in a transaction that sees before each statement what others have committed, whatever the role's settings
+ * are: a statement that has waited for a lock must not continue with what was there before. Its locks end with the process
+ * that has them, also when the server does not hear that.
  */
-async function readingCommitted(client: pg.Client, work: () => Promise<unknown>): Promise<void> {
-  await client.query('begin isolation level read committed');
+async function readingCommitted<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
+  await client.query(
+    `begin isolation level read committed; set local idle_in_transaction_session_timeout = ${idleTimeoutMs}`,
+  );
   try {
-    await work();
+    const result = await work();
     await client.query('commit');
+    return result;
   } catch (error) {
     await client.query('rollback').catch(() => undefined);
     throw error;
   }
 }
 
-/** Applies what a journal does not have yet, as Drizzle's migrator does, within the caller's transaction. */
-async function apply(client: pg.Client, migrationsFolder: string, journal: string): Promise<void> {
-  const migrations = readMigrationFiles({ migrationsFolder });
-  await createJournal(client, journal);
-  const { rows } = await client.query<{ created_at: string }>(
-    `select created_at from ${journal} order by created_at desc limit 1`,
-  );
-  const lastMs = rows[0] === undefined ? undefined : Number(rows[0].created_at);
-  for (const migration of migrations) {
-    if (lastMs === undefined || lastMs < migration.folderMillis) await applyOne(client, migration, journal);
-  }
-}
-
-async function applyOne(
+/**
+ * Applies what a journal does not have yet, each migration in a transaction of its own: none holds the tables of the one
+ * before. One that has many rows to change does so in steps, each in a transaction of its own, too: its statements run again
+ * for as long as one of them answers with `unfinished`, which ends the step there.
+ */
+async function apply(
   client: pg.Client,
-  { sql, hash, folderMillis }: MigrationMeta,
-  journal: string,
-): Promise<void> {
-  for (const statement of sql) {
-    await client.query(statement).catch((error: unknown) => {
-      throw new Error(`The migration failed at: ${statement.trim()}`, { cause: error });
-    });
+  folder: MigrationFolder,
+  { migrateCommand }: Opening,
+): Promise<readonly string[]> {
+  const applied: string[] = [];
+  for (;;) {
+    // Asked again under the lock; who has nothing to apply waits for nobody.
+    if ((await folder.missing(client)).length === 0) return applied;
+    const step = await migrateUnderLock(client, () => applyStep(client, folder)).catch(
+      async (error: unknown) => {
+        if (sqlStateOf(error) !== permissionDenied) throw error;
+        throw mayNotMigrate(await missingMigrations(client, [folder]), migrateCommand, error);
+      },
+    );
+    if (step === undefined) return applied;
+    if (step.isLast) applied.push(`${step.name} of the ${folder.owner}`);
   }
-  await client.query(`insert into ${journal} (hash, created_at) values ($1, $2)`, [hash, folderMillis]);
 }
 
-/** Only where it is missing: a role that may not create schemas can still find nothing to do. */
-async function createJournal(client: pg.Client, journal: string): Promise<void> {
-  const { rows } = await client.query<{ found: boolean }>('select to_regclass($1) is not null as found', [
-    journal,
-  ]);
-  if (rows[0]?.found === true) return;
-  await client.query(`create schema if not exists ${journal.split('.')[0]}`);
-  await client.query(
-    `create table if not exists ${journal} (id serial primary key, hash text not null, created_at bigint)`,
-  );
+/**
+ * Applies what is missing first, or one step of it; gives its name and whether it is applied now, or `undefined` when nothing is
+ * missing.
+ */
+async function applyStep(
+  client: pg.Client,
+  folder: MigrationFolder,
+): Promise<{ readonly name: string; readonly isLast: boolean } | undefined> {
+  await folder.createJournal(client);
+  const [next] = await folder.missing(client);
+  if (next === undefined) return undefined;
+  const { name, statements, hash, createdMs } = next;
+  for (const statement of statements) {
+    const answer = await client
+      .query<{ readonly unfinished?: unknown }>(statement)
+      .catch((error: unknown) => {
+        throw new Error(`The migration ${name} failed at: ${statement.trim()}`, { cause: error });
+      });
+    // A list when the statement is several.
+    if ([answer].flat().at(-1)?.rows[0]?.unfinished === true) return { name, isLast: false };
+  }
+  await client.query(`insert into ${folder.journal} (hash, created_at) values ($1, $2)`, [hash, createdMs]);
+  return { name, isLast: true };
+}
+
+function mayNotMigrate(
+  missing: readonly string[],
+  migrateCommand: string,
+  cause: unknown,
+): DatabaseNotReadyError {
+  return new DatabaseNotReadyError('migration-not-allowed', {
+    what: `${olderSchema(missing)}, which this role may not apply (${messageOf(cause)})`,
+    remedy: `apply them with ${migrateCommand} as the role that owns the schema, and set migrate to check for this one`,
+    cause,
+  });
+}
+
+/** The message of the server, which says what is not allowed. */
+function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : messageOf(error.cause);
 }
 
 /**

@@ -1,11 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { DatabaseConfig } from '@framework/core';
 import pg from 'pg';
-import { connectionSettings } from '../connection/connection-pool.js';
-import { isBehindPooler, streamOf } from '../connection/plain-client.js';
+import { isBehindPooler } from '../connection/plain-client.js';
+import { inDatabase } from './in-database.js';
 
-const connectionTimeoutMs = 10_000;
-/** How long a change of the log's tables waits for a lock: whoever comes later waits behind it. */
+/** How long a change of the log's tables waits for a lock: statements that come later wait behind it. */
 const lockTimeoutMs = 100;
 const retryMs = 1_000;
 const triesMax = 60;
@@ -23,24 +22,17 @@ const definition = '(epoch, xid, position) include (slot) where event_type is no
  * @throws errors of `pg`; then the next one goes on, too. Behind a pooler, which cannot keep a session for it: an error that says so
  */
 export async function replaceDeliveryIndex(config: DatabaseConfig, signal: AbortSignal): Promise<void> {
-  const client = new pg.Client({
-    ...connectionSettings(config),
-    connectionTimeoutMillis: connectionTimeoutMs,
-    application_name: 'framework index',
-    keepAlive: true,
-  });
-  client.on('error', () => undefined);
-  // Waits for nobody: the network may be silent.
-  const giveUp = (): void => streamOf(client).destroy();
-  signal.addEventListener('abort', giveUp);
   try {
-    await client.connect();
-    if (await isNeeded(client)) await replace(client, signal);
+    await inDatabase(
+      config,
+      signal,
+      async (client) => {
+        if (await isNeeded(client)) await replace(client, signal);
+      },
+      'framework index',
+    );
   } catch (error) {
     if (!signal.aborted) throw error;
-  } finally {
-    signal.removeEventListener('abort', giveUp);
-    await client.end();
   }
 }
 
@@ -71,7 +63,7 @@ async function replace(client: pg.Client, signal: AbortSignal): Promise<void> {
   );
   for (const partition of await partitionsWithout(client)) {
     const index = `eventlog.${pg.escapeIdentifier(`${partition}_history_idx`)}`;
-    // What is left of somebody who did not come to the end.
+    // Left over from a run that did not finish.
     await client.query(`drop index concurrently if exists ${index}`);
     await client.query(
       `create index concurrently ${pg.escapeIdentifier(`${partition}_history_idx`)}
@@ -93,7 +85,7 @@ async function partitionsWithout(client: pg.Client): Promise<readonly string[]> 
   return rows.map(({ name }) => name);
 }
 
-/** Sends a statement that needs a lock which nobody may be kept waiting for, until it has had it. */
+/** Sends a statement until it gets its lock, giving up soon each time so that others do not wait behind it. */
 async function soon(client: pg.Client, signal: AbortSignal, text: string): Promise<void> {
   await client.query(`set lock_timeout = ${lockTimeoutMs}`);
   for (let tryCount = 1; ; tryCount++) {

@@ -1,7 +1,12 @@
-import { type EventLog, InvalidCursorException, type LoggedEvent, type Page } from '@framework/core';
+import {
+  type EventLog,
+  InvalidCursorException,
+  type LoggedEvent,
+  type Page,
+  isStorableText,
+  pageSize,
+} from '@framework/core';
 import type pg from 'pg';
-
-const limitMax = 1_000;
 
 /** Sends a statement to the shard whose log is read. */
 interface Connection {
@@ -30,13 +35,14 @@ export class PgEventLog implements EventLog {
     this.#connection = connection;
   }
 
-  /** @throws InvalidCursorException `invalid-cursor` when `after` is not the `next` of a page */
   async findByModel(
     model: { readonly name: string; readonly id: string },
     { limit, after }: { readonly limit: number; readonly after?: string | undefined },
   ): Promise<Page<LoggedEvent>> {
-    const size = Math.min(Math.max(limit, 1), limitMax);
+    const size = pageSize(limit);
     const [version, ordinal] = after === undefined ? ['0', '0'] : parseCursor(after);
+    // The server refuses the one, and would be sent another text for the other.
+    if (!isStorableText(model.id) || !isStorableText(model.name)) return { items: [], next: undefined };
     const { rows } = await this.#connection.query<EventRow>({
       name: 'framework_events_of_model',
       text: `select id, action_id, action_name, principal, ordinal, model_id, model_name, model_version, event_type,

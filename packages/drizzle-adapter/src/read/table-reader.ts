@@ -1,4 +1,4 @@
-import { InvalidCursorException, InvalidIdException } from '@framework/core';
+import { InvalidCursorException, InvalidIdException, isStorableText } from '@framework/core';
 import { type SQL, and, asc, count, gt, is, ne, sql } from 'drizzle-orm';
 import { PgEnumColumn, PgUUID, QueryBuilder } from 'drizzle-orm/pg-core';
 import type pg from 'pg';
@@ -39,11 +39,13 @@ export class TableReader<T extends ModelTable> {
     ).query;
   }
 
-  /** Reads the row of an id by a prepared statement. */
+  /** Reads the row of an id by a prepared statement; no other one that the database takes for it, such as one in another case. */
   async byId(manager: PgTransactionManager, id: string): Promise<T['$inferSelect'] | undefined> {
     const { rows } = await manager.query<unknown[]>(queryOf(this.#byId, [id, ...this.#idConstants]));
     const values = rows[0];
-    return values === undefined ? undefined : this.#decoder.decode(values);
+    if (values === undefined) return undefined;
+    const row: T['$inferSelect'] = this.#decoder.decode(values);
+    return rowId(row) === id ? row : undefined;
   }
 
   /** Reads the rows of several ids by a prepared statement; by their ids. Each call decodes a row of its own. */
@@ -60,7 +62,7 @@ export class TableReader<T extends ModelTable> {
           first = undefined;
           return row;
         };
-        return [String((first as { readonly id: unknown }).id), decode];
+        return [rowId(first), decode];
       }),
     );
   }
@@ -77,7 +79,7 @@ export class TableReader<T extends ModelTable> {
 
   /** Half of a surrogate pair would be sent as another character, and find the row of another id. */
   #mayBeId(id: string): boolean {
-    return this.#idIsUuid ? uuid.test(id) : id.isWellFormed() && !id.includes('\u0000');
+    return this.#idIsUuid ? uuid.test(id) : isStorableText(id);
   }
 
   /**
@@ -111,7 +113,7 @@ export class TableReader<T extends ModelTable> {
   /** Merges rows of several databases in the order in which each one gives them. */
   inOrder(rows: readonly T['$inferSelect'][]): T['$inferSelect'][] {
     return rows
-      .map((row) => ({ row, key: Buffer.from(String((row as { readonly id: unknown }).id)) }))
+      .map((row) => ({ row, key: Buffer.from(rowId(row)) }))
       .sort((one, other) => Buffer.compare(one.key, other.key))
       .map(({ row }) => row);
   }
@@ -146,6 +148,10 @@ function preparedSelect(
 function presentCondition({ state }: ModelTable): SQL | undefined {
   const canBeDeleted = !is(state, PgEnumColumn) || state.enumValues.includes(deletedState);
   return canBeDeleted ? ne(state, deletedState) : undefined;
+}
+
+function rowId(row: object): string {
+  return String((row as { readonly id: unknown }).id);
 }
 
 /** Sends a query past Drizzle's session, which would wrap errors and read JSON twice. */

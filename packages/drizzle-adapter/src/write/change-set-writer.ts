@@ -2,7 +2,9 @@ import {
   type ChangeSet,
   InvariantViolation,
   type PersistOutcome,
+  type ShardIdentifier,
   StaleRecordException,
+  StorageFailureException,
   UnstorableValueException,
   modelNameOf,
 } from '@framework/core';
@@ -29,24 +31,45 @@ const staleState = 'FW001';
 const keyTakenState = 'FW002';
 
 /** A change set, ready to be sent. */
-export type PreparedWrite = readonly { readonly query: pg.QueryArrayConfig; readonly batch: Batch }[];
+export interface PreparedWrite {
+  readonly statements: readonly PreparedStatement[];
+  /** Whether it waits for each lock for a moment only. */
+  readonly isBrief: boolean;
+}
+
+interface PreparedStatement {
+  readonly query: pg.QueryArrayConfig;
+  readonly batch: Batch;
+  readonly shard: ShardIdentifier;
+}
 
 /** Writes change sets in one round trip: one prepared statement, or several in a pipeline with begin and commit. */
 export class ChangeSetWriter {
   readonly #statements = new Map<string, pg.QueryArrayConfig>();
 
-  /** Does everything that needs no connection. */
-  prepare(changeSet: ChangeSet): PreparedWrite {
+  /**
+   * Does everything that needs no connection.
+   *
+   * @param isBrief whether it is to wait for locks for a moment only; then SQLSTATE 55P03 says that nothing was written
+   */
+  prepare(changeSet: ChangeSet, isBrief: boolean): PreparedWrite {
     const batches = batchesOf(changeSet);
     const alone = batches.length === 1;
-    return batches.map((batch, index) => {
+    const statements = batches.map((batch, index): PreparedStatement => {
       // The first statement decides for all whether the key is free, and whether the action is committed already.
-      const { action, key, unknownCommits } = changeSet;
+      const { action, key, shard, unknownCommits } = changeSet;
       return {
         batch,
-        query: this.#query(batch, index === 0 ? { action, key, unknownCommits } : { action }, alone),
+        shard,
+        query: this.#query(
+          batch,
+          index === 0 ? { action, key, unknownCommits } : { action },
+          alone,
+          isBrief && alone,
+        ),
       };
     });
+    return { statements, isBrief };
   }
 
   /**
@@ -54,20 +77,21 @@ export class ChangeSetWriter {
    *
    * @returns `key-taken` when its idempotency key is, `written-before` when an earlier commit of it has happened; nothing
    * is written then
-   * @throws StaleRecordException `stale-record`; errors of `pg` as they are
+   * @throws StaleRecordException `stale-record`; StorageFailureException `storage-failure` when the database left out what
+   * was to be added; errors of `pg` as they are
    */
   async send(client: pg.ClientBase, write: PreparedWrite): Promise<PersistOutcome> {
-    const [only] = write;
-    if (only === undefined || write.length > 1) return sendPipelined(client, write);
+    const [only] = write.statements;
+    if (only === undefined || write.statements.length > 1) return sendPipelined(client, write);
     try {
       const { rows, rowCount } = await client.query<[number]>(only.query);
       const position = rows[0]?.[0] ?? (rowCount === 0 ? 1 : 0);
       if (position === keyTaken) return 'key-taken';
       if (position === writtenBefore) return 'written-before';
-      if (position > 0) throw stale(only.batch, position);
+      if (position > 0) throw notWritten(only, position);
       return 'written';
     } catch (error) {
-      throw staleOr(error, only.batch);
+      throw notWrittenOr(error, only);
     }
   }
 
@@ -75,6 +99,7 @@ export class ChangeSetWriter {
     batch: Batch,
     { action, key, unknownCommits }: Pick<ChangeSet, 'action' | 'key' | 'unknownCommits'>,
     alone: boolean,
+    brief: boolean,
   ): pg.QueryArrayConfig {
     const values: unknown[] = key === undefined ? [] : [...keyValues(action, key)];
     // A commit with a key has left the key.
@@ -93,6 +118,7 @@ export class ChangeSetWriter {
       alone,
       keyed: key !== undefined,
       repeated,
+      brief,
     });
     return queryOf(statement, values.map(sendable));
   }
@@ -132,10 +158,13 @@ function sendable(value: unknown): unknown {
  * Sends everything before the first answer; after an error the server refuses the rest and rolls back, also when the error is
  * that no transaction was opened.
  */
-async function sendPipelined(client: pg.ClientBase, write: PreparedWrite): Promise<PersistOutcome> {
+async function sendPipelined(
+  client: pg.ClientBase,
+  { statements, isBrief }: PreparedWrite,
+): Promise<PersistOutcome> {
   const outcomes = await Promise.allSettled([
-    client.query(beginText),
-    ...write.map(({ query }) => client.query(query)),
+    client.query(beginText(isBrief)),
+    ...statements.map(({ query }) => client.query(query)),
     client.query('commit'),
   ]);
   const failed = outcomes.findIndex(({ status }) => status === 'rejected');
@@ -146,21 +175,26 @@ async function sendPipelined(client: pg.ClientBase, write: PreparedWrite): Promi
     if (code === keyTakenState) return 'key-taken';
     if (code === staleState && Number(message) === writtenBefore) return 'written-before';
   }
-  throw staleOr(outcome.reason, write[failed - 1]?.batch);
+  throw notWrittenOr(outcome.reason, statements[failed - 1]);
 }
 
-function staleOr(error: unknown, batch: Batch | undefined): unknown {
-  if (!(error instanceof pg.DatabaseError) || error.code !== staleState || batch === undefined) return error;
-  return stale(batch, Number(error.message));
+function notWrittenOr(error: unknown, statement: PreparedStatement | undefined): unknown {
+  if (!(error instanceof pg.DatabaseError) || error.code !== staleState || statement === undefined)
+    return error;
+  return notWritten(statement, Number(error.message));
 }
 
-function stale({ changes }: Batch, position: number): StaleRecordException {
-  const change = changes[position - 1];
+/** The error of a change of which the database wrote no row. */
+function notWritten(
+  { batch, shard }: PreparedStatement,
+  position: number,
+): StaleRecordException | StorageFailureException {
+  const change = batch.changes[position - 1];
   if (change === undefined)
     throw new InvariantViolation(`The database named change ${position}, which was not sent`);
-  return new StaleRecordException(
-    modelNameOf(change.repository.model),
-    change.model.id.value,
-    change.expectedVersion,
-  );
+  const { kind, repository, model, expectedVersion } = change;
+  const name = modelNameOf(repository.model);
+  if (kind === 'update') return new StaleRecordException(name, model.id.value, expectedVersion);
+  const reason = `the database left out ${name} ${model.id.value}, which was to be added: a trigger of its table does so`;
+  return new StorageFailureException(shard, reason);
 }

@@ -1,5 +1,6 @@
 import {
   bigint,
+  customType,
   integer,
   jsonb,
   numeric,
@@ -9,8 +10,19 @@ import {
   timestamp,
   varchar,
 } from 'drizzle-orm/pg-core';
+import { sql } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
 import { columnGuard } from './column-guard.js';
+
+/** Written as SQL where it begins with a capital. */
+const lowered = customType<{ data: string; driverData: string }>({
+  dataType: () => 'text',
+  toDriver: (value) => (/^[A-Z]/.test(value) ? sql`lower(${value})` : value),
+});
+const terminated = customType<{ data: string; driverData: string }>({
+  dataType: () => 'text',
+  toDriver: (value) => `${value}\u0000`,
+});
 
 const table = pgTable('guarded', {
   money: numeric('money', { precision: 5, scale: 2 }),
@@ -28,6 +40,9 @@ const table = pgTable('guarded', {
   note: text('note'),
   date: timestamp('date', { withTimezone: true, precision: 1 }),
   settings: jsonb('settings'),
+  lowered: lowered('lowered'),
+  several: lowered('several').array(),
+  terminated: terminated('terminated'),
 });
 type Column = keyof (typeof table)['_']['columns'];
 
@@ -47,6 +62,8 @@ describe('columnGuard', () => {
     ['short', ['ab', '🚲🚲', '']],
     ['date', [new Date('2026-01-01T00:00:00.100Z')]],
     ['settings', [{ a: [1, 'x', null] }, 'text', 0]],
+    ['lowered', ['abc']],
+    ['several', [['abc', null]]],
   ])('accepts what %s gives back', (column, values) => {
     const guard = columnGuard(table[column]);
     for (const value of values) expect(() => guard(value, 'T.c')).not.toThrow();
@@ -79,6 +96,9 @@ describe('columnGuard', () => {
       ],
     ],
     ['settings', [{ a: Number.NaN }, { a: 1n }, new Date(), [undefined]]],
+    ['lowered', ['Abc', sql`lower('A')`, sql`lower('A')`.as('a')]],
+    ['several', [['abc', 'Abc']]],
+    ['terminated', ['abc']],
   ])('refuses what %s would change', (column, values) => {
     const guard = columnGuard(table[column]);
     for (const value of values) {

@@ -65,7 +65,8 @@ export function columnGuard(column: PgColumn): ColumnGuard {
   if (is(column, PgChar)) return textGuard(column.length ?? 1, column.length ?? 1);
   if (is(column, PgEnumColumn)) return enumGuard(column.enumValues);
   return (
-    canonicalGuard(column) ?? (column.dataType === 'number' ? numberGuard(column.getSQLType()) : plainGuard)
+    canonicalGuard(column) ??
+    (column.dataType === 'number' ? numberGuard(column.getSQLType()) : convertedGuard(column))
   );
 }
 
@@ -281,10 +282,18 @@ function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuar
   };
 }
 
+/** The guard of a column that the framework does not know: also what it makes of a value has to be one. */
+function convertedGuard(column: PgColumn): ColumnGuard {
+  return (value, path) => {
+    plainGuard(value, path);
+    plainGuard(column.mapToDriverValue(value), path);
+  };
+}
+
 /** What every column refuses: text that PostgreSQL cannot hold, and SQL where a value is wanted. */
 const plainGuard: ColumnGuard = (value, path) => {
   if (typeof value === 'string') checkText(value, path);
-  if (typeof value === 'object' && value !== null && 'queryChunks' in value) {
+  if (typeof value === 'object' && value !== null && ('queryChunks' in value || 'getSQL' in value)) {
     throw new UnstorableValueException(path, 'it is SQL; rows hold values only');
   }
 };

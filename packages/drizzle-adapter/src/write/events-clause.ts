@@ -1,5 +1,5 @@
-import type { ActionRecord, EventRecord } from '@framework/core';
-import { slotOf } from '../delivery/slot-of.js';
+import { type ActionRecord, type EventRecord, slotOf } from '@framework/core';
+import { slotCount } from '../delivery/slot-count.js';
 
 /** The columns of the log that a write fills. */
 export const eventColumns: string =
@@ -70,7 +70,7 @@ export function eventRowValues(event: EventRecord | ActionRow): readonly unknown
     event.modelVersion,
     event.type,
     event.payload,
-    event.modelId === null ? null : slotOf(event.modelId),
+    event.modelId === null ? null : slotOf(event.modelId, slotCount),
   ];
 }
 

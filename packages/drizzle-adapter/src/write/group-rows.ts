@@ -24,18 +24,22 @@ export interface GroupRows {
   readonly units: readonly (number | undefined)[];
 }
 
+/** What is known of the rows of a shape. */
+export interface ShapeKnowledge {
+  /** Whether no group may hold them. */
+  readonly isRefused: (shape: RowShape) => boolean;
+  /** Whether one that several plans change in turn may be written once. */
+  readonly isMerged: (shape: RowShape) => boolean;
+}
+
 /**
- * Lays the rows of many plans together: a row that several plans change in turn is written once.
+ * Lays the rows of many plans together: a row that several plans change in turn is written once, where it may be.
  *
- * A plan goes alone when it holds values that no array of texts can carry, when it gives other columns of a row than the
- * plan before it, when it does not expect the version which that one writes, or when it follows such a plan.
- *
- * @param isRefused tells which shapes no group may hold
+ * A plan goes alone when it holds values that no array of texts can carry, when it changes a row that a plan before it changes
+ * and that may not be written once, when it gives other columns of a row than that plan, when it does not expect the version
+ * which that one writes, or when it follows a plan that goes alone.
  */
-export function groupRows(
-  group: readonly ChangeSet[],
-  isRefused: (shape: RowShape) => boolean = () => false,
-): GroupRows {
+export function groupRows(group: readonly ChangeSet[], { isRefused, isMerged }: ShapeKnowledge): GroupRows {
   const rows = new Map<string, GroupRow>();
   const alone = new Set<string>();
   const parents: number[] = [];
@@ -46,7 +50,7 @@ export function groupRows(
       (change, index) =>
         !alone.has(keys[index] ?? '') &&
         !isRefused((change.row as Row).shape) &&
-        fits(change, rows.get(keys[index] ?? '')),
+        fits(change, rows.get(keys[index] ?? ''), isMerged),
     );
     changes.forEach((change, index) => {
       const key = keys[index] ?? '';
@@ -59,10 +63,15 @@ export function groupRows(
   return { rows: [...rows.values()], units };
 }
 
-function fits({ row, expectedVersion }: Change, before: GroupRow | undefined): boolean {
+function fits(
+  { row, expectedVersion }: Change,
+  before: GroupRow | undefined,
+  isMerged: ShapeKnowledge['isMerged'],
+): boolean {
   const { shape, values } = row as Row;
   if (shape.casts === undefined || !values.every(isPlain)) return false;
-  return before === undefined || (before.shape === shape && before.version === expectedVersion);
+  if (before === undefined) return true;
+  return before.shape === shape && before.version === expectedVersion && isMerged(shape);
 }
 
 function lay(

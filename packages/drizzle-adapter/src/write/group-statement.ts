@@ -17,7 +17,7 @@ export interface GroupShape {
  * How long a group waits for a lock before all of it is undone: one row that somebody holds must not hold up the others
  * for longer.
  */
-const lockTimeoutMs = 100;
+export const lockTimeoutMs = 100;
 
 /** The clause that limits waiting, until the end of the transaction; what waits must refer to it to come after it. */
 const timeoutClause = `limited as materialized (select set_config('lock_timeout', '${lockTimeoutMs}', true))`;
@@ -49,8 +49,8 @@ export function groupShapeKey({ updates, additions, keyed, direct }: GroupShape)
  * not affected. Keys come first, then rows in the order given, table by table: the order of all other writes.
  *
  * With `direct`, a guarded update is its own check. Else all guarded rows are locked first, and updated when all rows of
- * their units were found. Should a row be lost in between, or a unit with a key turn out to be bad, SQLSTATE FW001 undoes
- * everything, so that the caller writes one by one. So does a lock that is not had in time, by SQLSTATE 55P03.
+ * their units were found. Should a row be lost in between, an addition be left out, as a trigger can do, or a unit with a key
+ * turn out to be bad, SQLSTATE FW001 undoes everything, so that the caller writes one by one. So does a lock that is not had in time, by SQLSTATE 55P03.
  *
  * Every parameter is a `text[]`: for keys the unit and {@link keyColumns}; for each shape of updates the unit, the
  * expected version and the values; for each shape of additions the unit and the values; for events the unit and the
@@ -80,13 +80,15 @@ export function groupStatement(shape: GroupShape): string {
   clauses.push(`bad as materialized (${badUnits(shape)})`);
   if (!direct)
     updates.forEach((each, index) => clauses.push(`u${index} as ${updateClause(each, index, [notBad])}`));
-  additions.forEach((each, index) => {
+  const additionUnits = additions.map((each, index) => {
+    const units = `$${parameter}::text[]`;
     const names = ['unit', ...valueNames(each)];
     const values = valueNames(each).map((name, column) => cast(`g.${name}`, each.casts?.[column]));
     clauses.push(
       `a${index} as (insert into ${each.table} (${each.columns.join(', ')}) ` +
-        `select ${values.join(', ')} from ${given(names, 'g')} where ${isTimed} and ${notBad} order by g.n)`,
+        `select ${values.join(', ')} from ${given(names, 'g')} where ${isTimed} and ${notBad} order by g.n returning 1)`,
     );
+    return units;
   });
   const eventNames = ['unit', ...eventColumnTypes.map((_type, index) => `c${index}`)];
   const eventValues = eventColumnTypes.map((type, index) => `g.c${index}::${type}`).join(', ');
@@ -95,7 +97,7 @@ export function groupStatement(shape: GroupShape): string {
     `e as (insert into eventlog.events (${eventColumns}) select ${eventValues}, false ` +
       `from ${given(eventNames, 'g')} where ${notBad} order by g.n)`,
   );
-  return `with ${clauses.join(', ')} select ${results(shape).join(', ')}`;
+  return `with ${clauses.join(', ')} select ${results(shape, additionUnits).join(', ')}`;
 }
 
 /**
@@ -163,13 +165,20 @@ function badUnits({ updates, keyed }: GroupShape): string {
   return all.length === 0 ? "select '' as unit where false" : all.join(' union all ');
 }
 
-function results({ updates, keyed, direct }: GroupShape): readonly string[] {
+function results(
+  { updates, keyed, direct }: GroupShape,
+  additionUnits: readonly string[],
+): readonly string[] {
   const lost = updates.map(
     (_shape, index) =>
       `(select string_agg(n::text, ',') from g${index} where n not in (select n from m${index}))`,
   );
   const taken = keyed ? `(select string_agg(unit, ',') from taken)` : 'null';
-  const checks: string[] = [];
+  const checks = additionUnits.map(
+    (units, index) =>
+      `(select count(*) from a${index}) <> ` +
+      `(select count(*) from unnest(${units}) as g(unit) where g.unit <> all(array(select unit from bad)))`,
+  );
   if (!direct) {
     updates.forEach((_shape, index) =>
       checks.push(

@@ -1,5 +1,6 @@
 import { is } from 'drizzle-orm';
 import { PgArray, type PgColumn, PgEnumColumn } from 'drizzle-orm/pg-core';
+import type { DeclaredColumn } from './row.js';
 
 /** Types whose values go into a group, by Drizzle's names for them, and what they are called in a cast. */
 const castTypes: Readonly<Record<string, string>> = {
@@ -48,6 +49,19 @@ export function groupType(column: PgColumn): string | undefined {
     return schema === undefined ? quoted(enumName) : `${quoted(schema)}.${quoted(enumName)}`;
   }
   return castTypes[column.getSQLType().replace(/ ?\([^)]*\)/, '')];
+}
+
+/** What a column is declared as beside its type, to be compared with what the database has. */
+export function declaredColumn(column: PgColumn): DeclaredColumn {
+  const type = column.getSQLType();
+  const [, given = type === 'char' ? '1' : null] = /\(([^)]*)\)/.exec(type) ?? [];
+  const modifier = given?.replaceAll(' ', '') ?? null;
+  return {
+    // The database writes a scale that was not given.
+    modifier: type.startsWith('numeric') && modifier?.includes(',') === false ? `${modifier},0` : modifier,
+    notNull: column.notNull,
+    labels: is(column, PgEnumColumn) ? column.enumValues : null,
+  };
 }
 
 function quoted(name: string): string {

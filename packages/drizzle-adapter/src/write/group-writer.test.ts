@@ -1,14 +1,30 @@
-import { type ChangeSet, ShardIdentifier, ShardedId, openDatabases } from '@framework/core';
+import {
+  type AnyEntity,
+  type ChangeSet,
+  type Repository,
+  ShardIdentifier,
+  ShardedId,
+  openDatabases,
+} from '@framework/core';
+import { Tag } from '@framework/testing/conformance';
+import type pg from 'pg';
 import { afterAll, describe, expect, it } from 'vitest';
 import { Gadget, PgGadgetRepository } from '../../test/fixtures/gadget.js';
+import { PgTagRepository } from '../../test/fixtures/pg-tag-repository.js';
 import { shardingConfig } from '../../test/fixtures/sharding-config.js';
 import { postgres } from '../index.js';
 import { GroupWriter } from './group-writer.js';
+import { PlainTables } from './plain-tables.js';
+
+/** Says of every table that a row of it may be written once. */
+const lookUp = (): Promise<pg.QueryResult<[boolean]>> =>
+  Promise.resolve({ rows: [[true]], command: 'SELECT', rowCount: 1, oid: 0, fields: [] });
 
 // Nothing is sent to it.
 const config = shardingConfig([{ group: 0, member: 0, url: 'postgresql://127.0.0.1:1/none' }]);
-const databases = openDatabases(config, postgres({ migrateOnOpen: false }));
+const databases = openDatabases(config, postgres({ migrate: 'off' }));
 const gadgets = new PgGadgetRepository(databases);
+const tags = new PgTagRepository(databases);
 const shard = ShardIdentifier.of(0, 0);
 
 function newId(): string {
@@ -17,6 +33,10 @@ function newId(): string {
 
 /** A change set that writes these gadgets, each as the version that it has. */
 function changeSetOf(...models: readonly Gadget[]): ChangeSet {
+  return changeSetIn(gadgets, models);
+}
+
+function changeSetIn<E extends AnyEntity>(repository: Repository<E>, models: readonly E[]): ChangeSet {
   return {
     shard,
     action: {
@@ -30,10 +50,10 @@ function changeSetOf(...models: readonly Gadget[]): ChangeSet {
     },
     changes: models.map((model) => ({
       kind: model.version === 1 ? ('add' as const) : ('update' as const),
-      repository: gadgets,
+      repository,
       model,
       expectedVersion: model.version - 1,
-      row: gadgets.encode(model),
+      row: repository.encode(model),
     })),
     events: [],
   };
@@ -43,37 +63,54 @@ function updated(count: number, version = 2): readonly Gadget[] {
   return Array.from({ length: count }, () => Gadget.of({ version }));
 }
 
+function tagOf(id: ShardedId<Tag>, version: number): Tag {
+  return new Tag({ id, state: 'ACTIVE', label: `version ${version}`, version });
+}
+
 describe('GroupWriter', () => {
   afterAll(() => databases.close());
 
-  it('sends the same statement for groups of any size', () => {
-    const writer = new GroupWriter();
-    const sizes = [1, 2, 50].map((size) => writer.prepare(updated(size).map((each) => changeSetOf(each))));
+  it('sends the same statement for groups of any size', async () => {
+    const writer = new GroupWriter(new PlainTables());
+    const sizes = await Promise.all(
+      [1, 2, 50].map((size) =>
+        writer.prepare(
+          updated(size).map((each) => changeSetOf(each)),
+          lookUp,
+        ),
+      ),
+    );
     expect(new Set(sizes.map((each) => each?.query.name)).size).toBe(1);
     expect(new Set(sizes.map((each) => each?.query.text)).size).toBe(1);
     expect(sizes[0]?.query.text).not.toContain('for update');
   });
 
-  it('locks rows first only where a plan has several of them', () => {
-    const writer = new GroupWriter();
-    const prepared = writer.prepare([changeSetOf(...updated(2)), changeSetOf(...updated(1))]);
+  it('locks rows first only where a plan has several of them', async () => {
+    const writer = new GroupWriter(new PlainTables());
+    const prepared = await writer.prepare([changeSetOf(...updated(2)), changeSetOf(...updated(1))], lookUp);
     expect(prepared?.query.text).toContain('for update');
   });
 
-  it('leaves out what follows a plan that it cannot hold', () => {
-    const writer = new GroupWriter();
+  it('leaves out what follows a plan that it cannot hold', async () => {
+    const writer = new GroupWriter(new PlainTables());
     const [gadget] = updated(1);
     const other = gadget!.with({ version: 3, origin: 'there' });
     const next = other.with({ version: 4 });
-    const prepared = writer.prepare([gadget!, other, next].map((each) => changeSetOf(each)));
+    const prepared = await writer.prepare(
+      [gadget!, other, next].map((each) => changeSetOf(each)),
+      lookUp,
+    );
     expect(prepared?.outcomes([null, null])).toEqual(['written', 'alone', 'alone']);
   });
 
-  it('tells which plan is stale, and lets those that follow it be written alone', () => {
-    const writer = new GroupWriter();
-    const [first, second] = updated(2).toSorted((one, other) => (one.id.value < other.id.value ? -1 : 1));
-    const next = first!.with({ version: 3 });
-    const prepared = writer.prepare([second!, first!, next].map((each) => changeSetOf(each)));
+  it('tells which plan is stale, and lets those that follow it be written alone', async () => {
+    const writer = new GroupWriter(new PlainTables());
+    const [first, second] = [1, 2]
+      .map(() => tagOf(ShardedId.generate(Tag, shard), 2))
+      .toSorted((one, other) => (one.id.value < other.id.value ? -1 : 1));
+    const next = tagOf(first!.id, 3);
+    const group = [second!, first!, next].map((each) => changeSetIn(tags, [each]));
+    const prepared = await writer.prepare(group, lookUp);
     expect(prepared?.outcomes(['1', null])).toEqual([
       'written',
       expect.objectContaining({ code: 'stale-record', id: first!.id.value, expectedVersion: 1 }),

@@ -10,7 +10,8 @@ import { queryOf } from '../connection/query-of.js';
 import { keyParameterCount, keyValues } from '../idempotency/key-clause.js';
 import { loggedEvents } from './change-set-batches.js';
 import { actionValues, eventRowValues } from './events-clause.js';
-import { type GroupRow, groupRows } from './group-rows.js';
+import { type GroupRow, type GroupRows, groupRows } from './group-rows.js';
+import type { LookUp, PlainTables } from './plain-tables.js';
 import { type GroupShape, groupShapeKey, groupStatement, shapesAt } from './group-statement.js';
 import { RefusedShapes, isMistyped } from './refused-shapes.js';
 import type { RowShape } from './row.js';
@@ -33,10 +34,41 @@ export interface PreparedGroup {
 export class GroupWriter {
   readonly #statements = new Map<string, pg.QueryArrayConfig>();
   readonly #refused: RefusedShapes = new RefusedShapes();
+  readonly #plainTables: PlainTables;
 
-  /** Does everything that needs no connection; `undefined` when all of them go alone. */
-  prepare(group: readonly ChangeSet[]): PreparedGroup | undefined {
-    const { rows, units } = groupRows(group, (shape) => this.#refused.has(shape));
+  constructor(plainTables: PlainTables) {
+    this.#plainTables = plainTables;
+  }
+
+  /**
+   * Does everything that is done before a group is sent; `undefined` when all of its change sets go alone.
+   *
+   * @param lookUp used where several change one row, when it is not known whether that may be written once
+   * @throws what the look-up throws
+   */
+  async prepare(group: readonly ChangeSet[], lookUp: LookUp): Promise<PreparedGroup | undefined> {
+    const unknown = new Set<RowShape>();
+    let laid = this.#lay(group, unknown);
+    if (unknown.size > 0) {
+      await this.#plainTables.learn(unknown, lookUp);
+      laid = this.#lay(group, unknown);
+    }
+    return this.#prepare(group, laid);
+  }
+
+  /** Lays rows together as far as that is known to be right, and collects the shapes of which it is not known. */
+  #lay(group: readonly ChangeSet[], unknown: Set<RowShape>): GroupRows {
+    return groupRows(group, {
+      isRefused: (shape) => this.#refused.has(shape),
+      isMerged: (shape) => {
+        const isPlain = this.#plainTables.isPlain(shape);
+        if (isPlain === undefined) unknown.add(shape);
+        return isPlain ?? false;
+      },
+    });
+  }
+
+  #prepare(group: readonly ChangeSet[], { rows, units }: GroupRows): PreparedGroup | undefined {
     if (units.every((unit) => unit === undefined)) return undefined;
     const updates = byShape(rows, 'update');
     const additions = byShape(rows, 'add');

@@ -10,6 +10,7 @@ const shapes = ['a', 'b'].map((key): RowShape => ({
   versionColumn: 'version',
   casts: ['uuid'],
   staged: undefined,
+  declared: [],
 }));
 
 describe('a shape of rows that the database has refused', () => {

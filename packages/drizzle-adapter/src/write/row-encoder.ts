@@ -2,7 +2,7 @@ import { type AnyEntity, InvariantViolation, UnstorableValueException } from '@f
 import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 import { type ColumnGuard, columnGuard } from './column-guard.js';
-import { groupType } from './group-type.js';
+import { declaredColumn, groupType } from './group-type.js';
 import type { Row, RowShape } from './row.js';
 import { stagedValue } from './staged-value.js';
 
@@ -122,6 +122,7 @@ export class RowEncoder {
         columns.length === this.#keys.length
           ? allOf(columns.map(({ column }) => stagedValue(column)))
           : undefined,
+      declared: columns.map(({ column }) => declaredColumn(column)),
     };
   }
 }

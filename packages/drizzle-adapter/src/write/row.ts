@@ -16,6 +16,17 @@ export interface RowShape {
   readonly casts: readonly string[] | undefined;
   /** How the columns' values read before they are written; `undefined` where only the database knows the whole row. */
   readonly staged: readonly StagedValue[] | undefined;
+  /** What the columns' values were checked for. */
+  readonly declared: readonly DeclaredColumn[];
+}
+
+/** What Drizzle's table says of a column beside its type. */
+export interface DeclaredColumn {
+  /** The type's length, precision or scale, as the database writes it. */
+  readonly modifier: string | null;
+  readonly notNull: boolean;
+  /** Of an enum. */
+  readonly labels: readonly string[] | null;
 }
 
 /** A row as it is sent: values in the order of its shape's columns. */

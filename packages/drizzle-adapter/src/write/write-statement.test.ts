@@ -10,9 +10,14 @@ const shape: RowShape = {
   versionColumn: '"version"',
   casts: undefined,
   staged: undefined,
+  declared: [],
 };
 const update = { kind: 'update', shape } as const;
 const add = { kind: 'add', shape } as const;
+
+/** What raises when an addition was left out. */
+const raisingFor = (number: number): string =>
+  `case when (select count(*) from a${number}) = 0 then eventlog.raise_stale(${number}) else 0 end = 0`;
 
 describe('writeStatement', () => {
   it('guards every update by id and expected version', () => {
@@ -22,6 +27,7 @@ describe('writeStatement', () => {
       alone: true,
       keyed: false,
       repeated: false,
+      brief: false,
     });
     expect(statement).toContain('where "id" = $2 and "version" = $1 returning 1');
     expect(statement).toContain('where "id" = $6 and "version" = $5 and (select count(*) from u1) = 1');
@@ -34,37 +40,73 @@ describe('writeStatement', () => {
       alone: true,
       keyed: false,
       repeated: false,
+      brief: false,
     });
     expect(statement).toContain('select $9, $10, $11 where (select count(*) from u2) = 1');
     expect(statement).toContain(') as event, u2)');
   });
 
   it.each([
-    { changes: [update, add], eventCount: 1, end: ', false from u1' },
+    { changes: [update, add], eventCount: 1, end: `, false from u1 where ${raisingFor(2)}` },
     { changes: [update], eventCount: 2, end: ') as event, u1' },
-    { changes: [add], eventCount: 1, end: ', false' },
+    { changes: [add], eventCount: 1, end: `, false where ${raisingFor(1)}` },
     { changes: [], eventCount: 1, end: ', false' },
   ])('has the events as its main part when nothing has to raise: %o', ({ changes, eventCount, end }) => {
-    const statement = writeStatement({ changes, eventCount, alone: true, keyed: false, repeated: false });
+    const statement = writeStatement({
+      changes,
+      eventCount,
+      alone: true,
+      keyed: false,
+      repeated: false,
+      brief: false,
+    });
     expect(statement).toMatch(/^(with .*\) )?insert into eventlog\.events /);
     expect(statement).not.toContain('as stale');
     expect(statement.endsWith(end)).toBe(true);
-    expect(writeStatement({ changes, eventCount, alone: false, keyed: false, repeated: false })).toContain(
-      'as stale',
-    );
+    expect(
+      writeStatement({ changes, eventCount, alone: false, keyed: false, repeated: false, brief: false }),
+    ).toContain('as stale');
   });
 
   it('raises for a stale row after the first, and for the first one among other statements', () => {
     const changes = [update, update];
-    const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: false, repeated: false });
+    const alone = writeStatement({
+      changes,
+      eventCount: 1,
+      alone: true,
+      keyed: false,
+      repeated: false,
+      brief: false,
+    });
     expect(alone).toContain('when (select count(*) from u1) = 0 then 1 ');
     expect(alone).toContain('when (select count(*) from u2) = 0 then eventlog.raise_stale(2)');
-    const among = writeStatement({ changes, eventCount: 1, alone: false, keyed: false, repeated: false });
+    const among = writeStatement({
+      changes,
+      eventCount: 1,
+      alone: false,
+      keyed: false,
+      repeated: false,
+      brief: false,
+    });
     expect(among).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
   });
 
+  it('limits every wait for a lock in the first clause that may wait', () => {
+    const of = { eventCount: 1, alone: true, brief: true };
+    const limit = `set_config('lock_timeout', '100', true) is not null`;
+    const clausesOf = (kind: Pick<WriteShape, 'changes' | 'keyed' | 'repeated'>): readonly string[] =>
+      writeStatement({ ...of, ...kind })
+        .split(/(?=\b[a-z]\d? as \()/)
+        .filter((clause) => clause.includes(limit))
+        .map((clause) => clause.slice(0, 2));
+    expect(clausesOf({ changes: [update, update, add], keyed: false, repeated: false })).toEqual(['u1']);
+    expect(clausesOf({ changes: [add, add], keyed: false, repeated: false })).toEqual(['a1', 'a2']);
+    expect(clausesOf({ changes: [update], keyed: true, repeated: false })).toEqual(['k ']);
+    expect(clausesOf({ changes: [update], keyed: false, repeated: true })).toEqual(['b ']);
+  });
+
   it('raises among other statements when it is outside of their transaction', () => {
-    const of = { changes: [add], eventCount: 1, keyed: false, repeated: false };
+    const of = { changes: [add], eventCount: 1, keyed: false, repeated: false, brief: false };
     const raising = "case when current_setting('framework.in_transaction', true) is distinct from 'on' then";
     expect(writeStatement({ ...of, alone: false })).toContain(raising);
     expect(writeStatement({ ...of, alone: true })).not.toContain('framework.in_transaction');
@@ -72,7 +114,14 @@ describe('writeStatement', () => {
 
   it('lets everything wait for the idempotency key, and raises for every stale row with one', () => {
     const changes = [update, add];
-    const alone = writeStatement({ changes, eventCount: 1, alone: true, keyed: true, repeated: false });
+    const alone = writeStatement({
+      changes,
+      eventCount: 1,
+      alone: true,
+      keyed: true,
+      repeated: false,
+      brief: false,
+    });
     expect(alone).toContain('"version" = $10 and (select count(*) from k) = 1');
     expect(alone).toContain('case when (select count(*) from k) = 0 then -1 ');
     expect(alone).toContain('when (select count(*) from u1) = 0 then eventlog.raise_stale(1)');
@@ -82,6 +131,7 @@ describe('writeStatement', () => {
       alone: false,
       keyed: true,
       repeated: false,
+      brief: false,
     });
     expect(among).toContain('when (select count(*) from k) = 0 then eventlog.raise_key_taken()');
     expect(among).toContain('select $10, $11, $12 where (select count(*) from k) = 1');
@@ -95,6 +145,7 @@ describe('writeStatement', () => {
       alone: true,
       keyed,
       repeated: false,
+      brief: false,
     });
     const used = [...statement.matchAll(/\$(\d+)/g)].map(([, number]) => Number(number));
     expect(used.toSorted((one, other) => one - other)).toEqual(
@@ -107,14 +158,21 @@ describe('shapeKey', () => {
   it('differs where the statement differs', () => {
     const other = { ...shape, key: 't1' };
     const shapes: readonly WriteShape[] = [
-      { changes: [update], eventCount: 1, alone: true, keyed: false, repeated: false },
-      { changes: [update], eventCount: 1, alone: false, keyed: false, repeated: false },
-      { changes: [update], eventCount: 2, alone: true, keyed: false, repeated: false },
-      { changes: [add], eventCount: 1, alone: true, keyed: false, repeated: false },
-      { changes: [update, update], eventCount: 1, alone: true, keyed: false, repeated: false },
-      { changes: [{ ...update, shape: other }], eventCount: 1, alone: true, keyed: false, repeated: false },
-      { changes: [], eventCount: 1, alone: true, keyed: false, repeated: false },
-      { changes: [], eventCount: 1, alone: true, keyed: true, repeated: false },
+      { changes: [update], eventCount: 1, alone: true, keyed: false, repeated: false, brief: false },
+      { changes: [update], eventCount: 1, alone: false, keyed: false, repeated: false, brief: false },
+      { changes: [update], eventCount: 2, alone: true, keyed: false, repeated: false, brief: false },
+      { changes: [add], eventCount: 1, alone: true, keyed: false, repeated: false, brief: false },
+      { changes: [update, update], eventCount: 1, alone: true, keyed: false, repeated: false, brief: false },
+      {
+        changes: [{ ...update, shape: other }],
+        eventCount: 1,
+        alone: true,
+        keyed: false,
+        repeated: false,
+        brief: false,
+      },
+      { changes: [], eventCount: 1, alone: true, keyed: false, repeated: false, brief: false },
+      { changes: [], eventCount: 1, alone: true, keyed: true, repeated: false, brief: false },
     ];
     expect(new Set(shapes.map(shapeKey)).size).toBe(shapes.length);
   });

@@ -1,0 +1,79 @@
+-- A process that ends together with the database must be missed afterwards, or an event that kills both is never counted.
+-- In which history it renewed last.
+alter table eventlog.processes add column history text;
+--> statement-breakpoint
+-- Says that a process is alive, has these handlers and knows these shards, gives back and takes slots up to its share of each
+-- handler, and tells which it holds.
+create or replace function eventlog.renew_leases(own_id text, own_handlers text[], own_shards text[], lease interval)
+returns table (handler text, slot smallint, token uuid, abandoned boolean)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  own_history text;
+  now_date timestamptz;
+  was_late boolean;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('eventlog.slots', 0));
+  insert into eventlog.server_run default values on conflict do nothing;
+  own_history := eventlog.server_history();
+  now_date := clock_timestamp();
+  -- What was said in another history, or by a clock that has gone back since, counts from now on.
+  update eventlog.processes p set history = own_history, renewed_date = now_date,
+      until_date = coalesce(now_date + (p.until_date - p.renewed_date), p.until_date)
+    where p.renewed_date > now_date or p.history is distinct from own_history;
+  was_late := coalesce((select p.until_date < now_date from eventlog.processes p where p.process_id = own_id), false);
+  insert into eventlog.processes as p (process_id, handlers, shards, history, renewed_date, until_date)
+    values (own_id, own_handlers, own_shards, own_history, now_date, now_date + lease)
+    on conflict (process_id) do update
+      set handlers = excluded.handlers, shards = excluded.shards, history = excluded.history,
+        renewed_date = excluded.renewed_date, until_date = excluded.until_date;
+
+  -- When this process could not renew in time though it lives, others could not either: that they are late says nothing
+  -- about them yet.
+  if was_late then
+    update eventlog.processes p set until_date = now_date + lease, renewed_date = now_date where p.until_date < now_date;
+  end if;
+  delete from eventlog.processes p where p.until_date < now_date;
+  -- Who renews lives, and keeps what it held: under other tokens where the ones before hold no more.
+  update eventlog.leases l set token = gen_random_uuid(), history = own_history, abandoned = false
+    where l.process_id = own_id and (was_late or l.history <> own_history);
+
+  -- Processes of the release before lease whole slots. Nobody else works while one of them may still do so.
+  update eventlog.leases l set abandoned = true from eventlog.slots s
+    where s.slot = l.slot and s.process_id is not null
+      and not exists (select from eventlog.processes p where p.process_id = s.process_id);
+  update eventlog.slots s set process_id = null, token = s.token + 1
+    where s.process_id is not null
+      and not exists (select from eventlog.processes p where p.process_id = s.process_id);
+  if exists (select from eventlog.processes p where p.handlers is null) then return; end if;
+
+  -- Who does not renew has vanished, in whichever history its leases were given.
+  update eventlog.leases l set process_id = null, token = gen_random_uuid(), abandoned = true
+    where l.process_id is not null
+      and not exists (select from eventlog.processes p where p.process_id = l.process_id);
+
+  -- Gives back what is beyond the share, and what is of handlers that the process has no more.
+  with shares as (select * from eventlog.lease_shares(own_id)), held as (
+    select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
+    from eventlog.leases l where l.process_id = own_id
+  )
+  update eventlog.leases l set process_id = null, token = gen_random_uuid(), abandoned = false
+    from held left join shares using (handler)
+    where (l.handler, l.slot) = (held.handler, held.slot) and held.place > coalesce(shares.share, 0);
+
+  with shares as (
+    select own.handler, own.share
+      - (select count(*) from eventlog.leases l where l.handler = own.handler and l.process_id = own_id) as count
+    from eventlog.lease_shares(own_id) own
+  ), free as (
+    select l.handler, l.slot, row_number() over (partition by l.handler order by l.slot) as place
+    from eventlog.leases l where l.process_id is null
+  )
+  update eventlog.leases l set process_id = own_id, token = gen_random_uuid(), history = own_history
+    from free join shares using (handler)
+    where (l.handler, l.slot) = (free.handler, free.slot) and free.place <= shares.count;
+
+  return query select l.handler, l.slot, l.token, l.abandoned from eventlog.leases l
+    where l.process_id = own_id order by l.slot, l.handler;
+end
+$$;

@@ -1,0 +1,78 @@
+import pg from 'pg';
+import { streamOf } from './plain-client.js';
+
+/** What a new connection fails with when it was not ready in time: the server did not say enough. */
+class UnansweredConnectionError extends Error {
+  override readonly name: string = 'UnansweredConnectionError';
+
+  constructor() {
+    super('The server did not answer a new connection in time');
+  }
+}
+
+/** Whether an error of a pool is, or was caused by, a connection that was not answered in time. */
+export function isUnanswered(error: unknown): boolean {
+  // The pool's own deadline may pass before the connection has ended, and then gives the error another text.
+  const { cause } = error instanceof Error ? error : {};
+  return error instanceof UnansweredConnectionError || cause instanceof UnansweredConnectionError;
+}
+
+/**
+ * A client of a pool, with one deadline for its login and its preparation, `connectionTimeoutMillis` after it was made: then
+ * its connection is destroyed.
+ *
+ * The pool alone would wait for the login only, and a server that takes it may still say nothing afterwards.
+ */
+export class OpeningClient extends pg.Client {
+  readonly #queryTimeoutMs: number | undefined;
+  readonly #deadlines: NodeJS.Timeout[] = [];
+  #isLate = false;
+
+  constructor(config: pg.ClientConfig = {}) {
+    super(config);
+    this.#queryTimeoutMs = config.query_timeout;
+    this.#endWithin(config.connectionTimeoutMillis);
+  }
+
+  override connect(): Promise<pg.Client>;
+  override connect(callback: (error: Error | null) => void): void;
+  override connect(callback?: (error: Error | null) => void): Promise<pg.Client> | void {
+    if (callback === undefined) return super.connect();
+    super.connect((error: Error | null) => callback(error && this.#reasonOf(error)));
+  }
+
+  /**
+   * Does what makes a connection ready after its login; from then on there is no deadline.
+   *
+   * Throws what {@link isUnanswered} knows when the deadline passes, or when a statement takes as long as any may
+   */
+  async prepare(work: () => Promise<void>): Promise<void> {
+    // Before those of the statements, so that this one comes first.
+    this.#endWithin(this.#queryTimeoutMs);
+    try {
+      await work();
+    } catch (error) {
+      throw this.#reasonOf(error);
+    } finally {
+      this.#endDeadlines();
+    }
+  }
+
+  #reasonOf<E>(error: E): E | UnansweredConnectionError {
+    this.#endDeadlines();
+    return this.#isLate ? new UnansweredConnectionError() : error;
+  }
+
+  #endWithin(timeoutMs: number | undefined): void {
+    if (timeoutMs === undefined) return;
+    const deadline = setTimeout(() => {
+      this.#isLate = true;
+      streamOf(this).destroy();
+    }, timeoutMs);
+    this.#deadlines.push(deadline.unref());
+  }
+
+  #endDeadlines(): void {
+    for (const deadline of this.#deadlines) clearTimeout(deadline);
+  }
+}

@@ -1,0 +1,89 @@
+import pg from 'pg';
+import { awaitsAnswer, streamOf } from './plain-client.js';
+import { sqlStateOf } from './server-error.js';
+
+/** How long a connection says nothing until the server is asked about it, and how long that may take. */
+const silenceMaxMs = 5_000;
+/** SQLSTATEs of a server that has no room for the question: it answers, so the connection gets the benefit of the doubt. */
+const crowdedStates = /^53/;
+
+/**
+ * Ends a connection that waits for an answer which does not come, where statements may take as long as they need: a
+ * migration, or waiting for a lock.
+ *
+ * When the connection has said nothing for 5 s, the server is asked on another one whether it is at work for it. If it is
+ * not, or cannot be asked within another 5 s, the connection is destroyed, and its statement is rejected. Its session is ended on the
+ * server as well, where it would hold locks for a client that is gone. An answer that was lost says nothing about what was committed.
+ */
+export class SilenceWatch {
+  readonly #client: pg.Client;
+  readonly #settings: pg.ClientConfig & { readonly application_name: string };
+  #isEnding = false;
+
+  /** @param settings of the connection; only this one has its application name, which poolers keep for their clients */
+  constructor(client: pg.Client, settings: pg.ClientConfig & { readonly application_name: string }) {
+    this.#client = client;
+    this.#settings = settings;
+  }
+
+  /** To be called when the client is connected. */
+  start(): void {
+    const stream = streamOf(this.#client);
+    stream.on('timeout', () => void this.#look());
+    stream.setTimeout(silenceMaxMs);
+  }
+
+  /** From now on the server has nothing left to do but to close the connection. */
+  ending(): void {
+    this.#isEnding = true;
+  }
+
+  async #look(): Promise<void> {
+    const stream = streamOf(this.#client);
+    const { bytesRead } = stream;
+    const isSilent = (): boolean => stream.bytesRead === bytesRead && !stream.destroyed;
+    if (await this.#hasReason(isSilent)) {
+      const reason = `it said nothing for ${silenceMaxMs / 1_000} s and is not at work`;
+      stream.destroy(new Error(`The connection to the server was given up: ${reason}`));
+    } else if (!stream.destroyed) {
+      stream.setTimeout(silenceMaxMs);
+    }
+  }
+
+  async #hasReason(isSilent: () => boolean): Promise<boolean> {
+    if (this.#isEnding) return true;
+    return awaitsAnswer(this.#client) && !(await this.#isAtWork(isSilent)) && isSilent();
+  }
+
+  /** Ends the session when it waits for its client, which has heard nothing of it either. */
+  async #isAtWork(isSilent: () => boolean): Promise<boolean> {
+    const client = new pg.Client({
+      ...this.#settings,
+      application_name: 'framework watch',
+      connectionTimeoutMillis: silenceMaxMs,
+      query_timeout: silenceMaxMs,
+    });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      const own = [this.#settings.application_name];
+      const { rows } = await client.query<{ state: string }>(
+        'select state from pg_stat_activity where application_name = $1',
+        own,
+      );
+      if (rows.some(({ state }) => state === 'active')) return true;
+      if (isSilent())
+        await client.query(
+          `select pg_terminate_backend(pid) from pg_stat_activity
+           where application_name = $1 and state like 'idle in transaction%'`,
+          own,
+        );
+      return false;
+    } catch (error) {
+      return crowdedStates.test(sqlStateOf(error) ?? '');
+    } finally {
+      // Not waited for: the network may be silent again.
+      void client.end().catch(() => undefined);
+    }
+  }
+}

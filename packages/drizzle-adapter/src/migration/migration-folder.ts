@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { readMigrationFiles } from 'drizzle-orm/migrator';
+import type pg from 'pg';
+import { frameworkMigrationsFolder } from '../framework-migrations-folder.js';
+
+/** One migration of a folder. */
+export interface Migration {
+  /** The name of its file without the ending. */
+  readonly name: string;
+  readonly statements: readonly string[];
+  readonly hash: string;
+  /** When it was made, in milliseconds since 1970: the order, and what tells it from others. */
+  readonly createdMs: number;
+}
+
+/** A folder of migrations as `drizzle-kit generate` writes it, and the table in which databases note what is applied. */
+export class MigrationFolder {
+  /** Whose migrations they are. */
+  readonly owner: 'framework' | 'application';
+  /** The noting table; Drizzle's migrator and `drizzle-kit` keep the same. */
+  readonly journal: string;
+  /** In the order in which they are applied. */
+  readonly migrations: readonly Migration[];
+
+  private constructor(owner: 'framework' | 'application', folder: string, journal: string) {
+    this.owner = owner;
+    this.journal = journal;
+    const nameOf = namesIn(folder);
+    this.migrations = readMigrationFiles({ migrationsFolder: folder }).map(({ sql, hash, folderMillis }) => ({
+      name: nameOf.get(folderMillis) ?? String(folderMillis),
+      statements: sql,
+      hash,
+      createdMs: folderMillis,
+    }));
+  }
+
+  /**
+   * The framework's, then the application's, in the order in which they are applied.
+   *
+   * @throws errors of Drizzle's migration reader
+   */
+  static all(applicationFolder: string | undefined): readonly MigrationFolder[] {
+    const framework = new MigrationFolder('framework', frameworkMigrationsFolder, 'eventlog.migrations');
+    if (applicationFolder === undefined) return [framework];
+    return [framework, new MigrationFolder('application', applicationFolder, 'drizzle.__drizzle_migrations')];
+  }
+
+  /** Which of them are missing in a database: those made after the last one that is applied, as Drizzle's migrator sees it. */
+  async missing(client: pg.ClientBase): Promise<readonly Migration[]> {
+    if (!(await this.#hasJournal(client))) return this.migrations;
+    const { rows } = await client.query<{ created_at: string }>(
+      `select created_at from ${this.journal} order by created_at desc limit 1`,
+    );
+    const lastMs = rows[0] === undefined ? -Infinity : Number(rows[0].created_at);
+    return this.migrations.filter(({ createdMs }) => lastMs < createdMs);
+  }
+
+  /** Which migrations a database has that were made after the last one of the folder, by what the database knows of them. */
+  async unknown(client: pg.ClientBase): Promise<readonly string[]> {
+    if (!(await this.#hasJournal(client))) return [];
+    const { rows } = await client.query<{ created_at: string; hash: string }>(
+      `select created_at, hash from ${this.journal} where created_at > $1 order by created_at`,
+      [this.migrations.at(-1)?.createdMs ?? -1],
+    );
+    return rows.map(
+      ({ created_at, hash }) =>
+        `one of ${new Date(Number(created_at)).toISOString()} in ${this.journal}, hash ${hash.slice(0, 12)}`,
+    );
+  }
+
+  async createJournal(client: pg.ClientBase): Promise<void> {
+    // Only where it is missing: a role that may not create schemas can still find nothing to do.
+    if (await this.#hasJournal(client)) return;
+    await client.query(`create schema if not exists ${this.journal.split('.')[0]}`);
+    await client.query(
+      `create table if not exists ${this.journal} (id serial primary key, hash text not null, created_at bigint)`,
+    );
+  }
+
+  async #hasJournal(client: pg.ClientBase): Promise<boolean> {
+    // Not by to_regclass, which remembers within a transaction that a schema was not there before a lock was waited for.
+    const { rows } = await client.query<{ found: boolean }>(
+      `select exists (
+         select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relname = $2
+       ) as found`,
+      this.journal.split('.'),
+    );
+    return rows[0]?.found === true;
+  }
+}
+
+/** The names of a folder's migrations by when they were made; Drizzle's reader leaves them out. */
+function namesIn(folder: string): ReadonlyMap<number, string> {
+  const { entries } = JSON.parse(readFileSync(join(folder, 'meta', '_journal.json'), 'utf8')) as {
+    readonly entries: readonly { readonly when: number; readonly tag: string }[];
+  };
+  return new Map(entries.map(({ when, tag }) => [when, tag]));
+}

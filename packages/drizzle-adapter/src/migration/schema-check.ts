@@ -1,0 +1,103 @@
+import { DatabaseNotReadyError } from '@framework/core';
+import type pg from 'pg';
+import type { MigrationFolder } from './migration-folder.js';
+
+/**
+ * Refuses a database whose schema is older or newer than the code; changes nothing.
+ *
+ * @param migrateCommand what operators do to apply what is missing
+ * @throws DatabaseNotReadyError `not-migrated`, or `schema-newer`, with the migrations that are missing or unknown
+ */
+export async function refuseOtherSchema(
+  client: pg.ClientBase,
+  folders: readonly MigrationFolder[],
+  migrateCommand: string,
+): Promise<void> {
+  const missing = await missingMigrations(client, folders);
+  if (missing.length > 0) throw notMigrated(olderSchema(missing), migrateCommand);
+  const unknown = await unknownMigrations(client, folders);
+  if (unknown.length === 0) return;
+  const remedy =
+    'start the release that brought them, or set migrate to off for this one to go on beside them';
+  throw new DatabaseNotReadyError('schema-newer', { what: newerSchema(unknown), remedy, cause: undefined });
+}
+
+/** The framework's tables whose primary keys its statements need. */
+export const keyedTables: readonly string[] = [
+  'cursors',
+  'epochs',
+  'events',
+  'handler_names',
+  'handlers',
+  'idempotency_keys',
+  'leases',
+  'parked_events',
+  'parked_models',
+  'processes',
+  'shards',
+  'slots',
+];
+
+/**
+ * Refuses a database without the framework's tables, and one where they have no keys: a dump that is being restored has
+ * its keys last. Tables that a later release has brought may be missing.
+ *
+ * @throws DatabaseNotReadyError `not-migrated`
+ */
+export async function refuseUnmigrated(client: pg.ClientBase, migrateCommand: string): Promise<void> {
+  const { rows } = await client.query<{ found: boolean; unkeyed: readonly string[] }>(
+    `select to_regclass('eventlog.events') is not null as found, array(
+       select name from unnest($1::text[]) as name cross join to_regclass('eventlog.' || name) as id
+       where id is not null and not exists (select from pg_index where indrelid = id and indisprimary and indisvalid)
+     ) as unkeyed`,
+    [keyedTables],
+  );
+  const { found, unkeyed = [] } = rows[0] ?? {};
+  if (found !== true) throw notMigrated("the framework's tables are not there", migrateCommand);
+  if (unkeyed.length === 0) return;
+  throw new DatabaseNotReadyError('not-migrated', {
+    what: `the framework's tables have no primary key yet (${unkeyed.join(', ')}), as in a dump that is being restored`,
+    remedy: 'it is tried again until the restore has ended',
+    cause: undefined,
+  });
+}
+
+function notMigrated(what: string, migrateCommand: string): DatabaseNotReadyError {
+  const remedy = `apply what is missing with ${migrateCommand}`;
+  return new DatabaseNotReadyError('not-migrated', { what, remedy, cause: undefined });
+}
+
+/** The migrations that a database lacks, by name and owner, in order; in one where it has none of an owner's. */
+export async function missingMigrations(
+  client: pg.ClientBase,
+  folders: readonly MigrationFolder[],
+): Promise<readonly string[]> {
+  const missing = [];
+  for (const folder of folders) {
+    const names = (await folder.missing(client)).map(({ name }) => name);
+    const isAll = names.length > 1 && names.length === folder.migrations.length;
+    const summed = isAll ? [`all migrations (${names[0]} to ${names.at(-1)})`] : names;
+    missing.push(...summed.map((name) => `${name} of the ${folder.owner}`));
+  }
+  return missing;
+}
+
+/** The migrations of a database that the code does not know, by what the database knows of them, in order. */
+export async function unknownMigrations(
+  client: pg.ClientBase,
+  folders: readonly MigrationFolder[],
+): Promise<readonly string[]> {
+  const unknown = [];
+  for (const folder of folders) unknown.push(...(await folder.unknown(client)));
+  return unknown;
+}
+
+/** Says which migrations a database lacks. */
+export function olderSchema(missing: readonly string[]): string {
+  return `the schema is older than the code, it lacks ${missing.join(', ')}`;
+}
+
+/** Says which migrations the code does not know. */
+export function newerSchema(unknown: readonly string[]): string {
+  return `the schema is newer than the code, which does not know ${unknown.join(', ')}`;
+}

@@ -1,0 +1,78 @@
+import { ShardIdentifier } from '@framework/core';
+import type pg from 'pg';
+
+/** How long somebody waits who changes which shards a database holds, while somebody else does. */
+const lockTimeoutMs = 3_000;
+
+/** The shards that a database holds, in order; `undefined` when it has not been told of any yet. */
+export async function heldShards(client: pg.ClientBase): Promise<readonly ShardIdentifier[] | undefined> {
+  const { rows } = await client.query<{ shard_group: number; shard_member: number; held: boolean }>(
+    `select shard_group, shard_member, released_date is null as held from eventlog.shards
+     order by shard_group, shard_member`,
+  );
+  if (rows.length === 0) return undefined;
+  return rows
+    .filter(({ held }) => held)
+    .map(({ shard_group: group, shard_member: member }) => ShardIdentifier.of(group, member));
+}
+
+/**
+ * Runs the work in a transaction in which nobody else changes which shards the database holds. It sees before each statement
+ * what others have committed, whatever the role's settings are.
+ *
+ * @throws errors of `pg`, such as 55P03 when somebody else does so for longer than 3 s
+ */
+export async function changingShards(client: pg.ClientBase, work: () => Promise<void>): Promise<void> {
+  await client.query('begin isolation level read committed');
+  try {
+    await client.query(`set local lock_timeout = ${lockTimeoutMs}`);
+    await client.query(`select pg_advisory_xact_lock(hashtextextended('eventlog.shards', 0))`);
+    await work();
+    await client.query('commit');
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined);
+    throw error;
+  }
+}
+
+/**
+ * Notes that a database holds shards; to be called while nobody else changes them, see {@link changingShards}.
+ *
+ * @param onlyFirst only when it has not been told of any yet
+ */
+export async function adopt(
+  client: pg.ClientBase,
+  shards: readonly ShardIdentifier[],
+  { onlyFirst }: { readonly onlyFirst: boolean },
+): Promise<void> {
+  await client.query(
+    `insert into eventlog.shards as s (shard_group, shard_member)
+     select shard_group, shard_member from unnest($1::smallint[], $2::smallint[]) as given (shard_group, shard_member)
+     where not $3 or not exists (select from eventlog.shards)
+     on conflict (shard_group, shard_member) do update set adopted_date = clock_timestamp(), released_date = null
+       where s.released_date is not null`,
+    [...columnsOf(shards), onlyFirst],
+  );
+}
+
+/**
+ * Notes that a database does not hold shards any more, and gives those that it has a note of, also when it released them before;
+ * to be called while nobody else changes them.
+ */
+export async function release(
+  client: pg.ClientBase,
+  shards: readonly ShardIdentifier[],
+): Promise<readonly ShardIdentifier[]> {
+  const { rows } = await client.query<{ shard_group: number; shard_member: number }>(
+    `update eventlog.shards s set released_date = coalesce(s.released_date, clock_timestamp())
+     from unnest($1::smallint[], $2::smallint[]) as given (shard_group, shard_member)
+     where (s.shard_group, s.shard_member) = (given.shard_group, given.shard_member)
+     returning s.shard_group, s.shard_member`,
+    columnsOf(shards),
+  );
+  return rows.map(({ shard_group: group, shard_member: member }) => ShardIdentifier.of(group, member));
+}
+
+function columnsOf(shards: readonly ShardIdentifier[]): [number[], number[]] {
+  return [shards.map(({ group }) => group), shards.map(({ member }) => member)];
+}

@@ -1,0 +1,110 @@
+import { outsideRequests } from '@framework/core';
+import type pg from 'pg';
+import { queryOf } from '../connection/query-of.js';
+import type { RowShape } from './row.js';
+
+/** How long what was read in the catalog is believed: a table may be altered. */
+const believedMs = 10_000;
+
+const quotedName = `'"' || replace(a.attname, '"', '""') || '"'`;
+const ownColumns = 'from pg_attribute a where a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped';
+const modifierOf = `substring(format_type(a.atttypid, a.atttypmod) from '[(]([^)]*)[)]')`;
+
+/**
+ * Whether a table takes every row that was staged, stores it as it was sent, and nothing sees which ones it held in between.
+ *
+ * Parameters: the table, its id column, and of the columns that are written the names, the types, their modifiers, whether they
+ * refuse null, and the labels of enums, as Drizzle declares them.
+ */
+const plainText = `
+  select true from pg_class t
+  where t.oid = to_regclass($1) and getdatabaseencoding() = 'UTF8' and t.relkind = 'r'
+    and not t.relispartition and not t.relrowsecurity
+    and not exists (select from pg_inherits h where h.inhparent = t.oid)
+    and not exists (select from pg_rewrite r where r.ev_class = t.oid)
+    and not exists (select from pg_trigger g where g.tgrelid = t.oid and not g.tgisinternal)
+    and not exists (
+      select from pg_publication_tables v join pg_publication p on p.pubname = v.pubname
+      where p.pubupdate and format('%I.%I', v.schemaname, v.tablename)::regclass = t.oid)
+    and not exists (select from pg_constraint c where c.conrelid = t.oid and c.contype not in ('p', 'u', 'n'))
+    and not exists (
+      select from pg_index i where i.indrelid = t.oid and (
+        i.indexprs is not null or i.indpred is not null or i.indisunique and (
+          i.indnkeyatts > 1 or i.indkey[0] is distinct from (select a.attnum ${ownColumns} and ${quotedName} = $2))))
+    and not exists (select ${ownColumns} and a.attgenerated <> '')
+    and not exists (
+      select from unnest($3::text[], $4::text[], $5::text[], $6::boolean[], $7::jsonb[])
+        as d(name, type, modifier, not_null, labels)
+      where not exists (
+        select ${ownColumns} and ${quotedName} = d.name and a.atttypid = to_regtype(d.type)
+          and (d.not_null or not a.attnotnull)
+          and (${modifierOf} is null or ${modifierOf} = d.modifier)
+          and not exists (
+            select from jsonb_array_elements_text(d.labels) as l(label) where not exists (
+              select from pg_enum e where e.enumtypid = a.atttypid and e.enumlabel = l.label))))`;
+
+/** Asks a database. */
+export type LookUp = (query: pg.QueryArrayConfig) => Promise<pg.QueryResult<[boolean]>>;
+
+/**
+ * Which tables of a database are plain: they store each row as it was sent, and neither refuse it nor show it to anybody who
+ * would miss a state that is overwritten at once. The catalog of the database tells.
+ *
+ * A row of a plain table can be read while it is only staged, and successive versions of it are written as the last one.
+ */
+export class PlainTables {
+  readonly #known = new Map<RowShape, { readonly isPlain: boolean; readonly untilMs: number }>();
+  readonly #asking = new Set<RowShape>();
+  readonly #now: () => number;
+
+  /** @param now milliseconds that only grow */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /** Whether the table of a shape is plain; `undefined` when the database has to be asked. */
+  isPlain(shape: RowShape): boolean | undefined {
+    // Of other values only the database knows what becomes of them.
+    if (shape.staged === undefined) return false;
+    const known = this.#known.get(shape);
+    return known !== undefined && this.#now() < known.untilMs ? known.isPlain : undefined;
+  }
+
+  /**
+   * Whether the table of a shape is known to be plain. Asks the database in the background where that is not known, or will
+   * soon be too old to be believed.
+   */
+  isKnownPlain(shape: RowShape, lookUp: LookUp): boolean {
+    const isPlain = this.isPlain(shape);
+    if (isPlain === false) return false;
+    const knownForMs = (this.#known.get(shape)?.untilMs ?? 0) - this.#now();
+    if (knownForMs < believedMs / 2 && !this.#asking.has(shape)) {
+      this.#asking.add(shape);
+      outsideRequests(() => this.learn([shape], lookUp))
+        // Whoever needs the database tells what is wrong with it.
+        .catch(() => undefined)
+        .finally(() => this.#asking.delete(shape));
+    }
+    return isPlain ?? false;
+  }
+
+  async learn(shapes: Iterable<RowShape>, lookUp: LookUp): Promise<void> {
+    for (const shape of shapes) {
+      const untilMs = this.#now() + believedMs;
+      const { rows } = await lookUp(queryOf({ text: plainText, rowMode: 'array' }, parametersOf(shape)));
+      this.#known.set(shape, { isPlain: rows.length > 0, untilMs });
+    }
+  }
+}
+
+function parametersOf({ table, columns, idIndex, casts, declared }: RowShape): unknown[] {
+  return [
+    table,
+    columns[idIndex],
+    columns,
+    casts,
+    declared.map(({ modifier }) => modifier),
+    declared.map(({ notNull }) => notNull),
+    declared.map(({ labels }) => labels && JSON.stringify(labels)),
+  ];
+}

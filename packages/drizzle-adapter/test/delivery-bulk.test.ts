@@ -1,0 +1,132 @@
+import type { DeliverableEvent, ParkedModel } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
+import { asJson, everywhere, withEvents } from './fixtures/parked-events.js';
+import { query } from './fixtures/query.js';
+
+describe('very much that is parked', () => {
+  it('is replayed, and skipped, in bounded steps, each dead letter once', async () => {
+    for (const change of ['replay', 'skip'] as const) {
+      const { store, events, park } = await withEvents('a', 1, 2, 3, 4, 5);
+      await park(...events.map((event) => ({ event, dead: true })));
+      const counts: number[] = [];
+      let after: string | undefined;
+      do {
+        const done = await store.deadLetters[change](
+          { handler: 'notify' },
+          { limit: 2, ...(after !== undefined && { after }) },
+        );
+        counts.push(done.count);
+        after = done.next;
+        // What fails again meanwhile is not replayed again.
+        const [head] = await store.parked.dueHeads(everywhere, 1);
+        if (head !== undefined)
+          await store.parked.endAttempt(head, undefined, { kind: 'dead', error: 'again' });
+      } while (after !== undefined);
+      expect(counts).toEqual([2, 2, 1]);
+    }
+  });
+
+  it('is looked at in bounded steps: models page by page, and only those that are asked for', async () => {
+    const { store, park, write } = await withEvents('a', 1);
+    for (const model of ['b', 'c', 'd', 'e']) await write(model, 1);
+    const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
+    await park(...events.map((event) => ({ event })));
+    const found: ParkedModel[] = [];
+    for (let after: ParkedModel | undefined; ; after = found.at(-1)) {
+      const page = await store.parked.models(everywhere, { limit: 2, after });
+      expect(page.length).toBeLessThanOrEqual(2);
+      found.push(...page);
+      if (page.length < 2) break;
+    }
+    expect(found.map(({ modelId }) => modelId).sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
+    const [one, other] = found;
+    const absent = { ...one!, modelName: 'Another' };
+    expect(await store.parked.stillParked([other!, absent, one!])).toHaveLength(2);
+    expect(await store.parked.stillParked([absent])).toEqual([]);
+  });
+
+  it('is found by indexes that fit the questions about it', async () => {
+    const { url } = await openStore();
+    const of = `from eventlog.parked_events where dead and`;
+    const order = 'order by parked_date, event_id, handler limit 100';
+    const questions = [
+      `select * from eventlog.parked_events where dead ${order}`,
+      `select * ${of} handler = 'one' ${order}`,
+      `select * from eventlog.parked_events where event_id = '00000000-0000-7000-8000-000000000000'`,
+      `select * ${of} model_id = 'one' ${order}`,
+    ];
+    // Two models of three have a dead letter of one handler of two; ten times as much waits behind them.
+    await query(url, `insert into eventlog.handlers (handler) values ('one'), ('two')`);
+    await query(
+      url,
+      `insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal,
+         event_type, event, attempts, dead, suspect)
+       select case when n % 2 = 0 then 'one' else 'two' end, gen_random_uuid(), n % 16, 'Thing', 'm' || n % 3000, n, 0, 'Happened',
+         '{}', 0, n % 10 = 0, false from generate_series(1, 30000) n`,
+    );
+    await query(url, 'analyze eventlog.parked_events');
+    for (const question of questions) {
+      const plan = await query<{ 'QUERY PLAN': string }>(url, `explain ${question}`);
+      expect(plan.map((line) => line['QUERY PLAN']).join('\n')).not.toContain('Seq Scan');
+    }
+  });
+
+  it('is copied within the database, so that no event is too large for a message', async () => {
+    const { events, park, store } = await withEvents('a', 1);
+    const [event] = events;
+    const unread = Object.defineProperty(
+      { ...(asJson(event!) as DeliverableEvent), createdDate: event!.createdDate },
+      'payload',
+      {
+        get: () => {
+          throw new Error('the payload was read');
+        },
+      },
+    );
+    await park({ event: unread });
+    const [row] = (await store.deadLetters.find({}, { limit: 1 })).items;
+    expect(asJson(row!.event)).toEqual(asJson(event!));
+  });
+
+  it('is kept although the log has lost it', async () => {
+    const { events, park, store, url } = await withEvents('a', 1, 2);
+    await query(url, 'delete from eventlog.events where id = $1', [events[0]!.id]);
+    await park(...events.map((event) => ({ event })));
+    const { items } = await store.deadLetters.find({}, { limit: 10 });
+    const inOrder = items.toSorted((one, other) => one.event.modelVersion - other.event.modelVersion);
+    expect(inOrder.map(({ event }) => asJson(event))).toEqual(events.map(asJson));
+  });
+});
+
+it('a large event is read without payload and params, and loaded as it is, from what is parked, too', async () => {
+  const { store, url, park } = await withEvents('a', 1, 2);
+  const text = 'x'.repeat(100_000);
+  await query(
+    url,
+    `update eventlog.events set payload = jsonb_build_object('text', $1::text) where model_version = 1`,
+    [text],
+  );
+  const { events } = await store.log.read(allSlots, await beginningOf(store), 10, 10_000);
+  const [large, small] = events;
+  expect(large).toMatchObject({ omitted: true, payload: null, modelVersion: 1 });
+  expect(large!.bytes).toBeGreaterThan(100_000);
+  expect(small).toMatchObject({ omitted: false, payload: {} });
+  expect(await store.log.load('notify', [small!, large!])).toMatchObject([
+    { id: small!.id, payload: {} },
+    { id: large!.id, payload: { text }, actionParams: {}, createdDate: large!.createdDate },
+  ]);
+
+  // A cut through one transaction, and an earlier version that is fetched, leave it out as well.
+  expect((await store.log.read(allSlots, await beginningOf(store), 1, 10_000)).events).toMatchObject([
+    { omitted: true },
+  ]);
+  await park({ event: large! });
+  await query(url, 'delete from eventlog.events');
+  const [head] = await store.parked.dueHeads(everywhere, 1, 10_000);
+  expect(head!.event).toMatchObject({ id: large!.id, omitted: true });
+  expect(head!.event.payload).toBeUndefined();
+  expect(await store.log.load('notify', [head!.event])).toMatchObject([{ payload: { text } }]);
+  expect((await store.parked.dueHeads(everywhere, 1))[0]!.event).toMatchObject({ payload: { text } });
+  await expect(store.log.load('notify', [small!])).rejects.toMatchObject({ code: 'invariant-violation' });
+});

@@ -1,0 +1,297 @@
+import { type DatabaseRegistry, ShardIdentifier } from '@framework/core';
+import { Account } from '@framework/testing/conformance';
+import { describe, expect, it } from 'vitest';
+import { adoptShards, migrateShards } from '../src/index.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { LimitedRole } from './fixtures/limited-role.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
+import { type TestMember, shardingConfig } from './fixtures/sharding-config.js';
+
+const [first, second, third] = [[0, 0] as const, [0, 1] as const, [1, 0] as const];
+
+function at([group, member]: readonly [number, number], { url }: { readonly url: string }): TestMember {
+  return { group, member, url };
+}
+
+/** Opens databases and closes them again: from then on they know what they hold. */
+async function opened(...members: readonly TestMember[]): Promise<void> {
+  const registry = openRegistry(members);
+  await registry.ready();
+  await registry.close();
+}
+
+/** Waits until no shard can be used, and gives what is wrong with each. */
+async function refusal(registry: DatabaseRegistry): Promise<string> {
+  return registry.ready().then(
+    () => 'ready',
+    (error: Error) => error.message,
+  );
+}
+
+async function heldBy({ url }: { readonly url: string }): Promise<unknown> {
+  const rows = await query<{ shard: string; held: boolean }>(
+    url,
+    `select shard_group || '/' || shard_member as shard, released_date is null as held
+     from eventlog.shards order by shard_group, shard_member`,
+  );
+  return Object.fromEntries(rows.map(({ shard, held }) => [shard, held]));
+}
+
+describe('a database', () => {
+  it('notes which shards it holds when it is opened first, once, however many do that', async () => {
+    const one = await emptyDatabase();
+    const members = [at(first, one), at(second, one)];
+    await Promise.all(Array.from({ length: 5 }, () => openRegistry(members).ready()));
+    expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
+  });
+
+  it('of the release before notes at its first start what it holds', async () => {
+    const one = await emptyDatabase();
+    await opened(at(first, one));
+    await query(
+      one.url,
+      `drop table eventlog.shards;
+       delete from eventlog.migrations
+         where created_at in (select created_at from eventlog.migrations order by created_at offset 9)`,
+    );
+    await opened(at(first, one));
+    expect(await heldBy(one)).toEqual({ '0/0': true });
+  });
+
+  it('that is first opened by two configurations at once holds what one of them says', async () => {
+    const one = await emptyDatabase();
+    const registries = [openRegistry([at(first, one)]), openRegistry([at(third, one)])];
+    const outcomes = await Promise.all(registries.map(refusal));
+    expect(outcomes.filter((outcome) => outcome === 'ready')).toHaveLength(1);
+    expect(Object.keys((await heldBy(one)) as object)).toHaveLength(1);
+  });
+
+  it.each(['on-start', 'check', 'off'] as const)(
+    'of another shard is refused with both names, and nothing is written to it, migrate: %s',
+    async (migrate) => {
+      const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+      await opened(at(first, one), at(third, other));
+      const exchanged = openRegistry([at(first, other), at(third, one)], { migrate, migrationsFolder });
+      const message = await refusal(exchanged);
+      expect(message).toContain(
+        `shard (0, 0) member-0-0 on ${new URL(other.url).host}/${other.database}: the database holds shard (1, 0), ` +
+          'while the configuration puts shard (0, 0) there: correct the jdbc-url; or, if shard (0, 0) is to be in this ' +
+          'database from now on, adopt it with adoptShards(sharding, [ShardIdentifier.of(0, 0)])',
+      );
+      expect(message).toContain(
+        'the database holds shard (0, 0), while the configuration puts shard (1, 0) there',
+      );
+      const suite = suiteOn(exchanged);
+      await expect(suite.store(Account.open(ShardIdentifier.of(0, 0), new Date()))).rejects.toMatchObject({
+        code: 'shard-unavailable',
+        kind: 'other-shards',
+      });
+      expect(await exchanged.status()).toMatchObject([
+        { ready: false, reason: { kind: 'other-shards' } },
+        { ready: false, reason: { kind: 'other-shards' } },
+      ]);
+      for (const { url } of [one, other]) {
+        expect(await query(url, 'select id::text from accounts')).toEqual([]);
+        expect(await query(url, 'select id::text from eventlog.events')).toEqual([]);
+      }
+    },
+  );
+
+  it('of another shard does not affect the others', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    await opened(at(first, one), at(second, other));
+    const registry = openRegistry([at(first, one), at(third, other)]);
+    const refused = Promise.withResolvers<unknown>();
+    void registry.ready((status) => refused.resolve(status)).catch(() => undefined);
+    expect(await refused.promise).toMatchObject({ shard: ShardIdentifier.of(1, 0), ready: false });
+    const suite = suiteOn(registry);
+    await expect.poll(() => suite.store(Account.open(ShardIdentifier.of(0, 0), new Date()))).toHaveLength(1);
+  });
+
+  it('may be configured for fewer shards than it holds, and not for more', async () => {
+    const one = await emptyDatabase();
+    await opened(at(first, one), at(second, one));
+    await opened(at(second, one));
+    expect(await refusal(openRegistry([at(first, one), at(third, one)]))).toContain(
+      'the database holds shard (0, 0) and shard (0, 1), while the configuration puts shard (0, 0) and shard (1, 0) there',
+    );
+    expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
+  });
+
+  it('that is another one behind the same address is refused by the next connection', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    await opened(at(first, one), at(third, other));
+    const registry = openRegistry([at(first, one)]);
+    await registry.ready();
+    const suite = suiteOn(registry);
+    await query(
+      one.url.replace(`/${one.database}`, '/postgres'),
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${one.database}';
+       alter database ${one.database} rename to ${one.database}_away;
+       alter database ${other.database} rename to ${one.database};`,
+    );
+    try {
+      await expect(suite.store(Account.open(ShardIdentifier.of(0, 0), new Date()))).rejects.toMatchObject({
+        code: 'shard-unavailable',
+        kind: 'other-shards',
+      });
+      expect(await registry.status()).toMatchObject([{ ready: false, reason: { kind: 'other-shards' } }]);
+    } finally {
+      await query(
+        one.url.replace(`/${one.database}`, '/postgres'),
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${one.database}';
+         alter database ${one.database} rename to ${other.database};
+         alter database ${one.database}_away rename to ${one.database};`,
+      );
+    }
+  });
+
+  it('of another shard is not migrated by a job', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    const place = new URL(other.url).host;
+    await migrateShards(shardingConfig([at(first, one), at(third, other)]));
+    await expect(
+      migrateShards(shardingConfig([at(first, other), at(third, one)]), migrationsFolder),
+    ).rejects.toThrow(`primary-config: ${place}/${other.database}: the database holds shard (1, 0)`);
+    expect(await query(other.url, `select to_regclass('accounts')::text as found`)).toEqual([
+      { found: null },
+    ]);
+  });
+});
+
+describe('a shard', () => {
+  it('that is put into a database with others is adopted by an operator, also while processes wait for that', async () => {
+    const one = await emptyDatabase();
+    await opened(at(first, one));
+    const members = [at(first, one), at(second, one)];
+    const waiting = openRegistry([...members, { group: 9, member: 0, url: 'postgres://127.0.0.1:1/none' }]);
+    const told: unknown[] = [];
+    void waiting.ready((status) => told.push(status.shard)).catch(() => undefined);
+    await expect.poll(() => told).toContain(ShardIdentifier.of(0, 1));
+    expect(await adoptShards(shardingConfig(members), [ShardIdentifier.of(0, 1)])).toMatchObject([
+      { adopted: [ShardIdentifier.of(0, 1)], released: [] },
+    ]);
+    await expect
+      .poll(async () => (await waiting.status()).map(({ ready }) => ready), { timeout: 15_000 })
+      .toEqual([true, true, false]);
+  });
+
+  it('that is moved to another database is adopted there, and released by the one before', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    const before = [at(first, one), at(second, one)];
+    await opened(...before);
+    await opened(at(third, other));
+    const after = [at(first, one), at(second, other), at(third, other)];
+    expect(await adoptShards(shardingConfig(after), [ShardIdentifier.of(0, 1)])).toEqual([
+      expect.objectContaining({ adopted: [], released: [ShardIdentifier.of(0, 1)] }),
+      expect.objectContaining({ adopted: [ShardIdentifier.of(0, 1)], released: [] }),
+    ]);
+    expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': false });
+    expect(await heldBy(other)).toEqual({ '0/1': true, '1/0': true });
+    await opened(...after);
+    // A process that was forgotten with the configuration before is refused.
+    expect(await refusal(openRegistry(before))).toContain('the database holds shard (0, 0), while');
+    await adoptShards(shardingConfig([...before, at(third, other)]), [ShardIdentifier.of(0, 1)]);
+    await opened(...before);
+  });
+
+  it('that is moved is not written any more by a process that runs with the configuration before, whose other shards go on', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    await opened(at(third, other));
+    const old = openRegistry([at(first, one), at(second, one)]);
+    await old.ready();
+    const suite = suiteOn(old);
+    const account = await suite.openAccount(ShardIdentifier.of(0, 1));
+    const after = shardingConfig([at(first, one), at(second, other), at(third, other)]);
+    await adoptShards(after, [ShardIdentifier.of(0, 1)]);
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
+    expect(await query(one.url, 'select version::int from accounts')).toEqual([{ version: 1 }]);
+  });
+
+  it('that is moved names the sessions that the operator may not end', { timeout: 60_000 }, async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    await opened(at(first, one), at(second, one));
+    await opened(at(third, other));
+    const operator = await LimitedRole.create(one.url);
+    for (const database of [one, other]) await operator.grantIn(database);
+    const settings = { 'idle-timeout': 0 };
+    const old = openRegistry([at(first, one), at(second, one)].map((member) => ({ ...member, settings })));
+    await old.ready();
+    await suiteOn(old).openAccount(ShardIdentifier.of(0, 1));
+    const urls = [one, other].map((database) => ({ url: operator.urlOf(database) }));
+    const [mine, others] = urls;
+    if (mine === undefined || others === undefined) throw new Error('There are two');
+    const adoptions = await adoptShards(
+      shardingConfig([at(first, mine), at(second, others), at(third, others)]),
+      [ShardIdentifier.of(0, 1)],
+    );
+    await operator.drop(one.url);
+    expect(adoptions).toMatchObject([
+      {
+        sessionsLeft: expect.arrayContaining([expect.stringMatching(/^\w+ \(.+\), process \d+$/)]) as unknown,
+      },
+      { sessionsLeft: [] },
+    ]);
+  });
+
+  it('is held by one database when two operators move it forth and back at once', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    const before = [at(first, one), at(second, one), at(third, other)];
+    await opened(...before);
+    const [back, forth] = [
+      shardingConfig(before),
+      shardingConfig([at(first, one), at(second, other), at(third, other)]),
+    ];
+    for (let turn = 0; turn < 5; turn++) {
+      await Promise.all([forth, back].map((sharding) => adoptShards(sharding, [ShardIdentifier.of(0, 1)])));
+      const held = await Promise.all([one, other].map(heldBy));
+      expect(held.filter((shards) => (shards as Record<string, boolean>)['0/1'])).toHaveLength(1);
+    }
+  });
+
+  it('that would be moved stays where it is while another database cannot be reached', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    await opened(at(first, one), at(second, one), at(third, other));
+    const after = [at(first, one), at(second, other), at(third, other)];
+    const away = { group: 2, member: 0, url: 'postgres://127.0.0.1:1/none' };
+    const adopted = adoptShards(shardingConfig([...after, away]), [ShardIdentifier.of(0, 1)]);
+    await expect(adopted).rejects.toThrow('127.0.0.1:1/none');
+    expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
+  });
+
+  it('is not adopted by a database that gave it away, unless an operator says so', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    await opened(at(first, one), at(third, other));
+    await adoptShards(shardingConfig([at(first, other), at(third, one)]), [ShardIdentifier.of(0, 0)]);
+    expect(await heldBy(one)).toEqual({ '0/0': false });
+    expect(await refusal(openRegistry([at(third, one)]))).toContain('the database holds no shard');
+  });
+
+  it('that is not configured is not adopted, and nothing is changed where a database cannot be reached', async () => {
+    const one = await emptyDatabase();
+    await opened(at(first, one));
+    const sharding = shardingConfig([
+      at(first, one),
+      { group: 1, member: 0, url: 'postgres://127.0.0.1:1/none' },
+    ]);
+    await expect(adoptShards(sharding, [ShardIdentifier.of(7, 0)])).rejects.toMatchObject({
+      code: 'unknown-shard',
+    });
+    await expect(adoptShards(sharding, [ShardIdentifier.of(0, 0)])).rejects.toThrow('127.0.0.1:1/none');
+    expect(await heldBy(one)).toEqual({ '0/0': true });
+  });
+
+  it('is seen to stand in one database under two addresses, whichever was first', async () => {
+    const one = await emptyDatabase();
+    const { url } = await proxied(one);
+    const registry = openRegistry([at(first, one), { group: 1, member: 0, url }]);
+    await expect(registry.ready()).rejects.toMatchObject({
+      code: 'invalid-configuration',
+      faults: [{ message: expect.stringContaining('is the same database as') as string }],
+    });
+  });
+});

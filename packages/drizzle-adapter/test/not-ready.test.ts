@@ -1,0 +1,164 @@
+import type { DatabaseRegistry, ShardStatus } from '@framework/core';
+import { abroad, home } from '@framework/testing/conformance';
+import type { TestDatabase } from '@framework/testing/postgres';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { PostgresWarning } from '../src/index.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
+import { startTlsServer } from './fixtures/tls-server.js';
+
+const patience = { timeout: 20_000, interval: 20 };
+const password = 'Tr0ub4dor-and-3-secrets';
+
+/** A database that cannot serve, and what puts that right. */
+interface Faulty {
+  readonly url: string;
+  readonly heal: () => Promise<unknown>;
+}
+
+const faults: readonly (readonly [string, (database: TestDatabase) => Promise<Faulty>, object])[] = [
+  [
+    'whose server refuses connections',
+    async (database) => {
+      const { proxy, url } = await proxied(database);
+      await proxy.refuse();
+      return { url, heal: () => proxy.accept() };
+    },
+    { kind: 'unreachable', text: /connect ECONNREFUSED .*: start the server, or correct \S+jdbc-url/ },
+  ],
+  [
+    'that does not let its user in',
+    async (database) => {
+      const role = `role_${database.database}`;
+      const url = new URL(database.url);
+      url.username = role;
+      url.password = password;
+      const drop = `drop owned by ${role} cascade; drop role ${role}`;
+      onTestFinished(() => query(database.url, drop).then(() => undefined));
+      const create = `create role ${role} login superuser password '${password}'`;
+      return { url: url.href, heal: () => query(database.url, create) };
+    },
+    { kind: 'access-refused', text: /"role_\w+".*: correct username and password of framework\S+/ },
+  ],
+  [
+    'that does not exist',
+    async (database) => {
+      const url = new URL(database.url);
+      url.pathname += '_later';
+      const name = url.pathname.slice(1);
+      onTestFinished(() => query(database.url, `drop database ${name} with (force)`).then(() => undefined));
+      return { url: url.href, heal: () => query(database.url, `create database ${name}`) };
+    },
+    { kind: 'database-missing', text: /database "\w+_later" does not exist: create database "\w+_later"/ },
+  ],
+  [
+    'whose certificate is not trusted',
+    async () => {
+      const server = await startTlsServer();
+      return { url: server.url, heal: server.trust };
+    },
+    { kind: 'tls-refused', text: /certificate.*: correct the server's certificate, or the parameters ssl…/ },
+  ],
+  [
+    'whose certificate authority is in a file that is not there',
+    async () => {
+      const server = await startTlsServer();
+      await server.forget();
+      return { url: server.url, heal: server.trust };
+    },
+    { kind: 'tls-refused', text: /ENOENT.*: correct the server's certificate, or the parameters ssl…/ },
+  ],
+];
+
+describe('a database', () => {
+  it.each(faults)(
+    '%s says why wherever it is asked, affects no other shard, and serves once that is put right',
+    async (_what, makeFaulty, expected) => {
+      const { kind, text } = expected as { readonly kind: string; readonly text: RegExp };
+      const [database, healthy] = await Promise.all([emptyDatabase(), emptyDatabase()]);
+      const { url, heal } = await makeFaulty(database);
+      const warnings: PostgresWarning[] = [];
+      const registry = openRegistry(
+        [
+          { group: 0, member: 0, url },
+          { group: 1, member: 0, url: healthy.url },
+        ],
+        { migrationsFolder, onWarning: (warning) => warnings.push(warning) },
+      );
+      const told: ShardStatus[] = [];
+      const ready = registry.ready((status) => told.push(status));
+      const suite = suiteOn(registry);
+      await vi.waitFor(() => suite.openAccount(abroad), patience);
+      // Several tries later it was said once.
+      await vi.waitFor(() => expect(warnings).toHaveLength(1), patience);
+      const place = `member-0-0 on ${placeOf(url)}`;
+      expect(told).toMatchObject([{ shard: home, name: 'member-0-0', reason: { kind } }]);
+      expect(warnings[0]).toMatchObject({
+        kind: 'not-ready',
+        message: expect.stringMatching(text) as string,
+      });
+      expect(warnings[0]?.message).toContain(`shard (0, 0) ${place} is not ready: `);
+      expect(await registry.status()).toMatchObject([{ ready: false, reason: { kind } }, { ready: true }]);
+      const failure: unknown = await suite.openAccount(home).catch((error: unknown) => error);
+      expect(failure).toMatchObject({
+        code: 'shard-unavailable',
+        kind,
+        message: expect.stringMatching(text) as string,
+        cause: expect.any(Error) as Error,
+      });
+      expect(String(failure)).toContain(`shard (0, 0) ${place} is unavailable: `);
+      expect(JSON.stringify([told, warnings, String(failure)])).not.toContain(password);
+
+      await heal();
+      await ready;
+      await suite.openAccount(home);
+      expect(warnings).toHaveLength(1);
+      await registry.close();
+    },
+    60_000,
+  );
+
+  it('warns again when the reason changes', async () => {
+    const database = await emptyDatabase();
+    const { proxy, url } = await proxied(database);
+    await proxy.refuse();
+    const warnings: string[] = [];
+    const missing = `${url}_missing`;
+    openRegistry([{ group: 0, member: 0, url: missing }], {
+      onWarning: ({ message }) => warnings.push(message),
+    });
+    await vi.waitFor(() => expect(warnings).toHaveLength(1), patience);
+    await proxy.accept();
+    await vi.waitFor(() => expect(warnings).toHaveLength(2), patience);
+    expect(warnings).toEqual([
+      expect.stringContaining('ECONNREFUSED'),
+      expect.stringContaining('does not exist'),
+    ]);
+  });
+
+  it('that goes down later says why, with shard, host and database', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    await registry.ready();
+    await proxy.refuse();
+    proxy.cut('reset');
+    const place = `shard (0, 0) member-0-0 on ${placeOf(url)} is unavailable: connect ECONNREFUSED`;
+    await vi.waitFor(async () => expect(await failureOf(registry)).toContain(place), patience);
+    const [status] = await registry.status();
+    expect(status).toMatchObject({ ready: false, reason: { kind: 'unreachable' } });
+  });
+});
+
+function placeOf(url: string): string {
+  const { host, pathname } = new URL(url);
+  return `${host}${pathname}`;
+}
+
+async function failureOf(registry: DatabaseRegistry): Promise<string> {
+  return suiteOn(registry)
+    .openAccount(home)
+    .then(() => 'none', String);
+}

@@ -1,0 +1,97 @@
+import type { DatabaseRegistry } from '@framework/core';
+import { type Account, type SuiteContext, home } from '@framework/testing/conformance';
+import type { TestDatabase } from '@framework/testing/postgres';
+import { expect, it, vi } from 'vitest';
+import { keyedTables } from '../src/migration/schema-check.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+
+const patience = { timeout: 10_000, interval: 20 };
+const notMigrated = { code: 'shard-unavailable', retryable: true, kind: 'not-migrated' };
+
+interface Opened {
+  readonly database: TestDatabase;
+  readonly registry: DatabaseRegistry;
+  readonly suite: SuiteContext;
+  readonly account: Account;
+}
+
+/** A database that serves, with an account in it. */
+async function openedDatabase(): Promise<Opened> {
+  const database = await emptyDatabase();
+  const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
+  await registry.ready();
+  const suite = suiteOn(registry);
+  return { database, registry, suite, account: await suite.openAccount(home) };
+}
+
+/** Runs statements about a database while nobody else is connected to it. */
+async function whileClosed({ url, database }: TestDatabase, statements: string): Promise<void> {
+  const admin = new URL(url);
+  admin.pathname = '/postgres';
+  await query(admin.href, `alter database ${database} with allow_connections false`);
+  await query(
+    admin.href,
+    `select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '${database}'`,
+  );
+  // Each outside of a transaction.
+  for (const statement of statements.split(';')) await query(admin.href, statement);
+}
+
+it('An empty database in the place of one that was opened is not ready, until the right one is back', async () => {
+  const { database, registry, suite, account } = await openedDatabase();
+  const { database: name } = database;
+  await whileClosed(database, `alter database ${name} rename to ${name}_away; create database ${name}`);
+  await expect(suite.accounts.getById(account.id)).rejects.toMatchObject(notMigrated);
+  await expect(suite.credit(account, '1')).rejects.toMatchObject(notMigrated);
+  expect(await registry.status()).toMatchObject([{ ready: false, reason: { kind: 'not-migrated' } }]);
+
+  await whileClosed(
+    database,
+    `drop database ${name}; alter database ${name}_away rename to ${name};
+     alter database ${name} with allow_connections true`,
+  );
+  expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
+  expect(await registry.status()).toMatchObject([{ ready: true }]);
+});
+
+it('A database is not ready while a restore has loaded its rows and not made its keys yet', async () => {
+  const { database, registry, suite, account } = await openedDatabase();
+  await query(database.url, 'alter table eventlog.idempotency_keys drop constraint idempotency_keys_pkey');
+  await whileClosed(database, `alter database ${database.database} with allow_connections true`);
+  await expect(suite.credit(account, '1')).rejects.toMatchObject(notMigrated);
+  expect(await registry.status()).toMatchObject([{ ready: false, reason: { kind: 'not-migrated' } }]);
+  for (const migrate of ['on-start', 'check', 'off'] as const) {
+    const started = openRegistry([{ group: 0, member: 0, url: database.url }], { migrate });
+    await vi.waitFor(async () => {
+      expect(await started.status()).toMatchObject([{ ready: false, reason: { kind: 'not-migrated' } }]);
+    }, patience);
+  }
+
+  await query(
+    database.url,
+    'alter table eventlog.idempotency_keys add primary key (key, principal, namespace)',
+  );
+  expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
+  expect(await registry.status()).toMatchObject([{ ready: true }]);
+});
+
+it("A database from which the framework's tables go while it is connected is not ready until they are back", async () => {
+  const { database, suite, account } = await openedDatabase();
+  await query(database.url, 'alter schema eventlog rename to eventlog_away');
+  await expect(suite.credit(account, '1')).rejects.toMatchObject(notMigrated);
+  await query(database.url, 'alter schema eventlog_away rename to eventlog');
+  expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
+});
+
+it('Each table of the framework that statements need a key of is asked for it', async () => {
+  const { database } = await openedDatabase();
+  const tables = await query<{ name: string }>(
+    database.url,
+    `select relname as name from pg_class
+     where relnamespace = 'eventlog'::regnamespace and relkind in ('r', 'p') and not relispartition
+       and relname not in ('key_move', 'migrations', 'server_run') order by relname`,
+  );
+  expect(tables.map(({ name }) => name)).toEqual(keyedTables);
+});

@@ -1,0 +1,185 @@
+import { Account } from '@framework/testing/conformance';
+import { ShardIdentifier, type ShardStatus } from '@framework/core';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { type PostgresWarning, migrateShards } from '../src/index.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { LimitedRole } from './fixtures/limited-role.js';
+import { folderOf } from './fixtures/migration-folder.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+import { shardingConfig } from './fixtures/sharding-config.js';
+
+const home = ShardIdentifier.of(0, 0);
+/** The migration of a release that the code does not know. */
+const laterMs = Date.UTC(2100, 0, 1);
+const commands = { migrate: 'npm run migrate' };
+
+async function addLater(url: string, journal: string): Promise<void> {
+  await query(url, `insert into ${journal} (hash, created_at) values ('0123456789abcdef', ${laterMs})`);
+}
+
+function sharding(url: string): ReturnType<typeof shardingConfig> {
+  return shardingConfig([{ group: 0, member: 0, url }]);
+}
+
+describe('a schema that is only compared', () => {
+  it('is not ready while it is older than the code, names what is missing, and is ready when somebody has migrated', async () => {
+    const { url } = await emptyDatabase();
+    const registry = openRegistry([{ group: 0, member: 0, url }], {
+      migrate: 'check',
+      migrationsFolder,
+      commands,
+    });
+    const told: ShardStatus[] = [];
+    const ready = registry.ready((status) => told.push(status));
+    await vi.waitFor(() => expect(told).toHaveLength(1), 10_000);
+    expect(told[0]?.reason).toMatchObject({
+      kind: 'not-migrated',
+      message: expect.stringMatching(
+        /^the schema is older than the code, it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, 0000_suite of the application: apply what is missing with npm run migrate$/,
+      ) as string,
+    });
+    await expect(suiteOn(registry).store(Account.open(home, new Date()))).rejects.toMatchObject({
+      code: 'shard-unavailable',
+      kind: 'not-migrated',
+    });
+    expect(await query(url, `select to_regclass('eventlog.events')::text as found`)).toEqual([
+      { found: null },
+    ]);
+    const [migration] = await migrateShards(sharding(url), migrationsFolder);
+    expect(migration?.applied).toContain('0009_shards of the framework');
+    await ready;
+    expect((await migrateShards(sharding(url), migrationsFolder))[0]?.applied).toEqual([]);
+  });
+
+  it('is not ready while only migrations of the application are missing', async () => {
+    const { url } = await emptyDatabase();
+    const [before, after] = [await folderOf('select 1'), await folderOf('select 1', 'select 2')];
+    await migrateShards(sharding(url), before);
+    const registry = openRegistry([{ group: 0, member: 0, url }], {
+      migrate: 'check',
+      migrationsFolder: after,
+    });
+    const told = Promise.withResolvers<ShardStatus>();
+    const ready = registry.ready(told.resolve);
+    expect((await told.promise).reason).toMatchObject({
+      message: expect.stringContaining('it lacks 0001_test of the application: apply') as string,
+    });
+    await migrateShards(sharding(url), after);
+    await ready;
+  });
+
+  it.each(['eventlog.migrations', 'drizzle.__drizzle_migrations'])(
+    'is not served when it is newer than the code, and says what the code does not know, in %s',
+    async (journal) => {
+      const { url } = await emptyDatabase();
+      await migrateShards(sharding(url), migrationsFolder);
+      await addLater(url, journal);
+      const registry = openRegistry([{ group: 0, member: 0, url }], { migrate: 'check', migrationsFolder });
+      await expect(registry.ready()).rejects.toMatchObject({
+        cause: {
+          kind: 'schema-newer',
+          message: `the schema is newer than the code, which does not know one of 2100-01-01T00:00:00.000Z in ${journal}, hash 0123456789ab: start the release that brought them, or set migrate to off for this one to go on beside them`,
+        },
+      });
+    },
+  );
+
+  it.each(['on-start', 'off'] as const)(
+    'is served when it is newer than the code, so that a release can start beside the next one, migrate: %s',
+    async (migrate) => {
+      const { url } = await emptyDatabase();
+      await migrateShards(sharding(url), migrationsFolder);
+      await addLater(url, 'eventlog.migrations');
+      const warnings: PostgresWarning[] = [];
+      const registry = openRegistry([{ group: 0, member: 0, url }], {
+        migrate,
+        migrationsFolder,
+        onWarning: (warning) => warnings.push(warning),
+      });
+      await registry.ready();
+      expect(await suiteOn(registry).store(Account.open(home, new Date()))).toHaveLength(1);
+      const isTold = migrate === 'on-start';
+      expect(warnings.map(({ kind }) => kind)).toEqual(isTold ? ['newer-schema'] : []);
+    },
+  );
+});
+
+describe('a role that owns nothing', () => {
+  it('cannot migrate, and learns what is missing and what to do', async () => {
+    const database = await emptyDatabase();
+    const role = await LimitedRole.create(database.url);
+    onTestFinished(() => role.drop(database.url));
+    const registry = openRegistry([{ group: 0, member: 0, url: role.urlOf(database) }], {
+      migrationsFolder,
+      commands,
+    });
+    await expect(registry.ready()).rejects.toMatchObject({
+      cause: {
+        kind: 'migration-not-allowed',
+        message: expect.stringMatching(
+          /^the schema is older than the code, it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, which this role may not apply \(permission denied for database \w+\): apply them with npm run migrate as the role that owns the schema, and set migrate to check for this one$/,
+        ) as string,
+      },
+    });
+  });
+
+  it.each(['on-start', 'check', 'off'] as const)(
+    'serves a migrated database, creates its partitions and drops them, migrate: %s',
+    async (migrate) => {
+      const database = await emptyDatabase();
+      const role = await LimitedRole.create(database.url);
+      onTestFinished(() => role.drop(database.url));
+      await migrateShards(sharding(database.url), migrationsFolder);
+      await role.grantIn(database);
+      const warnings: PostgresWarning[] = [];
+      const registry = openRegistry([{ group: 0, member: 0, url: role.urlOf(database) }], {
+        migrate,
+        migrationsFolder,
+        onWarning: (warning) => warnings.push(warning),
+      });
+      await registry.ready();
+      const [delivery] = registry.deliveries();
+      await query(database.url, 'drop table ' + (await lastPartition(database.url)));
+      await delivery?.store.partitions.create();
+      expect(await lastPartition(database.url)).toMatch(/^eventlog.events_\d{4}_\d{2}$/);
+      await query(
+        database.url,
+        `create table eventlog.events_2020_01 partition of eventlog.events for values from ('2020-01-01Z') to ('2020-02-01Z')`,
+      );
+      expect(await delivery?.store.partitions.drop(1)).toEqual(['events_2020_01']);
+      expect(warnings).toEqual([]);
+    },
+  );
+
+  it('that may not create partitions serves, and is warned', async () => {
+    const database = await emptyDatabase();
+    const role = await LimitedRole.create(database.url);
+    onTestFinished(() => role.drop(database.url));
+    await migrateShards(sharding(database.url), migrationsFolder);
+    await role.grantIn(database);
+    await query(
+      database.url,
+      `revoke execute on function eventlog.create_partitions(integer) from ${role.name}`,
+    );
+    const warnings: PostgresWarning[] = [];
+    const registry = openRegistry([{ group: 0, member: 0, url: role.urlOf(database) }], {
+      migrate: 'check',
+      migrationsFolder,
+      onWarning: (warning) => warnings.push(warning),
+    });
+    await registry.ready();
+    expect(warnings).toMatchObject([{ kind: 'log-partitions' }]);
+  });
+});
+
+/** The name of the partition of the latest month. */
+async function lastPartition(url: string): Promise<string> {
+  const [last] = await query<{ name: string }>(
+    url,
+    `select inhrelid::regclass::text as name from pg_inherits
+     where inhparent = 'eventlog.events'::regclass and inhrelid::regclass::text ~ '\\d$' order by 1 desc limit 1`,
+  );
+  return last?.name ?? '';
+}

@@ -1,0 +1,83 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { CommitOutcomeUnknownException, ShardedId, type TransactionManager } from '@framework/core';
+import type { Verdict } from '@framework/testing';
+import { Tag, home } from '@framework/testing/conformance';
+import { EmbeddedPostgres, TestDatabase } from '@framework/testing/postgres';
+import { expect, it, onTestFinished } from 'vitest';
+import { openRegistry } from './fixtures/open-registry.js';
+import { changeSetOf } from './fixtures/persist.js';
+import { PgTagRepository } from './fixtures/pg-tag-repository.js';
+import { proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
+
+const name = 'wallets';
+/** So that a standby is not asked in vain for long. */
+const hasty = { 'statement-timeout-ms': 300 };
+
+it('a lost commit is missing for certain on the server that it was sent to; a standby decides nothing, and one that took over only what it has', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'standby-'));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const primary = await start(directory);
+  const [missing, there] = await lostCommits(new TestDatabase(primary.url('postgres'), name));
+  expect(await managerOn(primary).isCommitted(missing)).toBe(false);
+  await primary.stop();
+
+  // The same data, as a standby has it that has received everything.
+  await writeFile(join(primary.dataDirectory, 'standby.signal'), '');
+  const standby = await start(directory);
+  const manager = managerOn(standby, hasty);
+  expect(await query(standby.url(name), 'select pg_is_in_recovery() as standby')).toEqual([
+    { standby: true },
+  ]);
+  // Nothing is read from it before it leads.
+  await expect(manager.isCommitted(missing)).rejects.toBe(missing);
+  await expect(manager.isCommitted(there)).rejects.toBe(there);
+
+  expect(await query(standby.url(name), 'select pg_promote() as promoted')).toEqual([{ promoted: true }]);
+  await expect(manager.isCommitted(missing)).rejects.toBe(missing);
+  expect(await manager.isCommitted(there)).toBe(true);
+}, 60_000);
+
+async function start(directory: string): Promise<EmbeddedPostgres> {
+  const server = await EmbeddedPostgres.start({ directory, settings: { fsync: 'off' } });
+  onTestFinished(() => server.stop());
+  return server;
+}
+
+/** Two commits whose answers were lost: one that did not arrive, and one that did. */
+async function lostCommits(
+  database: TestDatabase,
+): Promise<readonly [CommitOutcomeUnknownException, CommitOutcomeUnknownException]> {
+  const administrator = new URL(database.url);
+  administrator.pathname = '/postgres';
+  await query(administrator.href, `create database ${name}`);
+  const { proxy, url } = await proxied(database);
+  const registry = openRegistry([{ group: 0, member: 0, url }]);
+  await registry.ready();
+  const tags = new PgTagRepository(registry);
+  const lose = async (verdict: Verdict): Promise<CommitOutcomeUnknownException> => {
+    proxy.judge = ({ direction, bytes }) =>
+      direction === 'to-server' && bytes.includes('framework_write') ? verdict : 'forward';
+    const tag = new Tag({ id: ShardedId.generate(Tag, home), state: 'ACTIVE', label: verdict, version: 1 });
+    const sent = registry.transactionManager(home).persist(changeSetOf(tags, tag));
+    const error: unknown = await sent.catch((reason: unknown) => reason);
+    if (error instanceof CommitOutcomeUnknownException) return error;
+    throw new Error(`The answer was not lost, but there was ${String(error)}`);
+  };
+  const lost = [await lose('cut'), await lose('forward-and-cut')] as const;
+  await registry.close();
+  return lost;
+}
+
+/** The transactions of a process that opens the database there, and migrates nothing. */
+function managerOn(
+  server: EmbeddedPostgres,
+  settings: Readonly<Record<string, unknown>> = {},
+): TransactionManager {
+  const url = server.url(name);
+  return openRegistry([{ group: 0, member: 0, url, settings }], {
+    migrate: 'off',
+  }).transactionManager(home);
+}

@@ -1,0 +1,61 @@
+import { FaultProxy } from '@framework/testing';
+import { type Account, decimal, home } from '@framework/testing/conformance';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { serverWithStandby } from './fixtures/standby.js';
+
+const database = 'wallet';
+const key = { idempotencyKey: 'withdraw' };
+const keyScope = { key: 'withdraw', principal: 'auditor', namespace: 'conformance.suite' };
+const unavailable = { code: 'shard-unavailable', shard: home, retryable: true };
+const settings = { 'statement-timeout-ms': 2_000, 'acquisition-timeout-ms': 1_000, 'minimum-idle': 0 };
+
+it('a standby behind the name of the primary serves nothing until it leads, and then answers a repeat', async () => {
+  let account: Account | undefined;
+  const servers = await serverWithStandby(database, async (url) => {
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    await registry.ready();
+    account = await suiteOn(registry).openAccount(home);
+    await registry.close();
+  });
+  const leading = await servers.startLeading();
+  const target = { host: leading.host, port: leading.port };
+  const proxy = await FaultProxy.to(target);
+  onTestFinished(() => proxy.close());
+  const url = leading.url(database).replace(`:${leading.port}/`, `:${proxy.port}/`);
+  const secondary = { 'secondary-config': { 'jdbc-url': servers.standby.url(database) } };
+  const member = { group: 0, member: 0, url, settings, configs: secondary };
+  const registry = openRegistry([member]);
+  await registry.ready();
+  const suite = suiteOn(registry, { retry: { attemptsMax: 1 } });
+  await suite.credit(account!, '100');
+  const answer = await suite.withdraw(account!, '100', key);
+  expect(answer).toMatchObject({ version: 3, balance: decimal('0') });
+
+  // The standby has not replayed what the primary had written when that died.
+  await leading.stop();
+  target.port = servers.standby.port;
+  proxy.cut('reset');
+  await expect(suite.withdraw(account!, '100', key)).rejects.toMatchObject(unavailable);
+  await expect(suite.accounts.getById(account!.id)).rejects.toMatchObject(unavailable);
+  expect(await registry.status()).toMatchObject([{ ready: false }]);
+  const started = openRegistry([member], { migrate: 'off' });
+  const startedReady = vi.fn<() => void>();
+  const ready = started.ready().then(startedReady);
+  ready.catch(() => undefined);
+  await expect(suiteOn(started).withdraw(account!, '100', key)).rejects.toMatchObject(unavailable);
+
+  // A further config of the member may lead there; but what it does not find there may be elsewhere.
+  const model = { name: 'Account', id: account!.id.value };
+  const replica = registry.transactionManager(home, 'secondaryConfig');
+  expect((await replica.log.findByModel(model, { limit: 5 })).items).toHaveLength(1);
+  await expect(replica.keys.find(keyScope)).rejects.toMatchObject(unavailable);
+  expect(startedReady).not.toHaveBeenCalled();
+
+  await servers.takeOver();
+  await ready;
+  expect(await suite.withdraw(account!, '100', key)).toEqual(answer);
+  expect(await suiteOn(started).withdraw(account!, '100', key)).toEqual(answer);
+  expect(await replica.keys.find(keyScope)).toMatchObject({ actionName: 'WithdrawAction' });
+  expect(await registry.status()).toMatchObject([{ ready: true }]);
+}, 60_000);
