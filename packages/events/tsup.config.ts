@@ -1,10 +1,4 @@
 import { defineConfig } from 'tsup';
+import { packageBuild } from '../../tsup.base.js';
 
-// Declarations come from tsc: TypeScript 7 has no JavaScript API that tsup could call.
-export default defineConfig({
-  entry: ['src/index.ts'],
-  format: 'esm',
-  target: 'es2022',
-  platform: 'node',
-  sourcemap: true,
-});
+export default defineConfig({ ...packageBuild, entry: ['src/index.ts'] });

@@ -2,8 +2,10 @@ import {
   type ActionExecutor,
   type DatabaseDelivery,
   type DeliveryStore,
+  FrameworkException,
   HandlerNamesException,
   type ModelClass,
+  type ShardIdentifier,
 } from '@framework/core';
 import { eventBytesMax } from './delivery-settings.js';
 import type { AbandonedCalls } from './call/abandoned-calls.js';
@@ -14,11 +16,13 @@ import { EnvelopeFactory } from './handler/envelope-factory.js';
 import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import type { HeldSlot } from './lease/held-slot.js';
 import { LeaseKeeper } from './lease/lease-keeper.js';
+import { LoopWatch } from './lease/loop-watch.js';
 import { CursorLoader } from './log/cursor-loader.js';
 import { CursorSaver } from './log/cursor-saver.js';
 import { keepPartitions } from './log/keep-partitions.js';
 import { LogReader } from './log/log-reader.js';
 import { onPause } from './operator/pause-news.js';
+import { OutageReport } from './outage-report.js';
 import { ParkedCheck } from './parked/parked-check.js';
 import { Parker } from './parked/parker.js';
 import { RetryLoop } from './parked/retry-loop.js';
@@ -41,6 +45,8 @@ export interface DatabaseWorkerOptions {
   readonly knownShards: readonly string[];
   readonly gate: SuspectGate;
   readonly abandoned: AbandonedCalls;
+  /** Called at the end of an outage that was reported, with the shards of the database; never throws. */
+  readonly onRecovered: (shards: readonly ShardIdentifier[]) => void;
 }
 
 /** Delivers the events of one database to all handlers; depends on no other database. */
@@ -51,6 +57,8 @@ export class DatabaseWorker {
   readonly #context: WorkerContext;
   readonly #stopping = new AbortController();
   readonly #ended = new AbortController();
+  readonly #outage: OutageReport;
+  readonly #watch: LoopWatch;
   readonly #keeper: LeaseKeeper;
   readonly #loader: CursorLoader;
   readonly #saver: CursorSaver;
@@ -61,17 +69,33 @@ export class DatabaseWorker {
   readonly #flows = new Map<string, HandlerFlow>();
   readonly #around: FlowSurroundings;
   readonly #registered = Promise.withResolvers<void>();
+  /** Told when the database was opened, and is gone again before the handlers are registered. */
+  readonly #onRefused = new Set<() => void>();
+  /** Whether its handlers have their places, so that leases are asked for. */
+  #hasBegun = false;
+  #refreshing = false;
   #ignorePauses: () => void = () => undefined;
 
-  /** @throws InvariantViolation `invariant-violation` when a handler declares a limit that is not a number above zero */
+  /** @throws InvariantViolation `invariant-violation` when a handler declares a limit that is out of its bounds */
   constructor(options: DatabaseWorkerOptions) {
     const { database, executor, handlers, processId, knownShards, gate } = options;
     const { store, shards } = database;
     const { leases, cursors, log, parked } = store;
-    const context = { ...options.context, stopping: this.#stopping.signal, ended: this.#ended.signal };
-    const { clock, onError, settings } = context;
+    const outage = new OutageReport({
+      onError: options.context.onError,
+      onRecovered: () => options.onRecovered(shards),
+    });
+    this.#outage = outage;
+    const onError = (error: unknown): void => outage.failed(error);
+    const context = {
+      ...options.context,
+      onError,
+      stopping: this.#stopping.signal,
+      ended: this.#ended.signal,
+    };
+    const { clock, settings } = context;
     for (const handler of handlers.handlers) flowPolicy(handler, settings);
-    // Whoever waits for it is told; nobody has to.
+    // Reported to those who wait for it, of whom there may be none.
     this.#registered.promise.catch(() => undefined);
     this.#database = database;
     this.#store = store;
@@ -81,7 +105,9 @@ export class DatabaseWorker {
     const onParked = (): void => this.#retries.wake();
     const onRenewed = (gained: readonly HeldSlot[]): void => this.#renewed(gained);
     const reader = new LogReader(log, settings.readMax, eventBytesMax(settings));
-    this.#keeper = new LeaseKeeper({ context, leases, processId, shards: knownShards, onRenewed });
+    const watch = new LoopWatch(clock, settings.leaseMs);
+    this.#watch = watch;
+    this.#keeper = new LeaseKeeper({ context, leases, processId, shards: knownShards, watch, onRenewed });
     this.#saver = new CursorSaver(context, cursors, onLost);
     this.#around = {
       context,
@@ -94,6 +120,7 @@ export class DatabaseWorker {
       saver: this.#saver,
       parker: new Parker(context, parked, onLost),
       check: new ParkedCheck(context, parked),
+      watch,
       onLost,
       onParked,
     };
@@ -127,6 +154,18 @@ export class DatabaseWorker {
     return this.#registered.promise;
   }
 
+  /** Resolves as {@link registered}, or when the database says that it cannot serve now; rejects as that. */
+  async settled(): Promise<void> {
+    const refused = Promise.withResolvers<void>();
+    const onRefused = (): void => refused.resolve();
+    this.#onRefused.add(onRefused);
+    // Who waits for the handlers is told when it closes.
+    this.#database.ready(onRefused).catch(() => undefined);
+    await Promise.race([this.#registered.promise, refused.promise]).finally(() =>
+      this.#onRefused.delete(onRefused),
+    );
+  }
+
   /** Looks at the log at once, because this process has committed something, and tells other processes. */
   committed(): void {
     this.#poll.ring();
@@ -152,7 +191,8 @@ export class DatabaseWorker {
       // Attempts that were given up are taken back first: whoever gets the slots next sees how many were made.
       this.#within(timeoutMs / 2, Promise.all(flows.map((flow) => flow.dispatch.idle())))
         .then(() => this.#guarded(() => this.#saver.save(true)))
-        .then(() => this.#keeper.stop()),
+        // A database that could not serve has no leases of this process to give back.
+        .then(() => (this.#hasBegun ? this.#keeper.stop() : undefined)),
     );
   }
 
@@ -167,8 +207,10 @@ export class DatabaseWorker {
       this.#registered.reject(error);
       throw error;
     }
+    this.#hasBegun = true;
     const { hints, partitions } = this.#store;
     const loops = [
+      () => this.#watch.run(this.#ended.signal),
       () => this.#keeper.run([...this.#flows.keys()]),
       () => this.#saver.run(),
       () => this.#retries.run(),
@@ -189,31 +231,73 @@ export class DatabaseWorker {
   }
 
   async #register(): Promise<void> {
-    const registrations = this.#handlers.handlers.map(({ name, options }) => ({
-      name,
-      aliases: options.aliases ?? [],
-      startFrom: options.startFrom ?? 'now',
-    }));
-    const { cursors } = this.#store;
     const outcome = await untilDone(this.#context, this.#context.stopping, () =>
-      cursors.register(registrations).catch((error: unknown) => {
+      this.#askForIds().catch((error: unknown) => {
         // Asking again cannot help.
         if (error instanceof HandlerNamesException) return error;
+        if (FrameworkException.find(error)?.code === 'shard-unavailable')
+          for (const tell of this.#onRefused) tell();
         throw error;
       }),
     );
     if (outcome === undefined) return;
     if (outcome instanceof HandlerNamesException) throw outcome;
-    for (const [index, id] of outcome.entries()) {
-      const handler = this.#handlers.handlers[index];
-      if (handler !== undefined) this.#flows.set(id, new HandlerFlow({ ...handler, id }, this.#around));
-    }
+    for (const [index, id] of outcome.entries()) this.#addFlow(index, id);
+  }
+
+  #askForIds(): Promise<readonly string[]> {
+    const registrations = this.#handlers.handlers.map(({ name, options }) => ({
+      name,
+      aliases: options.aliases ?? [],
+      startFrom: options.startFrom ?? 'now',
+    }));
+    return this.#store.cursors.register(registrations);
+  }
+
+  #addFlow(index: number, id: string): HandlerFlow | undefined {
+    const handler = this.#handlers.handlers[index];
+    if (handler === undefined) return undefined;
+    const flow = new HandlerFlow({ ...handler, id }, this.#around);
+    this.#flows.set(id, flow);
+    return flow;
   }
 
   #renewed(gained: readonly HeldSlot[]): void {
-    const [held] = this.#keeper.slots;
+    this.#outage.succeeded();
     if (gained.length > 0) void this.#guarded(() => this.#loader.start(gained));
-    else if (held !== undefined) void this.#guarded(() => this.#loader.refreshPaused(held));
+    else if (!this.#refreshing && !this.#stopping.signal.aborted) void this.#guarded(() => this.#refresh());
+  }
+
+  /** One at a time, so that what is unknown is registered once. */
+  async #refresh(): Promise<void> {
+    this.#refreshing = true;
+    try {
+      const unknown = await this.#loader.refresh();
+      if (unknown.length > 0) await this.#registerAgain(unknown);
+    } finally {
+      this.#refreshing = false;
+    }
+  }
+
+  /** As a restart would: a handler that the database does not know any more is a new one, whose id may be another. */
+  async #registerAgain(unknown: readonly string[]): Promise<void> {
+    const ids = await this.#askForIds();
+    if (this.#stopping.signal.aborted) return;
+    for (const id of unknown) {
+      const fate = `Handler ${id} was retired, or a failover lost it, while this process had it`;
+      const message = `${fate}: it is registered again as a new one, which begins where its startFrom says`;
+      this.#context.onError(new Error(message));
+    }
+    for (const [id, flow] of this.#flows) {
+      if (ids.includes(id)) continue;
+      flow.stop();
+      this.#flows.delete(id);
+    }
+    for (const [index, id] of ids.entries()) {
+      const flow = this.#flows.has(id) ? undefined : this.#addFlow(index, id);
+      if (flow !== undefined) void this.#guarded(() => flow.run());
+    }
+    this.#keeper.setHandlers(ids);
   }
 
   async #within(timeoutMs: number, work: Promise<unknown>): Promise<void> {

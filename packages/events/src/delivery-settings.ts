@@ -1,4 +1,5 @@
 import { ConfigurationException } from '@framework/core';
+import { settingFault } from './delivery-ranges.js';
 import type { HandlerRetry } from './handler/handler-retry.js';
 
 /** The named limits and times of delivery, each per process and database unless it says otherwise. */
@@ -44,11 +45,14 @@ export interface DeliverySettings {
   readonly batchBytesMax: number;
   /** How long one call of a handler may take. Default 30,000. */
   readonly timeoutMs: number;
-  /** How many calls of all handlers of the process may ignore their signal and run on, before it makes no new ones. Default 64. */
+  /**
+   * How many calls, of all handlers of the process, may ignore their signal and keep running before it makes no new ones.
+   * Default 64.
+   */
   readonly abandonedMax: number;
-  /** For how long there may be so many before the process gives its leases back and asks to be restarted. Default 10,000. */
+  /** For how long there may be so many before the process releases its leases and requests a restart. Default 10,000. */
   readonly abandonedForMs: number;
-  /** For how long an event that may have killed a process runs alone, per process. Default 1,000. */
+  /** For how long an event during whose call a process ended runs alone, per process; it doubles with each end. Default 1,000. */
   readonly suspectAloneMs: number;
   /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min, after outages to 10 s. */
   readonly retry: HandlerRetry;
@@ -103,9 +107,6 @@ export function eventBytesMax({ readMax, readBytesMax }: DeliverySettings): numb
   return Math.max(1, Math.floor(readBytesMax / readMax));
 }
 
-/** Which settings mean `never` by zero; all others are above it. */
-export const settingsThatMayBeZero: ReadonlySet<string> = new Set(['retentionMs']);
-
 /** What a caller may change; `undefined` counts as not set. */
 export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
   readonly retry?: Partial<HandlerRetry>;
@@ -114,7 +115,7 @@ export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
 /**
  * Lays settings over their defaults.
  *
- * @throws ConfigurationException `invalid-configuration` when one is not a whole number above zero
+ * @throws ConfigurationException `invalid-configuration` when one is unknown, or no whole number within its bounds
  */
 export function deliverySettings({ retry, ...overrides }: DeliveryOverrides = {}): DeliverySettings {
   const settings = {
@@ -123,16 +124,12 @@ export function deliverySettings({ retry, ...overrides }: DeliveryOverrides = {}
     retry: { ...defaultDeliverySettings.retry, ...set(retry ?? {}) },
   };
   const { retry: policy, ...others } = settings;
-  const faults = Object.entries({ ...others, ...policy }).filter(
-    ([name, value]) => !(value > 0 || (value === 0 && settingsThatMayBeZero.has(name))),
-  );
-  if (faults.length === 0) return settings;
-  throw new ConfigurationException(
-    faults.map(([name, value]) => ({
-      path: `delivery.${name}`,
-      message: `is ${value}: set a number above 0`,
-    })),
-  );
+  const faults = Object.entries({ ...others, ...policy }).flatMap(([name, value]) => {
+    const fault = settingFault(name, value);
+    return fault === undefined ? [] : [{ path: `delivery.${name}`, message: `is ${value}: ${fault}` }];
+  });
+  if (faults.length > 0) throw new ConfigurationException(faults);
+  return settings;
 }
 
 /** Leaves out what is `undefined`, so that no limit is lost by it. */

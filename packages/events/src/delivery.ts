@@ -1,9 +1,12 @@
+import { hostname } from 'node:os';
 import {
   type ActionExecutor,
   type DatabaseRegistry,
   FrameworkException,
   InvariantViolation,
   type ModelClass,
+  type ShardIdentifier,
+  UnknownShardException,
 } from '@framework/core';
 import {
   AbandonedCalls,
@@ -36,10 +39,13 @@ export interface DeliveryOptions {
   readonly clock?: DeliveryClock;
   /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
   readonly random?: () => number;
-  /** Names this process to operators; must differ from every other one's. Default: its pid and random digits. */
-  readonly processId?: string;
-  /** Takes what went wrong where nobody waits for it, such as a database that is down. Default: standard error. */
+  /**
+   * Takes errors that no caller waits for, such as those of a database that is down: of one outage, each text once. Default:
+   * standard error.
+   */
   readonly onError?: (error: unknown) => void;
+  /** Takes, once at the end of such an outage, the shards of the database, which serves again. Default: standard error. */
+  readonly onRecovered?: (shards: readonly ShardIdentifier[]) => void;
   /** Takes every call of a handler that did not succeed. Default: a line on standard error. */
   readonly onAttemptFailed?: AttemptFailureHook;
   /**
@@ -74,7 +80,7 @@ export class Delivery {
   /**
    * @throws InvariantViolation `invariant-violation` when handlers or event classes have the same name, also one
    * that the executor has staged, or two of the models
-   * @throws ConfigurationException `invalid-configuration` when a setting is not a number above zero
+   * @throws ConfigurationException `invalid-configuration` when a setting is unknown or out of its bounds
    */
   constructor(options: DeliveryOptions) {
     const { executor, models = [], clock = systemDeliveryClock, random = Math.random } = options;
@@ -85,8 +91,9 @@ export class Delivery {
         ? options.handlers
         : new EventHandlerRegistry(options.handlers);
     executor.claimEventTypes?.(handlers.eventClasses());
-    const gate = new SuspectGate(clock, this.#settings.suspectAloneMs);
-    const processId = options.processId ?? `${process.pid}-${crypto.randomUUID()}`;
+    const gate = new SuspectGate(clock);
+    // Operators see where it runs; a process that starts again there is another one, which has not what the last one held.
+    const processId = `${hostname()}/${process.pid}/${crypto.randomUUID()}`;
     const context = {
       settings: this.#settings,
       clock,
@@ -103,6 +110,7 @@ export class Delivery {
     };
     const abandoned = new AbandonedCalls({ max, forMs, clock, onRestartNeeded });
     this.#abandoned = abandoned;
+    const onRecovered = quiet(options.onRecovered ?? logRecovery);
     const deliveries = options.databases.deliveries();
     const knownShards = deliveries.flatMap(({ shards }) => shards.map((shard) => shard.toString()));
     this.#workers = deliveries.map((database) => {
@@ -116,13 +124,14 @@ export class Delivery {
         knownShards,
         gate,
         abandoned,
+        onRecovered,
       });
       for (const shard of database.shards) this.#byShard.set(shard, worker);
       return worker;
     });
   }
 
-  /** Why the process has to be restarted, once it has; a check of its readiness says so. */
+  /** Why the process has to be restarted, once it has; for its readiness check. */
   get restartNeed(): RestartNeed | undefined {
     return this.#restartNeed;
   }
@@ -145,15 +154,30 @@ export class Delivery {
   }
 
   /**
-   * Resolves when every handler has its place in the log of every database: what is committed from then on is delivered to
-   * a new handler that starts `'now'`. It waits for as long as a database is down.
+   * Resolves when every handler has its place in the log of every database that can serve: what is committed there from
+   * then on is delivered to a new handler that starts `'now'`.
+   *
+   * A database that says that it cannot serve now is left out; its delivery begins by itself when it can: see
+   * {@link startedOn}.
    *
    * @throws HandlerNamesException `handler-names` when the names of one handler belong to several in a database, or those
    * of two to one
-   * @throws Error when a database cannot become ready, or delivery is stopped before
+   * @throws Error when a database was closed, or delivery stopped, before
    */
   async started(): Promise<void> {
-    await Promise.all(this.#workers.map((worker) => worker.registered()));
+    await Promise.all(this.#workers.map((worker) => worker.settled()));
+  }
+
+  /**
+   * Resolves when every handler has its place in the log of the database that holds a shard; throws as {@link started}.
+   * It waits for as long as that database cannot serve.
+   *
+   * @throws UnknownShardException `unknown-shard` when the shard is not configured
+   */
+  async startedOn(shard: ShardIdentifier): Promise<void> {
+    const worker = this.#byShard.get(shard);
+    if (worker === undefined) throw new UnknownShardException(shard);
+    await worker.registered();
   }
 
   /**
@@ -183,7 +207,12 @@ function logError(error: unknown): void {
   console.error(`${fate}: ${errorText(error)}`);
 }
 
-/** What reports an error must not make another one, neither at once nor later. */
+function logRecovery(shards: readonly ShardIdentifier[]): void {
+  // oxlint-disable-next-line no-console -- it ends what was said of the outage
+  console.error(`Delivery has recovered: the database of ${shards.join(', ')} serves again`);
+}
+
+/** A hook that reports an error must not cause another one, neither at once nor later. */
 function quiet<Report>(hook: (report: Report) => unknown): (report: Report) => void {
   return (report) => {
     // There is nobody left to tell.

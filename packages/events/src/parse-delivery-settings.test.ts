@@ -42,11 +42,33 @@ describe('a section of delivery', () => {
     'is refused with the value %j, which is not shown',
     (value) => {
       expect(faultsOf({ pollMinMs: value, retry: { backoffBaseMs: value } })).toEqual({
-        'framework.delivery.poll-min-ms': 'must be a whole number from 1',
-        'framework.delivery.retry.backoff-base-ms': 'must be a whole number from 1',
+        'framework.delivery.poll-min-ms': 'must be a whole number from 1 to 2,147,483,647',
+        'framework.delivery.retry.backoff-base-ms': 'must be a whole number from 1 to 2,147,483,647',
       });
     },
   );
+
+  test('is refused with the bounds of every number that cannot work', () => {
+    const retry = { attemptsMax: 1_000_001, backoffMaxMs: 2 ** 31 };
+    expect(
+      faultsOf({
+        leaseMs: 1,
+        timeoutMs: 2 ** 31,
+        dueMax: 2 ** 53 - 1,
+        readBytesMax: 2 ** 31,
+        retentionMs: 2 ** 53 - 1,
+        retry,
+      }),
+    ).toEqual({
+      'framework.delivery.lease-ms': 'must be a whole number from 100 to 2,147,483,647',
+      'framework.delivery.timeout-ms': 'must be a whole number from 1 to 2,147,483,647',
+      'framework.delivery.due-max': 'must be a whole number from 1 to 1,000,000',
+      'framework.delivery.read-bytes-max': 'must be a whole number from 1 to 1,073,741,824',
+      'framework.delivery.retention-ms': 'must be a whole number from 0 to 3,155,760,000,000',
+      'framework.delivery.retry.attempts-max': 'must be a whole number from 1 to 1,000,000',
+      'framework.delivery.retry.backoff-max-ms': 'must be a whole number from 1 to 2,147,483,647',
+    });
+  });
 
   test.each([null, 5, 'none', [3]])('is refused when its retry is %j', (retry) => {
     expect(Object.keys(faultsOf({ retry }))).toEqual(['framework.delivery.retry']);

@@ -1,9 +1,6 @@
 import { ConfigurationException, type ConfigurationFault, kebabCasePath } from '@framework/core';
-import {
-  type DeliveryOverrides,
-  defaultDeliverySettings,
-  settingsThatMayBeZero,
-} from './delivery-settings.js';
+import { settingFault } from './delivery-ranges.js';
+import { type DeliveryOverrides, defaultDeliverySettings } from './delivery-settings.js';
 
 const sectionPath = ['framework', 'delivery'];
 const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
@@ -13,7 +10,7 @@ const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
  *
  * @param section its keys in camelCase
  * @throws ConfigurationException `invalid-configuration` with the path of every name that is unknown, and of every value
- * that is no whole number above zero; values are never shown
+ * that is no whole number within its bounds; values are never shown
  */
 export function parseDeliverySettings({
   retry,
@@ -43,15 +40,9 @@ function knownNumbers(
 ): Readonly<Record<string, number>> {
   const parsed: Record<string, number> = {};
   for (const [name, value] of Object.entries(section)) {
-    const minimum = settingsThatMayBeZero.has(name) ? 0 : 1;
-    if (!Object.hasOwn(known, name)) {
-      faults.push({ path: kebabCasePath([...path, name]), message: 'is not a known key' });
-    } else if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < minimum) {
-      const message = `must be a whole number from ${minimum}`;
-      faults.push({ path: kebabCasePath([...path, name]), message });
-    } else {
-      parsed[name] = value;
-    }
+    const message = Object.hasOwn(known, name) ? settingFault(name, value) : 'is not a known key';
+    if (message === undefined) parsed[name] = value as number;
+    else faults.push({ path: kebabCasePath([...path, name]), message });
   }
   return parsed;
 }

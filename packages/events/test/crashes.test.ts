@@ -1,7 +1,8 @@
+import { type DeliverableEvent, ShardUnavailableException } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import { FrameworkEventHandler } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';
-import { type BenchProcess, DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 /** A process whose handler ends it when it meets an event; what it does afterwards has no effect. */
 function killable(
@@ -17,6 +18,31 @@ function killable(
     if (eventId !== killer) return;
     started?.access.kill();
     return new Promise(() => undefined);
+  });
+  started = bench.start([handler]);
+  return started;
+}
+
+/** A process whose handler takes its time for some events, after which one of them ends the process. */
+function startSlow(
+  bench: DeliveryBench,
+  options: {
+    readonly attemptsMax: number;
+    readonly timesMs: ReadonlyMap<string, number>;
+    readonly killer: string | undefined;
+    readonly done: string[];
+  },
+  work: () => void = () => undefined,
+): BenchProcess {
+  const { attemptsMax, timesMs, killer, done } = options;
+  let started: BenchProcess | undefined;
+  const handler = handlerOf({ name: 'one', retry: { attemptsMax } }, async ({ eventId }) => {
+    const timeMs = timesMs.get(eventId) ?? 0;
+    if (timeMs > 0) await bench.clock.sleep(timeMs);
+    if (eventId === killer) started?.access.kill();
+    if (started?.access.dead === true) return new Promise(() => undefined);
+    work();
+    done.push(eventId);
   });
   started = bench.start([handler]);
   return started;
@@ -60,12 +86,12 @@ describe('an event that kills its process', () => {
     const seen: string[] = [];
     const ids = ['a', 'b', 'c', 'd', 'e', 'f'];
     bench.database.commit(...ids.map((id) => deposited(id, 1)), ...ids.map((id) => deposited(id, 2)));
-    for (let life = 0; life < 6; life++) {
+    for (let life = 0; life < 7; life++) {
       killable(bench, 'c1', seen);
       await bench.clock.advance(20_000);
     }
-    // The first time it was in company and no attempt was counted.
-    expect(seen.filter((id) => id === 'c1')).toHaveLength(1 + 3);
+    // Twice others ran beside it, so that no attempt was counted.
+    expect(seen.filter((id) => id === 'c1')).toHaveLength(2 + 3);
     expect(bench.database.parkedOf('one')).toMatchObject([
       { event: { id: 'c1' }, attempts: 3, dead: true, suspect: true },
       { event: { id: 'c2' }, attempts: 0, dead: false },
@@ -73,7 +99,20 @@ describe('an event that kills its process', () => {
     expect(seen).toEqual(expect.arrayContaining(['a2', 'b2', 'd2', 'e2', 'f2']));
   });
 
-  test('is alone from its second counted attempt on', async () => {
+  test('is a dead letter after its attempts also when the database ends with the process each time', async () => {
+    const bench = new DeliveryBench();
+    const seen: string[] = [];
+    bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
+    for (let life = 0; life < 7; life++) {
+      const { access } = killable(bench, 'c1', seen);
+      await bench.clock.advance(20_000);
+      if (access.dead) bench.database.failOver(bench.database.snapshot());
+    }
+    expect(seen.filter((id) => id === 'c1')).toHaveLength(2 + 3);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
+  });
+
+  test('is alone when an attempt is counted', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
@@ -87,8 +126,136 @@ describe('an event that kills its process', () => {
     await live(20_000);
     await live(20_000);
     const parked = new Map(bench.database.parkedOf('one').map((each) => [each.event.id, each.attempts]));
-    expect(parked.get('a1')).toBe(2);
-    for (const innocent of ['b1', 'c1', 'd1']) expect(parked.get(innocent) ?? 0).toBeLessThanOrEqual(1);
+    expect(parked.get('a1')).toBe(1);
+    for (const innocent of ['b1', 'c1', 'd1']) expect(parked.get(innocent) ?? 0).toBe(0);
+  });
+
+  test.each([1, 3, 10])(
+    'is a dead letter after %i attempts, and slow events beside it are handled, however slow they are',
+    async (attemptsMax) => {
+      const bench = new DeliveryBench();
+      const done: string[] = [];
+      const timesMs = new Map([
+        ['a1', 3_000],
+        ['b1', 12_000],
+      ]);
+      bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)), deposited('a', 2));
+      for (let life = 0; life < attemptsMax + 8; life++) {
+        startSlow(bench, { attemptsMax, timesMs, killer: 'c1', done });
+        await bench.clock.advance(60_000);
+      }
+      expect(new Set(done)).toEqual(new Set(['a1', 'a2', 'b1', 'd1']));
+      expect(bench.database.parkedOf('one')).toMatchObject([
+        { event: { id: 'c1' }, attempts: attemptsMax, dead: true },
+      ]);
+    },
+  );
+
+  test('is a dead letter also when it kills only after some seconds', async () => {
+    const bench = new DeliveryBench();
+    const done: string[] = [];
+    bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
+    const timesMs = new Map([['c1', 5_000]]);
+    for (let life = 0; life < 10; life++) {
+      startSlow(bench, { attemptsMax: 3, timesMs, killer: 'c1', done });
+      await bench.clock.advance(60_000);
+    }
+    expect(new Set(done)).toEqual(new Set(['a1', 'b1', 'd1']));
+    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
+  });
+
+  test('takes no attempt from an event that is retried beside it for a reason of its own', async () => {
+    const bench = new DeliveryBench();
+    const done: string[] = [];
+    let failing = true;
+    const start = (killer: string | undefined): BenchProcess =>
+      startSlow(bench, { attemptsMax: 2, timesMs: new Map([['a1', 2_000]]), killer, done }, () => {
+        if (failing) throw new Error('by itself');
+      });
+    bench.database.commit(deposited('a', 1));
+    const first = start(undefined);
+    await bench.clock.advance(2_400);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 1 }]);
+    failing = false;
+    // Its last attempt is under way when another event ends the process.
+    await bench.clock.advance(1_400);
+    expect(bench.database.parkedOf('one')[0]?.openAttempts.size).toBe(1);
+    first.access.kill();
+    await start('b1').delivery.started();
+    bench.database.commit(deposited('b', 1));
+    for (let life = 0; life < 6; life++) {
+      await bench.clock.advance(30_000);
+      start('b1');
+    }
+    await bench.clock.advance(60_000);
+    expect(done).toContain('a1');
+    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'b1' }, attempts: 2, dead: true }]);
+  });
+});
+
+function models(count: number): readonly DeliverableEvent[] {
+  return Array.from({ length: count }, (_item, index) => deposited(`x${index}`, 1, { slot: index % 4 }));
+}
+
+async function handledSince(
+  bench: DeliveryBench,
+  { executor }: BenchProcess,
+  handled: string[],
+): Promise<void> {
+  const ids = ['a', 'b', 'c', 'd'];
+  bench.database.commit(...ids.map((id) => deposited(id, 1)));
+  executor.committed();
+  await bench.clock.advance(1_000);
+  expect(handled.toSorted()).toEqual(ids.map((id) => `${id}1`));
+}
+
+describe('after a crash, retries that wait for an outage', () => {
+  const unavailable = new ShardUnavailableException(shard, 'silent');
+
+  /** A process whose calls for models `x…` take five seconds each, and fail because of the outage. */
+  function startInOutage(bench: DeliveryBench, handled: string[]): BenchProcess {
+    let started: BenchProcess | undefined;
+    const handler = handlerOf({ name: 'one' }, async ({ eventId, modelId }) => {
+      if (modelId.startsWith('x')) await bench.clock.sleep(5_000);
+      if (started?.access.dead === true) return new Promise(() => undefined);
+      if (modelId.startsWith('x')) throw unavailable;
+      handled.push(eventId);
+    });
+    started = bench.start([handler], { dueMax: 10 });
+    return started;
+  }
+
+  test('hold up no slot, however many they are', async () => {
+    const bench = new DeliveryBench();
+    const handled: string[] = [];
+    const before = startInOutage(bench, []);
+    bench.database.commit(...models(40));
+    await bench.clock.advance(40_000);
+    expect(bench.database.parkedOf('one').filter(({ suspect }) => !suspect)).toHaveLength(40);
+    before.access.kill();
+    const after = startInOutage(bench, handled);
+    await bench.clock.advance(15_000);
+    await handledSince(bench, after, handled);
+  });
+
+  test('hold up a slot no longer than until each of its suspects was tried once', async () => {
+    const bench = new DeliveryBench();
+    const handled: string[] = [];
+    const before = startInOutage(bench, []);
+    bench.database.commit(...models(40));
+    await bench.clock.advance(40_000);
+    bench.database.commit(
+      ...Array.from({ length: 20 }, (_item, index) => deposited(`xx${index}`, 1, { slot: 0 })),
+    );
+    before.executor.committed();
+    await bench.clock.advance(300);
+    before.access.kill();
+    const after = startInOutage(bench, handled);
+    await bench.clock.advance(15_000);
+    expect(bench.database.parkedOf('one').filter(({ suspect }) => suspect)).not.toHaveLength(0);
+    await bench.clock.advance(20_000);
+    expect(bench.database.parkedOf('one').filter(({ suspect }) => suspect)).toHaveLength(0);
+    await handledSince(bench, after, handled);
   });
 });
 
@@ -103,6 +270,7 @@ describe('a slot that another process took', () => {
       handlers: ['one'],
       shards: [],
       untilMs: Number.MAX_SAFE_INTEGER,
+      leaseMs: 1_000,
     });
     bench.database.commit(deposited('a', 1));
     executor.committed();

@@ -1,26 +1,18 @@
 import type { CursorMove } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
-import { defaultDeliverySettings } from '../src/index.js';
 import { HeldSlot } from '../src/lease/held-slot.js';
 import { CursorSaver } from '../src/log/cursor-saver.js';
 import { CommitHints } from '../src/waking/commit-hints.js';
 import { gate } from './delivery-bench.js';
+import { workerContext } from './worker-context.js';
 
 test('a cursor that moves while its save fails is saved where it is then, never where it was', async () => {
   const { opened, open } = gate();
   const saved: string[] = [];
   let saveCount = 0;
   const saver = new CursorSaver(
-    {
-      settings: defaultDeliverySettings,
-      clock: new VirtualClock(),
-      random: () => 1,
-      onError: () => undefined,
-      onAttemptFailed: () => undefined,
-      stopping: new AbortController().signal,
-      ended: new AbortController().signal,
-    },
+    workerContext(),
     {
       save: async (moves: readonly CursorMove[]) => {
         if (saveCount++ === 0) {

@@ -1,10 +1,11 @@
-import { type ActionClass, type Principal, ShardIdentifier } from '@framework/core';
+import { type ActionClass, type DatabaseDelivery, type Principal, ShardIdentifier } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { MemoryAccess, MemoryDeliveryStore, MemoryDeliveryTables } from '@framework/testing/memory';
 import {
   type AnyEventHandler,
   type AttemptFailure,
   Delivery,
+  type DeliveryClock,
   type DeliveryOverrides,
   type EventEnvelope,
   type EventHandler,
@@ -74,6 +75,8 @@ export interface BenchProcess {
   readonly access: MemoryAccess;
   readonly executor: RecordingExecutor;
   readonly errors: unknown[];
+  /** The shards of each outage that has ended. */
+  readonly recoveries: (readonly ShardIdentifier[])[];
   readonly failures: AttemptFailure[];
   readonly restarts: RestartNeed[];
 }
@@ -94,30 +97,34 @@ export class DeliveryBench {
    *
    * @param ready when the database can serve. Default: at once
    * @param shards that the process knows; the database has them all
+   * @param clock of the process. Default: that of the bench
    */
   start(
     handlers: readonly AnyEventHandler[],
     settings: DeliveryOverrides = {},
-    ready: Promise<void> = Promise.resolve(),
+    ready: DatabaseDelivery['ready'] = () => Promise.resolve(),
     shards: readonly ShardIdentifier[] = [shard],
+    clock: DeliveryClock = this.clock,
   ): BenchProcess {
     const { access, store, executor } = this.process();
     const errors: unknown[] = [];
+    const recoveries: (readonly ShardIdentifier[])[] = [];
     const failures: AttemptFailure[] = [];
     const restarts: RestartNeed[] = [];
     const delivery = new Delivery({
-      databases: { deliveries: () => [{ store, shards, ready: () => ready }] },
+      databases: { deliveries: () => [{ store, shards, ready }] },
       executor,
       handlers,
       settings,
-      clock: this.clock,
+      clock,
       random: () => 1,
       onError: (error) => errors.push(error),
+      onRecovered: (recovered) => recoveries.push(recovered),
       onAttemptFailed: (failure) => failures.push(failure),
       onRestartNeeded: (need) => restarts.push(need),
     });
     delivery.start();
-    return { delivery, store, access, executor, errors, failures, restarts };
+    return { delivery, store, access, executor, errors, recoveries, failures, restarts };
   }
 }
 

@@ -169,6 +169,19 @@ describe('an attempt', () => {
     ]);
   });
 
+  test('is the last one for such an error, too, when others have failed before', async () => {
+    const bench = new DeliveryBench();
+    const errors = [new Error('by itself'), new UnknownActionException('Nothing')];
+    const handler = handlerOf({ name: 'one' }, () => {
+      throw errors.shift() ?? new Error('once more');
+    });
+    bench.database.commit(deposited('a', 1));
+    bench.start([handler]);
+    await bench.clock.advance(hourMs);
+    expect(handler.seen).toHaveLength(2);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 2, dead: true }]);
+  });
+
   test('that ends because its process stops is not counted, also when it was the last one', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2, backoffBaseMs: 1 } }, ({ attempt }) => {
@@ -281,7 +294,7 @@ describe('a handler in an endless loop', () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
-    for (let life = 0; life < 6; life++) {
+    for (let life = 0; life < 7; life++) {
       const handler = handlerOf({ name: 'one', retry: { attemptsMax: 3 } }, ({ eventId }) => {
         seen.push(eventId);
         // Its event loop stands still: nothing is renewed, and nothing is given back.
@@ -291,14 +304,14 @@ describe('a handler in an endless loop', () => {
       const started = bench.start([handler]);
       await bench.clock.advance(60_000);
     }
-    expect(seen.filter((id) => id === 'a1')).toHaveLength(1 + 3);
+    expect(seen.filter((id) => id === 'a1')).toHaveLength(2 + 3);
     expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 3, dead: true }]);
     expect(seen).toEqual(expect.arrayContaining(['b1', 'c1', 'd1']));
   });
 });
 
 describe('failures', () => {
-  test('are told with handler, event, attempt and error', async () => {
+  test('are reported with handler, event, attempt and error', async () => {
     const bench = new DeliveryBench();
     const error = new Error('no');
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2, backoffBaseMs: 700 } }, () => {
@@ -312,6 +325,36 @@ describe('failures', () => {
       { ...told, attempt: 1, willRetry: true, retryAfterMs: 700 },
       { ...told, attempt: 2, willRetry: false, retryAfterMs: undefined },
     ]);
+  });
+
+  test('of the same outage are reported once for each text, and so is its end', async () => {
+    const bench = new DeliveryBench();
+    const { access, errors, recoveries } = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(60_000);
+    const failAll = (error: Error): void => {
+      for (const operation of ['log.read', 'leases.renew', 'cursors.load'] as const)
+        access.failures.set(
+          operation,
+          Array.from({ length: 1_000 }, () => error),
+        );
+    };
+    const end = async (): Promise<void> => {
+      access.failures.clear();
+      await bench.clock.advance(60_000);
+    };
+    const lost = new TransientStorageException(shard, 'the connection was lost');
+    const again = new ShardUnavailableException(shard, 'no connection could be had');
+    for (const error of [lost, unavailable, again, lost]) {
+      failAll(error);
+      await bench.clock.advance(60_000);
+    }
+    expect([errors, recoveries]).toEqual([[lost, unavailable], []]);
+    await end();
+    expect([errors, recoveries]).toEqual([[lost, unavailable], [[shard]]]);
+    failAll(lost);
+    await bench.clock.advance(60_000);
+    await end();
+    expect([errors.slice(2), recoveries]).toEqual([[lost], [[shard], [shard]]]);
   });
 
   test('are written to standard error when nobody takes them, as are errors of the database', async () => {
@@ -333,10 +376,29 @@ describe('failures', () => {
       /Handler one, DepositedEvent a1 of Account a: attempt 1 failed, .* Error: no$/,
     );
     expect(written[1]).toContain('the database is down');
-    expect(written[2]).toContain('attempt 2 failed, it is a dead letter now: Error: no');
+    expect(written[2]).toMatch(
+      /Handler one, DepositedEvent a1 of Account a: attempt 2 failed, it is a dead letter now, .*Error: no$/,
+    );
+    expect(written[2]).toMatch(/later events of the model wait.*replay or skip/);
   });
 
-  test('are recorded although the hook that is told of them throws, or rejects', async () => {
+  test('are one line on standard error each, however many lines the error has', async () => {
+    const lines = vi.spyOn(console, 'error').mockReturnValue();
+    const bench = new DeliveryBench();
+    const { store, executor } = bench.process();
+    const handler = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, () => {
+      throw new Error('first\r\nsecond\u2028third');
+    });
+    bench.database.commit(deposited('a', 1));
+    const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
+    new Delivery({ databases, executor, handlers: [handler], clock: bench.clock }).start();
+    await bench.clock.advance(1_000);
+    const written = lines.mock.calls.map(([line]) => String(line));
+    lines.mockRestore();
+    expect(written).toEqual([expect.stringMatching(/Error: first second third$/)]);
+  });
+
+  test('are recorded although the hook that they are reported to throws, or rejects', async () => {
     for (const onAttemptFailed of [fail, async () => fail()]) {
       const bench = new DeliveryBench();
       const { store, executor } = bench.process();

@@ -1,9 +1,9 @@
 import { Action, FrameworkException, ShardIdentifier, UnknownShardException } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
-import { DeliveryOperator, FrameworkEventHandler, type HandlerContext } from '../src/index.js';
-import { ClosedEvent, deposited } from './account.js';
-import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
+import { DeliveryOperator, type HandlerContext } from '../src/index.js';
+import { deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 function operatorOf({ database }: DeliveryBench): DeliveryOperator {
   const store = new MemoryDeliveryStore(new MemoryAccess(database));
@@ -91,6 +91,20 @@ describe('processes with different handlers', () => {
   });
 });
 
+test('a process that is given slots in which a handler has no cursor says so', async () => {
+  const bench = new DeliveryBench();
+  const given = gate();
+  const { access, errors } = bench.start([handlerOf({ name: 'mails' }), handlerOf({ name: 'books' })]);
+  access.delays.set('leases.renew', [given.opened]);
+  await bench.clock.advance(300);
+  // As whoever deletes it by hand leaves a handler that is in use.
+  bench.database.handlers.delete('books');
+  given.open();
+  await bench.clock.advance(300);
+  const told = { code: 'invariant-violation', message: expect.stringContaining('books has no cursor') };
+  expect(errors).toMatchObject([told, told, told, told]);
+});
+
 describe('processes that know different shards', () => {
   const other = ShardIdentifier.of(1, 0);
   const models = ['a', 'b', 'c', 'd'];
@@ -163,29 +177,16 @@ describe('an operator', () => {
   });
 });
 
-test('a handler is not called with parked events of a type that it wants no more', async () => {
+test('a handler is not retired while its process may only be late, for as long again as its lease was', async () => {
   const bench = new DeliveryBench();
-  const before = bench.start([
-    handlerOf({ name: 'one', retry: { attemptsMax: 3, backoffBaseMs: 1_000 } }, () => {
-      throw new Error('no');
-    }),
-  ]);
-  bench.database.commit(deposited('a', 1), deposited('a', 2));
-  await bench.clock.advance(300);
-  await before.delivery.stop();
-  const called: unknown[] = [];
-  class OnlyClosed {
-    readonly event = ClosedEvent;
-    async handle(envelope: { readonly eventId: string }): Promise<void> {
-      called.push(envelope.eventId);
-    }
-  }
-  FrameworkEventHandler({ name: 'one', startFrom: 'beginning' })(OnlyClosed);
-  bench.start([new OnlyClosed()]);
-  bench.database.commit(deposited('a', 3, { type: 'ClosedEvent', payload: { reason: 'done' } }));
-  await bench.clock.advance(60_000);
-  expect(called).toEqual(['a3']);
-  expect(bench.database.parked.size).toBe(0);
+  const operator = operatorOf(bench);
+  const store = new MemoryDeliveryStore(new MemoryAccess(bench.database));
+  await store.cursors.register([{ name: 'one', aliases: [], startFrom: 'now' }]);
+  await store.leases.renew('late', ['one'], 1_000);
+  await bench.clock.advance(1_999);
+  await expect(operator.retire('one')).rejects.toMatchObject({ code: 'handler-in-use' });
+  await bench.clock.advance(1);
+  await operator.retire('one');
 });
 
 const older = () => handlerOf({ name: 'credit-v1' }, effect);

@@ -5,6 +5,7 @@ import {
   type AnyEventHandler,
   type BatchEventHandler,
   Delivery,
+  type DeliveryOverrides,
   type EventEnvelope,
   type EventHandler,
   EventHandlerRegistry,
@@ -320,6 +321,23 @@ test('a batch that waits holds up its own slot only, whatever lies behind it and
   expect(bench.database.parked.size).toBe(0);
 });
 
+test.each([
+  ['leaseMs', { leaseMs: 1 }],
+  ['pollMaxMs', { pollMaxMs: 2 ** 31 }],
+  ['readMax', { readMax: 1.5 }],
+  ['attemptsMax', { retry: { attemptsMax: Infinity } }],
+  ['leaseMS', { leaseMS: 5_000 }],
+])('the setting %s that cannot work is refused by its name, also when code gives it', (name, settings) => {
+  const options = { databases: { deliveries: () => [] }, handlers: [] };
+  const executor = { onCommit: () => () => undefined, execute: () => Promise.reject(new Error('never')) };
+  expect(() => new Delivery({ ...options, executor, settings: settings as DeliveryOverrides })).toThrow(
+    expect.objectContaining({
+      code: 'invalid-configuration',
+      faults: [expect.objectContaining({ path: `delivery.${name}` })],
+    }) as Error,
+  );
+});
+
 test('settings that are no numbers above zero are refused', () => {
   const options = { databases: { deliveries: () => [] }, handlers: [] };
   const executor = { onCommit: () => () => undefined, execute: () => Promise.reject(new Error('never')) };
@@ -334,6 +352,9 @@ test('settings that are no numbers above zero are refused', () => {
 test('limits of a handler that are no numbers above zero are refused', () => {
   const bench = new DeliveryBench();
   expect(codeOf(() => bench.start([handlerOf({ name: 'one', concurrency: 0 })]))).toBe('invariant-violation');
+  expect(codeOf(() => bench.start([handlerOf({ name: 'one', timeoutMs: 2 ** 31 })]))).toBe(
+    'invariant-violation',
+  );
   expect(codeOf(() => bench.start([handlerOf({ name: 'one', retry: { attemptsMax: 0 } })]))).toBe(
     'invariant-violation',
   );

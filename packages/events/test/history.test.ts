@@ -1,7 +1,7 @@
-import { Action } from '@framework/core';
-import { describe, expect, test } from 'vitest';
+import { Action, DatabaseNotReadyError, ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import { describe, expect, test, vi } from 'vitest';
 import { deposited } from './account.js';
-import { type BenchProcess, DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 describe('a failover within a lease', () => {
   test('has a process start again from the saved cursors: what is committed after it is not skipped', async () => {
@@ -110,7 +110,7 @@ describe('a start', () => {
     const bench = new DeliveryBench();
     const { opened, open } = gate();
     const handler = handlerOf({ name: 'one' });
-    const { access, errors } = bench.start([handler], {}, opened);
+    const { access, errors } = bench.start([handler], {}, () => opened);
     await bench.clock.advance(30_000);
     expect([access.callCount, errors]).toEqual([0, []]);
     open();
@@ -119,10 +119,62 @@ describe('a start', () => {
     expect(handler.seen).toEqual(['a1']);
   });
 
+  test('is not waited for where a database says that it cannot serve, and is made up for when it can', async () => {
+    const bench = new DeliveryBench();
+    const { opened, open } = gate();
+    const down = { what: 'connect ECONNREFUSED', remedy: 'start it', cause: undefined };
+    let reason: DatabaseNotReadyError | undefined = new DatabaseNotReadyError('unreachable', down);
+    const handler = handlerOf({ name: 'one', startFrom: 'now' });
+    const { delivery, errors } = bench.start([handler], {}, (onNotReady) => {
+      if (reason !== undefined) onNotReady?.(reason);
+      return opened;
+    });
+    await delivery.started();
+    const onShard = vi.fn<() => void>();
+    const started = delivery.startedOn(shard).then(onShard);
+    await bench.clock.advance(30_000);
+    expect([onShard.mock.calls, errors]).toEqual([[], []]);
+    reason = undefined;
+    open();
+    const again = delivery.started();
+    await bench.clock.advance(1_000);
+    await Promise.all([started, again]);
+    bench.database.commit(deposited('a', 1));
+    await bench.clock.advance(2_000);
+    expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('is not waited for either where a database goes away after it was opened', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one', startFrom: 'now' });
+    const { delivery, access } = bench.start([handler]);
+    const down = new ShardUnavailableException(shard, 'connect ECONNREFUSED');
+    access.failures.set(
+      'cursors.register',
+      Array.from({ length: 3 }, () => down),
+    );
+    await delivery.started();
+    const onShard = vi.fn<() => void>();
+    const started = delivery.startedOn(shard).then(onShard);
+    await bench.clock.advance(0);
+    expect(onShard).not.toHaveBeenCalled();
+    await bench.clock.advance(30_000);
+    await started;
+    bench.database.commit(deposited('a', 1));
+    await bench.clock.advance(2_000);
+    expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('on a shard that is not configured is refused', async () => {
+    const { delivery } = new DeliveryBench().start([handlerOf({ name: 'one' })]);
+    const unknown = delivery.startedOn(ShardIdentifier.of(9, 9));
+    await expect(unknown).rejects.toMatchObject({ code: 'unknown-shard' });
+  });
+
   test('of databases that never become ready rejects, and says why once', async () => {
     const bench = new DeliveryBench();
     const faulty = new Error('a migration is faulty');
-    const { delivery, errors } = bench.start([handlerOf({ name: 'one' })], {}, Promise.reject(faulty));
+    const { delivery, errors } = bench.start([handlerOf({ name: 'one' })], {}, () => Promise.reject(faulty));
     await expect(delivery.started()).rejects.toBe(faulty);
     await bench.clock.advance(30_000);
     expect(errors).toEqual([faulty]);
@@ -131,14 +183,20 @@ describe('a start', () => {
 
   test('after a stop is refused, and what was not started is not waited for', async () => {
     const bench = new DeliveryBench();
-    const { delivery } = bench.start([handlerOf({ name: 'one' })], {}, new Promise(() => undefined));
+    const { delivery, access, errors } = bench.start([handlerOf({ name: 'one' })], {}, never);
     const stopped = delivery.stop();
     await bench.clock.advance(30_000);
     await stopped;
+    expect([access.callCount, errors.filter((error) => !String(error).includes('stopped'))]).toEqual([0, []]);
     await expect(delivery.started()).rejects.toThrow('stopped');
     expect(() => delivery.start()).toThrow(expect.objectContaining({ code: 'invariant-violation' }));
   });
 });
+
+/** A database that cannot serve. */
+function never(): Promise<void> {
+  return new Promise(() => undefined);
+}
 
 /** A small generator of random numbers, so that a failure can be repeated. */
 function randomOf(seed: number): () => number {

@@ -3,10 +3,13 @@ import { DeliveryBench, handlerOf } from './delivery-bench.js';
 
 const dayMs = 86_400_000;
 
+/** A day has few turns then. */
+const calm = { leaseMs: 3_600_000, pollMinMs: 60_000, pollMaxMs: 60_000 };
+
 describe('the partitions of the log', () => {
   test('are created, and dropped where the log is not kept for ever, once a day', async () => {
     const bench = new DeliveryBench();
-    const { access } = bench.start([handlerOf({ name: 'one' })], { retentionMs: 30 * dayMs });
+    const { access } = bench.start([handlerOf({ name: 'one' })], { ...calm, retentionMs: 30 * dayMs });
     await bench.clock.advance(300);
     expect(access.calls.get('partitions.create')).toBe(1);
     expect(access.calls.get('partitions.drop')).toBe(1);
@@ -17,7 +20,7 @@ describe('the partitions of the log', () => {
 
   test('are never dropped where it is', async () => {
     const bench = new DeliveryBench();
-    const { access } = bench.start([handlerOf({ name: 'one' })]);
+    const { access } = bench.start([handlerOf({ name: 'one' })], calm);
     await bench.clock.advance(dayMs);
     expect(access.calls.get('partitions.drop')).toBeUndefined();
   });

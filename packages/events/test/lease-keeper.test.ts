@@ -5,20 +5,13 @@ import { defaultDeliverySettings } from '../src/index.js';
 import { LeaseKeeper } from '../src/lease/lease-keeper.js';
 import { deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+import { workerContext } from './worker-context.js';
 
 test('a keeper that stops gives its slots back behind a renewal that is under way', async () => {
   const { opened, open } = gate();
   const done: string[] = [];
   const keeper = new LeaseKeeper({
-    context: {
-      settings: defaultDeliverySettings,
-      clock: new VirtualClock(),
-      random: () => 1,
-      onError: (error) => done.push(String(error)),
-      onAttemptFailed: () => undefined,
-      stopping: new AbortController().signal,
-      ended: new AbortController().signal,
-    },
+    context: workerContext({ onError: (error) => done.push(String(error)) }),
     leases: {
       renew: async (): Promise<LeaseRenewal> => {
         await opened;
@@ -29,6 +22,7 @@ test('a keeper that stops gives its slots back behind a renewal that is under wa
     },
     processId: 'one',
     shards: [],
+    watch: { now: () => 0, stoodSince: () => false },
     onRenewed: () => done.push('told'),
   });
   void keeper.run(['one']);
@@ -43,15 +37,7 @@ test('a keeper counts a lease from the question, because the database may have a
   const clock = new VirtualClock();
   let renewalCount = 0;
   const keeper = new LeaseKeeper({
-    context: {
-      settings: defaultDeliverySettings,
-      clock,
-      random: () => 1,
-      onError: () => undefined,
-      onAttemptFailed: () => undefined,
-      stopping: new AbortController().signal,
-      ended: new AbortController().signal,
-    },
+    context: workerContext({ clock }),
     leases: {
       renew: async (): Promise<LeaseRenewal> => {
         if (renewalCount++ > 0) return new Promise(() => undefined);
@@ -62,6 +48,7 @@ test('a keeper counts a lease from the question, because the database may have a
     },
     processId: 'one',
     shards: [],
+    watch: { now: () => 0, stoodSince: () => false },
     onRenewed: () => undefined,
   });
   void keeper.run(['one']);

@@ -35,6 +35,47 @@ describe('reading ahead', () => {
   });
 });
 
+describe('a failed batch that waits', () => {
+  test.each([
+    ['unfinished', { unfinishedMax: 40 }],
+    ['beyond the saved cursors', { unsavedMax: 40 }],
+  ])(
+    'lets other slots go on when as many events are %s as may be, and no more is read behind it',
+    async (_where, limit) => {
+      const bench = new DeliveryBench();
+      const hold = gate();
+      const seen: string[] = [];
+      class Batches implements BatchEventHandler<DepositedEvent> {
+        readonly event = DepositedEvent;
+        async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+          seen.push(...envelopes.map(({ eventId }) => eventId));
+          if (envelopes[0]!.modelId !== 'a') return;
+          await hold.opened;
+          throw new Error('no');
+        }
+      }
+      FrameworkEventHandler({ name: 'batches', startFrom: 'beginning', whenBatchFails: 'wait' })(Batches);
+      bench.database.commit(...many('a', 100));
+      const { store, executor } = bench.start([new Batches()], { readMax: 10, ...limit });
+      const read = new Set<string>();
+      const readLog = store.log.read.bind(store.log);
+      store.log.read = async (...asked) => {
+        const batch = await readLog(...asked);
+        for (const { id } of batch.events) read.add(id);
+        return batch;
+      };
+      await bench.clock.advance(1_000);
+      expect(read.size).toBe(40);
+      hold.open();
+      bench.database.commit(...many('b', 100));
+      executor.committed();
+      await bench.clock.advance(60_000);
+      expect(seen.filter((id) => id.startsWith('b'))).toHaveLength(100);
+      expect([...read].filter((id) => id.startsWith('a'))).toHaveLength(40);
+    },
+  );
+});
+
 describe('large events', () => {
   test('are read by themselves when their turn comes, also when they are tried again', async () => {
     const bench = new DeliveryBench();

@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { ShardIdentifier } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
@@ -129,7 +130,7 @@ test('a database that is down fails its own part of an answer only', async () =>
   expect(await operator.replay({}, { dryRun: true })).toBe(1);
 });
 
-test('a database that is down keeps no change from the others, and is told', async () => {
+test('a database that is down keeps no change from the others, and is reported', async () => {
   const [bench, other] = [new DeliveryBench(), new DeliveryBench()];
   for (const each of [bench, other]) {
     each.database.commit(deposited('a', 1));
@@ -189,6 +190,13 @@ describe('dead letters', () => {
     expect(await operator.replay({ handler: 'two' })).toBe(1);
     await bench.clock.advance(3_000);
     expect(handlers.map(({ seen }) => seen)).toEqual([['a1'], ['a1', 'a1'], ['a1']]);
+  });
+
+  test('refuse a limit that is no whole number', async () => {
+    const operator = operatorOf(new DeliveryBench());
+    for (const limit of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5]) {
+      await expect(operator.findParked({}, { limit })).rejects.toMatchObject({ code: 'invariant-violation' });
+    }
   });
 
   test('refuse a cursor that no page gave', async () => {
@@ -298,7 +306,7 @@ describe('a paused handler', () => {
   });
 });
 
-test('leases say who delivers', async () => {
+test('leases say who delivers, and where', async () => {
   const bench = new DeliveryBench();
   const hold = gate();
   bench.start([handlerOf({ name: 'one' }, () => hold.opened)]);
@@ -306,5 +314,7 @@ test('leases say who delivers', async () => {
   const { items } = await operatorOf(bench).leases();
   const [leases] = items;
   expect(leases!.slots).toHaveLength(4);
-  expect(leases!.slots.every(({ processId }) => processId !== undefined)).toBe(true);
+  const [holder = '', ...others] = new Set(leases!.slots.map(({ processId }) => processId));
+  expect(others).toEqual([]);
+  expect(holder.split('/').slice(0, 2)).toEqual([hostname(), `${process.pid}`]);
 });

@@ -129,7 +129,7 @@ async function withDeadLetter(): Promise<{
   readonly seen: readonly string[];
   readonly letters: DeadLetters;
   readonly executor: ReturnType<DeliveryBench['start']>['executor'];
-  readonly mend: () => void;
+  readonly fix: () => void;
 }> {
   const bench = new DeliveryBench();
   let broken = true;
@@ -142,13 +142,13 @@ async function withDeadLetter(): Promise<{
   const { store, executor } = bench.start([each]);
   await bench.clock.advance(10_000);
   expect(seen).toEqual([]);
-  return { bench, seen, letters: store.deadLetters, executor, mend: () => (broken = false) };
+  return { bench, seen, letters: store.deadLetters, executor, fix: () => (broken = false) };
 }
 
 describe('a dead letter', () => {
   test('is tried again after replay, and what waited follows in order', async () => {
-    const { bench, seen, letters, mend } = await withDeadLetter();
-    mend();
+    const { bench, seen, letters, fix } = await withDeadLetter();
+    fix();
     expect((await letters.replay({ eventId: 'a1' }, step)).count).toBe(1);
     await bench.clock.advance(3_000);
     expect(seen).toEqual(['a1', 'a2', 'a3']);
@@ -169,12 +169,12 @@ describe('a dead letter', () => {
   });
 
   test('keeps later events in order while it is there', async () => {
-    const { bench, seen, letters, executor, mend } = await withDeadLetter();
+    const { bench, seen, letters, executor, fix } = await withDeadLetter();
     bench.database.commit(deposited('a', 4));
     executor.committed();
     await bench.clock.advance(3_000);
     expect(seen).toEqual([]);
-    mend();
+    fix();
     await letters.replay({}, step);
     await bench.clock.advance(3_000);
     expect(seen).toEqual(['a1', 'a2', 'a3', 'a4']);
@@ -276,5 +276,54 @@ describe('a handler that does not return', () => {
     await bench.clock.advance(60_000);
     await stopped;
     expect(restarts).toEqual([]);
+  });
+});
+
+/** A process that has handled `a1`, which is parked then without its knowledge. */
+async function parkedLate(work: (eventId: string, attempt: number) => void) {
+  const bench = new DeliveryBench();
+  const handler = handlerOf({ name: 'one', retry: { backoffBaseMs: 5_000 } }, ({ eventId, attempt }) =>
+    work(eventId, attempt),
+  );
+  const event = deposited('a', 1);
+  bench.database.commit(event);
+  const { executor } = bench.start([handler]);
+  await bench.clock.advance(2_000);
+  expect(handler.seen).toEqual(['a1']);
+  bench.database.parked.set('one a1', {
+    handler: 'one',
+    event,
+    attempts: 1,
+    uncounted: 0,
+    openAttempts: new Set(),
+    error: 'no',
+    nextMs: 0,
+    dead: false,
+    suspect: false,
+    parkedMs: 0,
+    serial: 0,
+  });
+  return { bench, handler, executor };
+}
+
+describe('an event that was handled and is parked all the same, by a statement that came too late', () => {
+  test('is found within two leases', async () => {
+    const { bench, handler } = await parkedLate(() => undefined);
+    await bench.clock.advance(20_000);
+    expect(handler.seen).toEqual(['a1', 'a1']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('holds back the later events of its model from when it is tried again', async () => {
+    const { bench, handler, executor } = await parkedLate((eventId, attempt) => {
+      if (eventId === 'a1' && attempt === 2) fail();
+    });
+    await bench.clock.advance(13_000);
+    expect(handler.seen).toEqual(['a1', 'a1']);
+    bench.database.commit(deposited('a', 2));
+    executor.committed();
+    await bench.clock.advance(20_000);
+    expect(handler.seen).toEqual(['a1', 'a1', 'a1', 'a2']);
+    expect(bench.database.parked.size).toBe(0);
   });
 });

@@ -1,20 +1,12 @@
+import { seededRandom } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
 
-/** A small generator of random numbers, so that a failure can be repeated. */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
-
 test.each([1, 2, 3, 4, 5, 6, 7, 8])(
   'with processes dying at random every event is handled, in order per model (seed %i)',
   async (seed) => {
-    const random = randomOf(seed);
+    const random = seededRandom(seed);
     const bench = new DeliveryBench();
     const first = new Map<string, number[]>();
     const start = (): BenchProcess => {

@@ -1,4 +1,3 @@
-import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { defaultDeliverySettings } from '../src/index.js';
 import { EventStep } from '../src/flow/event-step.js';
@@ -7,6 +6,7 @@ import { ParkedModelSet } from '../src/flow/parked-model-set.js';
 import { HeldSlot } from '../src/lease/held-slot.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
+import { workerContext } from './worker-context.js';
 
 type StepOptions = ConstructorParameters<typeof EventStep>[0];
 
@@ -18,17 +18,8 @@ function stepOf(outcome: 'done' | 'failed'): {
 } {
   const called: string[] = [];
   const parked: (readonly [string, number])[] = [];
-  const signal = new AbortController().signal;
   const options = {
-    context: {
-      settings: defaultDeliverySettings,
-      clock: new VirtualClock(),
-      random: () => 1,
-      onError: () => undefined,
-      onAttemptFailed: () => undefined,
-      stopping: signal,
-      ended: signal,
-    },
+    context: workerContext(),
     handler: 'one',
     policy: {
       batches: true,

@@ -1,4 +1,3 @@
-import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { deliverySettings } from '../src/delivery-settings.js';
 import { ParkedModelSet } from '../src/flow/parked-model-set.js';
@@ -8,6 +7,7 @@ import { HeldSlot } from '../src/lease/held-slot.js';
 import { SlotProgress } from '../src/log/slot-progress.js';
 import { Parker } from '../src/parked/parker.js';
 import { deposited } from './account.js';
+import { workerContext } from './worker-context.js';
 
 test('a slot whose holder vanished settles behind the whole of a large transaction, before which its cursor stood', async () => {
   const settings = deliverySettings({ unsavedMax: 2, readMax: 2 });
@@ -23,15 +23,7 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
     suspectCount: 0,
   };
   const parked: string[] = [];
-  const context = {
-    settings,
-    clock: new VirtualClock(),
-    random: () => 1,
-    onError: () => undefined,
-    onAttemptFailed: () => undefined,
-    stopping: new AbortController().signal,
-    ended: new AbortController().signal,
-  };
+  const context = workerContext({ settings });
   const store = {
     park: async (events: readonly { readonly event: { readonly id: string } }[]) => {
       parked.push(...events.map(({ event }) => event.id));

@@ -11,21 +11,21 @@ export interface RestartNeed {
 /** Takes the need, once; what a supervisor restarts should end then, with an exit code that says so. */
 export type RestartHook = (need: RestartNeed) => void;
 
-/** Writes the need to standard error: what a delivery does that is given no hook. */
+/** Writes the need to standard error: the default when no hook is given. */
 export function logRestartNeed({ abandonedCount, countByHandler }: RestartNeed): void {
   const handlers = [...countByHandler].map(([handler, count]) => `${handler} (${count})`).join(', ');
   // oxlint-disable-next-line no-console -- silence is never the default
   console.error(
     `Delivery has stopped, and this process is to be restarted: ${abandonedCount} calls of handlers ignore ` +
-      `their aborted signal and run on, of ${handlers}`,
+      `their aborted signal and keep running, of ${handlers}`,
   );
 }
 
 /**
  * Counts the calls of all handlers of a process that were given up and still run.
  *
- * Nothing ends a call that ignores its signal. Beyond a limit no further calls are made; when that does not change for a
- * while, the process would stand still for ever, and asks to be restarted.
+ * Nothing ends a call that ignores its signal. Beyond a limit no further calls are made; if that lasts, the process would
+ * stand still for ever, and requests a restart.
  */
 export class AbandonedCalls {
   readonly #max: number;
@@ -85,7 +85,7 @@ export class AbandonedCalls {
     for (const listener of this.#onRoom) listener();
   }
 
-  /** Asks for nothing any more, because the process ends anyway. */
+  /** Requests no restart from now on, because the process ends anyway. */
   stop(): void {
     this.#stopped.abort();
   }

@@ -13,7 +13,7 @@ export interface AttemptFailure {
   readonly attempt: number;
   /** What it threw. */
   readonly error: unknown;
-  /** Whether it counts as an attempt: not when storage, or another shard, could not serve. */
+  /** Whether it counts as an attempt: not when storage, or another shard, could not serve, nor where the handler waits. */
   readonly counted: boolean;
   /** Whether it is tried again by itself; false: the event is a dead letter now. */
   readonly willRetry: boolean;
@@ -24,17 +24,18 @@ export interface AttemptFailure {
 /** Takes every call of a handler that did not succeed. */
 export type AttemptFailureHook = (failure: AttemptFailure) => void;
 
-/** Writes the failure to standard error, in one line: what a delivery does that is given no hook. */
+/** Writes the failure to standard error, in one line: the default when no hook is given. */
 export function logAttemptFailure({ handler, event, eventCount, ...failure }: AttemptFailure): void {
   const { attempt, error, counted, retryAfterMs } = failure;
   const events = eventCount === 1 ? event.id : `${event.id} and ${eventCount - 1} more`;
   const next =
     retryAfterMs === undefined
-      ? 'it is a dead letter now'
-      : `it is tried again after ${Math.ceil(retryAfterMs)} ms`;
+      ? 'it is a dead letter now, and later events of the model wait behind it until you replay or skip it with DeliveryOperator'
+      : `it is retried after ${Math.ceil(retryAfterMs)} ms`;
   const made = counted ? `attempt ${attempt} failed` : `attempt ${attempt} could not be made`;
+  const reason = errorText(error).replaceAll(/\s+/g, ' ');
   // oxlint-disable-next-line no-console -- silence is never the default
   console.error(
-    `Handler ${handler}, ${event.type} ${events} of ${event.modelName} ${event.modelId}: ${made}, ${next}: ${errorText(error)}`,
+    `Handler ${handler}, ${event.type} ${events} of ${event.modelName} ${event.modelId}: ${made}, ${next}: ${reason}`,
   );
 }

@@ -107,7 +107,7 @@ export class HandlerCaller {
   ): Promise<void> {
     const large = events.filter(({ omitted }) => omitted === true);
     const loaded = await this.#log.load(this.#handler.id, large);
-    // It may have been given up meanwhile, so that the events are somebody else's now.
+    // The call may have been given up meanwhile, and its events belong to another process.
     if (call.context.signal.aborted) return;
     const byId = new Map(loaded.map((event) => [event.id, event]));
     const [first, ...others] = events.map((event) => byId.get(event.id) ?? event);

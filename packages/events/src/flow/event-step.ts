@@ -1,11 +1,10 @@
 import type { ParkedEvent } from '@framework/core';
-import { attemptVerdict } from '../call/attempt-verdict.js';
 import { errorText } from '../call/error-text.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
 import { outageRetryAfterMs, retryAfterMs } from '../handler/handler-retry.js';
 import type { Parker } from '../parked/parker.js';
 import type { WorkerContext } from '../worker-context.js';
-import type { FlowPolicy } from './flow-policy.js';
+import { type FlowPolicy, verdictOf } from './flow-policy.js';
 import { type EventWork, modelKey } from './flow-work.js';
 import type { ParkedModelSet } from './parked-model-set.js';
 
@@ -47,7 +46,7 @@ export class EventStep {
   }
 
   /**
-   * Handles events of one lane, in order; those that are not finished afterwards are somebody else's now.
+   * Handles events of one lane, in order; those that are not finished afterwards belong to another process.
    *
    * @param attempt which one this is at these events, from 1
    * @returns after how many milliseconds the same events are to be tried again, when they are not to be parked
@@ -104,7 +103,7 @@ export class EventStep {
   /** How events are parked that a call failed with; which one of several is to blame is not known yet. */
   #failed(eventCount: number, thrown: unknown): ParkedState {
     const { retry } = this.#policy;
-    const verdict = attemptVerdict(thrown);
+    const verdict = verdictOf(this.#policy, thrown);
     const counts = verdict !== 'outage';
     const isAlone = eventCount === 1;
     const dead = isAlone && (verdict === 'final' || (counts && retry.attemptsMax === 1));
@@ -131,7 +130,7 @@ export class EventStep {
       eventCount: works.length,
       attempt,
       error,
-      counted: !this.#policy.waitsWhenFailed && attemptVerdict(error) !== 'outage',
+      counted: verdictOf(this.#policy, error) !== 'outage',
       willRetry: afterMs !== undefined,
       retryAfterMs: afterMs,
     });

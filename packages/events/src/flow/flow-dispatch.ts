@@ -74,6 +74,7 @@ export class FlowDispatch {
       parked: around.parkedEvents,
       policy,
       caller,
+      watch: around.watch,
       onLost,
       wants: (type) => wantsEvent(handler, type),
     });
@@ -89,11 +90,6 @@ export class FlowDispatch {
   /** The slots of which no more is to be read, because their events wait to be tried again. */
   get waitingSlots(): ReadonlySet<number> {
     return new Set([...this.#waiting.values()].map(({ slot }) => slot));
-  }
-
-  /** How many attempts an event gets. */
-  get attemptsMax(): number {
-    return this.#policy.retry.attemptsMax;
   }
 
   /** The longest wait before an attempt: by the backoff, or for the last chance of an attempt that never ended. */
@@ -118,10 +114,14 @@ export class FlowDispatch {
     this.#lanes.resume();
   }
 
-  /** Tries a parked event when its model is free; resolves when the attempt has ended, however it did. */
-  retry(head: ParkedHead, slot: HeldSlot): Promise<void> {
+  /**
+   * Tries a parked event when its model is free; resolves when the attempt has ended, however it did.
+   *
+   * @param alone until when no other one is tried. Default: others are
+   */
+  retry(head: ParkedHead, slot: HeldSlot, alone?: AbortSignal): Promise<void> {
     return new Promise((onEnded) => {
-      this.#lanes.addFirst(this.#laneOf(head.event), { kind: 'retry', head, slot, onEnded });
+      this.#lanes.addFirst(this.#laneOf(head.event), { kind: 'retry', head, slot, alone, onEnded });
     });
   }
 

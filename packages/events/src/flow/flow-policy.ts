@@ -1,4 +1,6 @@
 import { InvariantViolation } from '@framework/core';
+import { type AttemptVerdict, attemptVerdict } from '../call/attempt-verdict.js';
+import { settingFault } from '../delivery-ranges.js';
 import type { DeliverySettings } from '../delivery-settings.js';
 import { set } from '../delivery-settings.js';
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
@@ -19,13 +21,14 @@ export interface FlowPolicy {
 /**
  * Lays what a handler declares over the settings.
  *
- * @throws InvariantViolation `invariant-violation` when it declares a limit that is not a number above zero
+ * @throws InvariantViolation `invariant-violation` when it declares a limit that is no whole number within its bounds
  */
 export function flowPolicy({ handler, options }: RegisteredHandler, settings: DeliverySettings): FlowPolicy {
   const { concurrency = 1, timeoutMs = 1, batchMax = 1, retry = {} } = options;
   for (const [limit, value] of Object.entries({ concurrency, timeoutMs, batchMax, ...set(retry) })) {
-    if (value > 0) continue;
-    throw new InvariantViolation(`Handler ${options.name} declares ${limit} ${value}: set a number above 0`);
+    const fault = settingFault(limit, value);
+    if (fault === undefined) continue;
+    throw new InvariantViolation(`Handler ${options.name} declares ${limit} ${value}: it ${fault}`);
   }
   const batches = 'handleBatch' in handler;
   return {
@@ -36,4 +39,9 @@ export function flowPolicy({ handler, options }: RegisteredHandler, settings: De
     timeoutMs: options.timeoutMs ?? settings.timeoutMs,
     retry: { ...settings.retry, ...set(options.retry ?? {}) },
   };
+}
+
+/** What a failed call of the handler means for its events: where the handler waits, whatever it threw is an outage. */
+export function verdictOf({ waitsWhenFailed }: FlowPolicy, thrown: unknown): AttemptVerdict {
+  return waitsWhenFailed ? 'outage' : attemptVerdict(thrown);
 }

@@ -1,6 +1,7 @@
 import type { ActionExecutor, DeliveryLog, ParkedEvents } from '@framework/core';
 import type { AbandonedCalls } from '../call/abandoned-calls.js';
 import type { EnvelopeFactory } from '../handler/envelope-factory.js';
+import type { LoopWatch } from '../lease/loop-watch.js';
 import type { CursorSaver } from '../log/cursor-saver.js';
 import type { LogReader } from '../log/log-reader.js';
 import type { ParkedCheck } from '../parked/parked-check.js';
@@ -20,6 +21,7 @@ export interface FlowSurroundings {
   readonly saver: CursorSaver;
   readonly parker: Parker;
   readonly check: ParkedCheck;
+  readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   /** Called with the tokens of leases that the database says are lost. */
   readonly onLost: (tokens: readonly string[]) => void;
   /** Called when a parked event may be due. */

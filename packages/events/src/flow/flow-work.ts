@@ -15,6 +15,8 @@ export interface RetryWork {
   readonly kind: 'retry';
   readonly head: ParkedHead;
   readonly slot: HeldSlot;
+  /** Not aborted while no other parked event is tried; `undefined` when others are. */
+  readonly alone: AbortSignal | undefined;
   /** Called once when the attempt has ended, however it did. */
   readonly onEnded: () => void;
 }

@@ -7,6 +7,7 @@ import { storeBackoff } from '../worker-context.js';
 import { FlowDispatch } from './flow-dispatch.js';
 import { FlowSlots } from './flow-slots.js';
 import type { FlowSurroundings } from './flow-surroundings.js';
+import { modelKey } from './flow-work.js';
 import { ParkedModelSet } from './parked-model-set.js';
 import { type SlotPosition, groupPositions } from './slot-position.js';
 import { SuspectIntake } from './suspect-intake.js';
@@ -53,6 +54,11 @@ export class HandlerFlow {
     for (const model of parkedModels) this.#parked.add(slot.slot, model);
     this.slots.gain(slot, cursor);
     slot.lost.addEventListener('abort', () => this.#lose(slot), { once: true });
+  }
+
+  /** Has later events of a model parked, which has parked events. */
+  knowParked({ held, slot }: HeldSlot, event: DeliverableEvent): void {
+    if (held) this.#parked.add(slot, modelKey(event));
   }
 
   setPaused(paused: boolean): void {
@@ -131,7 +137,10 @@ export class HandlerFlow {
     if (!slot.held) return;
     if (position.phase === 'careful') {
       if (!(await this.#suspects.take(position, events, batch))) return;
-      progress.add(next, 0);
+      const step = progress.add(next, events.length);
+      position.unsavedCount += events.length;
+      for (const _event of events) progress.finish(step);
+      await this.#saveParked();
       this.#around.onParked();
     } else {
       const step = progress.add(next, events.length);
@@ -141,6 +150,13 @@ export class HandlerFlow {
     position.cursor = next;
     position.more = more;
     position.generation = generation;
+  }
+
+  /** Before the events are tried: whoever had the slot next would park those again that are done by then, as never tried. */
+  async #saveParked(): Promise<void> {
+    const { saver } = this.#around;
+    saver.hurry();
+    await saver.save(false);
   }
 
   #wants({ type }: DeliverableEvent): boolean {

@@ -1,35 +1,39 @@
-import type { ParkedEvents, ParkedHead, ParkedOutcome } from '@framework/core';
-import { attemptVerdict } from '../call/attempt-verdict.js';
+import type { ParkedAttempt, ParkedEvents, ParkedHead, ParkedOutcome } from '@framework/core';
 import { errorText } from '../call/error-text.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
 import { outageRetryAfterMs, retryAfterMs } from '../handler/handler-retry.js';
 import type { HeldSlot } from '../lease/held-slot.js';
+import type { LoopWatch } from '../lease/loop-watch.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
-import type { FlowPolicy } from './flow-policy.js';
+import { type FlowPolicy, verdictOf } from './flow-policy.js';
 import type { RetryWork } from './flow-work.js';
 
-/** How often a count is given back while delivery ends, and nobody will be there to do it later. */
+/** How often giving a count back is tried while delivery ends, because there is no later. */
 const lastTriesMax = 3;
 
 /**
- * Tries parked events again. Every attempt is counted before it is made, because it may end the process; what turns out not
- * to have failed by itself is taken back.
+ * Tries parked events again. Every attempt is recorded before it is made, because it may end the process, or stop its event loop.
+ * One that is made alone is counted then, because it is to blame for that; of several side by side none is.
  */
 export class RetryStep {
   readonly #context: WorkerContext;
   readonly #parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
   readonly #policy: FlowPolicy;
   readonly #caller: HandlerCaller;
+  readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   readonly #onLost: (tokens: readonly string[]) => void;
   readonly #wants: (eventType: string) => boolean;
   /** Events without attempts left of which somebody who lives may yet take one back. */
   readonly #lastChances = new Set<string>();
+  /** Types of parked events that the handler does not want, which was told. */
+  readonly #unwantedTypes = new Set<string>();
 
   constructor(options: {
     readonly context: WorkerContext;
     readonly parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
     readonly policy: FlowPolicy;
     readonly caller: HandlerCaller;
+    readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
     readonly onLost: (tokens: readonly string[]) => void;
     /** Whether the handler wants events of a type. */
     readonly wants: (eventType: string) => boolean;
@@ -38,61 +42,111 @@ export class RetryStep {
     this.#parked = options.parked;
     this.#policy = options.policy;
     this.#caller = options.caller;
+    this.#watch = options.watch;
     this.#onLost = options.onLost;
     this.#wants = options.wants;
   }
 
   /** Makes one attempt and records how it ended. */
-  async run({ head, slot }: RetryWork): Promise<void> {
+  async run({ head, slot, alone }: RetryWork): Promise<void> {
     if (!slot.held || this.#context.ended.aborted) return;
-    // Parked for a version of the handler that wanted it; in the log it would be passed over.
-    if (!this.#wants(head.event.type)) return this.#record(head, undefined, slot, { kind: 'done' });
-    if (head.attempts >= this.#policy.retry.attemptsMax) return this.#giveUp(head, slot);
-    const attemptId = crypto.randomUUID();
+    if (!this.#wants(head.event.type)) return this.#keepUnwanted(head, slot);
+    // Without an open one, the limit was lowered since: then the next attempt is the last, and fails for a reason of its own.
+    if (head.openCount > 0 && head.attempts >= this.#policy.retry.attemptsMax)
+      return this.#giveUp(head, slot);
+    const begun = { id: crypto.randomUUID(), counted: alone?.aborted === false };
     this.#lastChances.delete(chanceKey(head));
-    if (!(await this.#begin(head, attemptId, slot))) return;
+    if (!(await this.#begin(head, begun, slot))) return;
+    const startedMs = this.#watch.now();
+    const over = new AbortController();
+    const current = this.#uncountBesideOthers(begun, { head, slot, alone, startedMs, over: over.signal });
     const outcome = await this.#caller.call([head.event], head.attempts + 1, slot);
-    if (outcome.kind === 'dropped') return this.#giveBack(head, attemptId);
+    over.abort();
+    const attempt = await current;
+    if (outcome.kind === 'dropped') return this.#endUnrecorded(head, attempt, startedMs);
     const ended: ParkedOutcome =
       outcome.kind === 'done' ? { kind: 'done' } : this.#failed(head, outcome.error);
-    await this.#record(head, attemptId, slot, ended);
-    if (!slot.held || this.#context.ended.aborted) await this.#giveBackUnrecorded(head, attemptId, ended);
+    const isRecorded = await this.#record(head, attempt, slot, ended);
+    // An outcome that the lease did not live to see recorded: what failed by itself stays counted, and was told.
+    if (!isRecorded && (ended.kind === 'done' || ended.kind === 'postponed')) {
+      await this.#endUnrecorded(head, attempt, startedMs);
+    }
   }
 
   /**
-   * Ends an event whose last attempt was counted and never ended: its process is gone. One that is only slow, or had no
-   * database for a while, has a lease's time to say so.
+   * Takes the count back when the attempt is alone no more before the call is over: from then on others may be what ends the process.
+   *
+   * @returns the attempt as it stands when the call is over
+   */
+  async #uncountBesideOthers(
+    begun: ParkedAttempt,
+    call: Pick<RetryWork, 'head' | 'slot' | 'alone'> & { startedMs: number; over: AbortSignal },
+  ): Promise<ParkedAttempt> {
+    const { head, slot, alone, startedMs, over } = call;
+    if (alone === undefined || !begun.counted) return begun;
+    await new Promise((resolve) =>
+      AbortSignal.any([alone, over]).addEventListener('abort', resolve, { once: true }),
+    );
+    // It may be why the event loop stood.
+    if (over.aborted || this.#watch.stoodSince(startedMs)) return begun;
+    const uncounted = { id: crypto.randomUUID(), counted: false };
+    if (!(await this.#begin(head, uncounted, slot))) return begun;
+    await this.#giveBack(head, begun);
+    return uncounted;
+  }
+
+  /** Leaves an event to the version of the handler that wants it, by which it was parked: that one may come back. */
+  async #keepUnwanted(head: ParkedHead, slot: HeldSlot): Promise<void> {
+    const { onError, random } = this.#context;
+    const { id, type, modelName, modelId } = head.event;
+    const unwanted = new Error(
+      `Another version of handler ${this.#caller.handler} has parked ${type} ${id} of ${modelName} ${modelId}, which this ` +
+        'one does not want: it waits, and so do later events of its model. Deploy a version that wants such events, or skip them',
+    );
+    if (!this.#unwantedTypes.has(type)) onError(unwanted);
+    this.#unwantedTypes.add(type);
+    const afterMs = retryAfterMs(this.#policy.retry, head.uncounted + 1, random());
+    const outcome = { kind: 'postponed', error: errorText(unwanted), retryAfterMs: afterMs } as const;
+    await this.#record(head, undefined, slot, outcome);
+  }
+
+  /**
+   * Ends an event whose last attempt was counted and never ended: its process is gone, or stood still. One that is only slow, or
+   * had no database for a while, has a lease's time to say so.
    */
   async #giveUp(head: ParkedHead, slot: HeldSlot): Promise<void> {
     const key = chanceKey(head);
-    const thrown = new Error(`The process ended during attempt ${head.attempts}`);
+    const thrown = new Error(
+      `The process ended, or its event loop was blocked, during attempt ${head.attempts}`,
+    );
     const error = errorText(thrown);
     if (!this.#lastChances.delete(key)) {
       this.#lastChances.add(key);
       const { leaseMs } = this.#context.settings;
-      return this.#record(head, undefined, slot, { kind: 'postponed', error, retryAfterMs: leaseMs });
+      await this.#record(head, undefined, slot, { kind: 'postponed', error, retryAfterMs: leaseMs });
+      return;
     }
     this.#tell(head, head.attempts, thrown, undefined);
-    return this.#record(head, undefined, slot, { kind: 'dead', error });
+    await this.#record(head, undefined, slot, { kind: 'dead', error });
   }
 
-  /** Counts the attempt, however often that takes: when only the answer was lost, it is counted once all the same. */
-  async #begin(head: ParkedHead, attemptId: string, slot: HeldSlot): Promise<boolean> {
+  /** Records that the attempt begins, however often that takes: when only the answer was lost, it is counted once all the same. */
+  async #begin(head: ParkedHead, attempt: ParkedAttempt, slot: HeldSlot): Promise<boolean> {
     const { onError, ended, stopping } = this.#context;
     const backoff = storeBackoff(this.#context);
     for (let unsure = false; slot.held && !stopping.aborted; unsure = true) {
       try {
-        const begun = await this.#parked.beginAttempt(head, attemptId);
+        const begun = await this.#parked.beginAttempt(head, attempt);
         // The slot may have been lost while the answer was on its way.
         if (begun && slot.held && !ended.aborted) return true;
-        if (begun || unsure) await this.#giveBack(head, attemptId);
+        if (begun || unsure) await this.#giveBack(head, attempt);
         return false;
       } catch (error) {
         onError(error);
         await backoff.failed(AbortSignal.any([slot.lost, stopping]));
       }
     }
-    await this.#giveBack(head, attemptId);
+    await this.#giveBack(head, attempt);
     return false;
   }
 
@@ -100,7 +154,7 @@ export class RetryStep {
     const { retry } = this.#policy;
     const { attempts, uncounted } = head;
     const error = errorText(thrown);
-    const verdict = attemptVerdict(thrown);
+    const verdict = verdictOf(this.#policy, thrown);
     if (verdict === 'final' || (verdict === 'counts' && attempts + 1 >= retry.attemptsMax)) {
       this.#tell(head, attempts + 1, thrown, undefined);
       return { kind: 'dead', error };
@@ -127,37 +181,49 @@ export class RetryStep {
     this.#context.onAttemptFailed(told);
   }
 
+  /** Says how an attempt ended; false when it is not known to be written. */
   async #record(
     head: ParkedHead,
-    attemptId: string | undefined,
+    attempt: ParkedAttempt | undefined,
     slot: HeldSlot,
     outcome: ParkedOutcome,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (slot.held && !ended.aborted) {
       try {
-        if (!(await this.#parked.endAttempt(head, attemptId, outcome))) this.#onLost([slot.token]);
-        return;
+        const isRecorded = await this.#parked.endAttempt(head, attempt, outcome);
+        if (!isRecorded) this.#onLost([slot.token]);
+        return isRecorded;
       } catch (error) {
         onError(error);
         await backoff.failed(AbortSignal.any([slot.lost, ended]));
       }
     }
+    return false;
   }
 
-  /** An outcome that the lease did not live to see recorded: what failed by itself stays counted. */
-  async #giveBackUnrecorded(head: ParkedHead, attemptId: string, { kind }: ParkedOutcome): Promise<void> {
-    if (kind === 'done' || kind === 'postponed') await this.#giveBack(head, attemptId);
+  /**
+   * Ends an attempt whose outcome is nobody's business any more. It is taken back, unless the event loop stood while it was made: the
+   * call may be why, and would stop every process that takes the event over, one after the other.
+   */
+  async #endUnrecorded(head: ParkedHead, attempt: ParkedAttempt, startedMs: number): Promise<void> {
+    if (!this.#watch.stoodSince(startedMs)) return this.#giveBack(head, attempt);
+    const number = head.attempts + 1;
+    // The last one is told by whoever ends the event.
+    if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
+    const { leaseMs } = this.#context.settings;
+    const message = `The event loop was blocked during attempt ${number}, so that the lease of ${leaseMs} ms was not renewed in time`;
+    this.#tell(head, number, new Error(message), 0, attempt.counted);
   }
 
-  /** Takes the count of the attempt back; an outage of the database delays that. */
-  async #giveBack(head: ParkedHead, attemptId: string): Promise<void> {
+  /** Takes the attempt back; an outage of the database delays that. */
+  async #giveBack(head: ParkedHead, attempt: ParkedAttempt): Promise<void> {
     const { ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0) {
       try {
-        return await this.#parked.giveBackAttempt(head, attemptId);
+        return await this.#parked.giveBackAttempt(head, attempt);
       } catch (error) {
         onError(error);
         await backoff.failed();

@@ -5,6 +5,12 @@ import { modelKey } from './flow-work.js';
 import type { ParkedModelSet } from './parked-model-set.js';
 import type { SlotPosition } from './slot-position.js';
 
+/**
+ * For how long suspects are due already when they are parked: a slot waits until they were tried, so that they come before retries,
+ * which may be late by the time for which an outage has lasted.
+ */
+const dueSinceMs = 86_400_000;
+
 /** Parks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
 export class SuspectIntake {
   readonly #handler: string;
@@ -45,7 +51,7 @@ export class SuspectIntake {
       attempts: 0,
       uncounted: 0,
       error: undefined,
-      retryAfterMs: undefined,
+      retryAfterMs: -dueSinceMs,
       dead: false,
       suspect: true,
     }));

@@ -6,7 +6,7 @@ export class HeldSlot {
   readonly handler: string;
   readonly slot: number;
   readonly token: string;
-  /** Whether the holder before vanished with it. */
+  /** Whether the holder before vanished with it, or stood still for too long: any event beyond the cursor may be why. */
   readonly abandoned: boolean;
   readonly #lost = new AbortController();
 

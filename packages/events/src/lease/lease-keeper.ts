@@ -3,6 +3,7 @@ import { elapsedMs } from '../delivery-clock.js';
 import { Alarm } from '../waking/alarm.js';
 import type { WorkerContext } from '../worker-context.js';
 import { HeldSlot } from './held-slot.js';
+import type { LoopWatch } from './loop-watch.js';
 
 /** Holds this process's leases of one database: renews them, and drops them in time when that fails. */
 export class LeaseKeeper {
@@ -10,12 +11,15 @@ export class LeaseKeeper {
   readonly #leases: Pick<SlotLeases, 'renew' | 'release'>;
   readonly #processId: string;
   readonly #shards: readonly string[];
+  readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
   readonly #alarm: Alarm;
   /** By their tokens. */
   readonly #slots = new Map<string, HeldSlot>();
   #handlers: readonly string[] = [];
   #alone = false;
+  /** When leases were renewed last. */
+  #renewedMs = Infinity;
   #expiry = new AbortController();
   #stopped = false;
   /** Settles when no renewal is under way. */
@@ -27,6 +31,7 @@ export class LeaseKeeper {
     readonly processId: string;
     /** The shards that this process knows. */
     readonly shards: readonly string[];
+    readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
     /** Called after each renewal with the leases that are new; lost ones have been told before. */
     readonly onRenewed: (gained: readonly HeldSlot[]) => void;
   }) {
@@ -35,6 +40,7 @@ export class LeaseKeeper {
     this.#leases = options.leases;
     this.#processId = options.processId;
     this.#shards = options.shards;
+    this.#watch = options.watch;
     this.#onRenewed = options.onRenewed;
     this.#alarm = new Alarm(context.clock);
   }
@@ -69,6 +75,12 @@ export class LeaseKeeper {
     }
   }
 
+  /** Asks for leases of other handlers from now on, by their permanent ids. */
+  setHandlers(handlers: readonly string[]): void {
+    this.#handlers = handlers;
+    this.#alarm.ring();
+  }
+
   /** Drops leases that the database says are lost, by their tokens, and asks for leases anew. */
   drop(tokens: readonly string[]): void {
     for (const token of tokens) this.#lose(token);
@@ -99,7 +111,12 @@ export class LeaseKeeper {
     this.#alone = alone;
     const tokens = new Set(leases.map(({ token }) => token));
     for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
-    const gained = leases.filter(({ token }) => !this.#slots.has(token)).map((lease) => new HeldSlot(lease));
+    // What follows the cursors may be why this process stood still, as it may be why another one vanished.
+    const stood = this.#watch.stoodSince(this.#renewedMs);
+    this.#renewedMs = this.#watch.now();
+    const gained = leases
+      .filter(({ token }) => !this.#slots.has(token))
+      .map((lease) => new HeldSlot({ ...lease, abandoned: lease.abandoned || stood }));
     for (const each of gained) this.#slots.set(each.token, each);
     // Counted from the question: the database counts from its answer, which came later.
     void this.#expire(startedMs + this.#context.settings.leaseMs);

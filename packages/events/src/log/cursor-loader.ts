@@ -12,6 +12,9 @@ import type { HeldSlot } from '../lease/held-slot.js';
 import { untilDone } from '../waking/until-done.js';
 import type { WorkerContext } from '../worker-context.js';
 
+/** Every handler that the database knows has a cursor in every slot. */
+const anySlot = 0;
+
 /** How many parked models one statement reads. */
 const modelsPage = 5_000;
 
@@ -62,9 +65,17 @@ export class CursorLoader {
     });
   }
 
-  /** Learns which handlers an operator has paused or let go on; one slot tells it of all. */
-  async refreshPaused({ slot }: HeldSlot): Promise<void> {
-    for (const { handler, paused } of await this.#load([slot])) this.#apply(handler, paused);
+  /**
+   * Learns which handlers an operator has paused or let go on.
+   *
+   * @returns the permanent ids of handlers that the database does not know any more
+   */
+  async refresh(): Promise<readonly string[]> {
+    const ids = [...this.#flows.keys()];
+    const cursors = await this.#load([anySlot]);
+    for (const { handler, paused } of cursors) this.#apply(handler, paused);
+    const known = new Set(cursors.map(({ handler }) => handler));
+    return ids.filter((id) => !known.has(id));
   }
 
   /** Takes what an operator of this process has told the database. */

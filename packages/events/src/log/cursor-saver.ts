@@ -58,7 +58,7 @@ export class CursorSaver {
     else this.#remember(pending, earlier.latestMs);
   }
 
-  /** Saves at once what passed wanted events, because somebody waits for it. */
+  /** Saves at once what passed wanted events, because a caller waits for it. */
   hurry(): void {
     for (const pending of this.#pending.values()) {
       if (pending.wantedCount > 0) this.#remember(pending, -Infinity);

@@ -1,7 +1,7 @@
 import type { LogPartitions } from '@framework/core';
 import type { WorkerContext } from '../worker-context.js';
 
-/** After how long it is tried again when somebody reads the log for so long that nothing could be changed. */
+/** How long it waits for the next try when a long reader of the log has prevented the change. */
 const retryMs = 60_000;
 
 /** Creates partitions of the log ahead of time and drops old ones, once per interval until delivery stops. */

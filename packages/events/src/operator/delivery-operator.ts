@@ -64,6 +64,7 @@ export class DeliveryOperator {
    * Parked events, database by database and the oldest first; dead letters only with `dead: true`. Ask again from the same
    * place for those of a database that failed.
    *
+   * @param page.limit how many at most, 1 to 1,000; they are fewer where events are large. Default 100
    * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
    */
   async findParked(
@@ -81,18 +82,22 @@ export class DeliveryOperator {
    * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
    */
   async replay(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
-    if (options.dryRun === true) return this.#countDead(filter);
+    if (options.dryRun === true) return this.#count({ ...filter, dead: true });
     return this.#sum(filter, (letters, own, step) => letters.replay(own, step));
   }
 
   /**
-   * Removes dead letters for good, so that what waits behind them goes on. Says how many.
+   * Removes dead letters, so that what waits behind them goes on. Says how many.
    *
+   * One that the saved cursor of its handler has not passed yet (`explain` says `pending`) is read from the log again if the process
+   * that holds its slot vanishes before the cursor is saved.
+   *
+   * @param filter with `dead: false` it is about events that are no dead letters yet, also those that only wait for earlier ones
    * @param options.dryRun only counts them
    * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
    */
   async skip(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
-    if (options.dryRun === true) return this.#countDead(filter);
+    if (options.dryRun === true) return this.#count({ ...filter, dead: filter.dead ?? true });
     return this.#sum(filter, (letters, own, step) => letters.skip(own, step));
   }
 
@@ -124,7 +129,8 @@ export class DeliveryOperator {
    * @param handler one of its names
    * @param options.discardParked whether its parked events and dead letters are lost; without, they are in the way
    * @throws UnknownHandlerException `unknown-handler` when no database knows it
-   * @throws HandlerInUseException `handler-in-use` while a process has it, or events wait for it; where that is so it stays
+   * @throws HandlerInUseException `handler-in-use` while a process has it, also one that is late to renew its leases, or events
+   * wait for it; where that is so it stays
    */
   retire(
     handler: string,
@@ -157,7 +163,8 @@ export class DeliveryOperator {
   }
 
   /**
-   * Does something to a handler in every database that knows it, by its permanent id there, also when another one fails.
+   * Applies a change to a handler in every database that knows it, by its permanent id there, even when another one
+   * fails.
    *
    * @throws whatever the one that failed has thrown, after the others are done; all of it when several have
    */
@@ -171,14 +178,14 @@ export class DeliveryOperator {
     if (known.length === 0) throw new UnknownHandlerException(handler);
   }
 
-  async #countDead(filter: ParkedFilter): Promise<number> {
+  async #count(filter: ParkedFilter): Promise<number> {
     let count = 0;
     let after: string | undefined;
     do {
-      const page = await this.findParked(
-        { ...filter, dead: true },
-        { limit: countPageMax, ...(after !== undefined && { after }) },
-      );
+      const page = await this.findParked(filter, {
+        limit: countPageMax,
+        ...(after !== undefined && { after }),
+      });
       throwFailures(page.failures);
       count += page.items.length;
       after = page.next;

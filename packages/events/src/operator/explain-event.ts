@@ -4,6 +4,7 @@ import type {
   DeliverableEvent,
   DeliveryStore,
   HandlerCursor,
+  ParkedFilter,
   ParkedRow,
 } from '@framework/core';
 import type { EventExplanation, HandlerStanding } from './event-explanation.js';
@@ -15,7 +16,8 @@ export async function explainEvent(
   { store, shards }: DatabaseDelivery,
   eventId: string,
 ): Promise<EventExplanation | undefined> {
-  const { items: parked } = await store.deadLetters.find({ eventId }, { limit: pageMax });
+  const parked: ParkedRow[] = [];
+  for await (const row of eachParked(store.deadLetters, { eventId })) parked.push(row);
   // Parked events outlive the partitions of the log.
   const logged = await store.log.find(eventId);
   const event = logged ?? parked[0]?.event;
@@ -78,18 +80,20 @@ type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K>
 async function firstOfModel(letters: DeadLetters, row: ParkedRow): Promise<ParkedRow> {
   const { handler, event } = row;
   let first = row;
+  for await (const each of eachParked(letters, { handler, modelId: event.modelId })) {
+    if (each.event.modelName === event.modelName && isBefore(each.event, first.event)) first = each;
+  }
+  return first;
+}
+
+/** All parked events that match, page by page. */
+async function* eachParked(letters: DeadLetters, filter: ParkedFilter): AsyncGenerator<ParkedRow> {
   let after: string | undefined;
   do {
-    const page = await letters.find(
-      { handler, modelId: event.modelId },
-      { limit: pageMax, ...(after !== undefined && { after }) },
-    );
-    for (const each of page.items) {
-      if (each.event.modelName === event.modelName && isBefore(each.event, first.event)) first = each;
-    }
+    const page = await letters.find(filter, { limit: pageMax, ...(after !== undefined && { after }) });
+    yield* page.items;
     after = page.next;
   } while (after !== undefined);
-  return first;
 }
 
 function isBefore(one: DeliverableEvent, other: DeliverableEvent): boolean {

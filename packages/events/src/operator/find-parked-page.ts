@@ -5,6 +5,7 @@ import {
   type Page,
   type ParkedFilter,
   type ParkedRow,
+  pageSize,
 } from '@framework/core';
 import { type DatabaseAnswers, type DatabaseFailure, askDatabases } from './database-answers.js';
 
@@ -17,20 +18,22 @@ export interface ParkedPage extends Page<ParkedRow>, DatabaseAnswers<ParkedRow> 
  * One page of the parked events of all databases, one database after the other; one that fails is passed over.
  *
  * @throws InvalidCursorException `invalid-cursor` when `after` is no `next` of an earlier page
+ * @throws InvariantViolation `invariant-violation` when the limit is no whole number, or below zero
  */
 export async function findParkedPage(
   databases: readonly DatabaseDelivery[],
   filter: ParkedFilter,
   { limit = limitDefault, after }: { readonly limit?: number; readonly after?: string },
 ): Promise<ParkedPage> {
+  const size = pageSize(limit);
   const { index: from, within } = place(after, databases.length);
   const items: ParkedRow[] = [];
   const failures: DatabaseFailure[] = [];
   for (const [offset, database] of databases.slice(from).entries()) {
     const index = from + offset;
-    if (items.length === limit) return { items, next: `${index}:`, failures };
+    if (items.length === size) return { items, next: `${index}:`, failures };
     const rest = {
-      limit: limit - items.length,
+      limit: size - items.length,
       ...(offset === 0 && within !== undefined && { after: within }),
     };
     const page = await askDatabases([database], async ({ store }) => {

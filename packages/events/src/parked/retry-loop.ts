@@ -9,6 +9,8 @@ import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import type { SuspectGate } from './suspect-gate.js';
 
 const dueGrowth = 8;
+/** The longest timer. */
+const aloneMaxMs = 2 ** 31 - 1;
 
 /** A parked event that one of the flows can try now. */
 interface Attempt {
@@ -56,14 +58,17 @@ export class RetryLoop {
     this.#alarm.ring();
   }
 
-  /** Looks for what is due until delivery stops; asks nothing while no model is parked. */
+  /**
+   * Looks for what is due until delivery stops; while no model is known to be parked, only once in a lease's time: a statement that
+   * parks may reach the database after it was given up, and its event was handled.
+   */
   async run(): Promise<void> {
     const { stopping, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (!stopping.aborted) {
       if (![...this.#flows.values()].some((flow) => flow.waitsForParked)) {
-        await this.#alarm.wait();
-        continue;
+        const wasWoken = await this.#alarm.wait(this.#context.settings.leaseMs);
+        if (wasWoken) continue;
       }
       try {
         const waitMs = await this.#round();
@@ -92,7 +97,9 @@ export class RetryLoop {
     const due = heads.flatMap((head) => this.#attempt(head) ?? []);
     this.#check(ended, heads);
     const complete = heads.length < this.#dueMax;
-    if (complete) for (const { flow, slots: settled } of settling) this.#settle(flow, settled, due);
+    // Suspects are due before all others.
+    const hasAllSuspects = complete || heads.some(({ suspect }) => !suspect);
+    if (hasAllSuspects) for (const { flow, slots: settled } of settling) this.#settle(flow, settled, due);
     const startedCount = this.#start(due);
     // Heads that nobody here can try now must not hide those behind them.
     const hidden = !complete && startedCount === 0;
@@ -120,10 +127,11 @@ export class RetryLoop {
     }
   }
 
+  /** Lets slots be read on in which no suspect is left to be tried; retries, of which there is no end, hold up none. */
   #settle(flow: HandlerFlow, slots: readonly number[], due: readonly Attempt[]): void {
     const busy = new Set<number>();
     for (const attempt of [...due, ...this.#running.values()]) {
-      if (attempt.flow === flow) busy.add(attempt.slot.slot);
+      if (attempt.flow === flow && attempt.head.suspect) busy.add(attempt.slot.slot);
     }
     for (const slot of slots) if (!busy.has(slot)) flow.slots.settled(slot);
   }
@@ -134,7 +142,10 @@ export class RetryLoop {
     const waiting: Attempt[] = [];
     const counts = new Map<HandlerFlow, number>();
     for (const { flow } of this.#running.values()) counts.set(flow, (counts.get(flow) ?? 0) + 1);
-    for (const attempt of due) {
+    // Who is to be alone goes before those who would be beside.
+    for (const attempt of due.toSorted(
+      (one, other) => Number(isToBeAlone(other)) - Number(isToBeAlone(one)),
+    )) {
       const { key, flow } = attempt;
       const count = counts.get(flow) ?? 0;
       if (flow.paused || this.#running.has(key)) continue;
@@ -144,6 +155,7 @@ export class RetryLoop {
       }
       counts.set(flow, count + 1);
       this.#running.set(key, attempt);
+      flow.knowParked(attempt.slot, attempt.head.event);
       startedCount++;
       void this.#try(attempt);
     }
@@ -153,9 +165,9 @@ export class RetryLoop {
 
   async #try(attempt: Attempt): Promise<void> {
     const { flow, head, slot, key } = attempt;
-    const work = async (): Promise<void> => {
-      const { stopping } = this.#context;
-      if (!stopping.aborted) await flow.dispatch.retry(head, slot);
+    const { stopping, settings } = this.#context;
+    const work = async (alone?: AbortSignal): Promise<void> => {
+      if (!stopping.aborted) await flow.dispatch.retry(head, slot, alone);
       this.#running.delete(key);
       // What is left belongs to whoever delivers next.
       if (stopping.aborted) return;
@@ -163,16 +175,14 @@ export class RetryLoop {
       this.#start(this.#waiting);
       if (this.#waiting.length === 0) this.#alarm.ring();
     };
-    await (this.#isToBeAlone(attempt) ? this.#gate.run(work) : work());
+    if (!isToBeAlone(attempt)) return this.#gate.runBeside(work);
+    // However slow it is, the process ends one day while it is alone, or not at all.
+    const aloneMs = settings.suspectAloneMs * 2 ** (head.openCount - 1);
+    await this.#gate.runAlone(work, Math.min(aloneMs, aloneMaxMs));
   }
+}
 
-  /**
-   * Whether a killer can be told from innocents only when it is tried alone.
-   *
-   * The first attempt may be made side by side, because it is counted: one that kills comes up again, with few others.
-   */
-  #isToBeAlone({ flow, head, slot }: Attempt): boolean {
-    const suspect = head.suspect || flow.slots.settling.includes(slot.slot);
-    return suspect && (head.attempts > 0 || flow.dispatch.attemptsMax === 1);
-  }
+/** Whether its process ended during an attempt: only alone is it known which event ends the next one. */
+function isToBeAlone({ head }: Attempt): boolean {
+  return head.openCount > 0;
 }

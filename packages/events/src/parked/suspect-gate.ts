@@ -1,31 +1,72 @@
 import type { DeliveryClock } from '../delivery-clock.js';
 
 /**
- * Lets events that may have killed a process run one at a time in this process, so that a killer is alone.
+ * Has attempts at parked events, of all databases of a process, made side by side, or alone: so that it is known which one is to
+ * blame when the process ends.
  *
- * One that takes long keeps the others out for a bounded time only: it has not killed at once, and they must go on.
+ * One that takes long keeps the others out for a bounded time only. After each that was alone the others have their turn.
  */
 export class SuspectGate {
   readonly #clock: DeliveryClock;
-  readonly #aloneMs: number;
-  #last: Promise<void> = Promise.resolve();
+  readonly #beside = new Set<Promise<void>>();
+  readonly #waiting: (() => Promise<void>)[] = [];
+  /** While one is alone, or waits for those that run to end. */
+  #closed: Promise<void> | undefined;
+  #takesTurns = false;
 
-  /** @param aloneMs for how long the others wait at most */
-  constructor(clock: DeliveryClock, aloneMs: number) {
+  constructor(clock: DeliveryClock) {
     this.#clock = clock;
-    this.#aloneMs = aloneMs;
   }
 
-  /** Runs work when it is its turn; resolves when the work has ended, or has been alone for long enough. */
-  run(work: () => Promise<void>): Promise<void> {
-    const turn = this.#last.then(() => this.#alone(work()));
-    this.#last = turn.catch(() => undefined);
-    return turn;
+  /** Runs work beside other work, when none is alone; resolves when it has ended. */
+  async runBeside(work: () => Promise<void>): Promise<void> {
+    await this.#closed;
+    const running = work().finally(() => this.#beside.delete(running));
+    this.#beside.add(running);
+    await running;
   }
 
-  async #alone(work: Promise<void>): Promise<void> {
+  /**
+   * Runs work when it is its turn, and what runs has ended, or was waited for long enough; resolves when it has ended.
+   *
+   * @param work gets a signal that is aborted when it is alone no more
+   * @param aloneMs for how long it waits, and for how long it is alone, at most
+   */
+  runAlone(work: (alone: AbortSignal) => Promise<void>, aloneMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push(async () => {
+        await this.#within(aloneMs, Promise.all(this.#beside));
+        const over = new AbortController();
+        const running = work(over.signal);
+        running.then(resolve, reject);
+        await this.#within(aloneMs, running);
+        over.abort();
+      });
+      if (!this.#takesTurns) void this.#takeTurns();
+    });
+  }
+
+  async #takeTurns(): Promise<void> {
+    this.#takesTurns = true;
+    for (let turn = this.#waiting.shift(); turn !== undefined; turn = this.#waiting.shift()) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#closed = promise;
+      await turn();
+      this.#closed = undefined;
+      resolve();
+      // Those that have waited begin before the next one closes the gate.
+      await promise;
+    }
+    this.#takesTurns = false;
+  }
+
+  async #within(durationMs: number, work: Promise<unknown>): Promise<void> {
     const over = new AbortController();
-    await Promise.race([work, this.#clock.sleep(this.#aloneMs, over.signal)]);
+    const ended = work.then(
+      () => undefined,
+      () => undefined,
+    );
+    await Promise.race([ended, this.#clock.sleep(durationMs, over.signal)]);
     over.abort();
   }
 }

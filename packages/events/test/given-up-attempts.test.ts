@@ -1,0 +1,123 @@
+import { ShardUnavailableException } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
+
+const unavailable = new ShardUnavailableException(shard, 'no connection could be had');
+const [name, retry] = ['one', { attemptsMax: 2, backoffBaseMs: 1 }];
+
+function down(count: number): Error[] {
+  return Array.from({ length: count }, () => new Error('down'));
+}
+
+/**
+ * A process that has a parked event: it failed once by itself, so that the next attempt is the last one, and was tried then by a
+ * process that has ended, so that it is made alone, and counted before. Its handler does what is given.
+ */
+function failedOnce(
+  bench: DeliveryBench,
+  next: () => void | Promise<void>,
+): BenchProcess & { readonly seen: readonly string[] } {
+  const handler = handlerOf({ name, retry, timeoutMs: 60_000 }, next);
+  const event = deposited('a', 1);
+  bench.database.commit(event);
+  bench.database.parked.set(`${name} ${event.id}`, {
+    handler: name,
+    event,
+    attempts: 1,
+    uncounted: 0,
+    openAttempts: new Set(['of a process that has ended']),
+    error: 'by itself',
+    nextMs: 0,
+    dead: false,
+    suspect: false,
+    parkedMs: 0,
+    serial: 0,
+  });
+  return { ...bench.start([handler]), seen: handler.seen };
+}
+
+async function stop(bench: DeliveryBench, { delivery }: BenchProcess): Promise<void> {
+  const stopped = delivery.stop({ timeoutMs: 5_000 });
+  await bench.clock.advance(15_000);
+  await stopped;
+}
+
+describe('the last attempt is not counted', () => {
+  test('when its outage could not be recorded before its process stopped', async () => {
+    const bench = new DeliveryBench();
+    const running = failedOnce(bench, () => {
+      throw unavailable;
+    });
+    running.access.failures.set('parked.endAttempt', down(100));
+    await bench.clock.advance(3_000);
+    expect(running.seen).toHaveLength(1);
+    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 2 }]);
+    await stop(bench, running);
+    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
+  });
+
+  test('when its process has stopped before it learnt that it was counted', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const running = failedOnce(bench, () => undefined);
+    running.access.delays.set('parked.beginAttempt', [hold.opened]);
+    await bench.clock.advance(3_000);
+    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 2 }]);
+    const stopped = running.delivery.stop({ timeoutMs: 5_000 });
+    await bench.clock.advance(6_000);
+    hold.open();
+    await bench.clock.advance(10_000);
+    await stopped;
+    expect(running.seen).toHaveLength(0);
+    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
+  });
+
+  test('when its process stops while no answer says that it was counted', async () => {
+    const bench = new DeliveryBench();
+    const running = failedOnce(bench, () => undefined);
+    running.access.lostAnswers.set('parked.beginAttempt', down(100));
+    await bench.clock.advance(3_000);
+    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 2 }]);
+    await stop(bench, running);
+    expect(running.seen).toHaveLength(0);
+    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
+  });
+
+  test('when its process has lost its lease, and says so after another one has it', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const running = failedOnce(bench, () => hold.opened);
+    await bench.clock.advance(3_000);
+    expect(running.seen).toHaveLength(1);
+    running.access.failures.set('leases.renew', down(100));
+    running.access.failures.set('parked.giveBackAttempt', down(6));
+    const next = handlerOf({ name, retry });
+    bench.start([next]);
+    await bench.clock.advance(60_000);
+    expect(next.seen).toEqual(['a1']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+});
+
+test('an event that has failed more often than is allowed by now is tried once more, and ends with its own error', async () => {
+  const bench = new DeliveryBench();
+  const failing = (attemptsMax: number): ReturnType<typeof handlerOf> =>
+    handlerOf({ name, retry: { attemptsMax, backoffBaseMs: 20_000 } }, () => {
+      throw new Error('by itself');
+    });
+  bench.database.commit(deposited('a', 1));
+  const before = bench.start([failing(10)]);
+  await bench.clock.advance(150_000);
+  const [parked] = bench.database.parkedOf(name);
+  expect(parked).toMatchObject({ dead: false });
+  expect(parked!.attempts).toBeGreaterThan(2);
+  await stop(bench, before);
+  const handler = failing(2);
+  bench.start([handler]);
+  await bench.clock.advance(600_000);
+  expect(handler.seen).toEqual(['a1']);
+  expect(bench.database.parkedOf(name)).toMatchObject([
+    { dead: true, error: expect.stringContaining('by itself') as string },
+  ]);
+});

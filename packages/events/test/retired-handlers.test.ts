@@ -1,0 +1,88 @@
+import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
+import { describe, expect, test } from 'vitest';
+import { DeliveryOperator } from '../src/index.js';
+import { deposited } from './account.js';
+import { type BenchProcess, DeliveryBench, handlerOf, shard } from './delivery-bench.js';
+
+function operatorOf({ database }: DeliveryBench): DeliveryOperator {
+  const store = new MemoryDeliveryStore(new MemoryAccess(database));
+  return new DeliveryOperator({
+    deliveries: () => [{ store, shards: [shard], ready: async () => undefined }],
+  });
+}
+
+/** Keeps a process from renewing for a minute, in which the handler is retired. */
+async function retireMeanwhile(
+  bench: DeliveryBench,
+  { access }: BenchProcess,
+  handler: string,
+): Promise<void> {
+  const failures = Array.from({ length: 18 }, () => new Error('out of reach'));
+  access.failures.set('leases.renew', failures);
+  await bench.clock.advance(50_000);
+  await operatorOf(bench).retire(handler);
+  await bench.clock.advance(30_000);
+  expect(failures).toEqual([]);
+}
+
+describe('a handler that was retired while its process could not renew', () => {
+  test('is registered again as new, which is told, and gets what is committed then', async () => {
+    const bench = new DeliveryBench();
+    const mails = handlerOf({ name: 'mails', startFrom: 'now' });
+    const process = bench.start([mails, handlerOf({ name: 'books' })]);
+    await bench.clock.advance(2_000);
+    bench.database.commit(deposited('a', 1));
+    await bench.clock.advance(2_000);
+    await retireMeanwhile(bench, process, 'mails');
+    bench.database.commit(deposited('a', 2), deposited('b', 1));
+    await bench.clock.advance(30_000);
+    expect(mails.seen).toEqual(['a1', 'a2', 'b1']);
+    const told = process.errors.map(String).filter((error) => !error.includes('out of reach'));
+    expect(told).toEqual([expect.stringMatching(/mails.*retired.*registered again/)]);
+    expect([...bench.database.handlers.keys()].toSorted()).toEqual(['books', 'mails']);
+  });
+
+  test('goes on under its present name when it was kept under an earlier one', async () => {
+    const bench = new DeliveryBench();
+    const before = bench.start([handlerOf({ name: 'old' })]);
+    await bench.clock.advance(1_000);
+    await before.delivery.stop();
+    const renamed = handlerOf({ name: 'new', aliases: ['old'] });
+    const process = bench.start([renamed]);
+    await bench.clock.advance(2_000);
+    await retireMeanwhile(bench, process, 'old');
+    expect([...bench.database.handlers.keys()]).toEqual(['new']);
+    bench.database.commit(deposited('a', 1));
+    await bench.clock.advance(2_000);
+    expect(renamed.seen).toEqual(['a1']);
+    bench.database.commit(deposited('b', 1));
+    await process.delivery.stop();
+    expect(bench.database.leases.every(({ processId }) => processId === undefined)).toBe(true);
+  });
+
+  test('is registered again once it can be, when the database refuses it first', async () => {
+    const bench = new DeliveryBench();
+    const mails = handlerOf({ name: 'mails', startFrom: 'now' });
+    const process = bench.start([mails]);
+    await bench.clock.advance(2_000);
+    process.access.failures.set('cursors.register', [new Error('refused'), new Error('refused')]);
+    await retireMeanwhile(bench, process, 'mails');
+    bench.database.commit(deposited('a', 1));
+    await bench.clock.advance(2_000);
+    expect(mails.seen).toEqual(['a1']);
+  });
+});
+
+test('a handler whose registration a failover lost is registered again', async () => {
+  const bench = new DeliveryBench();
+  const replica = bench.database.snapshot();
+  const mails = handlerOf({ name: 'mails' });
+  const { errors } = bench.start([mails]);
+  await bench.clock.advance(2_000);
+  bench.database.failOver(replica);
+  bench.database.commit(deposited('a', 1));
+  await bench.clock.advance(30_000);
+  expect(mails.seen).toEqual(['a1']);
+  const told = errors.map(String).filter((error) => !error.startsWith('HistoryChanged'));
+  expect(told).toEqual([expect.stringContaining('mails')]);
+});

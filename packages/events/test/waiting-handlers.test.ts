@@ -1,0 +1,84 @@
+import { InvariantViolation } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+import { FrameworkEventHandler } from '../src/index.js';
+import { DepositedEvent, deposited } from './account.js';
+import { type BenchProcess, DeliveryBench } from './delivery-bench.js';
+
+/** Processes that publish to one broker, and wait while it is down. */
+class PublishingBench extends DeliveryBench {
+  readonly published: string[] = [];
+  brokerError: unknown = new Error('the broker is down');
+  /** The event that ends its process. */
+  killer: string | undefined;
+
+  publish(): BenchProcess {
+    const attempt = (process: () => BenchProcess, ids: readonly string[]): Promise<void> => {
+      if (process().access.dead) return new Promise(() => undefined);
+      if (this.killer !== undefined && ids.includes(this.killer)) {
+        process().access.kill();
+        return new Promise(() => undefined);
+      }
+      if (this.brokerError !== undefined) return Promise.reject(this.brokerError);
+      this.published.push(...ids);
+      return Promise.resolve();
+    };
+    class Publish {
+      readonly event = DepositedEvent;
+      handleBatch(envelopes: readonly { readonly eventId: string }[]): Promise<void> {
+        return attempt(
+          () => started,
+          envelopes.map(({ eventId }) => eventId),
+        );
+      }
+    }
+    const retry = { attemptsMax: 3 };
+    FrameworkEventHandler({ name: 'publish', startFrom: 'beginning', whenBatchFails: 'wait', retry })(
+      Publish,
+    );
+    const started: BenchProcess = this.start([new Publish()]);
+    return started;
+  }
+}
+
+describe('a handler that waits when its batches fail', () => {
+  test.each([
+    ['an error of its own', new Error('the broker is down')],
+    ['one that says it cannot succeed', new InvariantViolation('the broker has no such topic')],
+  ])('makes no dead letters when its process dies while it waits for %s', async (_what, brokerError) => {
+    const bench = new PublishingBench();
+    bench.brokerError = brokerError;
+    const models = ['a', 'b', 'c', 'd', 'e'];
+    for (let version = 1; version <= 3; version++) {
+      bench.database.commit(...models.map((model) => deposited(model, version)));
+    }
+    const first = bench.publish();
+    await bench.clock.advance(2_000);
+    first.access.kill();
+    const { failures } = bench.publish();
+    await bench.clock.advance(1_800_000);
+    expect(failures.length).toBeGreaterThan(100);
+    expect(failures.filter(({ counted, willRetry }) => counted || !willRetry)).toEqual([]);
+    expect(bench.database.parkedOf('publish').filter(({ dead }) => dead)).toEqual([]);
+    bench.brokerError = undefined;
+    await bench.clock.advance(60_000);
+    for (const model of models) {
+      expect(bench.published.filter((id) => id.startsWith(model))).toEqual([1, 2, 3].map((n) => model + n));
+    }
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('still ends an event that kills its process as a dead letter after its attempts', async () => {
+    const bench = new PublishingBench();
+    bench.brokerError = undefined;
+    bench.killer = 'a1';
+    bench.database.commit(...['a', 'b', 'c'].map((model) => deposited(model, 1)));
+    for (let life = 0; life < 6; life++) {
+      bench.publish();
+      await bench.clock.advance(20_000);
+    }
+    expect(bench.database.parkedOf('publish')).toMatchObject([
+      { event: { id: 'a1' }, attempts: 3, dead: true },
+    ]);
+    expect(bench.published).toEqual(expect.arrayContaining(['b1', 'c1']));
+  });
+});

@@ -1,0 +1,103 @@
+import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
+import { describe, expect, test } from 'vitest';
+import { DeliveryOperator, type EventHandler, FrameworkEventHandler } from '../src/index.js';
+import { ClosedEvent, DepositedEvent, deposited } from './account.js';
+import { DeliveryBench, shard } from './delivery-bench.js';
+
+function operatorOf({ database }: DeliveryBench): DeliveryOperator {
+  const store = new MemoryDeliveryStore(new MemoryAccess(database));
+  return new DeliveryOperator({
+    deliveries: () => [{ store, shards: [shard], ready: async () => undefined }],
+  });
+}
+
+const closed = (modelId: string, version: number) =>
+  deposited(modelId, version, { type: 'ClosedEvent', payload: { reason: 'done' } });
+
+/** Two versions of one handler: the wider one wants one more class of events. */
+class Versions {
+  readonly seen: string[] = [];
+  failing = true;
+
+  get narrower(): EventHandler<DepositedEvent> {
+    const { seen } = this;
+    class Narrower implements EventHandler<DepositedEvent> {
+      readonly event = DepositedEvent;
+      async handle({ eventId }: { readonly eventId: string }): Promise<void> {
+        seen.push(`narrower ${eventId}`);
+      }
+    }
+    FrameworkEventHandler({ name: 'project', startFrom: 'beginning' })(Narrower);
+    return new Narrower();
+  }
+
+  get wider(): EventHandler<DepositedEvent | ClosedEvent> {
+    const handle = async ({ eventId }: { readonly eventId: string }): Promise<void> => {
+      if (this.failing) throw new Error('not yet');
+      this.seen.push(`wider ${eventId}`);
+    };
+    class Wider implements EventHandler<DepositedEvent | ClosedEvent> {
+      readonly event = [DepositedEvent, ClosedEvent];
+      readonly handle = handle;
+    }
+    FrameworkEventHandler({ name: 'project', startFrom: 'beginning' })(Wider);
+    return new Wider();
+  }
+}
+
+/** The wider version has failed at an event that only it wants, and was rolled back an hour ago. */
+async function rolledBack() {
+  const bench = new DeliveryBench();
+  const versions = new Versions();
+  bench.database.commit(closed('a', 1));
+  const before = bench.start([versions.wider]);
+  await bench.clock.advance(300);
+  await before.delivery.stop();
+  const process = bench.start([versions.narrower]);
+  bench.database.commit(deposited('a', 2), deposited('b', 1));
+  await bench.clock.advance(3_600_000);
+  return { bench, versions, process, operator: operatorOf(bench) };
+}
+
+describe('a parked event that the version of its handler which runs does not want', () => {
+  test('is kept, counts no attempt, and holds up its model only', async () => {
+    const { bench, versions } = await rolledBack();
+    expect(versions.seen).toEqual(['narrower b1']);
+    expect(bench.database.parkedOf('project')).toMatchObject([
+      { event: { id: 'a1' }, attempts: 1, dead: false },
+      { event: { id: 'a2' }, attempts: 0, dead: false },
+    ]);
+  });
+
+  test('is told once, with what to do, and shown to operators', async () => {
+    const { process, operator } = await rolledBack();
+    expect(process.errors.map(String)).toEqual([
+      expect.stringMatching(/project .*ClosedEvent a1 of Account a.*deploy.*skip/is),
+    ]);
+    const { items } = await operator.findParked({ eventId: 'a1' });
+    expect(items[0]?.error).toMatch(/ClosedEvent.*deploy.*skip/is);
+    expect(process.failures).toEqual([]);
+  });
+
+  test('is handled by the version that wants it when that comes back, and what waits behind it follows', async () => {
+    const { bench, versions, process } = await rolledBack();
+    await process.delivery.stop();
+    versions.failing = false;
+    bench.start([versions.wider]);
+    await bench.clock.advance(310_000);
+    expect(versions.seen).toEqual(['narrower b1', 'wider a1', 'wider a2']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('can be skipped, as what waits only when it is named so', async () => {
+    const { bench, versions, operator } = await rolledBack();
+    const waiting = { handler: 'project', eventType: 'ClosedEvent', dead: false };
+    expect(await operator.skip({ handler: 'project', eventType: 'ClosedEvent' })).toBe(0);
+    expect(await operator.skip(waiting, { dryRun: true })).toBe(1);
+    expect(await operator.skip(waiting)).toBe(1);
+    expect(await operator.replay({ ...waiting, eventType: 'DepositedEvent' })).toBe(0);
+    await bench.clock.advance(310_000);
+    expect(versions.seen).toEqual(['narrower b1', 'narrower a2']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+});
