@@ -1,7 +1,8 @@
 import { defineConfig } from 'tsup';
+import { packageBuild } from '../../tsup.base.js';
 
-// Declarations come from tsc: TypeScript 7 has no JavaScript API that tsup could call.
 export default defineConfig({
+  ...packageBuild,
   entry: {
     index: 'src/index.ts',
     'conformance/index': 'src/conformance/index.ts',
@@ -9,8 +10,4 @@ export default defineConfig({
     'postgres/index': 'src/postgres/index.ts',
     'specification/index': 'src/specification/index.ts',
   },
-  format: 'esm',
-  target: 'es2022',
-  platform: 'node',
-  sourcemap: true,
 });

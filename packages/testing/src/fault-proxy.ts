@@ -11,9 +11,10 @@ export interface Passage {
 
 /**
  * What becomes of a passage: `forward` hands it on; `cut` ends its connection instead, so that the other side never
- * sees it; `forward-and-cut` hands it on and then ends the connection, so that no answer comes back.
+ * sees it; `forward-and-cut` hands it on and then ends the connection, so that no answer comes back; `drop` hands nothing
+ * on and leaves the connection open, so that the sender waits for an answer.
  */
-export type Verdict = 'forward' | 'cut' | 'forward-and-cut';
+export type Verdict = 'forward' | 'cut' | 'forward-and-cut' | 'drop';
 
 interface Link {
   readonly client: Socket;
@@ -110,6 +111,7 @@ export class FaultProxy {
     from.setNoDelay(true);
     from.on('data', (bytes: Buffer) => {
       const verdict = this.judge({ direction, bytes, connection });
+      if (verdict === 'drop') return;
       if (verdict !== 'cut' && !to.destroyed) to.write(bytes);
       if (verdict === 'forward-and-cut') leave(from, to);
       if (verdict === 'cut') end(link, 'reset');

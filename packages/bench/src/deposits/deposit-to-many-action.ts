@@ -1,10 +1,11 @@
 import { Action, type Clock, FrameworkAction, type Principal } from '@framework/core';
-import type { Big } from 'big.js';
+import { Big } from 'big.js';
 import type { Wallet, WalletService } from 'wallet-service';
 
 interface Params {
   readonly walletIds: readonly Wallet['id'][];
-  readonly amount: Big;
+  /** A decimal number. */
+  readonly amount: string;
 }
 
 /** Puts the same amount into each of several wallets of one shard. */
@@ -19,6 +20,6 @@ export class DepositToManyAction extends Action<Params, readonly Wallet[]> {
 
   protected async perform(_principal: Principal, { walletIds, amount }: Params): Promise<readonly Wallet[]> {
     const wallets = await this.wallets.findAllByIds(walletIds);
-    return this.plan().updateAll(wallets.map((wallet) => wallet.deposit(amount)));
+    return this.plan().updateAll(wallets.map((wallet) => wallet.deposit(Big(amount))));
   }
 }

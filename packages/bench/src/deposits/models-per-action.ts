@@ -50,7 +50,7 @@ async function measureActions(world: DepositWorld, modelCount: number, durationM
     async (client) => {
       const first = Math.floor(Math.random() * (perClientCount - modelCount + 1)) + client * perClientCount;
       const walletIds = targets.slice(first, first + modelCount).map(({ id }) => id);
-      await executor.execute(principal, DepositToManyAction, { walletIds, amount });
+      await executor.execute(principal, DepositToManyAction, { walletIds, amount: amount.toString() });
     },
     { clientCount, durationMs },
   );

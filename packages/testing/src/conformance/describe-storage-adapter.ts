@@ -13,6 +13,7 @@ import { describePages } from './behaviours/describe-pages.js';
 import { describePlacement } from './behaviours/describe-placement.js';
 import { describeReads } from './behaviours/describe-reads.js';
 import { describeRefusals } from './behaviours/describe-refusals.js';
+import { describeSlots } from './behaviours/describe-slots.js';
 import { describeSoftDelete } from './behaviours/describe-soft-delete.js';
 import { describeStaleRecords } from './behaviours/describe-stale-records.js';
 import { describeTransactions } from './behaviours/describe-transactions.js';
@@ -65,5 +66,6 @@ export function describeStorageAdapter(
     describeSoftDelete(context);
     describeTransactions(context);
     describeEventLog(context);
+    describeSlots(context);
   });
 }

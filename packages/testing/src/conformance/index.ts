@@ -21,5 +21,5 @@ export {
   type Json,
 } from './domain/account.js';
 export { Tag } from './domain/tag.js';
-export { RandomExecutions, hops, seededRandom } from './random-executions.js';
+export { RandomExecutions, hops } from './random-executions.js';
 export { decimal, sum } from './domain/decimal-text.js';

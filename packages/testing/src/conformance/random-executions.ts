@@ -21,17 +21,6 @@ const deadlineMs = 15_000;
 /** How long a database may still work on what it was sent before the connection was lost. */
 const lateMs = 3_000;
 
-/** Gives numbers from 0 up to 1, the same ones for the same seed (mulberry32). */
-export function seededRandom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let bits = Math.imul(state ^ (state >>> 15), 1 | state);
-    bits = (bits + Math.imul(bits ^ (bits >>> 7), 61 | bits)) ^ bits;
-    return ((bits ^ (bits >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Waits for some turns of the event loop. */
 export async function hops(count: number): Promise<void> {
   for (let hop = 0; hop < count; hop++) await new Promise((resolve) => setImmediate(resolve));

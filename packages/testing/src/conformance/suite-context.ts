@@ -30,6 +30,9 @@ export const principal = { name: 'auditor' };
 /** The namespace of the suite's executor. */
 export const namespace = 'conformance.suite';
 
+/** What a page cannot be limited by. */
+export const noLimits: readonly number[] = [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5];
+
 /** How the suite's executor differs from one with the defaults. */
 export type SuiteOptions = Pick<ExecutorOptions, 'groupCommit' | 'turns' | 'retry'>;
 

@@ -11,8 +11,8 @@ import {
   StaleRecordException,
   StorageFailureException,
   modelNameOf,
+  slotOf,
 } from '@framework/core';
-import { slotOf } from './delivery/slot-of.js';
 import { isKeyTaken, storeKey } from './memory-idempotency-keys.js';
 import type { MemoryCommit } from './memory-commit.js';
 import { MemoryRow } from './memory-row.js';

@@ -1,8 +1,12 @@
-import { type EventLog, InvalidCursorException, type LoggedEvent, type Page } from '@framework/core';
+import {
+  type EventLog,
+  InvalidCursorException,
+  type LoggedEvent,
+  type Page,
+  pageSize,
+} from '@framework/core';
 import { faithfulCopy } from './faithful-copy.js';
 import type { MemoryTransactionManager } from './memory-transaction-manager.js';
-
-const limitMax = 1_000;
 
 /** The log of one shard in memory. */
 export class MemoryEventLog implements EventLog {
@@ -12,12 +16,11 @@ export class MemoryEventLog implements EventLog {
     this.#manager = manager;
   }
 
-  /** @throws InvalidCursorException `invalid-cursor` when `after` is not the `next` of a page */
   async findByModel(
     model: { readonly name: string; readonly id: string },
     { limit, after }: { readonly limit: number; readonly after?: string | undefined },
   ): Promise<Page<LoggedEvent>> {
-    const size = Math.min(Math.max(limit, 1), limitMax);
+    const size = pageSize(limit);
     const [version, ordinal] = after === undefined ? [0, 0] : parseCursor(after);
     const events = this.#manager
       .events()

@@ -17,6 +17,7 @@ import {
   modelNameOf,
   readById,
   madeModels,
+  pageSize,
   readByIds,
 } from '@framework/core';
 import { faithfulCopy } from './faithful-copy.js';
@@ -25,7 +26,6 @@ import { type MemoryTransactionManager, joinedManager, memoryManager } from './m
 
 const deletedState = 'DELETED';
 const defaultRowsMax = 10_000;
-const pageLimitMax = 1_000;
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Tells whether a model is wanted. */
@@ -202,9 +202,10 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
    * Reads one page in the order of ids, over all shards.
    *
    * @throws InvalidCursorException `invalid-cursor` when `after` cannot be the `next` of a page
+   * @throws InvariantViolation `invariant-violation` when the limit is no whole number, or below zero
    */
   async findPage({ where, limit, after }: MemoryPageRequest<M>): Promise<Page<M>> {
-    const size = Math.min(Math.max(limit, 1), pageLimitMax);
+    const size = pageSize(limit);
     if (after !== undefined) this.#assertCursor(after);
     const models = (await this.#models(where)).filter(
       ({ id }) => after === undefined || byBytes(id.value, after) > 0,

@@ -49,6 +49,7 @@ function databaseConfig(index: number): DatabaseConfig {
     statementTimeoutMs: 1,
     idleMin: 0,
     idleTimeoutMs: 1,
+    lifetimeMaxMs: 0,
     leakThresholdMs: 0,
   };
 }

@@ -5,6 +5,7 @@ import {
   type GroupOutcome,
   InvariantViolation,
   NestedTransactionException,
+  OpenTransactions,
   type PersistOutcome,
   type ShardIdentifier,
   type TransactionManager,
@@ -18,7 +19,16 @@ import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
 import { ConnectionLost, type MemoryFaults } from './memory-faults.js';
 import type { MemoryRow } from './memory-row.js';
 import type { MemoryTables } from './memory-tables.js';
-import { type OpenTransaction, openTransaction, runWithin } from './open-transactions.js';
+
+/** A transaction in which the caller runs. */
+interface OpenTransaction {
+  /** What it has written and not committed, by table and id. */
+  readonly written: Map<string, Map<string, MemoryRow>>;
+  /** Whether it has ended, while something that it started still runs. */
+  over: boolean;
+}
+
+const transactions = new OpenTransactions<OpenTransaction>();
 
 /** The transactions of one shard in memory. */
 export class MemoryTransactionManager implements TransactionManager {
@@ -74,7 +84,7 @@ export class MemoryTransactionManager implements TransactionManager {
     this.#assertOutside();
     const transaction: OpenTransaction = { written: new Map(), over: false };
     try {
-      const result = await runWithin(this, transaction, work);
+      const result = await transactions.runWithin(this, transaction, work);
       for (const [table, written] of transaction.written) {
         for (const row of written.values()) this.tables.rows(table).set(row.id, row);
       }
@@ -108,7 +118,7 @@ export class MemoryTransactionManager implements TransactionManager {
   }
 
   isInTransaction(): boolean {
-    return openTransaction(this) !== undefined;
+    return transactions.of(this) !== undefined;
   }
 
   /** True when the log holds the action; a write whose answer is lost is not under way any more. */
@@ -135,7 +145,7 @@ export class MemoryTransactionManager implements TransactionManager {
   }
 
   #joined(): OpenTransaction | undefined {
-    const open = openTransaction(this);
+    const open = transactions.of(this);
     if (open?.over === true) throw new TransactionOverException(this.shard);
     return open;
   }
@@ -156,7 +166,7 @@ export function memoryManager(manager: TransactionManager): MemoryTransactionMan
 /** Of the managers of one database: the one in whose transaction the caller runs, else the first. */
 export function joinedManager(managers: readonly TransactionManager[]): MemoryTransactionManager {
   const own = managers.map(memoryManager);
-  const joined = own.find((manager) => openTransaction(manager) !== undefined) ?? own[0];
+  const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];
   if (joined === undefined) throw new InvariantViolation('A database holds no shard');
   return joined;
 }

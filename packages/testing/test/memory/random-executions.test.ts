@@ -6,9 +6,9 @@ import {
   decimal,
   home,
   hops,
-  seededRandom,
 } from '../../src/conformance/index.js';
 import { ConnectionLost, type MemoryFault } from '../../src/memory/index.js';
+import { seededRandom } from '../../src/seeded-random.js';
 import { MemoryFixture } from './memory-fixture.js';
 
 const runs = 200;

@@ -2,7 +2,7 @@ import { decodeEvent, systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { Account, AccountCreditedEvent } from '../domain/account.js';
 import { decimal } from '../domain/decimal-text.js';
-import { type SuiteContext, abroad, at, home } from '../suite-context.js';
+import { type SuiteContext, abroad, at, home, noLimits } from '../suite-context.js';
 
 /** Registers how the history of a model is read from the log. */
 export function describeEventLog(context: SuiteContext): void {
@@ -79,6 +79,26 @@ export function describeEventLog(context: SuiteContext): void {
       const log = context.fixture.databases.transactionManager(home).log;
       const others = await log.findByModel({ name: 'Tag', id: account.id.value }, { limit: 10 });
       expect(others).toEqual({ items: [], next: undefined });
+    });
+
+    it.each(['a\u0000b', '\ud83d', ''])('of an id or a name that no model has is empty: %j', async (text) => {
+      const { log } = context.fixture.databases.transactionManager(home);
+      const account = await context.openAccount(home);
+      const none = { items: [], next: undefined };
+      expect(await log.findByModel({ name: 'Account', id: text }, { limit: 1 })).toEqual(none);
+      expect(await log.findByModel({ name: text, id: account.id.value }, { limit: 1 })).toEqual(none);
+    });
+
+    it('has at least one event on a page, and at most 1,000', async () => {
+      const account = await context.openAccount();
+      await context.credit(account, '2');
+      expect((await history(account, { limit: 0 })).items).toHaveLength(1);
+      expect((await history(account, { limit: 1_000_000 })).items).toHaveLength(2);
+    });
+
+    it.each(noLimits)('refuses a page of %s events', async (limit) => {
+      const account = await context.openAccount();
+      await expect(history(account, { limit })).rejects.toMatchObject({ code: 'invariant-violation' });
     });
 
     it('refuses a cursor that is none', async () => {

@@ -160,6 +160,19 @@ export function describeIdempotency(context: SuiteContext): void {
       expect([await context.fixture.keyCount(home), await context.fixture.keyCount(abroad)]).toEqual([0, 1]);
     });
 
+    it('gives a repeat that has something to do by now the first result, when nothing was read or done then', async () => {
+      const account = await context.openAccount(abroad);
+      const key = keyed('k-1');
+      let isDue = false;
+      const settle = (): Promise<void> =>
+        context.stage((plan) => void (isDue && plan.update(account.annotate('settled'))), key);
+      await settle();
+      isDue = true;
+      await settle();
+      expect(key.replays).toBe(1);
+      expect(await context.accounts.getById(account.id)).toEqual(account);
+    });
+
     it('works for a plan of several statements, 10 at once', async () => {
       const key = keyed('k-1');
       await Promise.all(

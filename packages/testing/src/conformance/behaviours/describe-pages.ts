@@ -1,7 +1,7 @@
 import { type Page, systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { Account } from '../domain/account.js';
-import { type SuiteContext, at, abroad, home, neighbour } from '../suite-context.js';
+import { type SuiteContext, at, abroad, home, neighbour, noLimits } from '../suite-context.js';
 
 type ReadPage = (page: {
   readonly limit: number;
@@ -42,6 +42,12 @@ export function describePages(context: SuiteContext): void {
       await storeEverywhere(context, 2);
       expect((await context.accounts.findPage({ limit: 0 })).items).toHaveLength(1);
       expect((await context.accounts.findPage({ limit: 1_000_000 })).items).toHaveLength(2);
+    });
+
+    it.each(noLimits)('refuse a limit of %s', async (limit) => {
+      await expect(context.accounts.findPage({ limit })).rejects.toMatchObject({
+        code: 'invariant-violation',
+      });
     });
 
     it('refuse a cursor that is none', async () => {

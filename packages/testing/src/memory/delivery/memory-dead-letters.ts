@@ -1,4 +1,12 @@
-import type { DeadLetters, DeadLettersStep, Page, ParkedFilter, ParkedRow, StepPlace } from '@framework/core';
+import {
+  type DeadLetters,
+  type DeadLettersStep,
+  type Page,
+  type ParkedFilter,
+  type ParkedRow,
+  type StepPlace,
+  pageSize,
+} from '@framework/core';
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryParked } from './memory-delivery-tables.js';
 
@@ -22,9 +30,10 @@ export class MemoryDeadLetters implements DeadLetters {
 
   replay(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#access.answer('deadLetters.replay', (tables) => {
+      if (filter.dead === false) return { count: 0, next: undefined };
       const { rows, next } = page(tables, { ...filter, dead: true }, step);
       for (const row of rows) {
-        Object.assign(row, { dead: false, attempts: 0, uncounted: 0, nextMs: tables.nowMs });
+        Object.assign(row, { dead: false, attempts: 0, uncounted: 0, suspect: false, nextMs: tables.nowMs });
         row.openAttempts.clear();
       }
       return { count: rows.length, next };
@@ -33,7 +42,7 @@ export class MemoryDeadLetters implements DeadLetters {
 
   skip(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#access.answer('deadLetters.skip', (tables) => {
-      const { rows, next } = page(tables, { ...filter, dead: true }, step);
+      const { rows, next } = page(tables, { ...filter, dead: filter.dead ?? true }, step);
       for (const { handler, event } of rows) tables.parked.delete(`${handler} ${event.id}`);
       return { count: rows.length, next };
     });
@@ -49,8 +58,9 @@ function page(
   const behind = matching(tables, filter)
     .filter(({ serial }) => serial > Number(after))
     .sort((one, other) => one.serial - other.serial);
-  const rows = behind.slice(0, limit);
-  return { rows, next: behind.length > limit ? `${rows.at(-1)?.serial}` : undefined };
+  const size = pageSize(limit);
+  const rows = behind.slice(0, size);
+  return { rows, next: behind.length > size ? `${rows.at(-1)?.serial}` : undefined };
 }
 
 function matching({ parked }: MemoryDeliveryTables, filter: ParkedFilter): readonly MemoryParked[] {

@@ -17,6 +17,8 @@ export interface MemoryProcess {
   readonly shards: readonly string[];
   /** Until when it is believed to be alive, in milliseconds. */
   readonly untilMs: number;
+  /** For how long it asked for that. */
+  readonly leaseMs: number;
 }
 
 /** The state of a database in memory at one instant. */
@@ -31,12 +33,12 @@ export interface MemoryParked {
   readonly event: DeliverableEvent;
   attempts: number;
   uncounted: number;
-  /** Counted attempts of which nobody has said how they ended. */
+  /** Attempts, since the last one that ended, of which nobody has said how they ended. */
   readonly openAttempts: Set<string>;
   error: string | undefined;
   nextMs: number;
   dead: boolean;
-  readonly suspect: boolean;
+  suspect: boolean;
   readonly parkedMs: number;
   /** Grows with each event that is parked. */
   readonly serial: number;
@@ -154,7 +156,10 @@ export class MemoryDeliveryTables {
     return structuredClone({ log, processes, handlers, names, cursors, parked, leases: this.#leases });
   }
 
-  /** Goes on from what a replica had received: what came later is lost, and no lease of before holds. */
+  /**
+   * Goes on from what a replica had received: what came later is lost, and no token of before holds. Whether a process has
+   * vanished shows from now on.
+   */
   failOver(replica: MemorySnapshot): void {
     const copy = structuredClone(replica);
     this.#timeline++;
@@ -165,7 +170,10 @@ export class MemoryDeliveryTables {
     replace(this.cursors, copy.cursors);
     replace(this.parked, copy.parked);
     replace(this.#leases, copy.leases);
-    for (const lease of this.leases) this.hand(lease, undefined, lease.abandoned);
+    for (const [id, process] of this.processes) {
+      this.processes.set(id, { ...process, untilMs: this.nowMs + process.leaseMs });
+    }
+    for (const lease of this.leases) this.hand(lease, lease.processId, lease.abandoned);
   }
 
   /** Forgets all events; the handlers stay registered, and start at the beginning of what comes. */

@@ -69,11 +69,16 @@ export class MemoryHandlerCursors implements HandlerCursors {
 
   retire(handler: string, { discardParked }: { readonly discardParked: boolean }): Promise<void> {
     return this.#access.answer('cursors.retire', (tables) => {
-      const user = [...tables.processes].find(
-        ([, { handlers, untilMs }]) => untilMs > tables.nowMs && handlers.includes(handler),
-      );
+      const { processes, nowMs } = tables;
+      // One whose lease has ended may only be late, for as long again as that was.
+      const user = [...processes]
+        .filter(
+          ([, { handlers, untilMs, leaseMs }]) => handlers.includes(handler) && untilMs + leaseMs > nowMs,
+        )
+        .sort(([, one], [, other]) => other.untilMs - one.untilMs)[0];
       if (user !== undefined) {
-        throw new HandlerInUseException(handler, `process ${user[0]} has it, stop that first`);
+        const [processId, { untilMs }] = user;
+        throw HandlerInUseException.by(handler, { processId, late: untilMs <= nowMs });
       }
       const parkedCount = tables.parkedOf(handler).length;
       if (parkedCount > 0 && !discardParked) {
@@ -90,10 +95,10 @@ export class MemoryHandlerCursors implements HandlerCursors {
   }
 
   hasPassed(handler: string, { id, slot }: DeliverableEvent): Promise<boolean> {
-    return this.#access.answer(
-      'cursors.hasPassed',
-      (tables) => tables.log.findIndex((event) => event.id === id) < tables.cursor(handler, slot),
-    );
+    return this.#access.answer('cursors.hasPassed', (tables) => {
+      const place = tables.log.findIndex((event) => event.id === id);
+      return place !== -1 && place < tables.cursor(handler, slot);
+    });
   }
 
   lag(): Promise<readonly HandlerLag[]> {

@@ -1,6 +1,7 @@
 import type {
   DuePlace,
   HandledEvent,
+  ParkedAttempt,
   ParkedEvent,
   ParkedEvents,
   ParkedHead,
@@ -73,10 +74,11 @@ export class MemoryParkedEvents implements ParkedEvents {
         })
         .sort((one, other) => one.nextMs - other.nextMs)
         .slice(0, limit)
-        .map(({ handler, event, attempts, uncounted, suspect }) => ({
+        .map(({ handler, event, attempts, openAttempts, uncounted, suspect }) => ({
           handler,
           event: boundedCopy(event, bytesMax),
           attempts,
+          openCount: openAttempts.size,
           uncounted,
           suspect,
           token: tables.token(handler, event.slot),
@@ -92,12 +94,12 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  beginAttempt({ handler, event, token }: ParkedHead, attemptId: string): Promise<boolean> {
+  beginAttempt({ handler, event, token }: ParkedHead, { id, counted }: ParkedAttempt): Promise<boolean> {
     return this.#access.answer('parked.beginAttempt', (tables) => {
       const row = tables.parked.get(`${handler} ${event.id}`);
       if (row === undefined || row.dead || !tables.holds(handler, event.slot, token)) return false;
-      if (!row.openAttempts.has(attemptId)) row.attempts++;
-      row.openAttempts.add(attemptId);
+      if (counted && !row.openAttempts.has(id)) row.attempts++;
+      row.openAttempts.add(id);
       tables.writes.attempts++;
       return true;
     });
@@ -105,7 +107,7 @@ export class MemoryParkedEvents implements ParkedEvents {
 
   endAttempt(
     { handler, event, token, attempts, uncounted }: ParkedHead,
-    attemptId: string | undefined,
+    attempt: ParkedAttempt | undefined,
     outcome: ParkedOutcome,
   ): Promise<boolean> {
     return this.#access.answer('parked.endAttempt', (tables) => {
@@ -118,24 +120,26 @@ export class MemoryParkedEvents implements ParkedEvents {
         return true;
       }
       const isAsBefore = !row.dead && row.attempts === attempts && row.uncounted === uncounted;
-      if (attemptId === undefined ? !isAsBefore : !row.openAttempts.has(attemptId)) return true;
+      if (attempt === undefined ? !isAsBefore : !row.openAttempts.has(attempt.id)) return true;
       row.error = outcome.error;
       row.dead = outcome.kind === 'dead';
-      if (outcome.kind === 'postponed') {
-        if (attemptId !== undefined) takeBack(row, attemptId);
-        row.uncounted++;
+      const counts = outcome.kind !== 'postponed';
+      if (!counts) row.uncounted++;
+      if (attempt !== undefined) {
+        row.attempts += Number(counts) - Number(attempt.counted);
+        row.suspect = false;
+        row.openAttempts.clear();
       }
-      if (attemptId !== undefined) row.openAttempts.delete(attemptId);
       if (outcome.kind === 'dead') row.openAttempts.clear();
       else row.nextMs = tables.nowMs + outcome.retryAfterMs;
       return true;
     });
   }
 
-  giveBackAttempt({ handler, event }: ParkedHead, attemptId: string): Promise<void> {
+  giveBackAttempt({ handler, event }: ParkedHead, { id, counted }: ParkedAttempt): Promise<void> {
     return this.#access.answer('parked.giveBackAttempt', ({ parked }) => {
       const row = parked.get(`${handler} ${event.id}`);
-      if (row !== undefined) takeBack(row, attemptId);
+      if (row?.openAttempts.delete(id) === true && counted) row.attempts--;
     });
   }
 
@@ -151,13 +155,6 @@ export class MemoryParkedEvents implements ParkedEvents {
       }),
     );
   }
-}
-
-/** Whether the attempt was counted, which it is no more. */
-function takeBack(row: MemoryParked, attemptId: string): boolean {
-  const wasCounted = row.openAttempts.delete(attemptId);
-  if (wasCounted) row.attempts--;
-  return wasCounted;
 }
 
 function models(tables: MemoryDeliveryTables, places: readonly ParkedPlace[]): ParkedModel[] {

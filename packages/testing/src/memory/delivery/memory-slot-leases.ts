@@ -65,7 +65,7 @@ function stayAlive(
     for (const [id, other] of processes) if (other.untilMs <= nowMs) processes.set(id, { ...other, untilMs });
     for (const lease of held(tables, processId)) tables.hand(lease, processId, false);
   }
-  processes.set(processId, { ...has, untilMs });
+  processes.set(processId, { ...has, untilMs, leaseMs });
 }
 
 function dropVanished(tables: MemoryDeliveryTables): void {

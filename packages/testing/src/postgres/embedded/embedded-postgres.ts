@@ -18,6 +18,8 @@ export interface EmbeddedPostgresOptions {
   readonly directory: string;
   /** PostgreSQL settings such as `{ fsync: 'off' }`; the defaults are PostgreSQL's own. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** The TCP port to listen on, such as that of a server that was killed; waited for while it is taken. Default: any free one. */
+  readonly port?: number;
   /** Hears one line for each step that may take long. */
   readonly onProgress?: (message: string) => void;
   /** How long the start may take in all, 60 s by default; recovery after a crash of a large database is in it. */
@@ -27,7 +29,7 @@ export interface EmbeddedPostgresOptions {
 /**
  * A PostgreSQL server that needs no installation: real binaries from an npm package, for development and tests.
  *
- * It listens on 127.0.0.1 only, on a free port that changes from start to start. It ends with the process that started
+ * It listens on 127.0.0.1 only, on a free port that changes from start to start unless one is given. It ends with the process that started
  * it, also when that one is killed, and the next start finds every acknowledged commit and nothing to be removed by
  * hand, whatever was killed before.
  */
@@ -62,7 +64,7 @@ export class EmbeddedPostgres {
     const cluster = await openCluster({ directory, account, binaries, durable, onProgress });
     return new EmbeddedPostgres(
       cluster,
-      await startServer({ cluster, account, binaries, settings, deadline }),
+      await startServer({ cluster, account, binaries, settings, deadline, port: options.port }),
     );
   }
 
@@ -74,6 +76,11 @@ export class EmbeddedPostgres {
   /** PostgreSQL's data directory. */
   get dataDirectory(): string {
     return this.#cluster.dataDirectory;
+  }
+
+  /** The file that the server's log is appended to. */
+  get logFile(): string {
+    return this.#cluster.logFile;
   }
 
   /** Settles when the server has ended, by `stop` or by itself. */

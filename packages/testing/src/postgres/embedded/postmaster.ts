@@ -5,6 +5,9 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
+/** What a server writes that takes every statement, or those that read, as a standby does. */
+const readyStatuses = new Set(['ready', 'standby']);
+
 /** What a running server, or one that was killed, says of itself in its data directory. */
 export interface Postmaster {
   readonly pid: number;
@@ -31,7 +34,7 @@ export async function readPostmaster(dataDirectory: string): Promise<Postmaster 
   const lines = content.split('\n');
   const pid = Number(lines[0]);
   if (!Number.isInteger(pid) || pid <= 0) return undefined;
-  return { pid, port: Number(lines[3] || Number.NaN), ready: lines[7]?.trim() === 'ready' };
+  return { pid, port: Number(lines[3] || Number.NaN), ready: readyStatuses.has(lines[7]?.trim() ?? '') };
 }
 
 /**

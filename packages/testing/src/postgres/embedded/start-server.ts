@@ -9,7 +9,7 @@ import { ServerLog } from './server-log.js';
 import { ServerProcess } from './server-process.js';
 import { settleDataDirectory } from './settle-data-directory.js';
 
-const ownershipTimeoutMs = 1_000;
+const ownershipTimeoutMs = 5_000;
 // What passes by itself: the port was taken meanwhile; another start was quicker and is judged anew; processes of a
 // killed server have not ended yet.
 const passingFaults = [
@@ -27,7 +27,7 @@ export interface StartedServer {
 }
 
 /**
- * Starts a server on the cluster as soon as no other one runs there, on a free port.
+ * Starts a server on the cluster as soon as no other one runs there, on its port, or any free one.
  *
  * @throws PostgresServerError `directory-in-use`, or `start-failed` with the last lines of the log.
  */
@@ -37,13 +37,14 @@ export async function startServer(options: {
   readonly binaries: ServerBinaries;
   readonly settings: Readonly<Record<string, string>>;
   readonly deadline: Deadline;
+  readonly port: number | undefined;
 }): Promise<StartedServer> {
   const { cluster, deadline } = options;
   const log = await ServerLog.open(cluster.logFile);
   try {
     for (;;) {
       await settleDataDirectory(cluster, deadline);
-      const port = await freePort();
+      const port = options.port ?? (await freePort());
       await log.mark();
       const process = new ServerProcess({ ...options, port, log: log.handle });
       const ready = await process.becomesReady(deadline);

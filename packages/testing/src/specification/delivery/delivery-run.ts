@@ -31,7 +31,7 @@ const restfulSettings: DeliveryOverrides = {
   pollMinMs: dayMs,
   pollMaxMs: dayMs,
   parkedPollMs: dayMs,
-  leaseMs: 100 * dayMs,
+  leaseMs: 20 * dayMs,
 };
 
 /** One database whose events are delivered. */
@@ -92,7 +92,7 @@ export class DeliveryRun {
       clock: this.#engineClock,
       random: () => 1,
       onError: (error) => this.#errors.push(error),
-      // The watch has seen them.
+      // The watch records them.
       onAttemptFailed: () => undefined,
     });
   }

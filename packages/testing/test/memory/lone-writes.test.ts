@@ -1,0 +1,15 @@
+import { abroad, describeStorageAdapter, home, neighbour } from '../../src/conformance/index.js';
+import { MemoryFixture } from './memory-fixture.js';
+
+/** A store that cannot write several change sets together, so that each is persisted on its own. */
+function openWithoutGroups(): MemoryFixture {
+  const fixture = new MemoryFixture();
+  for (const shard of [home, neighbour, abroad])
+    fixture.databases.transactionManager(shard).persistAll = async (group) => group.map(() => 'alone');
+  return fixture;
+}
+
+describeStorageAdapter('memory, without groups', async () => openWithoutGroups());
+describeStorageAdapter('memory, without groups, with grouped commit', async () => openWithoutGroups(), {
+  groupCommit: true,
+});
