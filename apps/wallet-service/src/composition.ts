@@ -1,9 +1,10 @@
-import { fileURLToPath } from 'node:url';
 import {
   ActionExecutor,
+  type DatabaseRegistry,
   type FrameworkConfig,
   type Principal,
   type RetryPolicy,
+  type ShardIdentifier,
   defaultRetryPolicy,
   openDatabases,
   systemClock,
@@ -33,13 +34,11 @@ import { ReceiveTransfer } from './handlers/receive-transfer.js';
 import { RefundTransfer } from './handlers/refund-transfer.js';
 import { SettleTransfer } from './handlers/settle-transfer.js';
 import type { WalletService } from './http/wallet-service.js';
+import { migrationsFolder, operatorCommands } from './operator-command.js';
 import { NotificationRepository } from './notification/notification-repository.js';
 import { TransferDecisionRepository, isDecidedMeanwhile } from './transfer/transfer-decision-repository.js';
 import { TransferRepository } from './transfer/transfer-repository.js';
 import { WalletRepository } from './wallet/wallet-repository.js';
-
-/** This file stands as deep in `src` as the bundle does in `dist`. */
-const migrationsFolder = fileURLToPath(new URL('../migrations', import.meta.url));
 
 /** How a process differs from one that does everything with the defaults. */
 export interface CompositionOptions {
@@ -51,9 +50,10 @@ export interface CompositionOptions {
   /** For how long delivery waits for handlers when it stops, however long the configuration allows. */
   readonly stopTimeoutMaxMs?: number;
   readonly onDeliveryError?: (error: unknown) => void;
+  readonly onDeliveryRecovered?: (shards: readonly ShardIdentifier[]) => void;
   readonly onAttemptFailed?: AttemptFailureHook;
   readonly onRestartNeeded?: RestartHook;
-  /** Is told of what operators should know about the databases. */
+  /** Called with what operators should know about the databases. */
   readonly onDatabaseWarning?: (warning: PostgresWarning) => void;
 }
 
@@ -70,7 +70,9 @@ export function composeWalletService(
   const databases = openDatabases(
     config.sharding,
     postgres({
+      migrate: config.migrate,
       migrationsFolder,
+      commands: operatorCommands,
       applicationName: 'wallet-service',
       ...(options.onDatabaseWarning && { onWarning: options.onDatabaseWarning }),
     }),
@@ -110,6 +112,7 @@ export function composeWalletService(
   const delivery = delivers
     ? new Delivery({
         ...around,
+        ...(options.onDeliveryRecovered && { onRecovered: options.onDeliveryRecovered }),
         ...(options.onAttemptFailed && { onAttemptFailed: options.onAttemptFailed }),
         ...(options.onRestartNeeded && { onRestartNeeded: options.onRestartNeeded }),
         handlers: [...own, ...handlers],
@@ -119,17 +122,20 @@ export function composeWalletService(
   return { databases, wallets, transfers, executor, delivery, principalOf };
 }
 
-/** What running an action again can mend. */
+/** The errors after which running an action again can succeed. */
 function isWorthAnotherAttempt(error: unknown): boolean {
   return defaultRetryPolicy.retries(error) || isDecidedMeanwhile(error);
 }
 
 /** In the place of a delivery: wakes those of other processes. */
-function hintsOnly(options: Parameters<typeof hintCommits>[0]): WalletService['delivery'] {
+function hintsOnly(
+  options: Parameters<typeof hintCommits>[0] & { readonly databases: DatabaseRegistry },
+): WalletService['delivery'] {
   const end = hintCommits(options);
   return {
     start: () => undefined,
     started: async () => undefined,
+    startedOn: (shard) => options.databases.readyOn(shard),
     stop: async () => end(),
     restartNeed: undefined,
   };

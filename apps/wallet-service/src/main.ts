@@ -5,7 +5,8 @@ import { startEmbeddedDatabases } from './configuration/embedded-databases.js';
 import { readConfigFile } from './configuration/read-config-file.js';
 import { type ServiceSettings, readServiceSettings } from './configuration/service-settings.js';
 import { errorStack } from './error-stack.js';
-import { readyText, workerReadyText } from './process/ready-text.js';
+import { type OperatorCommand, operatorCommand } from './operator-command.js';
+import { changeText, readyText, waitingText, workerReadyText } from './process/ready-text.js';
 import { serviceLogger } from './process/service-logger.js';
 import { Shutdown } from './process/shutdown.js';
 import { startFault } from './process/start-fault.js';
@@ -16,10 +17,14 @@ import { startWorker } from './start-worker.js';
 /** In the repository's folder, wherever the process was started; this file stands as deep in `src` as in `dist`. */
 const embeddedFolder = fileURLToPath(new URL('../../../.data/postgres', import.meta.url));
 
+// The service goes on when nobody reads its standard output any more.
+process.stdout.on('error', () => undefined);
 await main();
 
 async function main(): Promise<void> {
   const settings = settingsOrExit();
+  const command = operatorCommand(process.argv.slice(2));
+  if (command !== undefined) return operate(command, settings);
   // Standard output is for people, the log for machines.
   const logger = serviceLogger(settings.logLevel);
   const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
@@ -43,6 +48,19 @@ function settingsOrExit(): ServiceSettings {
   }
 }
 
+/** Does what an operator asks for, and ends. */
+async function operate(command: OperatorCommand | string, { configFile }: ServiceSettings): Promise<void> {
+  try {
+    if (typeof command === 'string') throw new Error(command);
+    if (configFile === undefined)
+      throw new Error('WALLET_CONFIG is missing: name the file with the databases');
+    await command.run(await readConfigFile(configFile), say);
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+    process.exitCode = 1;
+  }
+}
+
 async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdown): Promise<void> {
   const config = await configOf(settings, shutdown);
   const onRestartNeeded = (): void => void shutdown.exit(1);
@@ -51,18 +69,29 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
   const { service, url, stop } =
     role === 'worker' ? startWorker(options) : await startService({ ...options, role });
   shutdown.add(stop);
-  const databasesReady = untilReady(service.databases, (line) => {
-    say(url === undefined ? line : `Listening on ${url}. ${line}`);
+  const sayUnlessEnding = (text: string): void => {
+    if (!shutdown.begun) say(text);
+  };
+  await untilReady(service, config.sharding, {
+    onWaiting: (starts) => {
+      const text = waitingText(starts);
+      sayUnlessEnding(url === undefined ? text : `Listening on ${url}. ${text}`);
+    },
+    onReady: (starts) =>
+      sayUnlessEnding(url === undefined ? workerReadyText(starts) : readyText(url, starts, settings)),
+    onChange: (start) => {
+      sayUnlessEnding(changeText(start));
+      if (start.ready) logger.info({ shard: start.place }, 'a shard is ready that was not');
+    },
   });
-  // A handler that is new here has its place before anybody is told. Side by side: a database that refuses a handler ends the
-  // process also while another one is down.
-  await Promise.all([databasesReady, service.delivery.started()]);
-  if (!shutdown.begun) say(url === undefined ? workerReadyText(config) : readyText(url, config));
 }
 
-async function configOf({ configFile }: ServiceSettings, shutdown: Shutdown): Promise<FrameworkConfig> {
+async function configOf(
+  { configFile, dataFolder }: ServiceSettings,
+  shutdown: Shutdown,
+): Promise<FrameworkConfig> {
   if (configFile !== undefined) return readConfigFile(configFile);
-  const embedded = await startEmbeddedDatabases(embeddedFolder, say);
+  const embedded = await startEmbeddedDatabases(dataFolder ?? embeddedFolder, say);
   shutdown.add(embedded.stop);
   return embedded.config;
 }

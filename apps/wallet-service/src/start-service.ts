@@ -1,9 +1,12 @@
+import { randomUUID } from 'node:crypto';
 import type { FrameworkConfig, RetryPolicy } from '@framework/core';
 import type { Logger } from 'pino';
 import { composeWalletService } from './composition.js';
 import type { ServiceRole } from './configuration/service-settings.js';
-import { HttpServer } from './http/http-server.js';
-import { refusals } from './http/refuse-request.js';
+import { HttpServer, type WebHandler } from './http/http-server.js';
+import { problemOf } from './http/problem/problem-of.js';
+import { problemResponse } from './http/problem/problem-response.js';
+import { requestIdHeader } from './http/request-id-header.js';
 import { walletApp } from './http/wallet-app.js';
 import type { WalletService } from './http/wallet-service.js';
 import { deliveryOptions } from './process/delivery-options.js';
@@ -28,11 +31,15 @@ export async function startService(options: {
   readonly role?: Exclude<ServiceRole, 'worker'>;
   readonly host: string;
   readonly port: number;
+  /** How many connections of clients there may be; further ones are closed at once. Default 2,000. */
+  readonly connectionsMax?: number;
   readonly logger: Logger;
+  /** Whether there is a page to read and try the interface, `/docs`. Default true. */
+  readonly docs?: boolean;
   readonly retry?: Partial<RetryPolicy>;
   /** How long stopping may take before it is cut short. Default: as long as it takes. */
   readonly shutdownTimeoutMs?: number;
-  /** Ends the process, because its handlers hang and its supervisor is to start it again. Default: nothing. */
+  /** Called when handlers hang: ends the process, so that its supervisor restarts it. Default: nothing. */
   readonly onRestartNeeded?: () => void;
 }): Promise<RunningService> {
   const { config, role = 'all', retry, logger } = options;
@@ -42,9 +49,9 @@ export async function startService(options: {
     delivers: role === 'all',
   });
   try {
-    const app = walletApp(service, logger);
+    const app = walletApp(service, options);
     const server = await HttpServer.listen(
-      { fetch: (request) => app.fetch(request), ...refusals(logger) },
+      { fetch: (request, body) => app.fetch(request, { body }), ...refusals(logger) },
       options,
     );
     service.delivery.start();
@@ -58,4 +65,25 @@ export async function startService(options: {
     await service.databases.close();
     throw error;
   }
+}
+
+/** What `OPTIONS *` and `CONNECT` are told. */
+const methods = 'GET, HEAD, POST, OPTIONS';
+
+/** Answers what never becomes a request of the app, as the app would, and logs the id that the answer carries. */
+function refusals(logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
+  return {
+    refuse: (error) => {
+      const requestId = randomUUID();
+      const problem = problemOf(error);
+      logger.info({ requestId, status: problem.status, reason: problem.detail }, 'request refused');
+      const response = problemResponse(problem, requestId);
+      if (problem.name === 'method-not-allowed') response.headers.set('allow', methods);
+      return response;
+    },
+    describe: () => {
+      const headers = { allow: methods, [requestIdHeader]: randomUUID() };
+      return new Response(null, { status: 204, headers });
+    },
+  };
 }

@@ -25,7 +25,7 @@ export function startWorker(options: {
   readonly handlers?: readonly AnyEventHandler[];
   /** How long stopping may take before it is cut short. Default: as long as it takes. */
   readonly shutdownTimeoutMs?: number;
-  /** Ends the process, because its handlers hang and its supervisor is to start it again. Default: nothing. */
+  /** Called when handlers hang: ends the process, so that its supervisor restarts it. Default: nothing. */
   readonly onRestartNeeded?: () => void;
 }): RunningWorker {
   const { config, handlers = [] } = options;

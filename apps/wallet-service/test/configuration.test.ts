@@ -112,6 +112,8 @@ describe('the environment', () => {
       configFile: undefined,
       host: '127.0.0.1',
       port: 8080,
+      connectionsMax: 2_000,
+      docs: true,
       logLevel: 'warn',
       shutdownTimeoutMs: 10_000,
     });
@@ -119,11 +121,15 @@ describe('the environment', () => {
 
   it('sets everything', () => {
     const process = { WALLET_ROLE: 'worker', WALLET_CONFIG: 'a.yaml', SHUTDOWN_TIMEOUT_MS: '500' };
-    expect(readServiceSettings({ ...process, HOST: '::1', PORT: '0' })).toEqual({
+    expect(
+      readServiceSettings({ ...process, HOST: '::1', PORT: '0', CONNECTIONS_MAX: '50', WALLET_DOCS: 'off' }),
+    ).toEqual({
       role: 'worker',
       configFile: 'a.yaml',
       host: '::1',
       port: 0,
+      connectionsMax: 50,
+      docs: false,
       logLevel: 'info',
       shutdownTimeoutMs: 500,
     });
@@ -139,8 +145,8 @@ describe('the environment', () => {
 
   it('is refused with all its faults', () => {
     const faulty = { WALLET_ROLE: 'none', PORT: 'x', LOG_LEVEL: 'loud', SHUTDOWN_TIMEOUT_MS: '0' };
-    expect(() => readServiceSettings(faulty)).toThrow(
-      /WALLET_ROLE[^]*PORT[^]*LOG_LEVEL[^]*SHUTDOWN_TIMEOUT_MS/,
+    expect(() => readServiceSettings({ ...faulty, WALLET_DOCS: 'no' })).toThrow(
+      /WALLET_ROLE[^]*PORT[^]*WALLET_DOCS: must be on or off[^]*LOG_LEVEL[^]*SHUTDOWN_TIMEOUT_MS/,
     );
   });
 });

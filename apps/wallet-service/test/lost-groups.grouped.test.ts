@@ -1,9 +1,9 @@
-import { FaultProxy, type Verdict } from '@framework/testing';
-import { createTestDatabase } from '@framework/testing/postgres';
+import type { FaultProxy, Verdict } from '@framework/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rowsOf } from './database-session.js';
 import { TransferClient } from './delivery/transfer-client.js';
-import { type TestService, startTestServiceOn, stopTestService } from './start-test-service.js';
+import { startProxiedService } from './start-proxied-service.js';
+import type { TestService } from './start-test-service.js';
 import { type WalletBody, problem } from './wallet-client.js';
 
 const walletCount = 16;
@@ -12,19 +12,14 @@ const depositsPerWallet = 3;
 describe('a network that fails while deposits are committed together', () => {
   let service: TestService;
   let proxy: FaultProxy;
+  let stop: () => Promise<void>;
 
   beforeAll(async () => {
-    const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
-    proxy = await FaultProxy.to(mexico);
-    service = await startTestServiceOn(
-      { global, mexico },
-      { mexicoPort: proxy.port, mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 1_000 } },
-    );
+    ({ service, proxy, stop } = await startProxiedService({
+      mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 1_000 },
+    }));
   });
-  afterAll(async () => {
-    await stopTestService(service);
-    await proxy.close();
-  });
+  afterAll(() => stop());
 
   const openWallets = (): Promise<readonly WalletBody[]> =>
     Promise.all(Array.from({ length: walletCount }, () => service.client.openWallet({ country: 'MX' })));

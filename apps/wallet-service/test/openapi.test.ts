@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
+import { anOwner } from './wallet-client.js';
 
 let service: TestService;
 
@@ -16,6 +17,26 @@ interface Operation {
 
 type Paths = Readonly<Record<string, Readonly<Record<string, Operation>>>>;
 
+/** A schema that says what texts are like. */
+interface TextSchema {
+  readonly pattern?: string;
+  readonly format?: string;
+  readonly example?: string;
+}
+
+/** Every schema in the document that has a pattern or is of UUIDs. */
+function textSchemas(node: unknown): readonly TextSchema[] {
+  if (typeof node !== 'object' || node === null) return [];
+  const schema = node as TextSchema;
+  const inner = Object.values(node).flatMap(textSchemas);
+  return typeof schema.pattern === 'string' || schema.format === 'uuid' ? [schema, ...inner] : inner;
+}
+
+function accepts({ pattern = '', format }: TextSchema, text: string): boolean {
+  const isOfFormat = format !== 'uuid' || /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text);
+  return isOfFormat && new RegExp(pattern, 'u').test(text);
+}
+
 describe('GET /openapi.json', () => {
   it('describes every operation with its answers and problems', async () => {
     const { status, body } = await service.client.get('/openapi.json');
@@ -28,17 +49,17 @@ describe('GET /openapi.json', () => {
       ]),
     );
     expect(Object.fromEntries(statuses)).toEqual({
-      'post /wallets': '201 400 413 415 422 500 503 504',
-      'get /wallets': '200 400 500 503',
-      'get /wallets/{id}': '200 400 404 500 503',
-      'post /wallets/{id}/deposit': '200 400 404 409 413 415 422 500 503 504',
-      'post /wallets/{id}/withdraw': '200 400 404 409 413 415 422 500 503 504',
-      'post /wallets/{id}/close': '200 400 404 409 413 415 422 500 503 504',
-      'get /wallets/{id}/events': '200 400 404 500 503',
-      'post /transfers': '202 400 404 409 413 415 422 500 503 504',
-      'get /transfers/{id}': '200 400 404 500 503',
-      'get /health/live': '200 500',
-      'get /health/ready': '200 500 503',
+      'post /wallets': '201 400 408 413 415 417 422 431 500 503 504',
+      'get /wallets': '200 400 408 417 431 500 503',
+      'get /wallets/{id}': '200 400 404 408 417 431 500 503',
+      'post /wallets/{id}/deposit': '200 400 404 408 409 413 415 417 422 431 500 503 504',
+      'post /wallets/{id}/withdraw': '200 400 404 408 409 413 415 417 422 431 500 503 504',
+      'post /wallets/{id}/close': '200 400 404 408 409 413 415 417 422 431 500 503 504',
+      'get /wallets/{id}/events': '200 400 404 408 417 431 500 503',
+      'post /transfers': '202 400 404 408 409 413 415 417 422 431 500 503 504',
+      'get /transfers/{id}': '200 400 404 408 417 431 500 503',
+      'get /health/live': '200 400 408 417 431 500',
+      'get /health/ready': '200 400 408 417 431 500 503',
     });
   });
 
@@ -55,6 +76,41 @@ describe('GET /openapi.json', () => {
       properties: { amount: { type: ['string', 'number'] } },
     });
     expect(schemas['NewWallet']).toMatchObject({ required: ['country', 'ownerId', 'currency'] });
+  });
+
+  it('has only patterns that are regular expressions of ECMA-262, without slashes and flags', async () => {
+    const { body } = await service.client.get('/openapi.json');
+    const patterns = textSchemas(body).flatMap(({ pattern }) => pattern ?? []);
+    expect(patterns.length).toBeGreaterThan(0);
+    for (const pattern of patterns) {
+      expect(() => new RegExp(pattern, 'u')).not.toThrow();
+      expect(pattern).not.toMatch(/^\/|\/[a-z]*$/);
+    }
+  });
+
+  it('takes its own examples, and every id that the service gives, in both cases', async () => {
+    const { client } = service;
+    const schemas = textSchemas((await client.get('/openapi.json')).body);
+    const refusing = schemas.filter((schema) => !accepts(schema, schema.example ?? anOwner));
+    expect(refusing).toEqual([]);
+    const [source, dest] = await Promise.all([client.openWallet(), client.openWallet({ country: 'MX' })]);
+    const sent = await client.post('/transfers', { sourceId: source.id, destId: dest.id, amount: '1' });
+    const { body } = await client.get(`/wallets/${source.id}/events`);
+    const events = body['items'] as readonly { readonly id: string; readonly actionId: string }[];
+    const eventIds = events.flatMap(({ id, actionId }) => [id, actionId]);
+    const ids = [source.id, dest.id, source.ownerId, sent.body['id'] as string, ...eventIds];
+    const ofIds = schemas.filter(({ format }) => format === 'uuid');
+    expect(ofIds.length).toBeGreaterThan(0);
+    for (const schema of ofIds) {
+      for (const id of ids) {
+        expect([schema, id, accepts(schema, id), accepts(schema, id.toUpperCase())]).toEqual([
+          schema,
+          id,
+          true,
+          true,
+        ]);
+      }
+    }
   });
 
   it('says which fields are needed', async () => {

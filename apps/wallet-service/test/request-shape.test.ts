@@ -136,6 +136,18 @@ describe('the media type', () => {
     },
   );
 
+  it.each(['identity', 'Identity', 'IDENTITY'])(
+    'goes with the content coding %s, which is none',
+    async (coding) => {
+      const init = {
+        method: 'POST',
+        body: '{"amount":"1"}',
+        headers: { ...json, 'content-encoding': coding },
+      };
+      expect((await service.client.send(`/wallets/${walletId}/deposit`, init)).status).toBe(200);
+    },
+  );
+
   it('is refused when the body is compressed', async () => {
     const init = { method: 'POST', body: '{"amount":"1"}', headers: { ...json, 'content-encoding': 'gzip' } };
     expect(await service.client.send(`/wallets/${walletId}/deposit`, init)).toMatchObject(

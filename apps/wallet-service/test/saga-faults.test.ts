@@ -7,7 +7,7 @@ import {
   parseFrameworkConfig,
 } from '@framework/core';
 import { Delivery } from '@framework/events';
-import { FaultProxy } from '@framework/testing';
+import { FaultProxy, seededRandom } from '@framework/testing';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
@@ -24,7 +24,7 @@ import type { Transfer } from '../src/transfer/transfer.js';
 import { Wallet } from '../src/wallet/wallet.js';
 import { WalletException } from '../src/wallet/wallet-exception.js';
 import { rowsOf } from './database-session.js';
-import { randomOf, seed } from './delivery/seeded-random.js';
+import { seed } from './seed.js';
 import { moneyByCurrency } from './money-in-all.js';
 import { type ShardDatabases, configTree } from './start-test-service.js';
 import { anOwner } from './wallet-client.js';
@@ -66,7 +66,7 @@ it(
   `transfers end once, and money is constant, whatever stops between two steps (seed ${seed})`,
   { timeout: 240_000 },
   async () => {
-    const random = randomOf(seed);
+    const random = seededRandom(seed);
     const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!;
     const wallets = await openWallets();
     const money = await moneyByCurrency(shards);

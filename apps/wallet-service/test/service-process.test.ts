@@ -7,13 +7,46 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
+import { RawConnection } from './raw-connection.js';
 import { ServiceProcess } from './service-process.js';
 import { type TestServiceOptions, configTree } from './start-test-service.js';
 import { type Answer, WalletClient } from './wallet-client.js';
 
 /** A port on which nothing listens: it is reserved. */
 const closedPort = 1;
+const closedUrl = `jdbc:postgresql://127.0.0.1:${closedPort}/none`;
 const timeout = 40_000;
+
+/** What may be wrong with the shard (1, 0) alone. */
+const oneShardFaults: readonly (readonly [
+  string,
+  { readonly options: TestServiceOptions; readonly cause: string; readonly text: RegExp },
+])[] = [
+  [
+    'the database of one is down',
+    {
+      options: { mexicoPort: closedPort, mexico: { password: 'hunter2' } },
+      cause: 'unreachable',
+      text: /connect ECONNREFUSED 127\.0\.0\.1:1: start the server/,
+    },
+  ],
+  [
+    'the user of one is refused',
+    {
+      options: { mexico: { username: 'nobody_knows', password: 'hunter2' } },
+      cause: 'access-refused',
+      text: /.*nobody_knows.*: correct username and password/,
+    },
+  ],
+  [
+    'the certificate of one cannot be read',
+    {
+      options: { mexico: { 'jdbc-url': `${closedUrl}?sslmode=verify-full&sslrootcert=/none.pem` } },
+      cause: 'tls-refused',
+      text: /ENOENT.*none\.pem.*: correct the server's certificate/,
+    },
+  ],
+];
 
 const started: ServiceProcess[] = [];
 let folder: string;
@@ -41,29 +74,118 @@ describe('the process at its start', { timeout }, () => {
     expect(service.stdout).toContain(`curl ${url}/wallets`);
   });
 
-  it('serves what it can while a database is down, and says what it waits for', async () => {
-    const service = await start({ mexicoPort: closedPort, mexico: { password: 'hunter2' } });
-    const url = await service.printed('Waiting for shard (1, 0) mexico-1 (connect ECONNREFUSED');
+  it('has no page to try it when that is turned off, but its description', async () => {
+    const service = await start({}, { WALLET_DOCS: 'off' });
+    const client = new WalletClient(await service.printed('is ready'));
+    const statuses = async (path: string) => (await client.get(path)).status;
+    expect(await Promise.all(['/docs', '/docs/start.js', '/openapi.json'].map(statuses))).toEqual([
+      404, 404, 200,
+    ]);
+    expect(service.stdout).not.toContain('/docs');
+  });
+
+  it.each(oneShardFaults)(
+    'serves the other shard while %s, and says what is wrong',
+    async (_what, { options, cause, text }) => {
+      const service = await start(options);
+      const url = await service.printed('The wallet service is ready, but for 1 of its 2 shards.');
+      expect(service.stdout).toContain(
+        `(0, 0) global-1 on ${global.host}:${global.port}/${global.database}\n`,
+      );
+      expect(service.stdout).toMatch(new RegExp(`\\(1, 0\\) mexico-1 on \\S+, NOT READY: ${text.source}`));
+      const client = new WalletClient(url);
+      const { status, body } = await client.get('/health/ready');
+      expect([status, body]).toMatchObject([
+        503,
+        {
+          status: 'unavailable',
+          shards: [
+            { name: 'global-1', status: 'ready' },
+            { name: 'mexico-1', cause },
+          ],
+        },
+      ]);
+      expect(await exampleOf(service)).toMatchObject({
+        status: 201,
+        body: { shard: { group: 0, member: 0 } },
+      });
+      const ownerId = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
+      const refused = await client.post('/wallets', { country: 'MX', ownerId, currency: 'MXN' });
+      expect(refused).toMatchObject({ status: 503, body: { code: 'shard-unavailable' } });
+      expect(JSON.stringify(refused.body)).toContain('Shard (1, 0) cannot serve: ');
+      await expect
+        .poll(() => service.stderr, { timeout: 10_000 })
+        .toMatch(
+          new RegExp(`"kind":"not-ready".*shard \\(1, 0\\) mexico-1 on \\S+ is not ready: ${text.source}`),
+        );
+      service.kill('SIGTERM');
+      expect(await service.exitCode()).toBe(0);
+      expect(service.stdout + service.stderr).not.toMatch(/hunter2|\n\s+at /);
+    },
+  );
+
+  it('serves and delivers on a shard as soon as that is put right', async () => {
+    const name = `${mexico.database}_later`;
+    const later: TestDatabase = Object.assign(Object.create(mexico) as TestDatabase, { database: name });
+    const service = await start({}, {}, { global, mexico: later });
+    const url = await service.printed('but for 1 of its 2 shards');
+    await rowsOf(mexico, `create database ${name}`);
+    await service.printed(`Shard (1, 0) mexico-1 on ${mexico.host}:${mexico.port}/${name} is ready`);
     const client = new WalletClient(url);
-    expect((await client.get('/health/ready')).status).toBe(503);
-    expect((await client.openWallet()).balance).toBe('100');
-    expect(service.stdout).not.toContain('is ready');
+    expect((await client.get('/health/ready')).status).toBe(200);
+    const [source, dest] = [await client.openWallet(), await client.openWallet({ country: 'MX' })];
+    const transfer = { sourceId: source.id, destId: dest.id, amount: '1' };
+    const { headers } = await client.post('/transfers', transfer);
+    const settled = async (): Promise<unknown> => (await client.get(headers['location'] ?? '')).body;
+    await expect.poll(settled, { timeout: 20_000 }).toMatchObject({ state: 'COMPLETED' });
     service.kill('SIGTERM');
     expect(await service.exitCode()).toBe(0);
-    expect(service.stdout + service.stderr).not.toContain('hunter2');
+    await rowsOf(mexico, `drop database ${name}`);
+  });
+
+  it('ends when no shard can be used, and names each', async () => {
+    const service = await start({
+      global: {
+        'jdbc-url': 'jdbc:postgresql://127.0.0.1:5432/none?sslmode=verify-full&sslrootcert=/none.pem',
+      },
+      mexico: { username: 'nobody_knows', password: 'hunter2' },
+    });
+    expect(await service.exitCode()).toBe(1);
+    expect(service.stderr).toMatch(/^WALLET_CONFIG=.*wallet\.json\nNo shard can be used:$/m);
+    const path = 'framework.sharding.groups';
+    expect(service.stderr).toContain(
+      `${path}[0].members[0].configs.primary-config: shard (0, 0) global-1 on 127.0.0.1:5432/none: ENOENT`,
+    );
+    expect(service.stderr).toMatch(
+      /shard \(1, 0\) mexico-1 on \S+: .*nobody_knows.*: correct username and password/,
+    );
+    expect(service.stdout + service.stderr).not.toMatch(/hunter2|\n\s+at /);
   });
 
   it('delivers what it can while a database is down, and says what it waits for', async () => {
     const worker = await start({ mexicoPort: closedPort }, { WALLET_ROLE: 'worker' });
-    await worker.printed('Waiting for shard (1, 0) mexico-1 (connect ECONNREFUSED');
-    const lease = "select from eventlog.processes where process_id like $1 || '-%'";
+    await worker.printed('The wallet worker is ready, but for 1 of its 2 shards.');
+    expect(worker.stdout).toMatch(/\(1, 0\) mexico-1 on \S+, NOT READY: connect ECONNREFUSED/);
+    const lease = "select from eventlog.processes where process_id like '%/' || $1 || '/%'";
     await expect.poll(() => rowsOf(global, lease, [worker.pid])).toHaveLength(1);
-    // That is said once, to people: delivery waits until it is ready, rather than fail again and again.
-    expect(worker.stderr).not.toContain('delivery goes on after an error');
-    expect(worker.stdout).not.toMatch(/is ready|http:/);
+    expect(worker.stdout).not.toMatch(/is ready\.|http:/);
     worker.kill('SIGTERM');
     expect(await worker.exitCode()).toBe(0);
     expect(await rowsOf(global, lease, [worker.pid])).toEqual([]);
+    // That is said once: delivery waits until it is ready, rather than fail again and again, also when it stops.
+    expect(worker.stderr).not.toContain('delivery goes on after an error');
+  });
+
+  it('waits while every database is down, and says for what', async () => {
+    const service = await start({ global: { 'jdbc-url': closedUrl }, mexicoPort: closedPort });
+    const url = await service.printed(
+      'Waiting for shard (0, 0) global-1 on 127.0.0.1:1/none: connect ECONNREFUSED',
+    );
+    expect(service.stdout).toContain('; shard (1, 0) mexico-1 on ');
+    expect((await new WalletClient(url).get('/health/live')).status).toBe(200);
+    expect(service.stdout).not.toContain('is ready');
+    service.kill('SIGTERM');
+    expect(await service.exitCode()).toBe(0);
   });
 
   it('ends with every fault of its configuration, and no password', async () => {
@@ -96,12 +218,15 @@ describe('the process at its start', { timeout }, () => {
     other.close();
   });
 
-  it('ends when a migration fails', async () => {
+  it('serves the other shard while a migration fails, and says why', async () => {
     const faulty = await createTestDatabase();
     await rowsOf(faulty, 'create table wallets (id int)');
     const service = await start({}, {}, { global: faulty, mexico });
-    expect(await service.exitCode()).toBe(1);
-    expect(service.stderr).toContain('relation \\"wallets\\" already exists');
+    await service.printed('but for 1 of its 2 shards');
+    expect(service.stdout).toMatch(/\(0, 0\) global-1 on \S+, NOT READY: relation "wallets" already exists/);
+    expect(await exampleOf(service)).toMatchObject({ status: 201, body: { shard: { group: 1, member: 0 } } });
+    service.kill('SIGTERM');
+    expect(await service.exitCode()).toBe(0);
     await faulty.drop();
   });
 
@@ -152,6 +277,41 @@ describe('the process after SIGTERM', { timeout }, () => {
     });
   });
 
+  it('refuses requests that have not arrived, and ends with 0', async () => {
+    const service = await start();
+    const url = await service.printed('is ready');
+    const client = new WalletClient(url);
+    const { id } = await client.openWallet();
+    const head = `POST /wallets/${id}/deposit HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
+    const halves = [
+      'POST /wallets',
+      head,
+      `${head}content-length: 14\r\n\r\n{"amount":`,
+      `${head}transfer-encoding: chunked\r\n\r\n5\r\n{"amo`,
+      `${head}content-length: 14\r\nexpect: 100-continue\r\n\r\n`,
+    ];
+    const silent = await RawConnection.open(url);
+    const untaken = await RawConnection.open(url);
+    untaken.socket.pause();
+    untaken.send('GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\n\r\n'.repeat(10));
+    const connections = await Promise.all(
+      halves.map(async (half) => (await RawConnection.open(url)).send(half)),
+    );
+    // What was sent before has arrived when this is answered.
+    for (let count = 0; count < 10; count += 1) await client.get('/health/live');
+    service.kill('SIGTERM');
+    for (const connection of connections) {
+      const [answer] = await connection.ended();
+      expect(connection.statuses).toEqual([408]);
+      expect(answer?.headers['content-type']).toBe('application/problem+json');
+      const instance = `urn:uuid:${answer?.headers['x-request-id']}`;
+      expect(JSON.parse(answer?.body ?? '')).toMatchObject({ code: 'bad-request', instance });
+    }
+    expect(await silent.ended()).toEqual([]);
+    expect(await service.exitCode()).toBe(0);
+    untaken.close();
+  });
+
   it('ends with 1 when its deadline passes', async () => {
     const service = await start({}, { SHUTDOWN_TIMEOUT_MS: '300' });
     await whileDepositing(await service.printed('is ready'), async (deposit) => {
@@ -168,9 +328,24 @@ describe('the process after SIGTERM', { timeout }, () => {
     await whileDepositing(url, async (deposit) => {
       service.kill('SIGTERM');
       await expect.poll(() => fetch(`${url}/health/live`).catch(() => 'refused')).toBe('refused');
-      service.kill('SIGINT');
+      // Ctrl-C arrives more than once; only a later one is another one.
+      const killAgain = setInterval(() => service.kill('SIGINT'), 100);
       expect(await service.exitCode()).toBe(1);
+      clearInterval(killAgain);
       await expect(deposit).rejects.toThrow('fetch failed');
+    });
+  });
+
+  it('finishes what runs after Ctrl-C, which arrives from the terminal and from a parent', async () => {
+    const service = await start();
+    const url = await service.printed('is ready');
+    await whileDepositing(url, async (deposit, session) => {
+      service.kill('SIGINT');
+      await expect.poll(() => fetch(`${url}/health/live`).catch(() => 'refused')).toBe('refused');
+      service.kill('SIGINT');
+      await session.query('commit');
+      expect(await deposit).toMatchObject({ status: 200 });
+      expect(await service.exitCode()).toBe(0);
     });
   });
 });
@@ -214,4 +389,12 @@ async function idleConnection(url: string): Promise<Socket> {
   expect(answer.toString()).toMatch(/^HTTP\/1\.1 200 /);
   socket.resume();
   return socket;
+}
+
+/** Sends the request that a process shows as an example. */
+async function exampleOf({ stdout }: ServiceProcess): Promise<{ status: number; body: unknown }> {
+  const [, url = '', type = '', body = ''] =
+    /curl (\S+) -H 'Content-Type: (\S+)' -d '(.*)'/.exec(stdout) ?? [];
+  const response = await fetch(url, { method: 'POST', headers: { 'content-type': type }, body });
+  return { status: response.status, body: await response.json() };
 }

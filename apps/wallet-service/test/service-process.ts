@@ -8,7 +8,8 @@ const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 /** As long as it takes where many start at the same time. */
 const startTimeoutMs = 30_000;
 const loader = new URL('run-typescript.mjs', import.meta.url).href;
-const fromSources = ['--conditions=@framework/source', '--import', loader, main];
+/** What Node runs: the service's sources. */
+export const fromSources: readonly string[] = ['--conditions=@framework/source', '--import', loader, main];
 
 /** The service as a process of its own. */
 export class ServiceProcess {
@@ -43,10 +44,14 @@ export class ServiceProcess {
     return this.#stderr;
   }
 
-  /** Waits for a text on standard output, and gives the address that stands there. */
-  async printed(text: string): Promise<string> {
+  /**
+   * Waits for a text on standard output, and gives the address that stands there.
+   *
+   * @param timeoutMs how long. Default: 30 s, which is enough where it starts no databases itself.
+   */
+  async printed(text: string, timeoutMs: number = startTimeoutMs): Promise<string> {
     await vi.waitFor(() => assert.ok(this.#stdout.includes(text), this.#stdout + this.#stderr), {
-      timeout: startTimeoutMs,
+      timeout: timeoutMs,
     });
     return /http:\/\/127\.0\.0\.1:\d+/.exec(this.#stdout)?.[0] ?? '';
   }

@@ -20,6 +20,8 @@ export interface TestServiceOptions {
   readonly thirdPort?: number;
   /** A database for a third shard, (2, 0). */
   readonly third?: TestDatabase;
+  /** What is done about the databases' schemas. Default `on-start`. */
+  readonly migrate?: string;
   /** The section `delivery`, in kebab-case. */
   readonly delivery?: object;
   readonly retry?: Partial<RetryPolicy>;
@@ -55,7 +57,11 @@ export async function startTestServiceOn(
   const { retry } = options;
   const running = await startService({ config, host: '127.0.0.1', port: 0, logger, ...(retry && { retry }) });
   const client = new WalletClient(running.url);
-  if (options.thirdPort === undefined) await running.service.databases.ready();
+  const { service } = running;
+  if (options.thirdPort === undefined) {
+    await service.databases.ready();
+    await service.delivery.started();
+  }
   return { ...running, ...databases, client, log };
 }
 
@@ -74,8 +80,9 @@ export function configTree({ global, mexico }: ShardDatabases, options: TestServ
   if (options.thirdPort !== undefined) groups.push(group(2, 'third', global, options.thirdPort, {}));
   if (options.third !== undefined) groups.push(group(2, 'third', options.third, options.third.port));
   const sharding = { 'default-shard': { group: 0, member: 0 }, groups };
-  const { delivery = {} } = options;
-  return { framework: { namespace: 'com.example.wallet', sharding, 'group-commit': groupCommit, delivery } };
+  const { delivery = {}, migrate } = options;
+  const own = { namespace: 'com.example.wallet', sharding, 'group-commit': groupCommit, delivery };
+  return { framework: { ...own, ...(migrate !== undefined && { migrate }) } };
 }
 
 function group(

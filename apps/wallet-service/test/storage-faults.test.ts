@@ -1,16 +1,11 @@
 import assert from 'node:assert/strict';
 import { ShardIdentifier, ShardedId } from '@framework/core';
-import { FaultProxy } from '@framework/testing';
-import { createTestDatabase } from '@framework/testing/postgres';
+import type { FaultProxy } from '@framework/testing';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Wallet } from '../src/wallet/wallet.js';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
-import {
-  type TestService,
-  startTestService,
-  startTestServiceOn,
-  stopTestService,
-} from './start-test-service.js';
+import { startProxiedService } from './start-proxied-service.js';
+import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { problem } from './wallet-client.js';
 
 /** A port on which nothing listens: it is reserved, and no client can guess it. */
@@ -21,7 +16,17 @@ const unavailable = {
   headers: { 'content-type': 'application/problem+json', 'retry-after': '1' },
   body: {
     code: 'shard-unavailable',
-    // Nothing of the inside: no address, no reason.
+    // Nothing of the inside: no address, no text of a server.
+    detail: expect.stringMatching(
+      /^Shard \(\d, 0\) cannot serve: its database server cannot be reached\. Nothing was written; try again later\.$/,
+    ) as string,
+  },
+};
+
+const overloaded = {
+  ...unavailable,
+  body: {
+    code: 'shard-unavailable',
     detail: 'The shard cannot be reached or has too much to do. Nothing was written; try again.',
   },
 };
@@ -58,7 +63,7 @@ describe('a shard whose database never answered', () => {
     expect(await service.client.get(`/wallets?ownerId=${ownerId}`)).toMatchObject(unavailable);
   });
 
-  it('is named by the readiness check, without the reason', async () => {
+  it('is named by the readiness check, with the cause and what to do, but without the address', async () => {
     const { status, body } = await service.client.get('/health/ready');
     expect(status).toBe(503);
     expect(body).toEqual({
@@ -66,7 +71,14 @@ describe('a shard whose database never answered', () => {
       shards: [
         { group: 0, member: 0, name: 'global-1', status: 'ready' },
         { group: 1, member: 0, name: 'mexico-1', status: 'ready' },
-        { group: 2, member: 0, name: 'third-1', status: 'unavailable' },
+        {
+          group: 2,
+          member: 0,
+          name: 'third-1',
+          status: 'unavailable',
+          cause: 'unreachable',
+          detail: 'its database server cannot be reached: start the server, or correct jdbc-url',
+        },
       ],
     });
     expect((await service.client.get('/health/live')).status).toBe(200);
@@ -76,19 +88,14 @@ describe('a shard whose database never answered', () => {
 describe('a shard behind a network that fails', () => {
   let service: TestService;
   let proxy: FaultProxy;
+  let stop: () => Promise<void>;
 
   beforeAll(async () => {
-    const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
-    proxy = await FaultProxy.to(mexico);
-    service = await startTestServiceOn(
-      { global, mexico },
-      { mexicoPort: proxy.port, mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 1_000 } },
-    );
+    ({ service, proxy, stop } = await startProxiedService({
+      mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 1_000 },
+    }));
   });
-  afterAll(async () => {
-    await stopTestService(service);
-    await proxy.close();
-  });
+  afterAll(() => stop());
 
   it('is unavailable while it refuses, and serves again afterwards', async () => {
     const { id } = await service.client.openWallet({ country: 'MX' });
@@ -159,7 +166,7 @@ describe('a shard with too much to do', () => {
       const running = service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
       await expect.poll(() => lockedCount(service.global)).toBe(1);
       const others = await Promise.race([1, 2].map(async () => service.client.get(`/wallets/${id}`)));
-      expect(others).toMatchObject(unavailable);
+      expect(others).toMatchObject(overloaded);
       expect((await service.client.openWallet({ country: 'MX' })).version).toBe(1);
       await session.query('commit');
       expect((await running).status).toBe(200);

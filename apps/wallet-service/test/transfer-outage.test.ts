@@ -1,31 +1,23 @@
-import { FaultProxy } from '@framework/testing';
-import { createTestDatabase } from '@framework/testing/postgres';
+import type { FaultProxy } from '@framework/testing';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { rowsOf } from './database-session.js';
 import { moneyByCurrency, operatorQuery } from './money-in-all.js';
-import { type TestService, startTestServiceOn, stopTestService } from './start-test-service.js';
+import { startProxiedService } from './start-proxied-service.js';
+import type { TestService } from './start-test-service.js';
 
 const patience = { timeout: 20_000, interval: 20 };
 
 let service: TestService;
 let proxy: FaultProxy;
+let stop: () => Promise<void>;
 
 beforeAll(async () => {
-  const [global, mexico] = await Promise.all([createTestDatabase(), createTestDatabase()]);
-  proxy = await FaultProxy.to(mexico);
-  service = await startTestServiceOn(
-    { global, mexico },
-    {
-      mexicoPort: proxy.port,
-      mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 300 },
-      delivery: { retry: { 'backoff-base-ms': 50, 'backoff-max-ms': 200 } },
-    },
-  );
+  ({ service, proxy, stop } = await startProxiedService({
+    mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 300 },
+    delivery: { retry: { 'backoff-base-ms': 50, 'backoff-max-ms': 200 } },
+  }));
 });
-afterAll(async () => {
-  await stopTestService(service);
-  await proxy.close();
-});
+afterAll(() => stop());
 
 it('a transfer to a shard that is down is in transit, not refunded, and completes when it is back', async () => {
   const [source, dest] = await Promise.all(

@@ -27,33 +27,49 @@ const shards: readonly [ShardIdentifier, ...ShardIdentifier[]] = [global, mexico
 export const ownerId = '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10';
 
 /** The service's actions and handlers on two shards in memory, put together as by the composition on PostgreSQL. */
-export const walletSpecification: Specification = specification({
-  models: [Wallet, Transfer, TransferDecision, Notification],
-  shards,
-  groupCommit,
-  actions: ({ clock, repository }) => {
-    const wallets = repository(Wallet);
-    const transfers = repository(Transfer);
-    return [
-      new WalletCreateAction(clock),
-      new WalletDepositMoneyAction(clock, wallets),
-      new WalletWithdrawMoneyAction(clock, wallets),
-      new WalletCloseAction(clock, wallets),
-      new WalletTransferAction(clock, wallets),
-      new InitiateTransferAction(clock, wallets, { shards }),
-      new CompleteTransferAction(clock, wallets, repository(TransferDecision)),
-      new SettleTransferAction(clock, transfers),
-      new RefundTransferAction(clock, wallets, transfers),
-      new NotifyRecipientAction(clock),
-    ];
-  },
-  handlers: ({ repository }) => [
-    new ReceiveTransfer(repository(Transfer)),
-    new SettleTransfer(),
-    new RefundTransfer(),
-    new NotifyRecipientOnDeposit(),
-  ],
-});
+export const walletSpecification: Specification = walletSpecificationWhile(() => undefined);
+
+/**
+ * The same while something happens whenever the destination of a transfer is asked to decide.
+ *
+ * @param happens is told how long the specification has run so far, in milliseconds, and may throw
+ */
+export function walletSpecificationWhile(happens: (elapsedMs: number) => void): Specification {
+  return specification({
+    models: [Wallet, Transfer, TransferDecision, Notification],
+    shards,
+    groupCommit,
+    actions: ({ clock, repository }) => {
+      const startedMs = clock.now().getTime();
+      const wallets = repository(Wallet);
+      const transfers = repository(Transfer);
+      const destinations: Pick<typeof wallets, 'findById'> = {
+        findById: async (id) => {
+          happens(clock.now().getTime() - startedMs);
+          return wallets.findById(id);
+        },
+      };
+      return [
+        new WalletCreateAction(clock),
+        new WalletDepositMoneyAction(clock, wallets),
+        new WalletWithdrawMoneyAction(clock, wallets),
+        new WalletCloseAction(clock, wallets),
+        new WalletTransferAction(clock, wallets),
+        new InitiateTransferAction(clock, wallets, { shards }),
+        new CompleteTransferAction(clock, destinations, repository(TransferDecision)),
+        new SettleTransferAction(clock, transfers),
+        new RefundTransferAction(clock, wallets, transfers),
+        new NotifyRecipientAction(clock),
+      ];
+    },
+    handlers: ({ repository }) => [
+      new ReceiveTransfer(repository(Transfer)),
+      new SettleTransfer(),
+      new RefundTransfer(),
+      new NotifyRecipientOnDeposit(),
+    ],
+  });
+}
 
 /** A wallet that was opened before a specification begins. */
 export function walletOf(

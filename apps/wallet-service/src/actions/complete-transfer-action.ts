@@ -34,7 +34,7 @@ const params = z.object({
 /**
  * Step 2 of a transfer, on the destination's shard alone: decides, once for good, whether the money is received.
  *
- * The decision and the credit are one commit. Whoever executes it again, for whatever reason, is told what was decided. It
+ * The decision and the credit are one commit. Executing it again, for whatever reason, returns what was decided. It
  * throws only where nothing is decided, such as when the shard cannot be reached or is not configured here.
  */
 @FrameworkAction({ params, result: transferDecisionCodec })

@@ -22,7 +22,7 @@ const params = z.object({ transferId: shardedIdCodec(Transfer), reason: z.string
 /**
  * The last step of a transfer whose destination has refused the money, on the source's shard: puts it back, in one commit.
  *
- * Execute it for a committed refusal only, as `RefundTransfer` does; nothing else says that the money has not arrived.
+ * Execute it for a committed refusal only, as `RefundTransfer` does; nothing else proves that the money has not arrived.
  */
 @FrameworkAction({ params })
 export class RefundTransferAction extends Action<Params, undefined> {

@@ -1,5 +1,7 @@
 import { relative } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
+import type { EmbeddedPostgres } from '@framework/testing/postgres';
 
 /** The databases of the two example shards, on a server that runs only as long as this process. */
 export interface EmbeddedDatabases {
@@ -8,11 +10,14 @@ export interface EmbeddedDatabases {
 }
 
 const maximumPoolSize = 20;
+/** How soon it is tried again to start a server that has ended. */
+const restartDelayMs = 1_000;
 
 /**
- * Starts PostgreSQL from an npm package, its data in a folder, and makes both databases unless they exist.
+ * Starts PostgreSQL from an npm package, its data in a folder, and makes both databases unless they exist. A server that ends
+ * without having been stopped is started again, on the same port.
  *
- * @param progress hears what takes long
+ * @param progress hears what takes long, and that the server has ended
  * @throws PostgresServerError when the server does not start, or another process uses the folder
  */
 export async function startEmbeddedDatabases(
@@ -41,7 +46,50 @@ export async function startEmbeddedDatabases(
       },
     },
   });
-  return { config, stop: () => server.stop() };
+  const stop = keepRunning(server, progress, (port) => EmbeddedPostgres.start({ directory, port }));
+  return { config, stop };
+}
+
+/** Starts a server again whenever it ends by itself; gives what stops that, and the server. */
+function keepRunning(
+  first: EmbeddedPostgres,
+  progress: (line: string) => void,
+  startOn: (port: number) => Promise<EmbeddedPostgres>,
+): () => Promise<void> {
+  const { port } = first;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let server = first;
+  const run = async (): Promise<void> => {
+    for (;;) {
+      await server.exited;
+      if (signal.aborted) return;
+      progress(`The embedded PostgreSQL server has ended and is started again; its log is ${server.logFile}`);
+      server = (await startAgain()) ?? server;
+      if (signal.aborted) return server.stop();
+      progress('The embedded PostgreSQL server runs again');
+    }
+  };
+  const startAgain = async (): Promise<EmbeddedPostgres | undefined> => {
+    for (let said = ''; !signal.aborted;) {
+      try {
+        return await startOn(port);
+      } catch (error) {
+        const line = `It does not start, and is tried again: ${String(error)}`;
+        if (line !== said) progress(line);
+        said = line;
+        await delay(restartDelayMs, undefined, { signal }).catch(() => undefined);
+      }
+    }
+    return undefined;
+  };
+  const running = run();
+  return async () => {
+    stopping.abort();
+    await server.stop();
+    // One that is being started meanwhile is stopped as well.
+    await running;
+  };
 }
 
 function primaryConfig(url: string): Readonly<Record<string, string | number>> {

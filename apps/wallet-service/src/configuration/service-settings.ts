@@ -19,8 +19,11 @@ export type ServiceRole = (typeof roles)[number];
 const environmentSchema = z.object({
   WALLET_ROLE: z.enum(roles, { error: `must be one of ${roles.join(', ')}` }).default('all'),
   WALLET_CONFIG: z.string().optional(),
+  WALLET_DATA: z.string().optional(),
   HOST: z.string().default('127.0.0.1'),
   PORT: integer(0, 65_535).default(8080),
+  CONNECTIONS_MAX: integer(1, 1_000_000).default(2_000),
+  WALLET_DOCS: z.enum(['on', 'off'], { error: 'must be on or off' }).default('on'),
   LOG_LEVEL: z.enum(logLevels, { error: `must be one of ${logLevels.join(', ')}` }).optional(),
   SHUTDOWN_TIMEOUT_MS: integer(1, 600_000).default(10_000),
 });
@@ -30,9 +33,15 @@ export interface ServiceSettings {
   readonly role: ServiceRole;
   /** The file that names the databases; without it they are embedded. */
   readonly configFile: string | undefined;
+  /** The folder of the embedded databases; `undefined` is one in the repository's. */
+  readonly dataFolder: string | undefined;
   readonly host: string;
   /** 0 is any free port. */
   readonly port: number;
+  /** How many connections of clients there may be; further ones are closed at once. */
+  readonly connectionsMax: number;
+  /** Whether there is a page to read and try the interface, `/docs`. */
+  readonly docs: boolean;
   readonly logLevel: (typeof logLevels)[number];
   /** How long stopping may take before it is cut short. */
   readonly shutdownTimeoutMs: number;
@@ -58,8 +67,11 @@ export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSett
   return {
     role: data.WALLET_ROLE,
     configFile: data.WALLET_CONFIG,
+    dataFolder: data.WALLET_DATA,
     host: data.HOST,
     port: data.PORT,
+    connectionsMax: data.CONNECTIONS_MAX,
+    docs: data.WALLET_DOCS === 'on',
     // Who starts it to have a look reads the terminal; with databases of one's own it is operated.
     logLevel: data.LOG_LEVEL ?? (data.WALLET_CONFIG === undefined ? 'warn' : 'info'),
     shutdownTimeoutMs: data.SHUTDOWN_TIMEOUT_MS,

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import {
   type IncomingMessage,
   type Server as NodeServer,
@@ -8,21 +8,35 @@ import {
 } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { RequestError, getRequestListener } from '@hono/node-server';
-import { answerAndEnd, connectionFault, headerFault } from './refused-connection.js';
+import { type ExchangeHandler, HttpConnection, headersBytesMax } from './http-connection.js';
+import { connectionFault, headerFault } from './refused-connection.js';
+import type { RequestBody } from './request/request-body.js';
 import { RequestFault } from './request/request-fault.js';
 
 /** How long a client may take to send its headers, and the whole request. */
 const headersTimeoutMs = 10_000;
 const requestTimeoutMs = 30_000;
-/** How often is looked for clients that take longer. */
+/** How often connections are checked for clients that take longer. */
 const timeoutCheckMs = 1_000;
 /** How long a connection may wait for its next request. */
 const keepAliveTimeoutMs = 5_000;
-const headersBytesMax = 16 * 1024;
+const connectionsMaxDefault = 2_000;
+const answerTimeoutMsDefault = 30_000;
+
+/** Where a server listens, and what its clients may cost. */
+export interface HttpServerOptions {
+  readonly host: string;
+  /** 0 is any free one. */
+  readonly port: number;
+  /** How many connections there may be; further ones are closed at once. Default 2,000. */
+  readonly connectionsMax?: number;
+  /** For how long a client may take nothing of an answer, in milliseconds. Default 30,000. */
+  readonly answerTimeoutMs?: number;
+}
 
 /** What answers requests. */
 export interface WebHandler {
-  readonly fetch: (request: Request) => Response | Promise<Response>;
+  readonly fetch: (request: Request, body: RequestBody) => Response | Promise<Response>;
   /** Answers what never becomes a request, such as headers that are too large. */
   readonly refuse: (error: unknown) => Response;
   /** Answers `OPTIONS *`, which asks about the server as a whole. */
@@ -34,95 +48,123 @@ export class HttpServer {
   /** Such as `http://127.0.0.1:8080`. */
   readonly url: string;
   readonly #server: NodeServer;
-  #closing = false;
+  readonly #connections: ReadonlyMap<Duplex, HttpConnection>;
 
-  private constructor(server: NodeServer, host: string) {
+  private constructor(server: NodeServer, connections: ReadonlyMap<Duplex, HttpConnection>, host: string) {
     const { port } = server.address() as AddressInfo;
     this.url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
     this.#server = server;
-    server.on('request', (_request, response) => {
-      response.once('close', () => {
-        if (this.#closing) server.closeIdleConnections();
-      });
-    });
+    this.#connections = connections;
   }
 
   /**
-   * Starts to accept connections; port 0 is any free one.
+   * Starts to accept connections.
    *
    * @throws the error of the system, such as EADDRINUSE
    */
   static async listen(
     handler: WebHandler,
-    { host, port }: { readonly host: string; readonly port: number },
+    {
+      host,
+      port,
+      connectionsMax = connectionsMaxDefault,
+      answerTimeoutMs = answerTimeoutMsDefault,
+    }: HttpServerOptions,
   ): Promise<HttpServer> {
-    const server = createServer(
-      {
-        headersTimeout: headersTimeoutMs,
-        requestTimeout: requestTimeoutMs,
-        connectionsCheckingInterval: timeoutCheckMs,
-        keepAliveTimeout: keepAliveTimeoutMs,
-        maxHeaderSize: headersBytesMax,
-        // Node's own answer would say neither what is wrong nor which request it was.
-        requireHostHeader: false,
-      },
-      requestListener(handler),
-    );
-    refuseConnections(server, handler);
+    const server = createServer({
+      headersTimeout: headersTimeoutMs,
+      requestTimeout: requestTimeoutMs,
+      connectionsCheckingInterval: timeoutCheckMs,
+      keepAliveTimeout: keepAliveTimeoutMs,
+      maxHeaderSize: headersBytesMax,
+      // Node's own answer would say neither what is wrong nor which request it was.
+      requireHostHeader: false,
+    });
+    // A client may end its side after the request; Node would end the other side, too, without an answer.
+    Object.assign(server, { httpAllowHalfOpen: true });
+    server.maxConnections = connectionsMax;
+    server.setTimeout(answerTimeoutMs);
+    const connections = serveConnections(server, handler);
     server.listen(port, host);
     await once(server, 'listening');
-    return new HttpServer(server, host);
+    return new HttpServer(server, connections, host);
   }
 
-  /** Stops accepting, closes idle connections at once (Node does), and resolves when what runs is answered. */
+  /**
+   * Stops accepting, closes idle connections at once, and resolves when what runs is answered. Requests that have not
+   * arrived completely are refused, and those that wait for others of their connection are dropped with it.
+   */
   async close(): Promise<void> {
-    this.#closing = true;
     const closed = once(this.#server, 'close');
     this.#server.close();
+    for (const [socket, connection] of this.#connections) {
+      if (!socket.destroyed) connection.stop(stopping());
+    }
     await closed;
   }
 }
 
-type RequestListener = (request: IncomingMessage, response: ServerResponse) => void;
-
-function requestListener({ fetch, refuse, describe }: WebHandler): RequestListener {
-  const listenWith = (answer: WebHandler['fetch']) =>
-    getRequestListener((request: Request) => answer(request), {
-      errorHandler: (error) => refuse(error instanceof RequestError ? unreadable(error) : error),
-    });
-  const toHandler = listenWith(fetch);
-  return (request, response) => {
-    const fault = headerFault(request);
-    // The asterisk is no address that a request of the web could have.
-    const isOfServer = request.method === 'OPTIONS' && request.url === '*';
-    if (isOfServer) request.url = '/';
-    if (fault !== undefined) void listenWith(() => refuse(fault))(request, response);
-    else if (isOfServer) void listenWith(describe)(request, response);
-    else void toHandler(request, response);
-  };
+function stopping(): RequestFault {
+  return new RequestFault(
+    'request-timeout',
+    'The service stops, and the request had not arrived completely: nothing was done; send it again',
+  );
 }
 
-function unreadable(error: RequestError): RequestFault {
-  return new RequestFault('bad-request', `The request cannot be read: ${error.message}`, { cause: error });
-}
-
-/** Answers on connections what Node would answer without a body, or not at all. */
-function refuseConnections(server: NodeServer, { refuse }: WebHandler): void {
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const { _httpMessage: running } = socket as { readonly _httpMessage?: ServerResponse | null };
-    // Who has gone hears nothing, and an answer that has begun cannot become another one.
-    if (error.code === 'ECONNRESET' || !socket.writable || running?.headersSent === true) socket.destroy();
-    else void answerAndEnd(socket, refuse(connectionFault(error)));
+/** Serves the connections of a server, each with its requests in order. */
+function serveConnections(server: NodeServer, handler: WebHandler): ReadonlyMap<Duplex, HttpConnection> {
+  const connections = new Map<Duplex, HttpConnection>();
+  const exchangeHandler = { serve: exchangeServer(handler), refuse: handler.refuse };
+  server.on('connection', (socket: Socket) => {
+    connections.set(socket, new HttpConnection(socket, exchangeHandler));
+    socket.once('close', () => connections.delete(socket));
+  });
+  server.on('timeout', (socket: Socket) => connections.get(socket)?.timeOut());
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    connections.get(request.socket)?.add(request, response, { fault: headerFault(request) });
+  });
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
+    const onRead = (): void => response.writeContinue();
+    connections.get(request.socket)?.add(request, response, { fault: headerFault(request), onRead });
   });
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     const fault = new RequestFault('expectation-failed', 'Nothing but 100-continue can be expected');
     // The body that was held back for the answer may come, or not.
     response.setHeader('connection', 'close');
-    void getRequestListener(() => refuse(fault))(request, response);
+    connections.get(request.socket)?.add(request, response, { fault });
   });
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
-    const response = refuse(new RequestFault('method-not-allowed', 'CONNECT is not among GET, HEAD, POST'));
-    response.headers.set('allow', 'GET, HEAD, POST, OPTIONS');
-    void answerAndEnd(socket, response);
+    const fault = new RequestFault('method-not-allowed', 'CONNECT is not among GET, HEAD, POST');
+    connections.get(socket)?.refuse(fault);
   });
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
+    // A client that has disconnected gets nothing.
+    if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy();
+    else connections.get(socket)?.refuse(connectionFault(error));
+  });
+  return connections;
+}
+
+function exchangeServer({ fetch, refuse, describe }: WebHandler): ExchangeHandler['serve'] {
+  return ({ request, response, body, fault }) => {
+    // The asterisk is no address that a request of the web could have.
+    const isOfServer = request.method === 'OPTIONS' && request.url === '*';
+    if (isOfServer) request.url = '/';
+    const answer = (webRequest: Request): Response | Promise<Response> => {
+      if (fault !== undefined) return refuse(fault);
+      return isOfServer ? describe() : fetch(webRequest, body);
+    };
+    const listener = getRequestListener(answer, {
+      // HTTP/1.0 knows no Host.
+      hostname: 'localhost',
+      // What is left of a body is the connection's business.
+      autoCleanupIncoming: false,
+      errorHandler: (error) => refuse(error instanceof RequestError ? unreadable(error) : error),
+    });
+    void listener(request, response);
+  };
+}
+
+function unreadable(error: RequestError): RequestFault {
+  return new RequestFault('bad-request', `The request cannot be read: ${error.message}`, { cause: error });
 }

@@ -1,18 +1,22 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
-import type { Duplex } from 'node:stream';
 import { idempotencyKeyHeader } from './request/idempotency-key.js';
 import { RequestFault } from './request/request-fault.js';
 
 /** What Node's parser says of a request that it cannot read, as a fault; everything else is a malformed request. */
 const faultOfCode: Readonly<Record<string, () => RequestFault>> = {
-  HPE_HEADER_OVERFLOW: () =>
-    new RequestFault('headers-too-large', 'Address and headers have at most 16 KiB together'),
+  HPE_HEADER_OVERFLOW: headersTooLarge,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: () =>
     new RequestFault('body-too-large', 'The extensions of the chunks are too large'),
+  HPE_INVALID_EOF_STATE: () => new RequestFault('bad-request', 'The request ended before it was complete'),
   ERR_HTTP_REQUEST_TIMEOUT: () => new RequestFault('request-timeout', 'The request did not arrive in time'),
 };
 
-/** Says what an error of a connection is to the client who sent what cannot be read. */
+/** Why a request is refused whose address and headers do not end. */
+export function headersTooLarge(): RequestFault {
+  return new RequestFault('headers-too-large', 'Address and headers have at most 16 KiB together');
+}
+
+/** Translates an error of a connection for the client whose request cannot be read. */
 export function connectionFault(error: NodeJS.ErrnoException): RequestFault {
   return (
     faultOfCode[error.code ?? '']?.() ??
@@ -24,7 +28,15 @@ export function connectionFault(error: NodeJS.ErrnoException): RequestFault {
 const singleHeaders: readonly string[] = ['host', idempotencyKeyHeader.toLowerCase()];
 
 /** What is wrong with a request before its path is looked at, if anything is. */
-export function headerFault({ rawHeaders }: IncomingMessage): RequestFault | undefined {
+export function headerFault({
+  rawHeaders,
+  headers,
+  httpVersion,
+}: Pick<IncomingMessage, 'rawHeaders' | 'headers' | 'httpVersion'>): RequestFault | undefined {
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') {
+    return new RequestFault('bad-request', 'The request is not one of HTTP/1.1');
+  }
+  if (httpVersion === '1.1' && !headers.host) return headerFaultOf('Host', 'is missing');
   const seen = new Set<string>();
   // Names stand at even places. Looked at for every request, so most are passed over by their length.
   for (let index = 0; index < rawHeaders.length; index += 2) {
@@ -33,29 +45,27 @@ export function headerFault({ rawHeaders }: IncomingMessage): RequestFault | und
       ({ length }, place) => length === name.length && singleHeaders[place] === name.toLowerCase(),
     );
     if (single === undefined) continue;
-    if (seen.has(single)) return repeatedHeader(name);
+    if (seen.has(single)) return headerFaultOf(name, 'occurs more than once');
     seen.add(single);
   }
   return undefined;
 }
 
-function repeatedHeader(name: string): RequestFault {
-  const message = 'stands there more than once';
+function headerFaultOf(name: string, message: string): RequestFault {
   return new RequestFault('bad-request', `${name} ${message}`, {
     faults: [{ pointer: `header/${name}`, message }],
   });
 }
 
-/** Writes an answer to a connection of which no request can be read, and ends it. */
-export async function answerAndEnd(socket: Duplex, response: Response): Promise<void> {
+/** Writes out an answer to what is no request, after which the connection ends. */
+export async function answerText(response: Response): Promise<string> {
   const body = await response.text();
-  if (!socket.writable) return void socket.destroy();
+  response.headers.set('connection', 'close');
   const head = [
     `HTTP/1.1 ${response.status} ${STATUS_CODES[response.status] ?? ''}`,
     ...[...response.headers].map(([name, value]) => `${name}: ${value}`),
     `content-length: ${Buffer.byteLength(body)}`,
     `date: ${new Date().toUTCString()}`,
-    ...(response.headers.has('connection') ? [] : ['connection: close']),
   ];
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy());
+  return `${head.join('\r\n')}\r\n\r\n${body}`;
 }

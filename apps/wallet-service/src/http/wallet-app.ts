@@ -7,7 +7,7 @@ import { problemResponse } from './problem/problem-response.js';
 import { requestIdHeader } from './request-id-header.js';
 import { logProblem, logRequest } from './request-log.js';
 import { RequestFault } from './request/request-fault.js';
-import { docsRoutes } from './routes/docs-routes.js';
+import { docsRoutes, openapiRoute } from './routes/docs-routes.js';
 import { healthRoutes } from './routes/health-routes.js';
 import { transferRoutes } from './routes/transfer-routes.js';
 import { walletChangeRoutes } from './routes/wallet-change-routes.js';
@@ -16,8 +16,15 @@ import { walletRoutes } from './routes/wallet-routes.js';
 import type { WalletApp, WalletEnv } from './wallet-app-env.js';
 import type { WalletService } from './wallet-service.js';
 
-/** Makes the HTTP entry of the wallet service: requests in, actions executed, answers and problems out. */
-export function walletApp(service: WalletService, logger: Logger): WalletApp {
+/**
+ * Makes the HTTP entry of the wallet service: requests in, actions executed, answers and problems out.
+ *
+ * @param options.docs whether there is a page to read and try it, `/docs`. Default true.
+ */
+export function walletApp(
+  service: WalletService,
+  { logger, docs = true }: { readonly logger: Logger; readonly docs?: boolean },
+): WalletApp {
   const app = new OpenAPIHono<WalletEnv>();
   app.use(async (context, next) => {
     const requestId = randomUUID();
@@ -40,11 +47,15 @@ export function walletApp(service: WalletService, logger: Logger): WalletApp {
   walletEventRoutes(app, service);
   transferRoutes(app, service);
   healthRoutes(app, service);
-  docsRoutes(app);
+  openapiRoute(app);
+  if (docs) docsRoutes(app);
   answerOtherMethods(app);
 
   app.notFound(({ var: { requestId } }) =>
-    problemResponse(problemOf(new RequestFault('not-found', '/docs shows what there is')), requestId),
+    problemResponse(
+      problemOf(new RequestFault('not-found', `${docs ? '/docs' : '/openapi.json'} shows what there is`)),
+      requestId,
+    ),
   );
   app.onError((error, context) => {
     const problem = problemOf(error);

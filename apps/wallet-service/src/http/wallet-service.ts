@@ -10,7 +10,7 @@ export interface WalletService {
   readonly transfers: TransferRepository;
   readonly executor: ActionExecutor;
   /** Brings committed events to their handlers, or tells the processes that do. */
-  readonly delivery: Pick<Delivery, 'start' | 'started' | 'stop' | 'restartNeed'>;
+  readonly delivery: Pick<Delivery, 'start' | 'started' | 'startedOn' | 'stop' | 'restartNeed'>;
   /** Tells who sent a request; a real service reads a token of it. */
   readonly principalOf: (request: Request) => Principal | Promise<Principal>;
 }

@@ -1,4 +1,4 @@
-import type { DeliverableEvent } from '@framework/core';
+import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { deliveryOptions } from './delivery-options.js';
@@ -22,7 +22,18 @@ test('a process whose handlers hang says so and ends', () => {
   expect(ends).toEqual(['end']);
 });
 
-test('every failed attempt of a handler is logged, and a dead letter as an error', () => {
+test('the end of an outage is logged with the shards of the database', () => {
+  const { options, lines } = logged();
+  options.onDeliveryRecovered?.([ShardIdentifier.of(1, 0)]);
+  expect(lines).toMatchObject([{ level: 30, shards: ['shard (1, 0)'], msg: 'delivery has recovered' }]);
+});
+
+test('stopping takes a whole number of milliseconds, whatever half of its time is', () => {
+  const options = deliveryOptions({ logger: pino({ level: 'silent' }), shutdownTimeoutMs: 15_001 });
+  expect(options.stopTimeoutMaxMs).toBe(7_501);
+});
+
+test('every failed attempt of a handler is logged, and a dead letter as an error that says what to do', () => {
   const { options, lines } = logged();
   const event = {
     id: 'event-1',
@@ -40,9 +51,12 @@ test('every failed attempt of a handler is logged, and a dead letter as an error
   };
   options.onAttemptFailed?.({ ...failure, willRetry: true, retryAfterMs: 500 });
   options.onAttemptFailed?.({ ...failure, willRetry: false, retryAfterMs: undefined });
-  const told = { handler: 'notify', eventId: 'event-1', attempt: 1, reason: 'Error: no' };
+  const model = { modelName: 'Wallet', modelId: 'wallet-1' };
+  const told = { handler: 'notify', eventId: 'event-1', ...model, attempt: 1, reason: 'Error: no' };
+  const remedy = expect.stringMatching(/later events of the model wait.*replay or skip/) as string;
   expect(lines).toMatchObject([
     { level: 40, ...told, retryAfterMs: 500 },
-    { level: 50, ...told },
+    { level: 50, ...told, remedy },
   ]);
+  expect(lines[0]).not.toHaveProperty('remedy');
 });

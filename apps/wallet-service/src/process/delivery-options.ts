@@ -4,6 +4,11 @@ import type { Logger } from 'pino';
 import type { CompositionOptions } from '../composition.js';
 import { errorReason, errorStack } from '../error-stack.js';
 
+/** What operators are told with a dead letter. */
+const remedy =
+  'later events of the model wait behind it, for this handler: mend the cause, then replay or skip it ' +
+  '(docs/guides/handle-a-dead-letter.md)';
+
 /**
  * How delivery fits into a process: its errors and failed attempts, and warnings of its databases, are logged, and stopping
  * leaves time to give the leases back.
@@ -19,7 +24,12 @@ export function deliveryOptions({
   readonly onRestartNeeded?: () => void;
 }): Pick<
   CompositionOptions,
-  'onDeliveryError' | 'onAttemptFailed' | 'onDatabaseWarning' | 'onRestartNeeded' | 'stopTimeoutMaxMs'
+  | 'onDeliveryError'
+  | 'onDeliveryRecovered'
+  | 'onAttemptFailed'
+  | 'onDatabaseWarning'
+  | 'onRestartNeeded'
+  | 'stopTimeoutMaxMs'
 > {
   return {
     onDeliveryError: (error) => {
@@ -31,28 +41,26 @@ export function deliveryOptions({
         );
         return;
       }
-      // A database that is down, or not migrated yet, tells more by its reason than by a stack, and often.
+      // A database that is down, or not migrated yet, tells more by its reason than by a stack.
       const isDown = code === 'shard-unavailable';
       const details = isDown ? { reason: errorReason(error) } : { stack: errorStack(error) };
       logger.warn(details, 'delivery goes on after an error');
     },
+    onDeliveryRecovered: (shards) => logger.info({ shards: shards.map(String) }, 'delivery has recovered'),
     onAttemptFailed: ({ handler, event, eventCount, attempt, counted, willRetry, retryAfterMs, error }) => {
       const { id, type, modelName, modelId } = event;
       const details = { handler, eventId: id, type, modelName, modelId, eventCount, attempt, counted };
       const reason = errorText(error);
-      if (willRetry) logger.warn({ ...details, retryAfterMs, reason }, 'a handler failed and is tried again');
-      else logger.error({ ...details, reason }, 'a handler gave an event up: it is a dead letter');
+      if (willRetry) logger.warn({ ...details, retryAfterMs, reason }, 'a handler failed and is retried');
+      else logger.error({ ...details, reason, remedy }, 'a handler gave up an event: it is a dead letter');
     },
     onRestartNeeded: ({ abandonedCount, countByHandler }) => {
       const handlers = Object.fromEntries(countByHandler);
-      logger.fatal(
-        { abandonedCount, handlers },
-        'handlers hang: this process delivers nothing more and ends',
-      );
+      logger.fatal({ abandonedCount, handlers }, 'handlers hang: this process stops delivering and exits');
       onRestartNeeded();
     },
     onDatabaseWarning: ({ message, ...details }) => logger.warn(details, message),
     // The other half is for saving cursors and leases, and for closing connections.
-    stopTimeoutMaxMs: shutdownTimeoutMs / 2,
+    stopTimeoutMaxMs: Math.ceil(shutdownTimeoutMs / 2),
   };
 }

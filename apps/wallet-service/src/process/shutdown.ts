@@ -1,4 +1,9 @@
 const signals = ['SIGTERM', 'SIGINT'] as const;
+/**
+ * For how long further signals are the first one again: Ctrl-C reaches a process from the terminal and from each parent that
+ * passes it on.
+ */
+const repeatMs = 1_000;
 
 /** Ends the process in order: closes what was opened, last first, within a deadline. */
 export class Shutdown {
@@ -6,14 +11,15 @@ export class Shutdown {
   readonly #say: (line: string) => void;
   readonly #steps: (() => Promise<void>)[] = [];
   #begun = false;
+  #begunMs = Infinity;
 
-  /** Begins with the first SIGTERM or SIGINT; the second one ends the process at once. */
+  /** Begins with the first SIGTERM or SIGINT; another one, from a second later on, ends the process at once. */
   constructor(options: { readonly timeoutMs: number; readonly say: (line: string) => void }) {
     this.#timeoutMs = options.timeoutMs;
     this.#say = options.say;
     for (const signal of signals) {
       process.on(signal, () => {
-        if (this.#begun) process.exit(1);
+        if (this.#begun && performance.now() - this.#begunMs >= repeatMs) process.exit(1);
         void this.exit(0);
       });
     }
@@ -33,6 +39,7 @@ export class Shutdown {
   async exit(code: 0 | 1): Promise<void> {
     if (this.#begun) return;
     this.#begun = true;
+    this.#begunMs = performance.now();
     setTimeout(() => {
       this.#say(`Stopping took longer than ${this.#timeoutMs} ms and was cut short`);
       process.exit(1);

@@ -1,9 +1,9 @@
-import { ConfigurationException, HandlerNamesException } from '@framework/core';
+import { ConfigurationException, HandlerNamesException, NoUsableShardException } from '@framework/core';
 import type { ServiceSettings } from '../configuration/service-settings.js';
 
 /** Says why the service does not start and what to do; `undefined` for an error that only its stack can explain. */
 export function startFault(error: unknown, settings: ServiceSettings | undefined): string | undefined {
-  if (error instanceof ConfigurationException) {
+  if (error instanceof ConfigurationException || error instanceof NoUsableShardException) {
     const file = settings?.configFile;
     return file === undefined ? error.message : `WALLET_CONFIG=${file}\n${error.message}`;
   }

@@ -1,32 +1,83 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { DatabaseRegistry, ShardStatus } from '@framework/core';
+import {
+  DatabaseNotReadyError,
+  type ShardIdentifier,
+  type ShardingConfig,
+  databasePlace,
+  primaryConfig,
+} from '@framework/core';
+import type { WalletService } from '../http/wallet-service.js';
 
 const reportIntervalMs = 2_000;
 
+/** How a shard stands at the start of the process. */
+export interface ShardStart {
+  readonly shard: ShardIdentifier;
+  /** Names it, its host and its database, such as `(1, 0) mexico-1 on db-2:5432/mexico`. */
+  readonly place: string;
+  /** Whether it serves requests, and its handlers have their places in its log. */
+  readonly ready: boolean;
+  /** Why it does not, and what to do; `undefined` until that is known. */
+  readonly reason: string | undefined;
+}
+
+/** What hears how far the start has come. */
+export interface StartListener {
+  /** Nothing can be served yet. */
+  readonly onWaiting: (starts: readonly ShardStart[]) => void;
+  /** Called once: these shards serve, and the others begin by themselves as soon as they can. */
+  readonly onReady: (starts: readonly ShardStart[]) => void;
+  /** A shard that was not ready then is, or its reason is another one. */
+  readonly onChange: (start: ShardStart) => void;
+}
+
 /**
- * Waits until every shard can serve, and says what it waits for when that takes long or changes.
+ * Waits until every shard serves, and tells what is waited for when that takes long or changes.
  *
- * @throws whatever makes waiting pointless, such as a migration that fails
+ * @throws NoUsableShardException `no-usable-shard` when none can serve before somebody corrects something
+ * @throws whatever else makes waiting pointless, such as a handler that a database refuses
  */
-export async function untilReady(databases: DatabaseRegistry, say: (line: string) => void): Promise<void> {
-  const ready = databases.ready().then(() => true);
-  let said = '';
-  while (!(await Promise.race([ready, delay(reportIntervalMs, false, { ref: false })]))) {
-    const waiting = (await databases.status()).filter((shard) => !shard.ready).map(describe);
-    const line = `Waiting for ${waiting.join('; ')}`;
-    if (waiting.length > 0 && line !== said) say(line);
-    said = line;
+export async function untilReady(
+  { databases, delivery }: Pick<WalletService, 'databases' | 'delivery'>,
+  { members }: ShardingConfig,
+  listener: StartListener,
+): Promise<void> {
+  const reasons = new Map<ShardIdentifier, DatabaseNotReadyError>();
+  const serving = new Set<ShardIdentifier>();
+  const all = Promise.all([
+    databases.ready(({ shard, reason }) => {
+      if (reason instanceof DatabaseNotReadyError) reasons.set(shard, reason);
+    }),
+    // A new handler has its place before the process says that the shard is ready.
+    ...members.map(async ({ shard }) => {
+      await delivery.startedOn(shard);
+      serving.add(shard);
+    }),
+  ]).then(() => true);
+  const starts = (): readonly ShardStart[] =>
+    members.map((member) => {
+      const { shard, name } = member;
+      const address = member.databases.get(primaryConfig)?.address ?? '';
+      const place = `(${shard.group}, ${shard.member}) ${name} on ${databasePlace(address)}`;
+      const ready = serving.has(shard);
+      return { shard, place, ready, reason: ready ? undefined : reasons.get(shard)?.message };
+    });
+  let told: readonly ShardStart[] | undefined;
+  for (let done = false; !done;) {
+    done = await Promise.race([all, delay(reportIntervalMs, false, { ref: false })]);
+    const now = starts();
+    const isServing = now.some(({ ready }) => ready);
+    if (told?.some(({ ready }) => ready) === true) {
+      now.filter((start, index) => isOther(start, told?.[index])).forEach(listener.onChange);
+    } else if (isServing) {
+      listener.onReady(now);
+    } else if (now.some((start, index) => isOther(start, told?.[index]))) {
+      listener.onWaiting(now);
+    }
+    told = now;
   }
 }
 
-function describe({ shard, name, reason }: ShardStatus): string {
-  return `${shard.toString()} ${name} (${innermost(reason)})`;
-}
-
-/** The last cause tells most: `connect ECONNREFUSED 127.0.0.1:5432` rather than `not ready`. */
-function innermost(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  if (error.cause instanceof Error) return innermost(error.cause);
-  if (error instanceof AggregateError && error.errors.length > 0) return innermost(error.errors[0]);
-  return error.message || error.name;
+function isOther(start: ShardStart, before: ShardStart | undefined): boolean {
+  return start.ready !== before?.ready || start.reason !== before.reason;
 }

@@ -39,7 +39,9 @@ export class TransferDecisionRepository extends PgRepository<TransferDecision, t
   }
 }
 
-/** Whether a commit failed because somebody else had decided about the transfer meanwhile: doing it again tells what. */
+/**
+ * Whether a commit failed because the transfer was decided concurrently: running the action again returns that decision.
+ */
 export function isDecidedMeanwhile(error: unknown): boolean {
   const known = FrameworkException.find(error);
   return known instanceof ConstraintViolationException && known.constraint === 'transfer_decisions_pkey';

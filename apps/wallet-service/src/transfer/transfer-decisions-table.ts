@@ -16,6 +16,6 @@ export const transferDecisions = pgTable(
     currency: text('currency').notNull(),
     reason: text('reason'),
   },
-  // For whoever looks for the decision about a transfer, such as the query of money in transit.
+  // Finds the decision about a transfer, as operators do for money in transit.
   (table) => [index('transfer_decisions_transfer_idx').on(table.transferId)],
 );

@@ -65,13 +65,13 @@ export class Deliveries {
     }));
   }
 
-  /** Makes `record-deposits` fail for the event of one version of a wallet, until it is mended. */
+  /** Makes `record-deposits` fail for the event of one version of a wallet, until it is fixed. */
   async break(modelId: string, version: number, kind: Fault): Promise<void> {
     await rowsOf(this.#database, 'insert into records.faults values ($1, $2, $3)', [modelId, version, kind]);
   }
 
   /** Lets every event succeed from now on. */
-  async mend(): Promise<void> {
+  async fix(): Promise<void> {
     await rowsOf(this.#database, 'delete from records.faults');
   }
 }

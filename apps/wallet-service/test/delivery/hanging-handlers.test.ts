@@ -29,7 +29,7 @@ it('a process whose handlers hang ends with code 1, and the next one goes on', {
       };
     }),
   );
-  expect(service.stderr).toContain('handlers hang: this process delivers nothing more and ends');
+  expect(service.stderr).toContain('handlers hang: this process stops delivering and exits');
   const next = new WalletClient(await fleet.start('all').printed('is ready'));
   await vi.waitFor(async () => {
     expect((await next.get(`/transfers/${transfer}`)).body['state']).toBe('COMPLETED');

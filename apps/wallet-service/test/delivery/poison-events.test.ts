@@ -10,8 +10,8 @@ const delivery = {
   'parked-poll-ms': 200,
   retry: { 'attempts-max': attemptsMax, 'backoff-base-ms': 20, 'backoff-max-ms': 100 },
 };
-const timeout = 60_000;
-const patience = { timeout: 30_000, interval: 50 };
+const timeout = 90_000;
+const patience = { timeout: 45_000, interval: 50 };
 const walletCount = 10;
 /** The version of the wallets' second deposit. */
 const poisonVersion = 3;
@@ -39,7 +39,7 @@ describe('an event that fails at each attempt', { timeout }, () => {
     expect(await operator.replay({ handler }, { dryRun: true })).toBe(1);
     expect(await deadAttempts()).toEqual([attemptsMax]);
 
-    await fleet.deliveries.mend();
+    await fleet.deliveries.fix();
     expect(await operator.replay({ handler })).toBe(1);
     await everythingArrived([poisoned]);
     expect(await attempts(poisoned)).toEqual([1, 2, 3, 1]);
@@ -60,13 +60,17 @@ describe('an event that kills its process', { timeout }, () => {
     await vi.waitFor(async () => expect(await deadAttempts()).toEqual([attemptsMax]), patience);
     await everythingArrived(others);
 
-    // The first death is in company, and not counted.
-    expect(await attempts(poisoned)).toEqual([1, 1, 2, 3]);
-    expect(workers.reduce((sum, { deathCount }) => sum + deathCount, 0)).toBe(1 + attemptsMax);
+    // Ends with others beside it are not counted: from the log, as a suspect, and where a busy machine takes long to kill.
+    const made = await attempts(poisoned);
+    expect(made.slice(-attemptsMax)).toEqual([1, 2, 3]);
+    const uncounted = made.slice(0, -attemptsMax);
+    expect(uncounted.length).toBeGreaterThanOrEqual(2);
+    expect(new Set(uncounted)).toEqual(new Set([1]));
+    expect(workers.reduce((sum, { deathCount }) => sum + deathCount, 0)).toBe(made.length);
     // Whoever took over last may repeat the earlier ones, which no cursor had passed.
     await vi.waitFor(async () => expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]), patience);
 
-    await fleet.deliveries.mend();
+    await fleet.deliveries.fix();
     expect(await operator.replay({ handler })).toBe(1);
     await everythingArrived([poisoned]);
     expect(

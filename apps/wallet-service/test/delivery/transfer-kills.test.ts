@@ -1,11 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { seededRandom } from '@framework/testing';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { rowsOf } from '../database-session.js';
 import { moneyByCurrency } from '../money-in-all.js';
 import { anOwner } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 import { MortalProcess } from './mortal-process.js';
-import { randomOf, seed } from './seeded-random.js';
+import { seed } from '../seed.js';
 import { TransferClient } from './transfer-client.js';
 
 const httpKillsMin = 3;
@@ -31,10 +32,10 @@ it(
   `transfers end, and money is constant, while processes are killed (seed ${seed})`,
   { timeout: 60_000 },
   async () => {
-    const http = new MortalProcess(() => fleet.start('http'), randomOf(seed));
-    const workers = [1, 2].map((n) => new MortalProcess(() => fleet.start('worker'), randomOf(seed + n)));
+    const http = new MortalProcess(() => fleet.start('http'), seededRandom(seed));
+    const workers = [1, 2].map((n) => new MortalProcess(() => fleet.start('worker'), seededRandom(seed + n)));
     // It takes its part of the source's events, and can decide about those to its own shard only.
-    const partial = new MortalProcess(() => fleet.startGlobalOnly(), randomOf(seed + 3));
+    const partial = new MortalProcess(() => fleet.startGlobalOnly(), seededRandom(seed + 3));
     const client = new TransferClient(() => http.ready());
     const { open, closing, others } = await openWallets(client);
     const money = await moneyByCurrency(fleet.databases);
@@ -51,7 +52,7 @@ it(
       if (killed && ends.size >= transfersMin) enough.abort();
     };
     const sending = open.map(async ({ id: sourceId }, n) => {
-      const random = randomOf(seed + 100 + n);
+      const random = seededRandom(seed + 100 + n);
       const dests = [...open, ...others].filter(({ id }) => id !== sourceId);
       while (!enough.signal.aborted) {
         const { id: destId, end } = dests[Math.floor(random() * dests.length)]!;

@@ -35,7 +35,7 @@ afterAll(() => fleet.end());
 
 it(
   'workers that are killed every second lose nothing, keep the order and repeat no effect',
-  { timeout: full ? 300_000 : 60_000 },
+  { timeout: full ? 300_000 : 150_000 },
   async () => {
     const wallets = await Promise.all(
       Array.from({ length: walletCount }, (_unused, n) => fleet.openWallet(n % 2 === 0 ? 'DE' : 'MX')),
@@ -112,6 +112,6 @@ async function nothingIsPending(): Promise<void> {
       expect(lags).toHaveLength(cursorCount);
       for (const lag of lags) expect(lag).toMatchObject({ pendingCount: 0, parkedCount: 0, deadCount: 0 });
     },
-    { timeout: full ? 120_000 : 30_000, interval: 200 },
+    { timeout: full ? 120_000 : 90_000, interval: 200 },
   );
 }

@@ -13,6 +13,8 @@ export const replayedHeader = 'Idempotency-Replayed';
 
 const writeHeaders = z.object({
   [idempotencyKeyHeader]: z.string().min(1).max(255).optional().openapi({
+    // Blanks around a value are not part of it, and beyond ASCII clients differ in what they send.
+    pattern: '^[!-~]([ -~]*[!-~])?$',
     description:
       'Makes repeating harmless: the same request under the same key has one effect and one answer, for 30 days.',
   }),
@@ -75,11 +77,18 @@ function problemAnswers(operation: Operation): Answers {
   );
 }
 
-function problemsOf({ method, problems, pathFields, query, body }: Operation): readonly ProblemCode[] {
-  const shape: readonly ProblemCode[] = pathFields || query || body ? ['bad-request'] : [];
+/** What is refused before it is known which operation is meant. */
+const unreadRequest: readonly ProblemCode[] = [
+  'bad-request',
+  'request-timeout',
+  'expectation-failed',
+  'headers-too-large',
+];
+
+function problemsOf({ method, problems, body }: Operation): readonly ProblemCode[] {
   const content: readonly ProblemCode[] = body ? ['body-too-large', 'unsupported-media-type'] : [];
   const key: readonly ProblemCode[] = method === 'post' ? ['idempotency-key-reused'] : [];
-  return [...shape, ...content, ...problems, ...key, 'internal'];
+  return [...unreadRequest, ...content, ...problems, ...key, 'internal'];
 }
 
 function describe(name: ProblemCode): string {

@@ -1,8 +1,9 @@
 import type { z } from '@hono/zod-openapi';
-import type { HonoRequest } from 'hono';
+import type { Context } from 'hono';
 import { readJsonBody } from '../request/json-body.js';
 import { parseShape } from '../request/parse-shape.js';
 import { RequestFault } from '../request/request-fault.js';
+import type { WalletEnv } from '../wallet-app-env.js';
 import type { Operation } from './operation.js';
 
 /** What a request asks for, checked against its operation. */
@@ -25,12 +26,15 @@ export async function operationInput<
   Path extends z.ZodObject,
   Query extends z.ZodObject,
   Body extends z.ZodObject,
->(operation: Operation<Path, Query, Body>, request: HonoRequest): Promise<OperationInput<Path, Query, Body>> {
+>(
+  operation: Operation<Path, Query, Body>,
+  { req: request, env }: Context<WalletEnv>,
+): Promise<OperationInput<Path, Query, Body>> {
   const { pathFields, query, body, bodyOptional = false } = operation;
   return {
     path: pathFields && parseShape('path', pathFields, request.param()),
     query: query && parseShape('query', query, singleValues(request.queries())),
-    body: body && parseShape('body', body, await readJsonBody(request.raw, bodyOptional)),
+    body: body && parseShape('body', body, await readJsonBody(env.body, request.raw.headers, bodyOptional)),
   } as OperationInput<Path, Query, Body>;
 }
 
@@ -39,9 +43,9 @@ function singleValues(queries: Readonly<Record<string, string[]>>): Record<strin
   if (repeated.length > 0) {
     const faults = repeated.map((name) => ({
       pointer: `query/${name}`,
-      message: 'stands there more than once',
+      message: 'occurs more than once',
     }));
-    throw new RequestFault('bad-request', 'A query parameter stands there more than once', { faults });
+    throw new RequestFault('bad-request', 'A query parameter occurs more than once', { faults });
   }
   return Object.fromEntries(Object.entries(queries).map(([name, values]) => [name, values[0]]));
 }

@@ -50,7 +50,7 @@ export function serve<
         onReplayed: () => context.header(replayedHeader, 'true'),
       }),
     };
-    const input = await operationInput(operation, context.req);
+    const input = await operationInput(operation, context);
     const { status = 200, location, body } = await handler({ ...input, principal, execution });
     context.header('content-type', 'application/json');
     if (location !== undefined) context.header('location', location);

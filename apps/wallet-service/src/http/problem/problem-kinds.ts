@@ -13,8 +13,8 @@ export interface ProblemKind {
   readonly retryAfterSeconds?: number;
 }
 
-/** The HTTP entry's own problems, beside the refusals of the wallet's rules. */
-type EntryProblem =
+/** The codes of faults that the HTTP entry finds by itself, before any action runs. */
+export type RequestFaultCode =
   | 'bad-request'
   | 'body-too-large'
   | 'unsupported-media-type'
@@ -22,7 +22,11 @@ type EntryProblem =
   | 'request-timeout'
   | 'expectation-failed'
   | 'not-found'
-  | 'method-not-allowed'
+  | 'method-not-allowed';
+
+/** The HTTP entry's own problems, beside the refusals of the wallet's rules. */
+type EntryProblem =
+  | RequestFaultCode
   | 'wallet-not-found'
   | 'transfer-not-found'
   | 'stale-record'
@@ -56,8 +60,8 @@ export const problemKinds: Readonly<Record<ProblemCode, ProblemKind>> = {
 
   'stale-record': {
     status: 409,
-    title: 'Others were faster',
-    detail: 'Others kept changing the wallet at the same time. Nothing was written; try again.',
+    title: 'Concurrent modification',
+    detail: 'Other requests kept changing the wallet at the same time. Nothing was written; try again.',
   },
   'idempotency-key-reused': {
     status: 422,

@@ -1,6 +1,12 @@
-import { EntityNotFoundException, type ErrorCode, FrameworkException } from '@framework/core';
+import {
+  EntityNotFoundException,
+  type ErrorCode,
+  FrameworkException,
+  ShardUnavailableException,
+} from '@framework/core';
 import { WalletException } from '../../wallet/wallet-exception.js';
 import { RequestFault, type ShapeFault } from '../request/request-fault.js';
+import { shardCauses } from '../shard-causes.js';
 import { type ProblemCode, type ProblemKind, problemKinds } from './problem-kinds.js';
 
 /** A problem as it is answered. */
@@ -24,6 +30,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'idempotency-key-reused': 'idempotency-key-reused',
   // Ids of requests are checked before; what remains is a placement on a shard that nobody configured.
   'unknown-shard': 'internal',
+  'no-usable-shard': 'internal',
   'invalid-id': 'internal',
   'partial-commit': 'internal',
   'not-unique': 'internal',
@@ -59,9 +66,21 @@ export function problemOf(error: unknown): Problem {
     ...kind,
     name,
     code: kind.code ?? name,
-    detail: kind.detail ?? (error instanceof Error ? error.message : kind.title),
+    detail: shardDetail(error) ?? kind.detail ?? (error instanceof Error ? error.message : kind.title),
     faults: faultsOf(error),
   };
+}
+
+/** Which shard it is and why it cannot serve, where that is known. */
+function shardDetail(error: unknown): string | undefined {
+  const known = FrameworkException.find(error);
+  if (!(known instanceof ShardUnavailableException) || known.kind === undefined) return undefined;
+  const { shard, kind } = known;
+  return `${sentence(shard.toString())} cannot serve: ${shardCauses[kind].what}. Nothing was written; try again later.`;
+}
+
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function faultsOf(error: unknown): readonly ShapeFault[] {

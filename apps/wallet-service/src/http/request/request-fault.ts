@@ -1,4 +1,4 @@
-import type { ProblemCode } from '../problem/problem-kinds.js';
+import type { RequestFaultCode } from '../problem/problem-kinds.js';
 
 /** One fault in the shape of a request. */
 export interface ShapeFault {
@@ -6,19 +6,6 @@ export interface ShapeFault {
   readonly pointer: string;
   readonly message: string;
 }
-
-/** The codes of faults that the HTTP entry finds by itself, before any action runs. */
-type RequestFaultCode = Extract<
-  ProblemCode,
-  | 'bad-request'
-  | 'body-too-large'
-  | 'unsupported-media-type'
-  | 'headers-too-large'
-  | 'request-timeout'
-  | 'expectation-failed'
-  | 'not-found'
-  | 'method-not-allowed'
->;
 
 /** A request that is refused for its form; no action has run. */
 export class RequestFault extends Error {

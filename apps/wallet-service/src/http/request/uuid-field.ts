@@ -1,6 +1,7 @@
 import { z } from '@hono/zod-openapi';
 
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+/** Without flags: the OpenAPI document shows it as a pattern, which has none. */
+const uuid = /^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$/;
 
 /** The schema of a UUID of any version, upper case or lower case, in lower case afterwards. */
 export const uuidField = z

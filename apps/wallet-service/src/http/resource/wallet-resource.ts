@@ -1,6 +1,9 @@
 import { z } from '@hono/zod-openapi';
-import { shardResource } from './shard-resource.js';
 import type { Wallet } from '../../wallet/wallet.js';
+
+const shardResource = z
+  .object({ group: z.int().openapi({ example: 1 }), member: z.int().openapi({ example: 0 }) })
+  .openapi('Shard');
 
 /** The schema of a wallet as it is answered. */
 export const walletSchema = z

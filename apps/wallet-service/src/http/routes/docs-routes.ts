@@ -32,33 +32,45 @@ const page = `<!doctype html>
 const startScript = `SwaggerUIBundle({ url: '/openapi.json', dom_id: '#docs', validatorUrl: null, tryItOutEnabled: true });
 `;
 
-/** Serves the OpenAPI document, and a page to read and try it, whose files come from an npm package and not from a CDN. */
-export function docsRoutes(app: WalletApp): void {
-  app.doc31('/openapi.json', {
-    openapi: '3.1.0',
-    info: {
-      title: 'Wallet service',
-      version: '0.1.0',
-      description:
-        'Wallets on sharded databases. Decimals are exact: strings in answers, strings or numbers in requests. ' +
-        'Send an Idempotency-Key with every write, and repeat it with the same key when its outcome is unknown.',
-    },
-  });
-  app.get('/docs', (context) => {
-    // Nothing on the page may come from, or go to, another host.
-    context.header(
-      'content-security-policy',
-      "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
+const contentSecurityPolicy =
+  // Nothing on the page may come from, or go to, another host.
+  "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
+
+/** Serves the OpenAPI document, made once. Call it after the operations are added. */
+export function openapiRoute(app: WalletApp): void {
+  let document: string | undefined;
+  app.get('/openapi.json', (context) => {
+    document ??= JSON.stringify(
+      app.getOpenAPI31Document({
+        openapi: '3.1.0',
+        info: {
+          title: 'Wallet service',
+          version: '0.1.0',
+          description:
+            'Wallets on sharded databases. Decimals are exact: strings in answers, strings or numbers in requests. ' +
+            'Send an Idempotency-Key with every write, and repeat it with the same key when its outcome is unknown.',
+        },
+      }),
     );
+    return context.body(document, 200, { 'content-type': 'application/json' });
+  });
+}
+
+/** Serves a page to read and try the OpenAPI document. Its files come from an npm package and not from a CDN, and are read once. */
+export function docsRoutes(app: WalletApp): void {
+  app.get('/docs', (context) => {
+    context.header('content-security-policy', contentSecurityPolicy);
     return context.html(page);
   });
   app.get('/docs/start.js', (context) =>
     context.body(startScript, 200, { 'content-type': 'text/javascript' }),
   );
   for (const [name, mediaType] of Object.entries(assets)) {
-    app.get(`/docs/${name}`, async (context) =>
-      context.body(await asset(name), 200, { 'content-type': mediaType }),
-    );
+    let content: Uint8Array<ArrayBuffer> | undefined;
+    app.get(`/docs/${name}`, async (context) => {
+      content ??= await asset(name);
+      return context.body(content, 200, { 'content-type': mediaType });
+    });
   }
 }
 

@@ -1,0 +1,107 @@
+import { channel } from 'node:diagnostics_channel';
+import { once } from 'node:events';
+import { type Socket, connect } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { HttpServer, type HttpServerOptions } from './http-server.js';
+
+/** More than the buffers of a connection hold. */
+const largeChunks = 32;
+const chunk = Buffer.alloc(1024 * 1024, 'x');
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
+
+let close: (() => Promise<void>) | undefined;
+
+afterEach(() => close?.());
+
+test('only a client that takes nothing of an answer loses its connection', async () => {
+  const server = await start({ answerTimeoutMs: 2_000 });
+  const open = (): Promise<Socket> => server.connect();
+  const [slow, reading, stalled] = await Promise.all([open(), open(), open()]);
+  slow.write(get('/slow'));
+  reading.resume().write(get('/large'));
+  stalled.pause();
+  stalled.write(get('/large'));
+  // By then the time of the slow one has passed as well.
+  await expect.poll(server.droppedCount, { timeout: 15_000 }).toBe(1);
+  expect(reading.bytesRead).toBeGreaterThan(largeChunks * chunk.length);
+  server.answerSlow();
+  const [answer] = (await once(slow, 'data')) as [Buffer];
+  expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK/);
+});
+
+test('of many requests that are sent at once, few are parsed before the first is answered', async () => {
+  const server = await start({});
+  const [pipelining, other] = await Promise.all([server.connect(), server.connect()]);
+  let parsedCount = 0;
+  const count = (): void => void parsedCount++;
+  channel('http.server.request.start').subscribe(count);
+  try {
+    pipelining.write(get('/slow') + get('/').repeat(1_500));
+    await expect.poll(() => parsedCount, { timeout: 10_000 }).toBeGreaterThan(1);
+    other.write(get('/'));
+    await once(other, 'data');
+    expect(parsedCount).toBeLessThan(100);
+    let received = '';
+    pipelining.on('data', (bytes: Buffer) => (received += bytes.toString('latin1')));
+    pipelining.end();
+    server.answerSlow();
+    await once(pipelining, 'end');
+    expect(received.match(/HTTP\/1.1 200 OK/g)).toHaveLength(1_501);
+  } finally {
+    channel('http.server.request.start').unsubscribe(count);
+  }
+});
+
+test('connections beyond their maximum are closed, and the others go on', async () => {
+  const server = await start({ connectionsMax: 1 });
+  const first = await server.connect();
+  const second = await server.connect();
+  await once(second.resume(), 'close');
+  first.write(get('/'));
+  const [answer] = (await once(first, 'data')) as [Buffer];
+  expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK/);
+});
+
+/** A server that answers `/large` with much, and `/slow` when it is told to. */
+async function start(options: Partial<HttpServerOptions>): Promise<{
+  readonly connect: () => Promise<Socket>;
+  readonly answerSlow: () => void;
+  /** How many answers were not taken to their end. */
+  readonly droppedCount: () => number;
+}> {
+  const slow = Promise.withResolvers<undefined>();
+  const sockets: Socket[] = [];
+  let droppedCount = 0;
+  const large = (): ReadableStream => {
+    let count = 0;
+    return new ReadableStream({
+      pull: (controller) => (count++ < largeChunks ? controller.enqueue(chunk) : controller.close()),
+      cancel: () => void droppedCount++,
+    });
+  };
+  const server = await HttpServer.listen(
+    {
+      fetch: async (request) => {
+        const { pathname } = new URL(request.url);
+        if (pathname === '/slow') await slow.promise;
+        return new Response(pathname === '/large' ? large() : 'small');
+      },
+      refuse: () => new Response(null, { status: 400 }),
+      describe: () => new Response(null, { status: 204 }),
+    },
+    { host: '127.0.0.1', port: 0, ...options },
+  );
+  close = async () => {
+    slow.resolve(undefined);
+    for (const socket of sockets) socket.destroy();
+    await server.close();
+  };
+  const open = async (): Promise<Socket> => {
+    const socket = connect({ host: '127.0.0.1', port: Number(new URL(server.url).port) });
+    sockets.push(socket);
+    socket.on('error', () => undefined);
+    await once(socket, 'connect');
+    return socket;
+  };
+  return { connect: open, answerSlow: () => slow.resolve(undefined), droppedCount: () => droppedCount };
+}

@@ -1,0 +1,17 @@
+import { expect, test } from 'vitest';
+import { operatorCommand } from './operator-command.js';
+
+test('a service without words has no command', () => {
+  expect(operatorCommand([])).toBeUndefined();
+});
+
+test.each([['migrate'], ['adopt 0/0'], ['adopt 0/1 255/63']])('%s is a command', (words) => {
+  expect(operatorCommand(words.split(' '))).toHaveProperty('run');
+});
+
+test.each([['adpot'], ['adopt'], ['adopt 0'], ['adopt 256/0'], ['adopt 0/64'], ['migrate all']])(
+  '%s is answered with what can be written',
+  (words) => {
+    expect(operatorCommand(words.split(' '))).toContain('adopt 0/1');
+  },
+);

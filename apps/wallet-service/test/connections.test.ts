@@ -1,0 +1,213 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { RawConnection } from './raw-connection.js';
+import { type TestService, startTestService, stopTestService } from './start-test-service.js';
+
+let service: TestService;
+const opened: RawConnection[] = [];
+
+beforeAll(async () => {
+  service = await startTestService();
+});
+afterEach(() => {
+  for (const connection of opened.splice(0)) connection.close();
+});
+afterAll(() => stopTestService(service));
+
+const one = '{"amount":"1"}';
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
+const post = (path: string, ...headers: readonly string[]) =>
+  [`POST ${path} HTTP/1.1`, 'host: x', 'content-type: application/json', ...headers, '', ''].join('\r\n');
+
+describe('a deposit that was read is answered as what it is, and then the connection ends,', () => {
+  test.each([
+    ['a text that is no request', 'no request at all\r\n\r\n'],
+    ['a header without a name', 'GET /health/live HTTP/1.1\r\n: x\r\n\r\n'],
+    ['headers that are too large', `GET /health/live HTTP/1.1\r\nx: ${'x'.repeat(20_000)}`],
+    ['a tunnel', 'CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n'],
+  ])('when it is followed by %s', async (_what, garbage) => {
+    const { id, deposit } = await aDeposit();
+    const connection = await open();
+    const [answer, ...more] = await connection.send(deposit + garbage).ended();
+    expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' } });
+    expect([more, connection.rest]).toEqual([[], '']);
+    expect((await service.client.wallet(id)).balance).toBe('101');
+  });
+
+  test('when the client ends its side', async () => {
+    const { id, deposit } = await aDeposit();
+    const connection = await open();
+    const answers = await connection
+      .send(deposit + deposit)
+      .halfClose()
+      .ended();
+    expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+    expect((await service.client.wallet(id)).balance).toBe('102');
+  });
+
+  test('when it asks for the end, and what follows is not executed', async () => {
+    const { id, deposit } = await aDeposit();
+    const connection = await open();
+    await connection.send(deposit.replace('host: x', 'host: x\r\nconnection: close') + deposit).ended();
+    expect(connection.statuses).toEqual([200]);
+    expect((await service.client.wallet(id)).balance).toBe('101');
+  });
+
+  test('when a request follows whose body is broken, which is answered, too', async () => {
+    const { id, deposit } = await aDeposit();
+    const connection = await open();
+    const broken = `${post(`/wallets/${id}/deposit`, 'transfer-encoding: chunked')}zz\r\n`;
+    const [, refused] = await connection.send(deposit + broken).ended();
+    expect(connection.statuses).toEqual([200, 400]);
+    expectLoggedProblem(refused);
+    expect((await service.client.wallet(id)).balance).toBe('101');
+  });
+});
+
+describe('a request that does not arrive completely', () => {
+  test.each([
+    ['its headers', (path: string) => `POST ${path} HTTP/1.1\r\nhost: x`],
+    ['its body', (path: string) => `${post(path, 'content-length: 14')}{"amount":`],
+    ['its chunks', (path: string) => `${post(path, 'transfer-encoding: chunked')}e\r\n${one}\r\n`],
+  ])('is refused when the client ends its side within %s', async (_what, half) => {
+    const { id } = await aDeposit();
+    const connection = await open();
+    const [answer] = await connection
+      .send(half(`/wallets/${id}/deposit`))
+      .halfClose()
+      .ended();
+    expect(connection.statuses).toEqual([400]);
+    expectLoggedProblem(answer);
+    expect((await service.client.wallet(id)).balance).toBe('100');
+  });
+});
+
+describe('a limit', () => {
+  test.each([
+    ['announced', 'content-length: 1000000000', ''],
+    ['sent in chunks', 'transfer-encoding: chunked', `1fff0\r\n${'x'.repeat(0x1fff0)}\r\n`.repeat(6)],
+  ])('on bodies takes effect before the body ends: %s', async (_what, header, sent) => {
+    const connection = await open();
+    const [answer] = await connection.send(post('/wallets', header) + sent).ended();
+    expect(connection.statuses).toEqual([413]);
+    expectLoggedProblem(answer);
+  });
+
+  test.each([
+    ['too large', ['content-length: 65537'], 413],
+    ['of another type', ['content-length: 2', 'content-encoding: gzip'], 415],
+  ])('on bodies is told before leave to send it: %s', async (_what, headers, status) => {
+    const connection = await open();
+    let received = '';
+    connection.socket.on('data', (chunk: Buffer) => (received += chunk.toString()));
+    await connection.send(post('/wallets', 'expect: 100-continue', ...headers)).ended();
+    expect(connection.statuses).toEqual([status]);
+    expect(received).not.toContain('100 Continue');
+  });
+
+  test('on bodies ends the connection also where none is read', async () => {
+    const connection = await open();
+    const request = 'GET /health/live HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n';
+    const [answer] = await connection.send(request + 'x'.repeat(500_000)).ended();
+    expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' } });
+  });
+
+  test('on bodies keeps the connection after chunks that nobody reads', async () => {
+    const connection = await open();
+    const unread = 'POST /nothing HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n';
+    await connection.send(unread).answered();
+    await connection.send(`2\r\n{}\r\n0\r\n\r\n${get('/health/live')}`).answered(2);
+    expect(connection.statuses).toEqual([404, 200]);
+    await connection.send(unread + `1fff0\r\n${'x'.repeat(0x1fff0)}\r\n`.repeat(20)).ended();
+    expect(connection.statuses).toEqual([404, 200, 404]);
+  });
+
+  test.each([
+    ['a header', 'GET / HTTP/1.1\r\nhost: x\r\nx: '],
+    ['an address', 'GET /'],
+    ['a trailer', `${post('/wallets', 'transfer-encoding: chunked')}2\r\n{}\r\n0\r\nx: `],
+    ['spaces before a value', 'GET / HTTP/1.1\r\nhost: x\r\nx: ', ' '],
+    ['spaces before an address', 'GET ', ' '],
+    ['empty lines before a request', '', '\r\n'],
+  ])('on headers takes effect before they end: %s', async (_what, beginning, filling = 'x') => {
+    const connection = await open();
+    const [answer] = await connection.send(beginning + filling.repeat(500_000)).ended();
+    expect(connection.statuses).toEqual([431]);
+    expectLoggedProblem(answer);
+  });
+
+  test('on bodies takes effect when the sizes of the chunks take more than their contents', async () => {
+    const connection = await open();
+    const chunked = post('/wallets', 'transfer-encoding: chunked');
+    const [answer] = await connection.send(chunked + '0'.repeat(3_000_000)).ended();
+    expect(connection.statuses).toEqual([413]);
+    expectLoggedProblem(answer);
+  });
+});
+
+describe('pipelined requests', () => {
+  test('are all answered, in order, while other connections have their turn', async () => {
+    const [pipelining, other] = await Promise.all([open(), open()]);
+    pipelining.send([...Array(500)].map(() => get('/health/live') + get('/nothing')).join(''));
+    await pipelining.answered();
+    await other.send(get('/openapi.json')).answered();
+    expect(pipelining.statuses.length).toBeLessThan(500);
+    const answers = await pipelining.answered(1_000);
+    expect(answers.filter(({ status }, index) => status === (index % 2 === 0 ? 200 : 404))).toHaveLength(
+      1_000,
+    );
+  });
+
+  test('wait until the client takes the answers', async () => {
+    const path = '/docs/swagger-ui-bundle.js';
+    const [pipelining, other] = await Promise.all([open(), open()]);
+    pipelining.socket.pause();
+    pipelining.send(get(path).repeat(1_000));
+    for (let count = 1; count <= 100; count += 1) await other.send(get('/openapi.json')).answered(count);
+    expect(service.log.filter((line) => line.includes(path)).length).toBeLessThan(20);
+  });
+
+  test('with bodies take effect one after the other', async () => {
+    const { id, deposit } = await aDeposit();
+    const connection = await open();
+    const answers = await connection.send(deposit.repeat(50)).answered(50);
+    const versions = answers.map(({ body }) => (JSON.parse(body) as { readonly version: number }).version);
+    expect(versions).toEqual(Array.from({ length: 50 }, (_, index) => index + 2));
+    expect((await service.client.wallet(id)).balance).toBe('150');
+  });
+});
+
+test('a request for another protocol is answered in this one, and the connection ends', async () => {
+  const connection = await open();
+  const request = get('/health/live').replace(
+    'host: x',
+    'host: x\r\nupgrade: websocket\r\nconnection: upgrade',
+  );
+  const [answer] = await connection.send(`${request}no request\r\n\r\n`).ended();
+  expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' } });
+});
+
+test('a request of HTTP/1.0 needs no host, and its connection ends', async () => {
+  const connection = await open();
+  await connection.send('GET /health/live HTTP/1.0\r\n\r\n').ended();
+  expect(connection.statuses).toEqual([200]);
+});
+
+async function open(): Promise<RawConnection> {
+  const connection = await RawConnection.open(service.url);
+  opened.push(connection);
+  return connection;
+}
+
+/** A wallet with 100, and a request that puts 1 into it. */
+async function aDeposit(): Promise<{ readonly id: string; readonly deposit: string }> {
+  const { id } = await service.client.openWallet();
+  return { id, deposit: post(`/wallets/${id}/deposit`, `content-length: ${one.length}`) + one };
+}
+
+function expectLoggedProblem(answer: RawConnection['answers'][number] | undefined): void {
+  const { status, headers, body } = answer ?? { status: 0, headers: {}, body: '{}' };
+  const requestId = headers['x-request-id'] ?? 'none';
+  expect(headers['content-type']).toBe('application/problem+json');
+  expect(JSON.parse(body)).toMatchObject({ status, code: 'bad-request', instance: `urn:uuid:${requestId}` });
+  expect(service.log.some((line) => line.includes(requestId))).toBe(true);
+}

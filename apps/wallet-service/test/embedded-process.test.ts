@@ -1,0 +1,78 @@
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { ServiceProcess } from './service-process.js';
+import { WalletClient } from './wallet-client.js';
+
+const timeout = 240_000;
+/** Databases are made first, which takes seconds, and much longer where many start at the same time. */
+const startTimeoutMs = 90_000;
+/** How soon after its end everything is well, besides what the same takes without a fault, on a slow machine ten times that. */
+const wellWithinMs = 10_000;
+const slownessMax = 10;
+
+let folder: string;
+let service: ServiceProcess;
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'wallet-embedded-'));
+  await chmod(folder, 0o755);
+  service = new ServiceProcess({ WALLET_DATA: folder });
+});
+afterEach(async () => {
+  service.kill('SIGTERM');
+  await service.exitCode();
+  await rm(folder, { recursive: true, force: true });
+});
+
+it(
+  'an embedded server that is killed is started again, and everything is well by itself',
+  { timeout },
+  async () => {
+    const client = new WalletClient(await service.printed('The wallet service is ready.', startTimeoutMs));
+    // A healthy start has nothing to say to operators.
+    expect(service.stderr).toBe('');
+    const startedAtMs = performance.now();
+    await seeThatAllIsWell(client, startTimeoutMs);
+    const timeoutMs = wellWithinMs + slownessMax * (performance.now() - startedAtMs);
+    const killed = await postmasterPid();
+    process.kill(killed, 'SIGKILL');
+    await service.printed('The embedded PostgreSQL server has ended and is started again', timeoutMs);
+    await seeThatAllIsWell(client, timeoutMs);
+    expect(await postmasterPid()).not.toBe(killed);
+  },
+);
+
+it('the embedded server is stopped after the service, by one Ctrl-C', { timeout }, async () => {
+  const client = new WalletClient(await service.printed('The wallet service is ready.', startTimeoutMs));
+  await client.openWallet();
+  service.kill('SIGINT');
+  service.kill('SIGINT');
+  expect(await service.exitCode()).toBe(0);
+  expect(service.stderr).toBe('');
+  expect(service.stdout).not.toContain('has ended');
+  expect(await readFile(join(folder, 'server.log'), 'utf8')).toMatch(/database system is shut down\s*$/);
+});
+
+/** That wallets are opened on both shards, money goes from one to the other, and the service says that it is ready. */
+async function seeThatAllIsWell(client: WalletClient, withinMs: number): Promise<void> {
+  const startedMs = performance.now();
+  const soon = <T>(look: () => Promise<T>): Promise<T> =>
+    vi.waitFor(look, { timeout: withinMs - (performance.now() - startedMs), interval: 50 });
+  const [source, dest] = await Promise.all([
+    soon(() => client.openWallet()),
+    soon(() => client.openWallet({ country: 'MX' })),
+  ]);
+  await soon(async () => expect((await client.get('/health/ready')).status).toBe(200));
+  const transfer = { sourceId: source.id, destId: dest.id, amount: '1' };
+  const { headers } = await client.post('/transfers', transfer);
+  await soon(async () => {
+    expect((await client.get(headers['location'] ?? '')).body).toMatchObject({ state: 'COMPLETED' });
+  });
+}
+
+async function postmasterPid(): Promise<number> {
+  const [pid = ''] = (await readFile(join(folder, 'cluster', 'data', 'postmaster.pid'), 'utf8')).split('\n');
+  return Number(pid);
+}

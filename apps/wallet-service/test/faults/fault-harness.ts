@@ -1,0 +1,241 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { FaultProxy } from '@framework/testing';
+import { EmbeddedPostgres, TestDatabase, createTestDatabase } from '@framework/testing/postgres';
+import { vi } from 'vitest';
+import { bundleProgram } from '../delivery/bundle-program.js';
+import { rowsOf } from '../database-session.js';
+import { moneyByCurrency } from '../money-in-all.js';
+import { ServiceProcess } from '../service-process.js';
+import { type ShardDatabases, type TestServiceOptions, configTree } from '../start-test-service.js';
+import { type WalletBody, WalletClient } from '../wallet-client.js';
+import { Traffic } from './traffic.js';
+
+const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const mexicoName = 'mexico';
+
+/** How soon after the end of a fault everything is well by itself, besides what the same takes without a fault. */
+const wellWithinMs = 10_000;
+/** How soon after it every transfer has ended, those included that were waiting for their next attempt. */
+const settledWithinMs = 30_000;
+/** How often as long as without a fault it may take, because it takes longer with cold connections. */
+const slownessMax = 10;
+
+/** Which shards a process has in its configuration. */
+export type KnownShards = 'both' | 'global' | 'mexico';
+
+/**
+ * The wallet service as real processes, and one of its two shards on a server of its own, behind a proxy: what a test needs
+ * to break one thing, and to see that everything is well by itself afterwards.
+ *
+ * ```ts
+ * const harness = await FaultHarness.start();
+ * const traffic = await harness.traffic();
+ * await harness.proxy.refuse();
+ * // … what a client and an operator see meanwhile
+ * await harness.proxy.accept();
+ * await harness.expectWell();
+ * await harness.expectSettled(await traffic.end());
+ * ```
+ */
+export class FaultHarness {
+  readonly shards: ShardDatabases;
+  /** Between the service and the shard (1, 0). */
+  readonly proxy: FaultProxy;
+  #server: EmbeddedPostgres;
+  readonly #target: { readonly host: string; port: number };
+  readonly #folder: string;
+  readonly #options: TestServiceOptions;
+  readonly #processes: ServiceProcess[] = [];
+  #service: ServiceProcess | undefined;
+  #client: WalletClient | undefined;
+  /** How long it takes on this machine to see that all is well when it is. */
+  #healthyMs = 0;
+
+  private constructor(parts: {
+    readonly shards: ShardDatabases;
+    readonly proxy: FaultProxy;
+    readonly server: EmbeddedPostgres;
+    readonly target: { readonly host: string; port: number };
+    readonly folder: string;
+    readonly options: TestServiceOptions;
+  }) {
+    this.shards = parts.shards;
+    this.proxy = parts.proxy;
+    this.#server = parts.server;
+    this.#target = parts.target;
+    this.#folder = parts.folder;
+    this.#options = parts.options;
+  }
+
+  /** Starts the databases and one process that does everything; end it with {@link FaultHarness.end}. */
+  static async start(options: TestServiceOptions = {}): Promise<FaultHarness> {
+    const folder = await mkdtemp(join(tmpdir(), 'wallet-faults-'));
+    const [global, server] = await Promise.all([
+      createTestDatabase(),
+      startServer(folder),
+      bundleProgram(main, join(folder, 'main.mjs')),
+    ]);
+    await server.ensureDatabase(mexicoName);
+    const target = { host: server.host, port: server.port };
+    const proxy = await FaultProxy.to(target);
+    // By way of the proxy, whose port stays when the server comes back on another one.
+    const mexico = new TestDatabase(server.url('').replace(`:${server.port}`, `:${proxy.port}`), mexicoName);
+    const shards = { global, mexico };
+    const harness = new FaultHarness({ shards, proxy, server, target, folder, options });
+    await (await harness.startService()).printed('is ready');
+    const startedMs = performance.now();
+    await harness.#seeThatAllIsWell(settledWithinMs);
+    harness.#healthyMs = performance.now() - startedMs;
+    return harness;
+  }
+
+  /** Speaks with the service: the process that answers requests. */
+  get client(): WalletClient {
+    if (this.#client === undefined) throw new Error('the service has not been started');
+    return this.#client;
+  }
+
+  /** Every line that the processes have logged. */
+  get log(): readonly string[] {
+    return this.#processes.flatMap(({ stderr }) => stderr.split('\n'));
+  }
+
+  /** Starts the process that answers requests and delivers, in the place of the one before, if there was one. */
+  async startService(knows: KnownShards = 'both'): Promise<ServiceProcess> {
+    const service = await this.startProcess('all', knows);
+    this.#service = service;
+    this.#client = new WalletClient(await service.printed('http://'));
+    return service;
+  }
+
+  /** Ends that process as a crash does. */
+  async killService(): Promise<void> {
+    this.#service?.kill('SIGKILL');
+    await this.#service?.exitCode();
+  }
+
+  /** Starts a further process. */
+  async startProcess(role: 'all' | 'http' | 'worker', knows: KnownShards = 'both'): Promise<ServiceProcess> {
+    const tree = configTree(this.shards, { mexicoPort: this.proxy.port, ...this.#options });
+    const file = join(this.#folder, `wallet-${this.#processes.length}.json`);
+    await writeFile(file, JSON.stringify(withShards(tree, knows)));
+    const environment = { WALLET_CONFIG: file, WALLET_ROLE: role, LOG_LEVEL: 'warn' };
+    const started = new ServiceProcess(environment, [join(this.#folder, 'main.mjs')]);
+    this.#processes.push(started);
+    return started;
+  }
+
+  /** Runs a statement on the server of the shard (1, 0), past the proxy; in its database unless told otherwise. */
+  async onServer(text: string, database: string = mexicoName): Promise<void> {
+    await rowsOf(new TestDatabase(this.#server.url(''), database), text);
+  }
+
+  /** Ends the server of the shard (1, 0), as a crash does. */
+  async killServer(): Promise<void> {
+    const file = join(this.#server.dataDirectory, 'postmaster.pid');
+    process.kill(Number((await readFile(file, 'utf8')).split('\n')[0]), 'SIGKILL');
+    await this.#server.exited;
+  }
+
+  /** Starts it again. */
+  async restartServer(): Promise<void> {
+    this.#server = await startServer(this.#folder);
+    this.#target.port = this.#server.port;
+  }
+
+  /** Begins deposits and transfers on and between both shards. */
+  async traffic(): Promise<Traffic> {
+    return Traffic.begin(() => this.client);
+  }
+
+  /** What an orchestrator sees. */
+  async readiness(): Promise<{ readonly status: number; readonly body: unknown }> {
+    const { status, body } = await this.client.get('/health/ready');
+    return { status, body };
+  }
+
+  /** That requests, readiness and delivery are well soon after the end of a fault, which is now, by themselves. */
+  async expectWell(): Promise<void> {
+    await this.#seeThatAllIsWell(wellWithinMs + slownessMax * this.#healthyMs);
+  }
+
+  async #seeThatAllIsWell(withinMs: number): Promise<void> {
+    const startedMs = performance.now();
+    const soon = <T>(look: () => Promise<T>): Promise<T> =>
+      vi.waitFor(look, { timeout: withinMs - (performance.now() - startedMs), interval: 50 });
+    // In a currency of their own, so that they count in no sum of the traffic's.
+    const open = (country: string) => soon(() => this.client.openWallet({ country, currency: 'USD' }));
+    const [global, mexico] = await Promise.all([open('DE'), open('MX')]);
+    await soon(async () => assert.equal((await this.readiness()).status, 200));
+    // A session that was opened during the fault may refuse one more request; nothing is written then.
+    const begin = (source: WalletBody, dest: WalletBody) => soon(() => this.#transfer(source, dest));
+    const ids = await Promise.all([begin(global, mexico), begin(mexico, global)]);
+    await soon(async () => {
+      const transfers = await Promise.all(ids.map((id) => this.client.get(`/transfers/${id}`)));
+      assert.deepEqual(
+        transfers.map(({ body }) => body['state']),
+        ['COMPLETED', 'COMPLETED'],
+      );
+    });
+  }
+
+  /** That every transfer of the traffic has arrived, and that all money is there, no more and no less. */
+  async expectSettled(traffic: Traffic): Promise<void> {
+    await traffic.end();
+    await vi.waitFor(async () => assert.deepEqual(await this.#transfersIn('INITIATED'), []), {
+      timeout: settledWithinMs + slownessMax * this.#healthyMs,
+      interval: 100,
+    });
+    assert.deepEqual(await this.#transfersIn('REFUNDED'), []);
+    const completed = new Set(await this.#transfersIn('COMPLETED'));
+    assert.deepEqual(
+      [...traffic.transfers].filter((id) => !completed.has(id)),
+      [],
+    );
+    assert.equal((await moneyByCurrency(this.shards))['EUR'], traffic.money);
+    process.stdout.write(`answers: ${JSON.stringify(traffic.answers)}\n`);
+  }
+
+  /** Kills every process, and removes the databases. */
+  async end(): Promise<void> {
+    for (const each of this.#processes) each.kill('SIGKILL');
+    await Promise.all(this.#processes.map((each) => each.exitCode()));
+    await this.proxy.close();
+    await Promise.all([this.#server.stop(), this.shards.global.drop()]);
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  async #transfer({ id: sourceId }: WalletBody, { id: destId }: WalletBody): Promise<string> {
+    const { status, body } = await this.client.post('/transfers', { sourceId, destId, amount: '1' });
+    assert.equal(status, 202);
+    return String(body['id']);
+  }
+
+  async #transfersIn(state: string): Promise<readonly unknown[]> {
+    const { global, mexico } = this.shards;
+    const text = 'select id from transfers where state = $1';
+    const rows = await Promise.all([global, mexico].map((database) => rowsOf(database, text, [state])));
+    return rows.flat().map(({ id }) => id);
+  }
+}
+
+function startServer(folder: string): Promise<EmbeddedPostgres> {
+  return EmbeddedPostgres.start({ directory: join(folder, 'server'), settings: { fsync: 'off' } });
+}
+
+/** The configuration without the shards that a process does not know. */
+function withShards(tree: unknown, knows: KnownShards): unknown {
+  const { framework } = structuredClone(tree) as {
+    framework: {
+      sharding: { 'default-shard': object; groups: { readonly group: number; readonly name: string }[] };
+    };
+  };
+  const { sharding } = framework;
+  if (knows !== 'both') sharding.groups = sharding.groups.filter(({ name }) => name === knows);
+  sharding['default-shard'] = { group: sharding.groups[0]!.group, member: 0 };
+  return { framework };
+}

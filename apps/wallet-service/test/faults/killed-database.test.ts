@@ -1,0 +1,32 @@
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { FaultHarness } from './fault-harness.js';
+
+const timeout = 240_000;
+const patience = { timeout: 30_000, interval: 50 };
+
+let harness: FaultHarness;
+
+beforeEach(async () => {
+  harness = await FaultHarness.start();
+});
+afterEach(() => harness.end());
+
+it('a database that is killed under load and started again heals by itself', { timeout }, async () => {
+  const traffic = await harness.traffic();
+  for (let kill = 1; kill <= 2; kill++) {
+    await vi.waitFor(() => expect(traffic.transfers.size).toBeGreaterThan(10 * kill), patience);
+    await harness.killServer();
+    await vi.waitFor(async () => expect(await harness.readiness()).toMatchObject({ status: 503 }), patience);
+    await vi.waitFor(() => {
+      const failures = harness.log.filter((line) => line.includes('delivery goes on after an error'));
+      // Through the proxy, a server that is gone is a connection that ends: by a reset, or orderly.
+      expect(failures.join('\n')).toMatch(/ECONN|connection/i);
+    }, patience);
+    const { status } = await harness.client.post('/wallets', {});
+    expect(status).toBe(400);
+    await harness.client.openWallet({ country: 'DE', currency: 'USD' });
+    await harness.restartServer();
+    await harness.expectWell();
+  }
+  await harness.expectSettled(traffic);
+});

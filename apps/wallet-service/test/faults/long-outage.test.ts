@@ -1,0 +1,41 @@
+import { ShardUnavailableException, UnknownShardException } from '@framework/core';
+import { expect, test } from 'vitest';
+import { InitiateTransferAction } from '../../src/actions/initiate-transfer-action.js';
+import { Transfer } from '../../src/transfer/transfer.js';
+import { Wallet } from '../../src/wallet/wallet.js';
+import { Big } from 'big.js';
+import { mexico, walletOf, walletSpecificationWhile } from '../wallet-specification.js';
+
+const minuteMs = 60_000;
+/** How late a transfer is tried again that has waited for an outage to end, at most. */
+const latenessMs = 10_000;
+const amount = new Big('25.50');
+
+test.each([
+  ['away for six minutes', 6 * minuteMs, () => new ShardUnavailableException(mexico, 'it is away')],
+  ['away for three hours', 180 * minuteMs, () => new ShardUnavailableException(mexico, 'it is away')],
+  ['not configured for an hour', 60 * minuteMs, () => new UnknownShardException(mexico)],
+])(
+  'a transfer to a shard that is %s is received ten seconds later at most',
+  async (_what, lastsMs, errorOf) => {
+    const [source, destination] = [walletOf('100'), walletOf('1', { shard: mexico })];
+    const specification = walletSpecificationWhile((elapsedMs) => {
+      if (elapsedMs < lastsMs) throw errorOf();
+    });
+    const world = await specification.given(source, destination).world();
+    const startedMs = world.clock.now().getTime();
+    const params = { sourceId: source.id, destId: destination.id, amount };
+    const { id } = await world.execute(InitiateTransferAction, params);
+    const { attempts, deadLetters } = await world.deliverAll({ callsMax: 100_000 });
+    expect(deadLetters).toEqual([]);
+    expect(attempts.length).toBeGreaterThan(lastsMs / latenessMs);
+    expect(await world.repository(Transfer).getById(id)).toMatchObject({ state: 'COMPLETED' });
+    expect(await world.repository(Wallet).getById(source.id)).toMatchObject({ balance: new Big('74.5') });
+    expect(await world.repository(Wallet).getById(destination.id)).toMatchObject({
+      balance: new Big('26.5'),
+    });
+    const tookMs = world.clock.now().getTime() - startedMs;
+    expect(tookMs).toBeGreaterThanOrEqual(lastsMs);
+    expect(tookMs).toBeLessThanOrEqual(lastsMs + latenessMs + 2_000);
+  },
+);

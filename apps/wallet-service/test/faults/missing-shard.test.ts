@@ -1,0 +1,65 @@
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { rowsOf } from '../database-session.js';
+import { FaultHarness } from './fault-harness.js';
+
+const timeout = 240_000;
+const patience = { timeout: 30_000, interval: 100 };
+/** What a process has done before it is killed is done again by whoever comes next. */
+const nothingSaved = {
+  'cursor-save-events': 100_000,
+  'cursor-save-ms': 60_000,
+  'cursor-save-max-ms': 60_000,
+};
+
+let harness: FaultHarness;
+
+beforeEach(async () => {
+  harness = await FaultHarness.start({ delivery: { 'lease-ms': 1_500, ...nothingSaved } });
+});
+afterEach(() => harness.end());
+
+it(
+  'a process whose configuration lacks a shard refunds nothing that the shard has received',
+  { timeout },
+  async () => {
+    const traffic = await harness.traffic();
+    const partial = await harness.startProcess('worker', 'global');
+    await partial.printed('is ready');
+    await setPaused('settle-transfer', true);
+    await vi.waitFor(async () => expect(await received()).toBeGreaterThan(3), patience);
+    // What was received and is not settled yet falls to the process that cannot see that.
+    await harness.killService();
+    await vi.waitFor(() => expect(partial.stderr).toContain('a handler failed and is retried'), patience);
+    expect(partial.stderr).toMatch(
+      /"handler":"receive-transfer".*"counted":false.*shard \(1, 0\) is not configured/,
+    );
+    const { global } = harness.shards;
+    expect(await rowsOf(global, `select from transfers where state = 'REFUNDED'`)).toEqual([]);
+
+    await setPaused('settle-transfer', false);
+    await harness.startService();
+    await harness.expectWell();
+    await harness.expectSettled(traffic);
+    expect(harness.log.filter((line) => line.includes('dead letter'))).toEqual([]);
+  },
+);
+
+/** As an operator does. */
+async function setPaused(handler: string, isPaused: boolean): Promise<void> {
+  const { global, mexico } = harness.shards;
+  const ids = 'select handler from eventlog.handler_names where name = $1';
+  const text = `update eventlog.handlers set paused = $2 where handler in (${ids})`;
+  for (const database of [global, mexico]) await rowsOf(database, text, [handler, isPaused]);
+}
+
+/** How many transfers from the shard (0, 0) the shard (1, 0) has received that are in transit all the same. */
+async function received(): Promise<number> {
+  const { global, mexico } = harness.shards;
+  const decided = await rowsOf(
+    mexico,
+    `select transfer_id as id from transfer_decisions where state = 'RECEIVED'`,
+  );
+  const inTransit = await rowsOf(global, `select id from transfers where state = 'INITIATED'`);
+  const ids = new Set(decided.map(({ id }) => id));
+  return inTransit.filter(({ id }) => ids.has(id)).length;
+}

@@ -1,0 +1,165 @@
+/** Of two, three and no decimals. */
+export const currencies: readonly string[] = ['EUR', 'MXN', 'JPY', 'BHD'];
+/** Amounts of which most are accepted. */
+export const amounts: readonly string[] = [
+  '1',
+  '2',
+  '3',
+  '5',
+  '2.5',
+  '0.01',
+  '100',
+  '1e1',
+  '12.5e-1',
+  '7.00',
+  '1.5',
+  '4e0',
+  '99999999999999999999',
+  '0',
+  '-1',
+  '1e-7',
+  '1e999',
+];
+
+/** Texts that mean something to somebody on their way. */
+export const names: readonly string[] = [
+  '__proto__',
+  'constructor',
+  'toString',
+  'hasOwnProperty',
+  'length',
+  ' ',
+  'null',
+  'undefined',
+];
+/** Texts that are hard to handle. */
+export const oddTexts: readonly string[] = [
+  ...names,
+  '\u0000',
+  '\ud800',
+  '\u202e',
+  '𝟙𝟚',
+  'ï¿½',
+  "'; drop table wallets; --",
+  'x'.repeat(5_000),
+];
+/** Ids that lead to other addresses. */
+export const movingIds: readonly string[] = ['..', '.', '%2e%2e', '', 'a/b'];
+/** What may stand in an address instead of an id. */
+export const oddIds: readonly string[] = [
+  ...names.map(encodeURIComponent),
+  '%',
+  '%zz',
+  '%E0%A4%A',
+  '%00',
+  '%2F',
+  '%ff',
+  '*',
+  'a;b',
+  '%F0%9F%98%80',
+  '0',
+  '0'.repeat(3_000),
+];
+/** What no query of the service has. */
+export const oddQueries: readonly string[] = [
+  'ownerId',
+  'limit=0',
+  'limit=101',
+  'limit=1e1',
+  'limit=%',
+  'cursor=%00',
+  '__proto__=1',
+  'constructor=1',
+  '&&&',
+  '=',
+  'cursor=%zz',
+  'cursor=AAAA',
+  `cursor=${'A'.repeat(4e3)}`,
+  'limit=1&limit=2',
+  '?',
+  '%=%',
+  'x[]=1',
+  'x[__proto__]=1',
+];
+/** What is no body of the service, or not quite. */
+export const oddBodies: readonly string[] = [
+  '',
+  ' ',
+  'null',
+  'true',
+  '0',
+  '""',
+  '[]',
+  '[[',
+  '{',
+  '{"amount":',
+  '{}{}',
+  '{"amount":1e400}',
+  '{"amount":-0}',
+  '{"amount":01}',
+  '{"amount":+1}',
+  '{"amount":NaN}',
+  '{"amount":"1e400"}',
+  '{"amount":1,"amount":2}',
+  '﻿{}',
+  '{"amount":"1","__proto__":{"x":1}}',
+  '{"amount":"1","constructor":{}}',
+  '{"amount":{"source":"1"}}',
+  "{'amount':1}",
+  '{"amount":"١"}',
+  '{"amount":"1","recipient":"\\ud800"}',
+  '{"amount":"1","recipient":"\\u0000"}',
+  '{"amount":[1]}',
+  '['.repeat(2e4),
+  `${'{"amount":'.repeat(5e3)}1`,
+  `{"amount":${'9'.repeat(6e4)}}`,
+  `{"amount":1e${'9'.repeat(999)}}`,
+];
+/** Headers that mean something elsewhere, or nothing. */
+export const oddHeaders: readonly string[] = [
+  'content-encoding: gzip',
+  'accept: text/html',
+  'x-y: \u00e9\u00ff',
+  'idempotency-key: ',
+  'idempotency-key: \u0080',
+  'x-forwarded-for: 127.0.0.1',
+  'authorization: Basic eDp5',
+  'if-none-match: *',
+  'range: bytes=0-1',
+  'expect: 100-continue',
+  '__proto__: x',
+  'constructor: x',
+  'upgrade: websocket\r\nconnection: upgrade',
+  'te: trailers',
+  'cookie: a=b; __proto__=1',
+  'host: y',
+  'expect: coffee',
+  'x-http-method-override: DELETE',
+  `x: ${'y'.repeat(9_000)}`,
+  'content-type: text/plain',
+  `idempotency-key: ${'k'.repeat(256)}`,
+];
+/** Methods that no address has. */
+export const otherMethods: readonly string[] = [
+  'PUT',
+  'PATCH',
+  'DELETE',
+  'OPTIONS',
+  'TRACE',
+  'QUERY',
+  'PROPFIND',
+  'PURGE',
+];
+/** Addresses without a documented operation. */
+export const otherPaths: readonly string[] = [
+  '/',
+  '/nothing',
+  '/wallets/',
+  '//wallets',
+  '/docs',
+  '/docs/start.js',
+  '/openapi.json',
+  '/%',
+  '/WALLETS',
+  '/__proto__',
+];
