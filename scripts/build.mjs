@@ -20,6 +20,7 @@ const inputs = [
 const stamp = stampIn('node_modules/.build-stamp', [
   'pnpm-lock.yaml',
   'tsconfig.base.json',
+  'tsup.base.ts',
   'turbo.json',
   ...members.flatMap((member) => inputs.map((input) => `${member}/${input}`)),
 ]);

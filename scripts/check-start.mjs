@@ -40,7 +40,7 @@ await check('a deposit is added to the balance', async () => {
   strictEqual(Number(body.balance), 125.5);
 });
 await check('the balance is read back', readBalance);
-await check('SIGTERM ends it with nothing left running', endService);
+await check('SIGTERM ends it with nothing left running', () => endService());
 await check('the second npm start is ready within 5 s', () => start(againReadyMs));
 await check('the balance is still there', readBalance);
 await check('npm start is ready within 5 s after everything was killed', async () => {
@@ -48,7 +48,10 @@ await check('npm start is ready within 5 s after everything was killed', async (
   return start(againReadyMs);
 });
 await check('the balance is still there after that', readBalance);
-await check('SIGTERM ends it once more', endService);
+await check('Ctrl-C ends it with nothing left running', () => endService('interrupt'));
+await check('the third npm start is ready within 5 s', () => start(againReadyMs));
+await check('the balance is still there after Ctrl-C', readBalance);
+await check('SIGTERM ends it once more', () => endService());
 
 if (tally.failed > 0 && service)
   console.log(`What the last npm start printed:\n${service.output().trimEnd()}`);
@@ -68,9 +71,12 @@ async function readBalance() {
   strictEqual(Number(body.balance), 125.5);
 }
 
-async function endService() {
+async function endService(how = 'terminate') {
   const startedAtMs = performance.now();
-  strictEqual(await service.terminate(endMs), 0);
+  const code = await service[how](endMs);
+  // npm ends as a command does that was interrupted.
+  if (how === 'terminate') strictEqual(code, 0);
+  strictEqual(/cut short|recovery/.test(service.output()), false, service.output());
   return `${((performance.now() - startedAtMs) / 1_000).toFixed(1)} s`;
 }
 

@@ -6,8 +6,8 @@ import { root, tool } from './workspace.mjs';
 
 const pgBouncer = '/usr/sbin/pgbouncer';
 
-// What CI runs: both commands of the README, its example in a consumer's hands, and the benchmarks against their recorded
-// ratios, with one tally over them.
+// What CI runs: both commands of the README, its example and the conformance suite in a consumer's hands, and the
+// benchmarks against their recorded ratios, with one tally over them.
 const tally = new Tally();
 const hasDebianPostgres = existsSync('/usr/lib/postgresql');
 if (hasDebianPostgres) tally.add(pgBouncerOutcome());

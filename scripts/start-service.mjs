@@ -45,6 +45,13 @@ export function startService(folder, port) {
       return exit;
     },
 
+    /** As Ctrl-C in a terminal: SIGINT to the whole process group. */
+    async interrupt(timeoutMs) {
+      if (npm.pid !== undefined) process.kill(-npm.pid, 'SIGINT');
+      await until('did not end', timeoutMs, () => processesWithin(folder).length === 0);
+      return exit;
+    },
+
     /** Kills everything that runs in the checkout, without a chance to clean up. */
     async killAll(timeoutMs) {
       await until('could not be killed', timeoutMs, () => {

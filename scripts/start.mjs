@@ -7,9 +7,12 @@ import { root, tool } from './workspace.mjs';
 
 const parentCheckIntervalMs = 200;
 
-// What `npm start` runs: installs and builds when needed, then becomes the wallet service.
+// What `npm start` runs: installs and builds when needed, then becomes the wallet service, or its command for operators.
 if ((await installIfNeeded()) && (await buildIfNeeded())) {
-  const service = spawn(tool('node'), ['--enable-source-maps', serviceFile], { cwd: root, stdio: 'inherit' });
+  const service = spawn(tool('node'), ['--enable-source-maps', serviceFile, ...process.argv.slice(2)], {
+    cwd: root,
+    stdio: 'inherit',
+  });
   passOn('SIGTERM', service);
   passOn('SIGINT', service);
   endWithParent(service);
@@ -23,13 +26,8 @@ if ((await installIfNeeded()) && (await buildIfNeeded())) {
 }
 
 function passOn(signal, service) {
-  let passed = false;
-  process.on(signal, () => {
-    // A terminal has sent Ctrl-C to the service already; and npm repeats what it was sent.
-    if (passed || (signal === 'SIGINT' && process.stdin.isTTY)) return;
-    passed = true;
-    service.kill(signal);
-  });
+  // The service may get it twice: a terminal sends Ctrl-C to every process, and npm repeats what it was sent.
+  process.on(signal, () => service.kill(signal));
 }
 
 // A killed npm sends nothing; the service would go on without anybody to stop it, and keep its port.

@@ -16,6 +16,7 @@ const steps = [
   ['documents', () => run(tool('node'), ['scripts/check-docs.mjs'])],
   ['types', () => turbo(['run', 'typecheck'])],
   ['build', () => turbo(['run', 'build'])],
+  ['names of built classes', () => run(tool('node'), ['scripts/check-class-names.mjs'])],
   ...members
     .filter((member) => member.startsWith('packages/'))
     .map((member) => [
