@@ -7,7 +7,7 @@ import { type ServiceSettings, readServiceSettings } from './configuration/servi
 import { errorStack } from './error-stack.js';
 import { type OperatorCommand, operatorCommand } from './operator-command.js';
 import { changeText, readyText, waitingText, workerReadyText } from './process/ready-text.js';
-import { serviceLogger } from './process/service-logger.js';
+import { logTaken, serviceLogger } from './process/service-logger.js';
 import { Shutdown } from './process/shutdown.js';
 import { startFault } from './process/start-fault.js';
 import { untilReady } from './process/until-ready.js';
@@ -28,6 +28,7 @@ async function main(): Promise<void> {
   // Standard output is for people, the log for machines.
   const logger = serviceLogger(settings.logLevel);
   const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
+  shutdown.add(logTaken);
   try {
     await serve(settings, logger, shutdown);
   } catch (error) {

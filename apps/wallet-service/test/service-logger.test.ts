@@ -1,13 +1,28 @@
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
 import { describe, expect, it, vi } from 'vitest';
 import { ServiceProcess } from './service-process.js';
 
-const loader = new URL('run-typescript.mjs', import.meta.url).href;
 const file = new URL('../src/process/service-logger.ts', import.meta.url).href;
+
+/**
+ * What Node runs, with a logger of the service. Node strips the types itself: the compiler that other tests load shares
+ * standard error with a process of its own, which makes writing to it wait.
+ */
+function program(code: string): readonly string[] {
+  const logger = `import { logTaken, serviceLogger } from '${file}'; const logger = serviceLogger('info');`;
+  return ['--input-type=module', '--eval', `${logger} ${code}`];
+}
 
 /** Runs code that has a logger of the service, in a process of its own. */
 function run(code: string): ServiceProcess {
-  const program = `import { serviceLogger } from '${file}'; const logger = serviceLogger('info'); ${code}`;
-  return new ServiceProcess({}, ['--import', loader, '--input-type=module', '--eval', program]);
+  return new ServiceProcess({}, program(code));
+}
+
+/** Does so, and leaves what is logged in the pipe. */
+function spawnUnread(code: string): ChildProcessByStdio<null, Readable, Readable> {
+  return spawn(process.execPath, program(code), { stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
 describe("the service's log", () => {
@@ -23,6 +38,35 @@ describe("the service's log", () => {
     expect(messagesOf(child)).toEqual(['before', 'warning']);
   });
 
+  it('holds nobody up while it is not read, and then says how many lines are missing', async () => {
+    const warnings = 3_000;
+    const child = spawnUnread(
+      `for (let i = 0; i < ${warnings}; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
+       process.stdout.write('alive'); setInterval(() => undefined, 1_000);`,
+    );
+    const [alive] = (await once(child.stdout, 'data')) as [Buffer];
+    expect(alive.toString()).toBe('alive');
+
+    let log = '';
+    child.stderr.setEncoding('utf8').on('data', (chunk: string) => (log += chunk));
+    const lastLine = (): LogLine => linesOf(log.slice(0, log.lastIndexOf('\n'))).at(-1) ?? {};
+    await vi.waitFor(() => expect(lastLine().dropped).toBeGreaterThan(0), { timeout: 10_000 });
+    const lines = linesOf(log);
+    expect(lines.filter(({ msg }) => msg === 'line').length + lastLine().dropped!).toBe(warnings);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  });
+
+  it('is complete when the process ends before it was read', async () => {
+    const child = spawnUnread(
+      `for (let i = 0; i < 500; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
+       process.stdout.write('ending'); await logTaken(); process.exit(0);`,
+    );
+    await once(child.stdout, 'data');
+    const chunks = (await child.stderr.toArray()) as Buffer[];
+    expect(linesOf(Buffer.concat(chunks).toString())).toHaveLength(500);
+  });
+
   it('has a lone line soon while the process goes on', async () => {
     const child = run("logger.info('lone'); setInterval(() => undefined, 1_000);");
     await vi.waitFor(() => expect(messagesOf(child)).toEqual(['lone']), { timeout: 10_000 });
@@ -32,6 +76,15 @@ describe("the service's log", () => {
 });
 
 function messagesOf({ stderr }: ServiceProcess): readonly unknown[] {
-  const lines = stderr.split('\n').filter((line) => line !== '');
-  return lines.map((line) => (JSON.parse(line) as { readonly msg: unknown }).msg);
+  return linesOf(stderr).map(({ msg }) => msg);
+}
+
+interface LogLine {
+  readonly msg?: string;
+  readonly dropped?: number;
+}
+
+function linesOf(log: string): readonly LogLine[] {
+  const lines = log.split('\n').filter((line) => line !== '');
+  return lines.map((line) => JSON.parse(line) as LogLine);
 }
