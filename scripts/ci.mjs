@@ -42,10 +42,9 @@ function pgBouncerOutcome() {
       spawnSync('apt-get', parameters, { stdio: ['ignore', 'ignore', 'inherit'], env });
     if (existsSync(pgBouncer)) return outcome;
   }
-  console.log(
-    '✗ PgBouncer is missing, so that nothing is tested behind it: run apt-get install pgbouncer as root',
-  );
-  outcome.failed = 1;
+  const note =
+    '✗ PgBouncer is missing, so that nothing is tested behind it: run apt-get install pgbouncer as root';
+  outcome.add({ failed: 1, notes: [note] });
   return outcome;
 }
 
@@ -57,9 +56,9 @@ async function outcomeOf(command, args, env = {}) {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  child.stdout.on('data', (chunk) => {
+  child.stdout.setEncoding('utf8').on('data', (chunk) => {
     process.stdout.write(chunk);
-    output = (output + chunk).slice(-1_000);
+    output += chunk;
   });
   const code = await new Promise((resolve) => {
     child.on('error', (error) => resolve(error.message));
@@ -67,8 +66,9 @@ async function outcomeOf(command, args, env = {}) {
   });
   const outcome = Tally.fromOutput(output) ?? new Tally();
   if (code !== 0 && outcome.failed === 0) {
-    console.log(`✗ ${[command, ...args].join(' ')} ended with ${code}`);
-    outcome.failed = 1;
+    const note = `✗ ${[command, ...args].join(' ')} ended with ${code}`;
+    console.log(note);
+    outcome.add({ failed: 1, notes: [note] });
   }
   return outcome;
 }
