@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { answerText, headersTooLarge } from './refused-connection.js';
+import { answerText, headersTooLarge, requestTimedOut } from './refused-connection.js';
+import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
 import { RequestBody } from './request/request-body.js';
 import { RequestFault } from './request/request-fault.js';
 
@@ -51,6 +52,7 @@ export class HttpConnection {
   readonly #resumeReading: () => Socket;
   readonly #parse: (bytes: Buffer) => void;
   readonly #waiting: Exchange[] = [];
+  readonly #deadline: RequestDeadline;
   #running: Exchange | undefined;
   /** The last request whose headers were read, answered or not. */
   #latest: IncomingMessage | undefined;
@@ -67,9 +69,12 @@ export class HttpConnection {
   #isEnding = false;
   #isLingering = false;
 
-  constructor(socket: Socket, handler: ExchangeHandler) {
+  constructor(socket: Socket, handler: ExchangeHandler, limits: RequestTimeLimits) {
     this.#socket = socket;
     this.#handler = handler;
+    const isReading = (): boolean => !socket.isPaused();
+    this.#deadline = new RequestDeadline(limits, isReading, () => this.refuse(requestTimedOut()));
+    socket.once('close', () => this.#deadline.end());
     // Node's server resumes reading after every request, and destroys the connection right after the last answer.
     this.#resumeReading = socket.resume.bind(socket);
     socket.resume = () => (this.#isHeld ? socket : this.#resume());
@@ -101,12 +106,18 @@ export class HttpConnection {
   ): void {
     if (this.#isEnding) return;
     this.#latest = request;
+    this.#deadline.headersRead(request);
     this.#bytesRead = 0;
     const body = new RequestBody(request, options.onRead);
     const exchange = { request, response, body, fault: options.fault };
     if (this.#running === undefined) return this.#run(exchange);
     this.#waiting.push(exchange);
     this.#hold();
+  }
+
+  /** Refuses the request that is being read as soon as the client has had its time for it, which Node's server says is over. */
+  watchDeadline(): void {
+    this.#deadline.watch(this.#latest);
   }
 
   /** Ends when everything that was parsed is answered. A request that was not read to its end, or none, is told why. */
@@ -147,8 +158,10 @@ export class HttpConnection {
   }
 
   #resume(): Socket {
+    const wasPaused = this.#socket.isPaused();
     this.#resumeReading();
     this.#parseOn();
+    if (wasPaused) this.#deadline.resumed();
     return this.#socket;
   }
 

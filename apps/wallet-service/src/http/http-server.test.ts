@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { HttpServer, type HttpServerOptions } from './http-server.js';
 
 /** More than the buffers of a connection hold. */
@@ -52,6 +52,50 @@ test('of many requests that are sent at once, few are parsed before the first is
   }
 });
 
+describe('a request that is cut while it waits for one before it', () => {
+  const timeouts = { headersTimeoutMs: 1_000, requestTimeoutMs: 2_000 };
+  const head = 'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\n';
+  const twoBefore = get('/slow') + get('/');
+
+  test.each([
+    ['its headers', get('/').repeat(100), 102],
+    ['its body', head + 'x'.repeat(3_000), 3],
+  ])('is answered although the time for %s has passed meanwhile', async (_what, rest, count) => {
+    const server = await start(timeouts);
+    const waiting = await answersOf(server);
+    waiting.socket.write(twoBefore + rest);
+    await timesPassed(server);
+    server.answerSlow();
+    waiting.socket.end();
+    await once(waiting.socket, 'end');
+    expect(waiting.statuses()).toEqual(Array(count).fill(200));
+  });
+
+  test.each([
+    ['its headers', 'GET / HTTP/1.1\r\nhost:', ' x\r\n\r\n'],
+    ['its body', `${head}x`, 'x'.repeat(2_999)],
+  ])('has its time for %s after the wait', async (_what, beginning, rest) => {
+    const server = await start(timeouts);
+    const [slow, stalled] = [await answersOf(server), await answersOf(server)];
+    const end = once(stalled.socket, 'end');
+    for (const { socket } of [slow, stalled]) socket.write(twoBefore + get('/').repeat(3) + beginning);
+    await timesPassed(server);
+    server.answerSlow();
+    await expect.poll(() => slow.statuses().length).toBeGreaterThanOrEqual(5);
+    slow.socket.write(rest);
+    await expect.poll(() => slow.statuses()).toEqual(Array(6).fill(200));
+    await end;
+    expect(stalled.statuses()).toEqual([...Array<number>(5).fill(200), 400]);
+  });
+
+  /** Waits until both timeouts have passed for all connections that were there before. */
+  async function timesPassed(server: TestServer): Promise<void> {
+    const late = await server.connect();
+    late.resume().write(`${head}x`);
+    await once(late, 'end');
+  }
+});
+
 test('connections beyond their maximum are closed, and the others go on', async () => {
   const server = await start({ connectionsMax: 1 });
   const first = await server.connect();
@@ -62,13 +106,28 @@ test('connections beyond their maximum are closed, and the others go on', async 
   expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK/);
 });
 
-/** A server that answers `/large` with much, and `/slow` when it is told to. */
-async function start(options: Partial<HttpServerOptions>): Promise<{
+/** A connection, and the statuses of the answers that have arrived. */
+async function answersOf(
+  server: TestServer,
+): Promise<{ readonly socket: Socket; readonly statuses: () => readonly number[] }> {
+  const socket = await server.connect();
+  let received = '';
+  socket.on('data', (bytes: Buffer) => (received += bytes.toString('latin1')));
+  return {
+    socket,
+    statuses: () => [...received.matchAll(/HTTP\/1.1 (\d+)/g)].map(([, status]) => Number(status)),
+  };
+}
+
+interface TestServer {
   readonly connect: () => Promise<Socket>;
   readonly answerSlow: () => void;
   /** How many answers were not taken to their end. */
   readonly droppedCount: () => number;
-}> {
+}
+
+/** A server that answers `/large` with much, and `/slow` when it is told to. */
+async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
   const slow = Promise.withResolvers<undefined>();
   const sockets: Socket[] = [];
   let droppedCount = 0;
@@ -81,9 +140,10 @@ async function start(options: Partial<HttpServerOptions>): Promise<{
   };
   const server = await HttpServer.listen(
     {
-      fetch: async (request) => {
+      fetch: async (request, body) => {
         const { pathname } = new URL(request.url);
         if (pathname === '/slow') await slow.promise;
+        if (request.method === 'POST') await body.read();
         return new Response(pathname === '/large' ? large() : 'small');
       },
       refuse: () => new Response(null, { status: 400 }),

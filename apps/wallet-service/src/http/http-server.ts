@@ -10,12 +10,12 @@ import type { Duplex } from 'node:stream';
 import { RequestError, getRequestListener } from '@hono/node-server';
 import { type ExchangeHandler, HttpConnection, headersBytesMax } from './http-connection.js';
 import { connectionFault, headerFault } from './refused-connection.js';
+import type { RequestTimeLimits } from './request-deadline.js';
 import type { RequestBody } from './request/request-body.js';
 import { RequestFault } from './request/request-fault.js';
 
-/** How long a client may take to send its headers, and the whole request. */
-const headersTimeoutMs = 10_000;
-const requestTimeoutMs = 30_000;
+const headersTimeoutMsDefault = 10_000;
+const requestTimeoutMsDefault = 30_000;
 /** How often connections are checked for clients that take longer. */
 const timeoutCheckMs = 1_000;
 /** How long a connection may wait for its next request. */
@@ -32,6 +32,13 @@ export interface HttpServerOptions {
   readonly connectionsMax?: number;
   /** For how long a client may take nothing of an answer, in milliseconds. Default 30,000. */
   readonly answerTimeoutMs?: number;
+  /**
+   * How long a client may take to send the headers of a request, in milliseconds, without the time in which nothing is
+   * read from its connection. Default 10,000.
+   */
+  readonly headersTimeoutMs?: number;
+  /** How long it may take to send the whole request, likewise. Default 30,000. */
+  readonly requestTimeoutMs?: number;
 }
 
 /** What answers requests. */
@@ -69,6 +76,8 @@ export class HttpServer {
       port,
       connectionsMax = connectionsMaxDefault,
       answerTimeoutMs = answerTimeoutMsDefault,
+      headersTimeoutMs = headersTimeoutMsDefault,
+      requestTimeoutMs = requestTimeoutMsDefault,
     }: HttpServerOptions,
   ): Promise<HttpServer> {
     const server = createServer({
@@ -84,7 +93,7 @@ export class HttpServer {
     Object.assign(server, { httpAllowHalfOpen: true });
     server.maxConnections = connectionsMax;
     server.setTimeout(answerTimeoutMs);
-    const connections = serveConnections(server, handler);
+    const connections = serveConnections(server, handler, { headersTimeoutMs, requestTimeoutMs });
     server.listen(port, host);
     await once(server, 'listening');
     return new HttpServer(server, connections, host);
@@ -112,11 +121,15 @@ function stopping(): RequestFault {
 }
 
 /** Serves the connections of a server, each with its requests in order. */
-function serveConnections(server: NodeServer, handler: WebHandler): ReadonlyMap<Duplex, HttpConnection> {
+function serveConnections(
+  server: NodeServer,
+  handler: WebHandler,
+  limits: RequestTimeLimits,
+): ReadonlyMap<Duplex, HttpConnection> {
   const connections = new Map<Duplex, HttpConnection>();
   const exchangeHandler = { serve: exchangeServer(handler), refuse: handler.refuse };
   server.on('connection', (socket: Socket) => {
-    connections.set(socket, new HttpConnection(socket, exchangeHandler));
+    connections.set(socket, new HttpConnection(socket, exchangeHandler, limits));
     socket.once('close', () => connections.delete(socket));
   });
   server.on('timeout', (socket: Socket) => connections.get(socket)?.timeOut());
@@ -140,6 +153,7 @@ function serveConnections(server: NodeServer, handler: WebHandler): ReadonlyMap<
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     // A client that has disconnected gets nothing.
     if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy();
+    else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connections.get(socket)?.watchDeadline();
     else connections.get(socket)?.refuse(connectionFault(error));
   });
   return connections;

@@ -4,7 +4,6 @@ import { connectionFault } from './refused-connection.js';
 test.each([
   ['HPE_HEADER_OVERFLOW', 'headers-too-large'],
   ['HPE_CHUNK_EXTENSIONS_OVERFLOW', 'body-too-large'],
-  ['ERR_HTTP_REQUEST_TIMEOUT', 'request-timeout'],
   ['HPE_INVALID_EOF_STATE', 'bad-request'],
   ['HPE_INVALID_METHOD', 'bad-request'],
   [undefined, 'bad-request'],

@@ -8,12 +8,16 @@ const faultOfCode: Readonly<Record<string, () => RequestFault>> = {
   HPE_CHUNK_EXTENSIONS_OVERFLOW: () =>
     new RequestFault('body-too-large', 'The extensions of the chunks are too large'),
   HPE_INVALID_EOF_STATE: () => new RequestFault('bad-request', 'The request ended before it was complete'),
-  ERR_HTTP_REQUEST_TIMEOUT: () => new RequestFault('request-timeout', 'The request did not arrive in time'),
 };
 
 /** Why a request is refused whose address and headers do not end. */
 export function headersTooLarge(): RequestFault {
   return new RequestFault('headers-too-large', 'Address and headers have at most 16 KiB together');
+}
+
+/** Why a request is refused that the client takes too long to send. */
+export function requestTimedOut(): RequestFault {
+  return new RequestFault('request-timeout', 'The request did not arrive in time');
 }
 
 /** Translates an error of a connection for the client whose request cannot be read. */
