@@ -135,6 +135,20 @@ describe('a limit', () => {
     expectLoggedProblem(answer);
   });
 
+  test.each([
+    ['16 KiB in one header', 16_384, 1],
+    ['16 KiB in many headers', 16_384, 900],
+    ['1,000 headers', 6_000, 998],
+  ])('on headers is exact: %s', async (_what, bytes, count) => {
+    const connection = await open();
+    await connection.send(getWith({ bytes, count })).answered();
+    // One header more where their number is the limit, one byte more elsewhere.
+    const more = bytes < 16_384 ? { bytes, count: count + 1 } : { bytes: bytes + 1, count };
+    const [, answer] = await connection.send(getWith(more)).ended();
+    expect(connection.statuses).toEqual([200, 431]);
+    expectLoggedProblem(answer);
+  });
+
   test('on bodies takes effect when the sizes of the chunks take more than their contents', async () => {
     const connection = await open();
     const chunked = post('/wallets', 'transfer-encoding: chunked');
@@ -196,6 +210,12 @@ async function open(): Promise<RawConnection> {
   const connection = await RawConnection.open(service.url);
   opened.push(connection);
   return connection;
+}
+
+/** A request that has so many bytes, and so many headers besides two others. */
+function getWith({ bytes, count }: { readonly bytes: number; readonly count: number }): string {
+  const many = get('/health/live').replace('\r\n\r\n', `\r\n${'a: \r\n'.repeat(count)}x: \r\n\r\n`);
+  return many.replace('x: ', `x: ${'x'.repeat(bytes - many.length)}`);
 }
 
 /** A wallet with 100, and a request that puts 1 into it. */

@@ -1,12 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { answerText, headersTooLarge, requestTimedOut } from './refused-connection.js';
+import { answerText, headersBytesMax, headersTooLarge, requestTimedOut } from './refused-connection.js';
 import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
 import { RequestBody } from './request/request-body.js';
 import { RequestFault } from './request/request-fault.js';
 
-/** How long address and headers may be together. */
-export const headersBytesMax: number = 16 * 1024;
 /** How many bytes a body may take on the wire: in small chunks, several times its own. */
 const wireBytesMax = 1_048_576;
 
@@ -204,10 +202,11 @@ export class HttpConnection {
   #run(exchange: Exchange): void {
     this.#running = exchange;
     if (this.#isLingering || this.#socket.destroyed) return;
-    const { request, response, body } = exchange;
+    const { request, response, body, fault } = exchange;
     response.once('close', () => this.#answered());
     // Nobody will read such a body; and after an upgrade that did not take place, Node's parser hides errors.
-    if (body.isTooLarge || request.headers.upgrade !== undefined) response.setHeader('connection', 'close');
+    const isLast = body.isTooLarge || request.headers.upgrade !== undefined;
+    if (isLast || fault?.code === 'headers-too-large') response.setHeader('connection', 'close');
     this.#handler.serve(exchange);
   }
 

@@ -8,8 +8,8 @@ import {
 } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { RequestError, getRequestListener } from '@hono/node-server';
-import { type ExchangeHandler, HttpConnection, headersBytesMax } from './http-connection.js';
-import { connectionFault, headerFault } from './refused-connection.js';
+import { type ExchangeHandler, HttpConnection } from './http-connection.js';
+import { connectionFault, headerFault, headersBytesMax, headersCountMax } from './refused-connection.js';
 import type { RequestTimeLimits } from './request-deadline.js';
 import type { RequestBody } from './request/request-body.js';
 import { RequestFault } from './request/request-fault.js';
@@ -89,6 +89,7 @@ export class HttpServer {
       // Node's own answer would say neither what is wrong nor which request it was.
       requireHostHeader: false,
     });
+    server.maxHeadersCount = headersCountMax;
     // A client may end its side after the request; Node would end the other side, too, without an answer.
     Object.assign(server, { httpAllowHalfOpen: true });
     server.maxConnections = connectionsMax;

@@ -2,6 +2,11 @@ import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import { idempotencyKeyHeader } from './request/idempotency-key.js';
 import { RequestFault } from './request/request-fault.js';
 
+/** How long address and headers may be together. */
+export const headersBytesMax: number = 16 * 1024;
+/** How many headers there may be: each takes some hundred bytes of memory, however small it is. */
+export const headersCountMax = 1_000;
+
 /** What Node's parser says of a request that it cannot read, as a fault; everything else is a malformed request. */
 const faultOfCode: Readonly<Record<string, () => RequestFault>> = {
   HPE_HEADER_OVERFLOW: headersTooLarge,
@@ -10,9 +15,12 @@ const faultOfCode: Readonly<Record<string, () => RequestFault>> = {
   HPE_INVALID_EOF_STATE: () => new RequestFault('bad-request', 'The request ended before it was complete'),
 };
 
-/** Why a request is refused whose address and headers do not end. */
+/** Why a request is refused whose address and headers are too long, or do not end. */
 export function headersTooLarge(): RequestFault {
-  return new RequestFault('headers-too-large', 'Address and headers have at most 16 KiB together');
+  return new RequestFault(
+    'headers-too-large',
+    `Address and headers have at most 16 KiB together, and there are at most ${headersCountMax} headers`,
+  );
 }
 
 /** Why a request is refused that the client takes too long to send. */
@@ -32,11 +40,13 @@ export function connectionFault(error: NodeJS.ErrnoException): RequestFault {
 const singleHeaders: readonly string[] = ['host', idempotencyKeyHeader.toLowerCase()];
 
 /** What is wrong with a request before its path is looked at, if anything is. */
-export function headerFault({
-  rawHeaders,
-  headers,
-  httpVersion,
-}: Pick<IncomingMessage, 'rawHeaders' | 'headers' | 'httpVersion'>): RequestFault | undefined {
+export function headerFault(
+  request: Pick<IncomingMessage, 'method' | 'url' | 'rawHeaders' | 'headers' | 'httpVersion'>,
+): RequestFault | undefined {
+  const { method = '', url = '', rawHeaders, headers, httpVersion } = request;
+  // Node's parser does not count what stands between names and values, and counts to more than the limit.
+  const texts = rawHeaders.reduce((length, text) => length + text.length, method.length + url.length);
+  if (texts + separatorBytes(rawHeaders.length / 2) > headersBytesMax) return headersTooLarge();
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
     return new RequestFault('bad-request', 'The request is not one of HTTP/1.1');
   }
@@ -53,6 +63,11 @@ export function headerFault({
     seen.add(single);
   }
   return undefined;
+}
+
+/** What stands on the wire besides method, address, names and values: at least so much. */
+function separatorBytes(headerCount: number): number {
+  return '  HTTP/1.1\r\n'.length + headerCount * ': \r\n'.length + '\r\n'.length;
 }
 
 function headerFaultOf(name: string, message: string): RequestFault {
