@@ -2,8 +2,9 @@ import { context, propagation } from '@opentelemetry/api';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { AsyncContextManager } from '../../test/async-context-manager.js';
-import { executorOf, openWallet, principal } from '../../test/test-executor.js';
+import { executorOf, global, openWallet, principal } from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
+import type { HandledEvent } from '../idempotency/handled-event.js';
 import type { ActionRecord } from '../persistence/change-set.js';
 import { Action } from './action.js';
 import { FrameworkAction } from './framework-action.js';
@@ -27,8 +28,9 @@ FrameworkAction({
   params: z.object({ amount: sized, note: z.string().optional() }),
 })(DepositAction);
 
-function depositing(): ReturnType<typeof executorOf> {
+function depositing(options: Parameters<typeof executorOf>[1] = {}): ReturnType<typeof executorOf> {
   return executorOf(async () => null, {
+    ...options,
     actions: [new DepositAction(new VirtualClock('2026-01-01T00:00:00Z'))],
   });
 }
@@ -134,6 +136,32 @@ describe('before perform is called', () => {
     const { executor } = depositing();
     const refused = executor.execute({ name: 'al\u0000ice' }, DepositAction, { amount: 1n });
     await expect(refused).rejects.toMatchObject({ code: 'unstorable-value' });
+  });
+
+  test('a principal with a name that no key can hold is refused, also without a key: a handler may need one', async () => {
+    const { executor } = depositing();
+    const refused = executor.execute({ name: 'a'.repeat(256) }, DepositAction, { amount: 1n });
+    await expect(refused).rejects.toMatchObject({ code: 'limit-exceeded', limit: 'principalCharactersMax' });
+    await executor.execute({ name: 'a'.repeat(255) }, DepositAction, { amount: 1n });
+  });
+
+  test('headers may be as long as the limit says, and longer by what a handler is given', async () => {
+    const { executor } = depositing({ limits: { payloadCharactersMax: 40 } });
+    const deposit = (length: number, handledEvent?: HandledEvent): Promise<unknown> => {
+      const headers = { a: 'x'.repeat(length - '{"a":""}'.length) };
+      return executor.execute(
+        principal,
+        DepositAction,
+        { amount: 1n },
+        {
+          headers,
+          ...(handledEvent && { handledEvent }),
+        },
+      );
+    };
+    await deposit(40);
+    await expect(deposit(41)).rejects.toMatchObject({ code: 'limit-exceeded' });
+    await deposit(100, { handler: 'handler', eventId: '0', shard: global });
   });
 });
 

@@ -1,5 +1,6 @@
 import { context as traceContext, propagation } from '@opentelemetry/api';
 import type { Clock } from '../clock.js';
+import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
 import { UnstorableValueException } from '../errors/value-exceptions.js';
 import { timeOrderedUuid } from '../id/time-ordered-uuid.js';
 import { checkText, exactJson } from '../model/exact-json.js';
@@ -9,6 +10,11 @@ import { boundedJson } from './bounded-json.js';
 import type { ExecutionConfiguration } from './execution-configuration.js';
 import type { ExecutionLimits } from './execution-limits.js';
 import type { Principal } from './principal.js';
+
+/** What still fits into one entry of an index: every principal may come with a key, be it a handler's. */
+const principalCharactersMax = 255;
+/** What delivery adds to an event's headers for the actions that its handlers execute. */
+const causationCharacters = 1_024;
 
 /** Writes down what was asked and by whom, once for all attempts of an execution. */
 export class ActionRecorder {
@@ -26,15 +32,18 @@ export class ActionRecorder {
    * Makes the record of one execution, under a new id and with the trace context of the caller.
    *
    * @throws InvalidParamsException `invalid-params`, UnstorableValueException `unstorable-value`
-   * @throws LimitExceededException `limit-exceeded` when params or headers are too long
+   * @throws LimitExceededException `limit-exceeded` when params, headers or the principal's name are too long
    */
   record(
     { name, encodeParams }: RegisteredAction<never, unknown>,
     principal: Principal,
     params: unknown,
-    { headers }: ExecutionConfiguration,
+    { headers, handledEvent }: ExecutionConfiguration,
   ): ActionRecord {
-    checkHeaders(headers, `${name} headers`);
+    const payloadCharactersMax =
+      this.#limits.payloadCharactersMax + (handledEvent === undefined ? 0 : causationCharacters);
+    const given = headers === undefined ? '{}' : headersJson(headers, `${name} headers`);
+    boundedJson(`headers of ${name}`, given, { payloadCharactersMax });
     const carrier: Record<string, string> = { ...headers };
     propagation.inject(traceContext.active(), carrier);
     checkPrincipal(principal, `principal of ${name}`);
@@ -44,24 +53,28 @@ export class ActionRecorder {
       params: boundedJson(`params of ${name}`, encodeParams(params), this.#limits),
       namespace: this.#namespace,
       principal: principal.name,
-      headers: boundedJson(`headers of ${name}`, exactJson(carrier, `${name} headers`), this.#limits),
+      headers: exactJson(carrier, `${name} headers`),
       startedDate: this.#clock.now(),
     };
   }
 }
 
 /** Handlers read every header as a text. */
-function checkHeaders(headers: ExecutionConfiguration['headers'], path: string): void {
-  if (headers === undefined) return;
-  exactJson(headers, path);
+function headersJson(headers: Readonly<Record<string, string>>, path: string): string {
+  const json = exactJson(headers, path);
   for (const [key, value] of Object.entries(headers) as readonly (readonly [string, unknown])[]) {
     if (value !== undefined && typeof value !== 'string')
       throw new UnstorableValueException(`${path}.${key}`, 'it is no text');
   }
+  return json;
 }
 
 function checkPrincipal(principal: Principal | undefined, path: string): void {
   const name: unknown = principal?.name;
   if (typeof name !== 'string') throw new UnstorableValueException(path, 'its name is no text');
   checkText(name, path);
+  if (name.length > principalCharactersMax) {
+    const message = `${name.length} characters are too many for the ${path}: its name has ${principalCharactersMax} at most`;
+    throw new LimitExceededException('principalCharactersMax', principalCharactersMax, message);
+  }
 }

@@ -7,7 +7,11 @@ import type { ExecutionLimits } from './execution-limits.js';
  * @param what names it in the error, such as `params of WalletCloseAction`
  * @throws LimitExceededException `limit-exceeded` beyond `payloadCharactersMax`
  */
-export function boundedJson(what: string, json: string, { payloadCharactersMax }: ExecutionLimits): string {
+export function boundedJson(
+  what: string,
+  json: string,
+  { payloadCharactersMax }: Pick<ExecutionLimits, 'payloadCharactersMax'>,
+): string {
   if (json.length <= payloadCharactersMax) return json;
   const message = `${json.length} characters are too many for the ${what}: keep them below ${payloadCharactersMax}`;
   throw new LimitExceededException('payloadCharactersMax', payloadCharactersMax, message);

@@ -1,5 +1,4 @@
 import { InvalidIdempotencyKeyException } from '../errors/action-exceptions.js';
-import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
 import type { ActionRecord } from '../persistence/change-set.js';
 import { isStorableText } from '../model/storable-text.js';
 import type { KeyScope } from '../persistence/idempotency-keys.js';
@@ -13,7 +12,6 @@ const charactersMax = 255;
  *
  * @param ofHandler whether a handler executes the action: such keys are a space of their own
  * @throws InvalidIdempotencyKeyException `invalid-idempotency-key` when it is empty, longer than 255 characters, or no text
- * @throws LimitExceededException `limit-exceeded` when the principal's name is longer than 255 characters
  */
 export function keyScope({ namespace, principal }: ActionRecord, key: string, ofHandler: boolean): KeyScope {
   if (typeof key !== 'string') throw new InvalidIdempotencyKeyException('is no text');
@@ -21,9 +19,5 @@ export function keyScope({ namespace, principal }: ActionRecord, key: string, of
   if (key.length > charactersMax)
     throw new InvalidIdempotencyKeyException(`has ${key.length} characters: keep it within ${charactersMax}`);
   if (!isStorableText(key)) throw new InvalidIdempotencyKeyException('holds a character that is not text');
-  if (principal.length > charactersMax) {
-    const message = `A principal with an idempotency key has a name of at most ${charactersMax} characters`;
-    throw new LimitExceededException('principalCharactersMax', charactersMax, message);
-  }
   return { namespace: ofHandler ? handlersNamespace(namespace) : namespace, principal, key };
 }
