@@ -12,6 +12,7 @@ import { moneyByCurrency } from '../money-in-all.js';
 import { ServiceProcess } from '../service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from '../start-test-service.js';
 import { type WalletBody, WalletClient } from '../wallet-client.js';
+import { addStandby } from './add-standby.js';
 import { Traffic } from './traffic.js';
 
 const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -46,6 +47,7 @@ export class FaultHarness {
   /** Between the service and the shard (1, 0). */
   readonly proxy: FaultProxy;
   #server: EmbeddedPostgres;
+  readonly #standby: EmbeddedPostgres | undefined;
   readonly #target: { readonly host: string; port: number };
   readonly #folder: string;
   readonly #options: TestServiceOptions;
@@ -59,6 +61,7 @@ export class FaultHarness {
     readonly shards: ShardDatabases;
     readonly proxy: FaultProxy;
     readonly server: EmbeddedPostgres;
+    readonly standby: EmbeddedPostgres | undefined;
     readonly target: { readonly host: string; port: number };
     readonly folder: string;
     readonly options: TestServiceOptions;
@@ -66,26 +69,37 @@ export class FaultHarness {
     this.shards = parts.shards;
     this.proxy = parts.proxy;
     this.#server = parts.server;
+    this.#standby = parts.standby;
     this.#target = parts.target;
     this.#folder = parts.folder;
     this.#options = parts.options;
   }
 
-  /** Starts the databases and one process that does everything; end it with {@link FaultHarness.end}. */
-  static async start(options: TestServiceOptions = {}): Promise<FaultHarness> {
+  /**
+   * Starts the databases and one process that does everything; end it with {@link FaultHarness.end}.
+   *
+   * @param options.hasStandby whether the server of the shard (1, 0) has a standby. Default false.
+   */
+  static async start(
+    options: TestServiceOptions & { readonly hasStandby?: boolean } = {},
+  ): Promise<FaultHarness> {
     const folder = await mkdtemp(join(tmpdir(), 'wallet-faults-'));
-    const [global, server] = await Promise.all([
+    const [global, first] = await Promise.all([
       createTestDatabase(),
       startServer(folder),
       bundleProgram(main, join(folder, 'main.mjs')),
     ]);
-    await server.ensureDatabase(mexicoName);
+    await first.ensureDatabase(mexicoName);
+    const { server, standby } =
+      options.hasStandby === true
+        ? await addStandby(first, serverFolder(folder), () => startServer(folder))
+        : { server: first, standby: undefined };
     const target = { host: server.host, port: server.port };
     const proxy = await FaultProxy.to(target);
     // By way of the proxy, whose port stays when the server comes back on another one.
     const mexico = new TestDatabase(server.url('').replace(`:${server.port}`, `:${proxy.port}`), mexicoName);
     const shards = { global, mexico };
-    const harness = new FaultHarness({ shards, proxy, server, target, folder, options });
+    const harness = new FaultHarness({ shards, proxy, server, standby, target, folder, options });
     await (await harness.startService()).printed('is ready');
     const startedMs = performance.now();
     await harness.#seeThatAllIsWell(settledWithinMs);
@@ -147,6 +161,13 @@ export class FaultHarness {
     this.#target.port = this.#server.port;
   }
 
+  /** Leads the service to the standby, as a name does that follows the primary; it takes over when it is promoted. */
+  leadToStandby(): void {
+    if (this.#standby === undefined) throw new Error('the server has no standby');
+    this.#server = this.#standby;
+    this.#target.port = this.#standby.port;
+  }
+
   /** Begins deposits and transfers on and between both shards. */
   async traffic(): Promise<Traffic> {
     return Traffic.begin(() => this.client);
@@ -205,7 +226,7 @@ export class FaultHarness {
     for (const each of this.#processes) each.kill('SIGKILL');
     await Promise.all(this.#processes.map((each) => each.exitCode()));
     await this.proxy.close();
-    await Promise.all([this.#server.stop(), this.shards.global.drop()]);
+    await Promise.all([this.#server.stop(), this.#standby?.stop(), this.shards.global.drop()]);
     await rm(this.#folder, { recursive: true, force: true });
   }
 
@@ -224,7 +245,11 @@ export class FaultHarness {
 }
 
 function startServer(folder: string): Promise<EmbeddedPostgres> {
-  return EmbeddedPostgres.start({ directory: join(folder, 'server'), settings: { fsync: 'off' } });
+  return EmbeddedPostgres.start({ directory: serverFolder(folder), settings: { fsync: 'off' } });
+}
+
+function serverFolder(folder: string): string {
+  return join(folder, 'server');
 }
 
 /** The configuration without the shards that a process does not know. */
