@@ -1,3 +1,4 @@
+import { ShardIdentifier } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf } from './fixtures/delivery-store.js';
 import { alone, everywhere, never, nobody, step, withEvents } from './fixtures/parked-events.js';
@@ -110,11 +111,11 @@ describe('parked events', () => {
 
 it('an event may come again until its cursor has passed it and nothing of it is parked', async () => {
   const { store, events, park } = await withEvents('a', 1, 2);
-  const asked = events.map(({ id }) => ({ handler: 'notify', eventId: id }));
-  const unknown = { handler: 'notify', eventId: nobody };
-  const ofNobody = { handler: 'retired', eventId: events[0]!.id };
+  const shard = ShardIdentifier.of(0, 0);
+  const asked = events.map(({ id }) => ({ handler: 'notify', eventId: id, shard }));
+  const ofNobody = { handler: 'retired', eventId: events[0]!.id, shard };
   const again = async (): Promise<readonly string[]> =>
-    (await store.parked.mayComeAgain([...asked, unknown, ofNobody])).map(({ eventId }) => eventId);
+    (await store.parked.mayComeAgain([...asked, ofNobody])).map(({ eventId }) => eventId);
   expect(await again()).toEqual(events.map(({ id }) => id));
 
   const { next } = await store.log.read(allSlots, await beginningOf(store), 10);
@@ -123,6 +124,16 @@ it('an event may come again until its cursor has passed it and nothing of it is 
   expect(await again()).toEqual([]);
   await park({ event: events[0]!, dead: true });
   expect(await again()).toEqual([events[0]!.id]);
+});
+
+it('an event that the log does not hold may come again when another database may have held its shard then', async () => {
+  const { store } = await withEvents('a', 1);
+  const dayMs = 24 * 60 * 60 * 1_000;
+  const [held, moved] = [ShardIdentifier.of(0, 0), ShardIdentifier.of(0, 1)];
+  const isLater = { handler: 'notify', eventId: idMadeAt(Date.now() + 2 * dayMs), shard: held };
+  const isEarlier = { handler: 'notify', eventId: idMadeAt(Date.now() - dayMs), shard: held };
+  const ofAnother = { ...isLater, shard: moved };
+  expect(await store.parked.mayComeAgain([isLater, isEarlier, ofAnother])).toEqual([isEarlier, ofAnother]);
 });
 
 describe('operators', () => {
@@ -149,3 +160,9 @@ describe('operators', () => {
     }
   });
 });
+
+/** The id of an event, a UUID version 7. */
+function idMadeAt(ms: number): string {
+  const digits = ms.toString(16).padStart(12, '0');
+  return `${digits.slice(0, 8)}-${digits.slice(8)}-7000-8000-000000000000`;
+}

@@ -129,9 +129,8 @@ export interface ParkedEvents {
   giveBackAttempt(head: ParkedHead, attempt: ParkedAttempt): Promise<void>;
   /**
    * Those of the given events that may be delivered to their handlers again: the handler's saved cursor has not passed
-   * them, or they are parked, as dead letters, too.
+   * them, or they are parked, as dead letters, too; or they are not in the log, and were made before the database held their
+   * shards, so that they may be in the log of the database that held them then.
    */
-  mayComeAgain<Event extends Pick<HandledEvent, 'handler' | 'eventId'>>(
-    events: readonly Event[],
-  ): Promise<readonly Event[]>;
+  mayComeAgain<Event extends HandledEvent>(events: readonly Event[]): Promise<readonly Event[]>;
 }

@@ -147,14 +147,31 @@ const stillParkedText = `
   join eventlog.parked_models m
     on (m.slot, m.handler, m.model_name, m.model_id) = (asked.slot, asked.handler, asked.model_name, asked.model_id)`;
 
+/** By how much the clock of a process that makes events is at most ahead of a database's that adopts their shard. */
+const clockMargin = `interval '1 day'`;
+
+/** When an event was made, as its id says, a UUID version 7. */
+const madeDate = `to_timestamp(('x' || left(replace(asked.event_id::text, '-', ''), 12))::bit(48)::bigint / 1000.0)`;
+
+/**
+ * What the log does not hold was dropped from it, or another database has held the shard at that time: then it may be there, and only
+ * that database knows.
+ */
 const mayComeAgainText = `
   select asked.place::integer as place
-  from unnest($1::text[], $2::uuid[]) with ordinality as asked (handler, event_id, place)
-  where exists (
-      select from eventlog.parked_events p where (p.handler, p.event_id) = (asked.handler, asked.event_id))
+  from unnest($1::text[], $2::uuid[], $3::smallint[], $4::smallint[])
+    with ordinality as asked (handler, event_id, shard_group, shard_member, place)
+  cross join lateral (
+    select count(*) > 0 as found, coalesce(bool_or(c.handler is not null and ${isBeyond}), false) as beyond
+    from eventlog.events e left join eventlog.cursors c on c.slot = e.slot and c.handler = asked.handler
+    where e.id = asked.event_id and e.event_type is not null) logged
+  where logged.beyond
     or exists (
-      select from eventlog.events e join eventlog.cursors c on c.slot = e.slot and c.handler = asked.handler
-      where e.id = asked.event_id and e.event_type is not null and ${isBeyond})`;
+      select from eventlog.parked_events p where (p.handler, p.event_id) = (asked.handler, asked.event_id))
+    or not logged.found and not exists (
+      select from eventlog.shards s
+      where (s.shard_group, s.shard_member) = (asked.shard_group, asked.shard_member) and s.released_date is null
+        and s.adopted_date < ${madeDate} - ${clockMargin})`;
 
 interface ParkAnswer {
   readonly lost: readonly string[];
@@ -270,12 +287,12 @@ export class PgParkedEvents implements ParkedEvents {
     });
   }
 
-  async mayComeAgain<Event extends Pick<HandledEvent, 'handler' | 'eventId'>>(
-    events: readonly Event[],
-  ): Promise<readonly Event[]> {
+  async mayComeAgain<Event extends HandledEvent>(events: readonly Event[]): Promise<readonly Event[]> {
     const rows = await this.#rows<{ place: number }>('framework_may_come_again', mayComeAgainText, [
       events.map(({ handler }) => handler),
       events.map(({ eventId }) => eventId),
+      events.map(({ shard }) => shard.group),
+      events.map(({ shard }) => shard.member),
     ]);
     const places = new Set(rows.map(({ place }) => place));
     return events.filter((_event, index) => places.has(index + 1));

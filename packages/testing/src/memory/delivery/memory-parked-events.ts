@@ -143,9 +143,8 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  mayComeAgain<Event extends Pick<HandledEvent, 'handler' | 'eventId'>>(
-    events: readonly Event[],
-  ): Promise<readonly Event[]> {
+  /** Holds its shards from the beginning. */
+  mayComeAgain<Event extends HandledEvent>(events: readonly Event[]): Promise<readonly Event[]> {
     return this.#access.answer('parked.mayComeAgain', (tables) =>
       events.filter(({ handler, eventId }) => {
         const index = tables.log.findIndex(({ id }) => id === eventId);
