@@ -37,7 +37,7 @@ describe('a schema that is only compared', () => {
     expect(told[0]?.reason).toMatchObject({
       kind: 'not-migrated',
       message: expect.stringMatching(
-        /^the schema is older than the code, it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, 0000_suite of the application: apply what is missing with npm run migrate$/,
+        /^the schema is older than the code, it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, 0000_suite of the application: apply what is missing with npm run migrate; or, if the database is being restored, wait until that has ended$/,
       ) as string,
     });
     await expect(suiteOn(registry).store(Account.open(home, new Date()))).rejects.toMatchObject({

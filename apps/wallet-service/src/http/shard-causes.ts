@@ -37,8 +37,9 @@ export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; r
     remedy: "correct the server's certificate, or the parameters ssl… of jdbc-url",
   },
   'not-migrated': {
-    what: 'its database lacks migrations',
-    remedy: 'apply them with npm run migrate; the log names them',
+    what: 'its database lacks migrations, or is being restored',
+    remedy:
+      'apply the migrations with npm run migrate; or, if the database is being restored, wait until that has ended; the log says which',
   },
   'migration-not-allowed': {
     what: 'its database lacks migrations, which the service may not apply',

@@ -63,7 +63,7 @@ export async function refuseUnmigrated(client: pg.ClientBase, migrateCommand: st
 }
 
 function notMigrated(what: string, migrateCommand: string): DatabaseNotReadyError {
-  const remedy = `apply what is missing with ${migrateCommand}`;
+  const remedy = `apply what is missing with ${migrateCommand}; or, if the database is being restored, wait until that has ended`;
   return new DatabaseNotReadyError('not-migrated', { what, remedy, cause: undefined });
 }
 
