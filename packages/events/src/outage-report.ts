@@ -1,10 +1,14 @@
 import { type ErrorCode, FrameworkException } from '@framework/core';
 
-/** The codes of errors by which a database says that it cannot serve now. */
+/**
+ * The codes of errors by which a database says that it cannot serve now, or not from where delivery stands: every handler is told
+ * that by itself.
+ */
 const outageCodes: ReadonlySet<ErrorCode> = new Set([
   'shard-unavailable',
   'transient-storage',
   'commit-outcome-unknown',
+  'history-changed',
 ]);
 /** How many different texts of one outage are remembered. */
 const textsMax = 20;

@@ -27,6 +27,23 @@ describe('a failover within a lease', () => {
     expect(handler.seen.slice(7)).toEqual(['new a5']);
   });
 
+  test('is reported once, however many handlers meet it', async () => {
+    const bench = new DeliveryBench();
+    const handlers = ['one', 'two', 'three'].map((name) => handlerOf({ name }));
+    const { executor, errors } = bench.start(handlers);
+    bench.database.commit(deposited('a', 1));
+    await bench.clock.advance(2_000);
+    const replica = bench.database.snapshot();
+    bench.database.commit(deposited('a', 2));
+    executor.committed();
+    await bench.clock.advance(100);
+
+    bench.database.failOver(replica);
+    executor.committed();
+    await bench.clock.advance(10_000);
+    expect(errors).toMatchObject([{ code: 'history-changed' }]);
+  });
+
   test('makes nobody careful: no process has vanished', async () => {
     const bench = new DeliveryBench();
     bench.start([handlerOf({ name: 'one' })]);

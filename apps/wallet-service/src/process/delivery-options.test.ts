@@ -1,4 +1,9 @@
-import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
+import {
+  type DeliverableEvent,
+  HistoryChangedException,
+  ShardIdentifier,
+  UnknownShardException,
+} from '@framework/core';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { deliveryOptions } from './delivery-options.js';
@@ -33,6 +38,16 @@ test('stopping takes a whole number of milliseconds, whatever half of its time i
   expect(options.stopTimeoutMaxMs).toBe(7_501);
 });
 
+test('a database whose history has changed is logged with what happened and what to do, without a stack', () => {
+  const { options, lines } = logged();
+  options.onDeliveryError?.(new HistoryChangedException());
+  const reason = expect.stringMatching(
+    /was restarted.*starts again from the saved cursors by itself/,
+  ) as string;
+  expect(lines).toMatchObject([{ level: 40, reason, msg: 'delivery goes on after an error' }]);
+  expect(lines[0]).not.toHaveProperty('stack');
+});
+
 test('every failed attempt of a handler is logged, and a dead letter as an error that says what to do', () => {
   const { options, lines } = logged();
   const event = {
@@ -51,12 +66,15 @@ test('every failed attempt of a handler is logged, and a dead letter as an error
   };
   options.onAttemptFailed?.({ ...failure, willRetry: true, retryAfterMs: 500 });
   options.onAttemptFailed?.({ ...failure, willRetry: false, retryAfterMs: undefined });
+  const unknown = new Error('no', { cause: new UnknownShardException(ShardIdentifier.of(9, 9)) });
+  options.onAttemptFailed?.({ ...failure, error: unknown, willRetry: true, retryAfterMs: 500 });
   const model = { modelName: 'Wallet', modelId: 'wallet-1' };
   const told = { handler: 'notify', eventId: 'event-1', ...model, attempt: 1, reason: 'Error: no' };
   const remedy = expect.stringMatching(/later events of the model wait.*replay or skip/) as string;
   expect(lines).toMatchObject([
     { level: 40, ...told, retryAfterMs: 500 },
     { level: 50, ...told, remedy },
+    { level: 40, remedy: expect.stringMatching(/^add the shard .* the event waits meanwhile/) as string },
   ]);
   expect(lines[0]).not.toHaveProperty('remedy');
 });

@@ -5,9 +5,14 @@ import type { CompositionOptions } from '../composition.js';
 import { errorReason, errorStack } from '../error-stack.js';
 
 /** What operators are told with a dead letter. */
-const remedy =
+const deadLetterRemedy =
   'later events of the model wait behind it, for this handler: mend the cause, then replay or skip it ' +
   '(docs/guides/handle-a-dead-letter.md)';
+
+/** What operators are told when a handler needs a shard that this process does not know. */
+const unknownShardRemedy =
+  'add the shard to framework.sharding.groups of this process; the event waits meanwhile, without counting attempts, ' +
+  'and a process that knows the shard takes it over (docs/guides/add-a-shard.md)';
 
 /**
  * How delivery fits into a process: its errors and failed attempts, and warnings of its databases, are logged, and stopping
@@ -41,9 +46,9 @@ export function deliveryOptions({
         );
         return;
       }
-      // A database that is down, or not migrated yet, tells more by its reason than by a stack.
-      const isDown = code === 'shard-unavailable';
-      const details = isDown ? { reason: errorReason(error) } : { stack: errorStack(error) };
+      // A database that is down, not migrated yet, or another one than before, tells more by its reason than by a stack.
+      const isOfDatabase = code === 'shard-unavailable' || code === 'history-changed';
+      const details = isOfDatabase ? { reason: errorReason(error) } : { stack: errorStack(error) };
       logger.warn(details, 'delivery goes on after an error');
     },
     onDeliveryRecovered: (shards) => logger.info({ shards: shards.map(String) }, 'delivery has recovered'),
@@ -51,8 +56,14 @@ export function deliveryOptions({
       const { id, type, modelName, modelId } = event;
       const details = { handler, eventId: id, type, modelName, modelId, eventCount, attempt, counted };
       const reason = errorText(error);
-      if (willRetry) logger.warn({ ...details, retryAfterMs, reason }, 'a handler failed and is retried');
-      else logger.error({ ...details, reason, remedy }, 'a handler gave up an event: it is a dead letter');
+      if (!willRetry) {
+        const told = { ...details, reason, remedy: deadLetterRemedy };
+        logger.error(told, 'a handler gave up an event: it is a dead letter');
+        return;
+      }
+      const isUnknown = FrameworkException.find(error)?.code === 'unknown-shard';
+      const told = { ...details, retryAfterMs, reason, ...(isUnknown && { remedy: unknownShardRemedy }) };
+      logger.warn(told, 'a handler failed and is retried');
     },
     onRestartNeeded: ({ abandonedCount, countByHandler }) => {
       const handlers = Object.fromEntries(countByHandler);

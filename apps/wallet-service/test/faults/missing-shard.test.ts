@@ -31,7 +31,7 @@ it(
     await harness.killService();
     await vi.waitFor(() => expect(partial.stderr).toContain('a handler failed and is retried'), patience);
     expect(partial.stderr).toMatch(
-      /"handler":"receive-transfer".*"counted":false.*shard \(1, 0\) is not configured/,
+      /"handler":"receive-transfer".*"counted":false.*shard \(1, 0\) is not configured.*"remedy":"add the shard to framework.sharding.groups of this process; the event waits/,
     );
     const { global } = harness.shards;
     expect(await rowsOf(global, `select from transfers where state = 'REFUNDED'`)).toEqual([]);

@@ -7,7 +7,7 @@ export class UnknownShardException extends FrameworkException {
   readonly shard: ShardIdentifier;
 
   constructor(shard: ShardIdentifier) {
-    super('unknown-shard', `${shard} is not configured: add it to framework.sharding.groups`);
+    super('unknown-shard', `${shard} is not configured in this process: add it to framework.sharding.groups`);
     this.shard = shard;
   }
 }

@@ -138,7 +138,8 @@ export class HistoryChangedException extends FrameworkException {
   constructor() {
     super(
       'history-changed',
-      'The database crashed, was restarted, failed over, restored or moved since this position in its log was read: start from the saved cursors',
+      'The database crashed, was restarted, failed over, restored or moved since this position in its log was read. Delivery starts again ' +
+        'from the saved cursors by itself; see that jdbc-url leads to the right database if none of this was expected',
     );
   }
 }

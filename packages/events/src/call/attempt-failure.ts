@@ -1,4 +1,4 @@
-import type { DeliverableEvent } from '@framework/core';
+import { type DeliverableEvent, FrameworkException } from '@framework/core';
 import { errorText } from './error-text.js';
 
 /** A call of a handler that did not succeed. */
@@ -31,11 +31,17 @@ export function logAttemptFailure({ handler, event, eventCount, ...failure }: At
   const next =
     retryAfterMs === undefined
       ? 'it is a dead letter now, and later events of the model wait behind it until you replay or skip it with DeliveryOperator'
-      : `it is retried after ${Math.ceil(retryAfterMs)} ms`;
+      : `it is retried after ${Math.ceil(retryAfterMs)} ms${untilConfigured(error)}`;
   const made = counted ? `attempt ${attempt} failed` : `attempt ${attempt} could not be made`;
   const reason = errorText(error).replaceAll(/\s+/g, ' ');
   // oxlint-disable-next-line no-console -- silence is never the default
   console.error(
     `Handler ${handler}, ${event.type} ${events} of ${event.modelName} ${event.modelId}: ${made}, ${next}: ${reason}`,
   );
+}
+
+/** What the retries wait for, where somebody has to do something. */
+function untilConfigured(error: unknown): string {
+  if (FrameworkException.find(error)?.code !== 'unknown-shard') return '';
+  return ', and waits until the shard is in the configuration of this process, or a process that has it takes over';
 }
