@@ -1,6 +1,12 @@
 import { fileURLToPath } from 'node:url';
 import { type FrameworkConfig, ShardIdentifier } from '@framework/core';
-import { type OperatorCommands, adoptShards, migrateShards } from '@framework/drizzle-adapter';
+import {
+  type OperatorCommands,
+  type ShardRelease,
+  adoptShards,
+  migrateShards,
+  releaseShards,
+} from '@framework/drizzle-adapter';
 
 /** The service's own migrations. This file stands as deep in `src` as the bundle does in `dist`. */
 export const migrationsFolder: string = fileURLToPath(new URL('../migrations', import.meta.url));
@@ -16,13 +22,25 @@ const usage = [
   'Without a word the service starts. Commands for operators, with WALLET_CONFIG:',
   '  migrate              applies the migrations that are missing, to all databases',
   '  adopt 0/1 [1/0 …]    lets the databases that are configured for these shards (group/member) hold them',
+  '  release 1/0 […]      lets the databases that are configured for these shards not hold them any more, before a move',
 ].join('\n');
+
+type Say = (line: string) => void;
 
 /** What a process does instead of serving. */
 export interface OperatorCommand {
   /** @throws Error which database fails, and why */
-  run(config: FrameworkConfig, say: (line: string) => void): Promise<void>;
+  run(config: FrameworkConfig, say: Say): Promise<void>;
 }
+
+/** What is done with shards that are named. */
+const shardCommands: ReadonlyMap<
+  string | undefined,
+  (config: FrameworkConfig, shards: readonly ShardIdentifier[], say: Say) => Promise<void>
+> = new Map([
+  ['adopt', adopt],
+  ['release', release],
+]);
 
 /**
  * Reads the words after the program's name.
@@ -33,16 +51,10 @@ export function operatorCommand(words: readonly string[]): OperatorCommand | str
   const [name, ...rest] = words;
   if (name === undefined) return undefined;
   if (name === 'migrate' && rest.length === 0) return { run: migrate };
-  const shards = rest.map(shardOf);
-  if (name !== 'adopt' || shards.length === 0 || shards.includes(undefined)) return usage;
-  return {
-    run: (config, say) =>
-      adopt(
-        config,
-        shards.filter((shard) => shard !== undefined),
-        say,
-      ),
-  };
+  const change = shardCommands.get(name);
+  const shards = rest.map(shardOf).filter((shard) => shard !== undefined);
+  if (change === undefined || shards.length === 0 || shards.length < rest.length) return usage;
+  return { run: (config, say) => change(config, shards, say) };
 }
 
 function shardOf(word: string): ShardIdentifier | undefined {
@@ -51,7 +63,7 @@ function shardOf(word: string): ShardIdentifier | undefined {
   return undefined;
 }
 
-async function migrate({ sharding }: FrameworkConfig, say: (line: string) => void): Promise<void> {
+async function migrate({ sharding }: FrameworkConfig, say: Say): Promise<void> {
   for (const { database, applied } of await migrateShards(sharding, migrationsFolder, operatorCommands))
     say(`${database}: ${applied.length === 0 ? 'nothing to apply' : `applied ${applied.join(', ')}`}`);
 }
@@ -59,12 +71,24 @@ async function migrate({ sharding }: FrameworkConfig, say: (line: string) => voi
 async function adopt(
   { sharding }: FrameworkConfig,
   shards: readonly ShardIdentifier[],
-  say: (line: string) => void,
+  say: Say,
 ): Promise<void> {
-  for (const { database, adopted, released, sessionsLeft } of await adoptShards(sharding, shards)) {
-    if (adopted.length > 0) say(`${database}: holds ${adopted.join(', ')} from now on`);
-    if (released.length > 0) say(`${database}: does not hold ${released.join(', ')} any more`);
-    for (const session of sessionsLeft)
-      say(`${database}: END THIS SESSION, which may still write to what was released: ${session}`);
+  for (const { adopted, ...released } of await adoptShards(sharding, shards)) {
+    if (adopted.length > 0) say(`${released.database}: holds ${adopted.join(', ')} from now on`);
+    sayReleased(released, say);
   }
+}
+
+async function release(
+  { sharding }: FrameworkConfig,
+  shards: readonly ShardIdentifier[],
+  say: Say,
+): Promise<void> {
+  for (const each of await releaseShards(sharding, shards)) sayReleased(each, say);
+}
+
+function sayReleased({ database, released, sessionsLeft }: ShardRelease, say: Say): void {
+  if (released.length > 0) say(`${database}: does not hold ${released.join(', ')} any more`);
+  for (const session of sessionsLeft)
+    say(`${database}: END THIS SESSION, which may still write to what was released: ${session}`);
 }

@@ -76,12 +76,43 @@ describe('a service whose jdbc-urls were exchanged', { timeout }, () => {
   });
 });
 
+describe('a service whose shard moves to another database', { timeout }, () => {
+  it('is refused by the database that has released it, and serves with the configuration after the move', async () => {
+    const elsewhere = await createTestDatabase();
+    closing.push(() => elsewhere.drop());
+    const before = { global, mexico };
+    const forgotten = await start(before);
+    await forgotten.running.service.databases.ready();
+    await forgotten.client.openWallet({ country: 'MX' });
+    expect(await operate(before, ['release', '1/0'])).toMatch(
+      /^framework\S+groups\[1\]\S+primary-config: does not hold shard \(1, 0\) any more$/,
+    );
+
+    const refused = await forgotten.client.post('/wallets', {
+      country: 'MX',
+      ownerId: anOwner,
+      currency: 'MXN',
+    });
+    expect(refused).toMatchObject(problem(503, 'shard-unavailable'));
+    expect(await walletsIn(mexico)).toMatchObject([[expect.anything()]]);
+    expect((await forgotten.client.openWallet()).shard).toEqual({ group: 0, member: 0 });
+    await serveOnce({ global, mexico: elsewhere });
+    expect(await walletsIn(mexico)).toMatchObject([[expect.anything()]]);
+  });
+});
+
 describe('a service that only looks at schemas', { timeout }, () => {
   it('serves when the command has migrated its databases', async () => {
     const { client } = await start({ global, mexico }, { migrate: 'check' });
+    const detail = expect.stringMatching(/npm run migrate.*restored, wait/) as string;
     await expect
       .poll(async () => (await client.get('/health/ready')).body, { timeout: 15_000 })
-      .toMatchObject({ shards: [{ cause: 'not-migrated' }, { cause: 'not-migrated' }] });
+      .toMatchObject({
+        shards: [
+          { cause: 'not-migrated', detail },
+          { cause: 'not-migrated', detail },
+        ],
+      });
     const refused = await client.post('/wallets', { country: 'DE', ownerId: anOwner, currency: 'EUR' });
     expect(refused).toMatchObject(problem(503, 'shard-unavailable'));
     const migration = await startProcess({ global, mexico }, { migrate: 'check' }, ['migrate']);

@@ -2,6 +2,7 @@ export { postgres } from './connection/postgres.js';
 export type { PostgresOptions, PostgresWarning } from './connection/postgres-options.js';
 export type { OperatorCommands } from './migration/operator-commands.js';
 export { type ShardAdoption, adoptShards } from './migration/adopt-shards.js';
+export { type ShardRelease, releaseShards } from './migration/release-shards.js';
 export { type ShardMigration, migrateShards } from './migration/migrate-shards.js';
 export { type PageRequest, PgRepository } from './pg-repository.js';
 export type { ModelTable } from './model-table.js';

@@ -1,7 +1,7 @@
 import { type DatabaseRegistry, ShardIdentifier } from '@framework/core';
 import { Account } from '@framework/testing/conformance';
 import { describe, expect, it } from 'vitest';
-import { adoptShards, migrateShards } from '../src/index.js';
+import { adoptShards, migrateShards, releaseShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { LimitedRole } from './fixtures/limited-role.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
@@ -193,7 +193,9 @@ describe('a shard', () => {
     expect(await heldBy(other)).toEqual({ '0/1': true, '1/0': true });
     await opened(...after);
     // A process that was forgotten with the configuration before is refused.
-    expect(await refusal(openRegistry(before))).toContain('the database holds shard (0, 0), while');
+    expect(await refusal(openRegistry(before))).toContain(
+      'the database holds shard (0, 0), and shard (0, 1) no more, while',
+    );
     await adoptShards(shardingConfig([...before, at(third, other)]), [ShardIdentifier.of(0, 1)]);
     await opened(...before);
   });
@@ -269,6 +271,67 @@ describe('a shard', () => {
     await adoptShards(shardingConfig([at(first, other), at(third, one)]), [ShardIdentifier.of(0, 0)]);
     expect(await heldBy(one)).toEqual({ '0/0': false });
     expect(await refusal(openRegistry([at(third, one)]))).toContain('the database holds no shard');
+  });
+
+  it('that was the only one of its database is released there before it moves, and written there by nobody any more', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    const before = [at(first, one), at(third, other)];
+    const old = openRegistry(before);
+    await old.ready();
+    const suite = suiteOn(old);
+    const account = await suite.openAccount(ShardIdentifier.of(1, 0));
+    expect(await releaseShards(shardingConfig(before), [ShardIdentifier.of(1, 0)])).toMatchObject([
+      { released: [ShardIdentifier.of(1, 0)], sessionsLeft: [] },
+    ]);
+    expect(await heldBy(other)).toEqual({ '1/0': false });
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
+    expect(await query(other.url, 'select version::int from accounts')).toEqual([{ version: 1 }]);
+    // The other database was not asked.
+    await suite.openAccount(ShardIdentifier.of(0, 0));
+    expect(await refusal(openRegistry([at(third, other)]))).toContain(
+      'the database holds no shard, and shard (1, 0) no more, while the configuration puts shard (1, 0) there: ' +
+        'start this process with the configuration after the move; or correct the jdbc-url; or, if',
+    );
+  });
+
+  it('that was released is taken back by an operator, and by nobody else', async () => {
+    const one = await emptyDatabase();
+    const sharding = shardingConfig([at(first, one), at(second, one)]);
+    await opened(at(first, one), at(second, one));
+    for (let turn = 0; turn < 2; turn++)
+      expect(await releaseShards(sharding, [ShardIdentifier.of(0, 1)])).toMatchObject([
+        { released: [ShardIdentifier.of(0, 1)] },
+      ]);
+    expect(await refusal(openRegistry([at(first, one), at(second, one)]))).toContain(
+      'the database holds shard (0, 0), and shard (0, 1) no more, while',
+    );
+    await opened(at(first, one));
+    await adoptShards(sharding, [ShardIdentifier.of(0, 1)]);
+    await opened(at(first, one), at(second, one));
+  });
+
+  it('is released by a database that has not noted yet what it holds, too', async () => {
+    const one = await emptyDatabase();
+    const sharding = shardingConfig([at(first, one), at(second, one)]);
+    await opened(at(first, one), at(second, one));
+    await query(one.url, 'delete from eventlog.shards');
+    await releaseShards(sharding, [ShardIdentifier.of(0, 1)]);
+    expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': false });
+  });
+
+  it('is not released by a database that never held it, and nothing is changed then', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    await opened(at(first, one), at(third, other));
+    const exchanged = shardingConfig([at(first, one), at(second, other)]);
+    const both = [ShardIdentifier.of(0, 0), ShardIdentifier.of(0, 1)];
+    await expect(releaseShards(exchanged, both)).rejects.toThrow(
+      `/${other.database}: the database holds shard (1, 0), and never held shard (0, 1); nothing was changed`,
+    );
+    await expect(releaseShards(exchanged, [ShardIdentifier.of(7, 0)])).rejects.toMatchObject({
+      code: 'unknown-shard',
+    });
+    expect(await heldBy(one)).toEqual({ '0/0': true });
   });
 
   it('that is not configured is not adopted, and nothing is changed where a database cannot be reached', async () => {

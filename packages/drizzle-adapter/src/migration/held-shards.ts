@@ -1,13 +1,13 @@
 import {
   type ConfiguredDatabase,
   DatabaseNotReadyError,
-  ShardIdentifier,
+  type ShardIdentifier,
   primaryConfig,
 } from '@framework/core';
 import pg from 'pg';
 import type { ConnectionGuard } from '../connection/connection-guard.js';
 import { type OperatorCommands, defaultCommands } from './operator-commands.js';
-import { adopt, changingShards, heldShards } from './shards-table.js';
+import { type ShardNotes, adopt, changingShards, namedShards, shardNotes } from './shards-table.js';
 
 /** SQLSTATEs of a database that is not migrated yet: no such schema, or table. */
 const unmigratedStates = new Set(['3F000', '42P01']);
@@ -17,7 +17,8 @@ const unmigratedStates = new Set(['3F000', '42P01']);
  * written where another shard is.
  *
  * A database notes which shards it holds when it is opened first. Later, the configuration may put fewer there, as that of
- * a process does which does not know all of them yet; more are refused until an operator adopts them, see `adoptShards`.
+ * a process does which does not know all of them yet; more are refused until an operator adopts them, see `adoptShards`. What an
+ * operator released, see `releaseShards`, is refused as well.
  */
 export class HeldShards implements ConnectionGuard {
   readonly #database: ConfiguredDatabase;
@@ -37,9 +38,9 @@ export class HeldShards implements ConnectionGuard {
   async ensure(client: pg.ClientBase): Promise<void> {
     if (this.#database.config.name !== primaryConfig) return;
     try {
-      const held = (await heldShards(client)) ?? (await this.#adoptFirst(client));
-      const missing = this.#database.shards.filter((shard) => !held.includes(shard));
-      if (missing.length > 0) throw this.#refusal(held, missing);
+      const notes = (await shardNotes(client)) ?? (await this.#adoptFirst(client));
+      const missing = this.#database.shards.filter((shard) => !notes.held.includes(shard));
+      if (missing.length > 0) throw this.#refusal(notes, missing);
     } catch (error) {
       // Then it holds nothing that could be another's.
       if (!(error instanceof pg.DatabaseError && unmigratedStates.has(error.code ?? ''))) throw error;
@@ -47,24 +48,22 @@ export class HeldShards implements ConnectionGuard {
   }
 
   /** Notes which shards the database holds, unless another process was faster. */
-  async #adoptFirst(client: pg.ClientBase): Promise<readonly ShardIdentifier[]> {
+  async #adoptFirst(client: pg.ClientBase): Promise<ShardNotes> {
     await changingShards(client, () => adopt(client, this.#database.shards, { onlyFirst: true }));
-    return (await heldShards(client)) ?? [];
+    return (await shardNotes(client)) ?? { held: [], released: [] };
   }
 
-  #refusal(held: readonly ShardIdentifier[], missing: readonly ShardIdentifier[]): DatabaseNotReadyError {
+  #refusal({ held, released }: ShardNotes, missing: readonly ShardIdentifier[]): DatabaseNotReadyError {
     const { shards } = this.#database;
+    const gone = missing.filter((shard) => released.includes(shard));
+    const holds = `${namedShards(held)}${gone.length > 0 ? `, and ${namedShards(gone)} no more` : ''}`;
+    const moved = gone.length > 0 ? 'start this process with the configuration after the move; or ' : '';
     return new DatabaseNotReadyError('other-shards', {
-      what: `the database holds ${named(held)}, while the configuration puts ${named(shards)} there`,
+      what: `the database holds ${holds}, while the configuration puts ${namedShards(shards)} there`,
       remedy:
-        `correct the jdbc-url; or, if ${named(missing)} is to be in this database from now on, adopt it with ` +
+        `${moved}correct the jdbc-url; or, if ${namedShards(missing)} is to be in this database from now on, adopt it with ` +
         this.#adoptCommand(missing),
       cause: undefined,
     });
   }
-}
-
-/** Such as `shard (0, 0) and shard (0, 1)`. */
-function named(shards: readonly ShardIdentifier[]): string {
-  return shards.length === 0 ? 'no shard' : shards.toSorted(ShardIdentifier.compare).join(' and ');
 }

@@ -4,16 +4,29 @@ import type pg from 'pg';
 /** How long somebody waits who changes which shards a database holds, while somebody else does. */
 const lockTimeoutMs = 3_000;
 
-/** The shards that a database holds, in order; `undefined` when it has not been told of any yet. */
-export async function heldShards(client: pg.ClientBase): Promise<readonly ShardIdentifier[] | undefined> {
-  const { rows } = await client.query<{ shard_group: number; shard_member: number; held: boolean }>(
+interface ShardRow {
+  readonly shard_group: number;
+  readonly shard_member: number;
+}
+
+/** What a database notes of shards, each list in order. */
+export interface ShardNotes {
+  readonly held: readonly ShardIdentifier[];
+  /** Those that it held once, and does not hold any more. */
+  readonly released: readonly ShardIdentifier[];
+}
+
+/** What a database notes of shards; `undefined` when it has not been told of any yet. */
+export async function shardNotes(client: pg.ClientBase): Promise<ShardNotes | undefined> {
+  const { rows } = await client.query<ShardRow & { held: boolean }>(
     `select shard_group, shard_member, released_date is null as held from eventlog.shards
      order by shard_group, shard_member`,
   );
   if (rows.length === 0) return undefined;
-  return rows
-    .filter(({ held }) => held)
-    .map(({ shard_group: group, shard_member: member }) => ShardIdentifier.of(group, member));
+  return {
+    held: rows.filter(({ held }) => held).map(shardOf),
+    released: rows.filter(({ held }) => !held).map(shardOf),
+  };
 }
 
 /**
@@ -63,14 +76,23 @@ export async function release(
   client: pg.ClientBase,
   shards: readonly ShardIdentifier[],
 ): Promise<readonly ShardIdentifier[]> {
-  const { rows } = await client.query<{ shard_group: number; shard_member: number }>(
+  const { rows } = await client.query<ShardRow>(
     `update eventlog.shards s set released_date = coalesce(s.released_date, clock_timestamp())
      from unnest($1::smallint[], $2::smallint[]) as given (shard_group, shard_member)
      where (s.shard_group, s.shard_member) = (given.shard_group, given.shard_member)
      returning s.shard_group, s.shard_member`,
     columnsOf(shards),
   );
-  return rows.map(({ shard_group: group, shard_member: member }) => ShardIdentifier.of(group, member));
+  return rows.map(shardOf);
+}
+
+/** Such as `shard (0, 0) and shard (0, 1)`. */
+export function namedShards(shards: readonly ShardIdentifier[]): string {
+  return shards.length === 0 ? 'no shard' : shards.toSorted(ShardIdentifier.compare).join(' and ');
+}
+
+function shardOf({ shard_group: group, shard_member: member }: ShardRow): ShardIdentifier {
+  return ShardIdentifier.of(group, member);
 }
 
 function columnsOf(shards: readonly ShardIdentifier[]): [number[], number[]] {

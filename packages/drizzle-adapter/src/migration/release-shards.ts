@@ -1,0 +1,80 @@
+import {
+  type ConfiguredDatabase,
+  type ShardIdentifier,
+  type ShardingConfig,
+  UnknownShardException,
+  configuredDatabases,
+  databasePlace,
+  primaryConfig,
+} from '@framework/core';
+import { type Holdings, changingHoldings, releaseFrom, within } from './change-holdings.js';
+import { adopt, namedShards } from './shards-table.js';
+
+/** What became of one database when shards were released. */
+export interface ShardRelease {
+  /** Where the database stands in the configuration. */
+  readonly database: string;
+  /** The shards that it held and does not hold any more. */
+  readonly released: readonly ShardIdentifier[];
+  /**
+   * The sessions that could not be ended where shards were released, such as those of a role that this one may not end. Processes
+   * with the configuration before may write by them for as long as their connections live, `max-lifetime`: end them.
+   */
+  readonly sessionsLeft: readonly string[];
+}
+
+/**
+ * Lets the databases that the configuration names for shards not hold them any more: for operators, before the rows of a shard are
+ * moved to another database, with the configuration before the move.
+ *
+ * Ends all sessions of those databases. From then on, every process with this configuration is refused by them (`other-shards`), with
+ * all shards that it has there, also one that starts later. They adopt no shard by themselves: `adoptShards` with this configuration
+ * takes the shards back. Other databases of the configuration are not asked. Nothing is changed while one that is asked cannot be
+ * reached, never held the shard, or is changed by somebody else. Called again, it ends the sessions again.
+ *
+ * @returns what was changed, in the order of the configuration
+ * @throws UnknownShardException `unknown-shard` when a shard is not configured; then nothing is changed
+ * @throws Error which database it is when one cannot be reached, is not migrated, or never held the shard
+ */
+export async function releaseShards(
+  sharding: ShardingConfig,
+  shards: readonly ShardIdentifier[],
+): Promise<readonly ShardRelease[]> {
+  const primaries = configuredDatabases(sharding).filter(({ config }) => config.name === primaryConfig);
+  for (const shard of shards)
+    if (!primaries.some((database) => database.shards.includes(shard)))
+      throw new UnknownShardException(shard);
+  const leavingOf = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
+    shards.filter((shard) => those.includes(shard));
+  const databases = primaries.filter((database) => leavingOf(database).length > 0);
+  return changingHoldings(databases, async (holdings) => {
+    for (const database of databases) refuseOthers(database, leavingOf(database), holdings);
+    const releases: ShardRelease[] = [];
+    for (const database of databases) {
+      const released = leavingOf(database);
+      // A database of the release before notes what it holds when it is opened: then the shards would be there again.
+      if (holdings.get(database) === undefined)
+        await within(database, (client) => adopt(client, database.shards, { onlyFirst: true }));
+      const sessionsLeft = await releaseFrom(database, released, released);
+      releases.push({ database: database.config.path, released, sessionsLeft });
+    }
+    return releases;
+  });
+}
+
+/** The wrong database must not be taken for one that has released the shards. */
+function refuseOthers(
+  database: ConfiguredDatabase,
+  shards: readonly ShardIdentifier[],
+  holdings: Holdings,
+): void {
+  const notes = holdings.get(database);
+  if (notes === undefined) return;
+  const unknown = shards.filter((shard) => !notes.held.includes(shard) && !notes.released.includes(shard));
+  if (unknown.length === 0) return;
+  const { path, address } = database.config;
+  throw new Error(
+    `${path}: ${databasePlace(address)}: the database holds ${namedShards(notes.held)}, and never held ` +
+      `${namedShards(unknown)}; nothing was changed: correct the jdbc-url`,
+  );
+}
