@@ -8,20 +8,10 @@ import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
-import { type TestMember, shardingConfig } from './fixtures/sharding-config.js';
+import { at, heldBy, opened } from './fixtures/shard-notes.js';
+import { shardingConfig } from './fixtures/sharding-config.js';
 
 const [first, second, third] = [[0, 0] as const, [0, 1] as const, [1, 0] as const];
-
-function at([group, member]: readonly [number, number], { url }: { readonly url: string }): TestMember {
-  return { group, member, url };
-}
-
-/** Opens databases and closes them again: from then on they know what they hold. */
-async function opened(...members: readonly TestMember[]): Promise<void> {
-  const registry = openRegistry(members);
-  await registry.ready();
-  await registry.close();
-}
 
 /** Waits until no shard can be used, and gives what is wrong with each. */
 async function refusal(registry: DatabaseRegistry): Promise<string> {
@@ -29,15 +19,6 @@ async function refusal(registry: DatabaseRegistry): Promise<string> {
     () => 'ready',
     (error: Error) => error.message,
   );
-}
-
-async function heldBy({ url }: { readonly url: string }): Promise<unknown> {
-  const rows = await query<{ shard: string; held: boolean }>(
-    url,
-    `select shard_group || '/' || shard_member as shard, released_date is null as held
-     from eventlog.shards order by shard_group, shard_member`,
-  );
-  return Object.fromEntries(rows.map(({ shard, held }) => [shard, held]));
 }
 
 describe('a database', () => {

@@ -75,7 +75,7 @@ export class PgDatabase implements Database {
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
   readonly #held: HeldShards;
-  /** What a database is asked for before it is migrated, and after that. */
+  /** What a database is asked for while it is opened: before it is migrated, and after that. */
   readonly #guards: readonly ConnectionGuard[];
   /** What every connection is asked for before it is used: its database was opened, so another one may stand there by now. */
   readonly #openedGuards: readonly ConnectionGuard[];
@@ -101,8 +101,9 @@ export class PgDatabase implements Database {
     this.#options = options;
     this.#warn = options.onWarning ?? printWarning;
     this.#held = new HeldShards(database, options.commands);
-    this.#guards = [new EpochGuard(config.path, this.#warn), this.#held];
-    this.#openedGuards = [{ ensure: (client) => this.#refuseUnmigrated(client) }, ...this.#guards];
+    const epochs = new EpochGuard(config.path, this.#warn);
+    this.#guards = [epochs, this.#held.whenOpening];
+    this.#openedGuards = [{ ensure: (client) => this.#refuseUnmigrated(client) }, epochs, this.#held];
     const { applicationName = applicationNameDefault } = options;
     this.place = new DatabasePlace(config);
     this.pool = new ConnectionPool(config, applicationName, this.place, this.#openedGuards, this.#warn);

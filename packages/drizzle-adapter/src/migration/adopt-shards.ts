@@ -1,13 +1,14 @@
 import {
+  type ConfiguredDatabase,
   type ShardIdentifier,
   type ShardingConfig,
   UnknownShardException,
   configuredDatabases,
   primaryConfig,
 } from '@framework/core';
-import { changingHoldings, releaseFrom, within } from './change-holdings.js';
+import { HoldingsChange, type Trial } from './holdings-change.js';
 import type { ShardRelease } from './release-shards.js';
-import { adopt } from './shards-table.js';
+import { adopt, release } from './shards-table.js';
 
 /** What became of one database when shards were adopted. */
 export interface ShardAdoption extends ShardRelease {
@@ -21,7 +22,7 @@ export interface ShardAdoption extends ShardRelease {
  *
  * Moves no rows. Ends all sessions of the databases that release a shard, so that processes with the configuration before are
  * refused when they connect again; the others go on. A database that is not in the configuration any more releases nothing: see
- * `releaseShards`. All databases of the configuration must be there: nothing is changed
+ * `releaseShards`. All databases of the configuration must be there and take the change: nothing is changed
  * otherwise, or while somebody else changes which shards they hold. When it fails later, a shard may be released and not adopted
  * yet: then it is refused everywhere, until this is called again.
  *
@@ -34,30 +35,43 @@ export async function adoptShards(
   shards: readonly ShardIdentifier[],
 ): Promise<readonly ShardAdoption[]> {
   const databases = configuredDatabases(sharding).filter(({ config }) => config.name === primaryConfig);
-  for (const shard of shards)
+  const wanted = [...new Set(shards)];
+  for (const shard of wanted)
     if (!databases.some((database) => database.shards.includes(shard)))
       throw new UnknownShardException(shard);
-  return changingHoldings(databases, async (holdings) => {
-    const moving = shards.filter((shard) =>
-      databases.some((each) => each.shards.includes(shard) && !holdings.get(each)?.held.includes(shard)),
+  const adoptedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
+    wanted.filter((shard) => those.includes(shard));
+  const releasedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
+    wanted.filter((shard) => !those.includes(shard));
+  const trial: Trial = async (client, database) => {
+    await release(client, releasedBy(database));
+    await adopt(client, adoptedBy(database), { onlyFirst: false });
+  };
+  return HoldingsChange.run(databases, trial, async (change) => {
+    const holds = (database: ConfiguredDatabase, shard: ShardIdentifier): boolean =>
+      change.holdings.get(database)?.held.includes(shard) === true;
+    const moving = wanted.filter((shard) =>
+      databases.some((database) => adoptedBy(database).includes(shard) && !holds(database, shard)),
     );
     const adoptions: ShardAdoption[] = [];
     // First of all, so that no two databases hold a shard.
     for (const database of databases) {
-      const others = shards.filter((shard) => !database.shards.includes(shard));
-      const released = others.filter((shard) => holdings.get(database)?.held.includes(shard));
-      const sessionsLeft = await releaseFrom(database, others, moving);
-      const adopted = shards.filter((shard) => database.shards.includes(shard));
-      adoptions.push({ database: database.config.path, adopted, released, sessionsLeft });
+      const others = releasedBy(database);
+      const sessionsLeft = await change.release(database, others, moving);
+      const released = others.filter((shard) => holds(database, shard));
+      adoptions.push({
+        database: database.config.path,
+        adopted: adoptedBy(database),
+        released,
+        sessionsLeft,
+      });
     }
-    for (const [index, database] of databases.entries()) {
+    for (const database of databases) {
+      const adopted = adoptedBy(database);
       // Opened for the first time, it would hold everything that the configuration puts there.
-      const isFirst = holdings.get(database) === undefined;
-      const adopted = adoptions[index]?.adopted ?? [];
+      const isFirst = change.holdings.get(database) === undefined;
       if (adopted.length > 0)
-        await within(database, (client) =>
-          adopt(client, isFirst ? database.shards : adopted, { onlyFirst: false }),
-        );
+        await change.adopt(database, isFirst ? database.shards : adopted, { onlyFirst: false });
     }
     return adoptions.filter((each) => each.adopted.length > 0 || each.released.length > 0);
   });

@@ -29,16 +29,32 @@ export class HeldShards implements ConnectionGuard {
     this.#adoptCommand = commands.adopt ?? defaultCommands.adopt;
   }
 
+  /** Asks when the database is opened, which notes what it holds when it has not been told of any shard yet. */
+  get whenOpening(): ConnectionGuard {
+    return { ensure: (client) => this.#ensure(client, () => this.#adoptFirst(client)) };
+  }
+
   /**
-   * A database that is no member's `primary-config` may hold anything.
+   * Asks a database that was opened before. A database that is no member's `primary-config` may hold anything.
    *
-   * @throws DatabaseNotReadyError `other-shards` when the database does not hold what the configuration puts there
+   * @throws DatabaseNotReadyError `other-shards` when the database does not hold what the configuration puts there,
+   * `not-migrated` when it notes nothing, so that it cannot be the one that was opened
    * @throws errors of `pg`
    */
-  async ensure(client: pg.ClientBase): Promise<void> {
+  ensure(client: pg.ClientBase): Promise<void> {
+    return this.#ensure(client, () => {
+      throw new DatabaseNotReadyError('not-migrated', {
+        what: 'the database notes no shard, so it is not the one that was opened',
+        remedy: 'correct the jdbc-url; or, while it is being restored, wait until that has ended',
+        cause: undefined,
+      });
+    });
+  }
+
+  async #ensure(client: pg.ClientBase, withoutNotes: () => Promise<ShardNotes>): Promise<void> {
     if (this.#database.config.name !== primaryConfig) return;
     try {
-      const notes = (await shardNotes(client)) ?? (await this.#adoptFirst(client));
+      const notes = (await shardNotes(client)) ?? (await withoutNotes());
       const missing = this.#database.shards.filter((shard) => !notes.held.includes(shard));
       if (missing.length > 0) throw this.#refusal(notes, missing);
     } catch (error) {

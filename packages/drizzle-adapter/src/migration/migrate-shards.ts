@@ -31,7 +31,10 @@ export async function migrateShards(
   for (const database of configuredDatabases(sharding)) {
     const { config } = database;
     if (config.name !== primaryConfig) continue;
-    const guards = [new EpochGuard(config.path, printWarning), new HeldShards(database, commands)];
+    const guards = [
+      new EpochGuard(config.path, printWarning),
+      new HeldShards(database, commands).whenOpening,
+    ];
     const warn = (kind: 'newer-schema' | 'log-partitions', message: string): void =>
       printWarning({ kind, database: config.path, message });
     const opening = {

@@ -4,11 +4,10 @@ import {
   type ShardingConfig,
   UnknownShardException,
   configuredDatabases,
-  databasePlace,
   primaryConfig,
 } from '@framework/core';
-import { type Holdings, changingHoldings, releaseFrom, within } from './change-holdings.js';
-import { adopt, namedShards } from './shards-table.js';
+import { HoldingsChange, type Trial } from './holdings-change.js';
+import { type ShardNotes, adopt, namedShards, release, shardNotes } from './shards-table.js';
 
 /** What became of one database when shards were released. */
 export interface ShardRelease {
@@ -44,18 +43,22 @@ export async function releaseShards(
   for (const shard of shards)
     if (!primaries.some((database) => database.shards.includes(shard)))
       throw new UnknownShardException(shard);
-  const leavingOf = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
-    shards.filter((shard) => those.includes(shard));
-  const databases = primaries.filter((database) => leavingOf(database).length > 0);
-  return changingHoldings(databases, async (holdings) => {
-    for (const database of databases) refuseOthers(database, leavingOf(database), holdings);
+  const releasedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
+    those.filter((shard) => shards.includes(shard));
+  const databases = primaries.filter((database) => releasedBy(database).length > 0);
+  const trial: Trial = async (client, database) => {
+    refuseOthers(releasedBy(database), await shardNotes(client));
+    await adopt(client, database.shards, { onlyFirst: true });
+    await release(client, releasedBy(database));
+  };
+  return HoldingsChange.run(databases, trial, async (change) => {
     const releases: ShardRelease[] = [];
     for (const database of databases) {
-      const released = leavingOf(database);
+      const released = releasedBy(database);
       // A database of the release before notes what it holds when it is opened: then the shards would be there again.
-      if (holdings.get(database) === undefined)
-        await within(database, (client) => adopt(client, database.shards, { onlyFirst: true }));
-      const sessionsLeft = await releaseFrom(database, released, released);
+      if (change.holdings.get(database) === undefined)
+        await change.adopt(database, database.shards, { onlyFirst: true });
+      const sessionsLeft = await change.release(database, released, released);
       releases.push({ database: database.config.path, released, sessionsLeft });
     }
     return releases;
@@ -63,18 +66,12 @@ export async function releaseShards(
 }
 
 /** The wrong database must not be taken for one that has released the shards. */
-function refuseOthers(
-  database: ConfiguredDatabase,
-  shards: readonly ShardIdentifier[],
-  holdings: Holdings,
-): void {
-  const notes = holdings.get(database);
+function refuseOthers(shards: readonly ShardIdentifier[], notes: ShardNotes | undefined): void {
   if (notes === undefined) return;
   const unknown = shards.filter((shard) => !notes.held.includes(shard) && !notes.released.includes(shard));
   if (unknown.length === 0) return;
-  const { path, address } = database.config;
   throw new Error(
-    `${path}: ${databasePlace(address)}: the database holds ${namedShards(notes.held)}, and never held ` +
-      `${namedShards(unknown)}; nothing was changed: correct the jdbc-url`,
+    `the database holds ${namedShards(notes.held)}, and never held ${namedShards(unknown)}; nothing was changed: ` +
+      'correct the jdbc-url',
   );
 }

@@ -1,0 +1,154 @@
+import { type ConfiguredDatabase, type ShardIdentifier, databasePlace } from '@framework/core';
+import type pg from 'pg';
+import { isLockedOut } from '../connection/server-error.js';
+import { refuseWithoutWrites } from '../connection/server-role.js';
+import { endSessions } from './end-sessions.js';
+import { inDatabase, namingDatabase } from './in-database.js';
+import { type ShardNotes, adopt, changingShards, release, shardNotes } from './shards-table.js';
+
+/** How long a change may take. */
+const lockKeptMs = 600_000;
+const purpose = 'framework shards';
+
+/** What databases note of shards before something is changed; `undefined` of one that has not been told of any yet. */
+export type Holdings = ReadonlyMap<ConfiguredDatabase, ShardNotes | undefined>;
+
+/** What is about to be changed in a database; called where it is undone again. */
+export type Trial = (client: pg.ClientBase, database: ConfiguredDatabase) => Promise<unknown>;
+
+/** A connection that keeps the lock of a database while others change it. */
+interface Keeper {
+  readonly client: pg.ClientBase;
+  /** Settled when the lock is not kept any more. */
+  readonly ended: Promise<unknown>;
+}
+
+/** A change of what databases hold, while nobody else changes that. */
+export class HoldingsChange {
+  readonly #databases: readonly ConfiguredDatabase[];
+  readonly #holdings = new Map<ConfiguredDatabase, ShardNotes | undefined>();
+  readonly #keepers: Keeper[] = [];
+  readonly #done = Promise.withResolvers<void>();
+
+  private constructor(databases: readonly ConfiguredDatabase[]) {
+    // In one order, so that two operators do not wait for each other.
+    this.#databases = databases.toSorted(byPlace);
+  }
+
+  /**
+   * Locks the databases, tries what is to be changed, and then runs the work. Each database has a connection that keeps its lock over
+   * the several transactions of the work, also behind a pooler.
+   *
+   * @throws Error which database it is when one cannot be reached, is not migrated, refuses the trial, or is changed by somebody
+   * else; its cause says why. Nothing was changed then
+   */
+  static async run<Result>(
+    databases: readonly ConfiguredDatabase[],
+    trial: Trial,
+    work: (change: HoldingsChange) => Promise<Result>,
+  ): Promise<Result> {
+    const change = new HoldingsChange(databases);
+    try {
+      for (const database of change.#databases) await change.#lock(database, trial);
+      return await work(change);
+    } finally {
+      change.#done.resolve();
+      await Promise.allSettled(change.#keepers.map(({ ended }) => ended));
+    }
+  }
+
+  /** What the databases noted before the change. */
+  get holdings(): Holdings {
+    return this.#holdings;
+  }
+
+  /** Lets a database hold shards. */
+  async adopt(
+    database: ConfiguredDatabase,
+    shards: readonly ShardIdentifier[],
+    { onlyFirst }: { readonly onlyFirst: boolean },
+  ): Promise<void> {
+    await this.#assertKept();
+    await within(database, (client) => adopt(client, shards, { onlyFirst }));
+  }
+
+  /**
+   * Lets a database not hold shards any more, and ends its sessions when it held one of them until now; also when it has a note of
+   * one of those that move, because an earlier call may have released it and gone no further.
+   *
+   * @returns the sessions that could not be ended
+   */
+  async release(
+    database: ConfiguredDatabase,
+    shards: readonly ShardIdentifier[],
+    moving: readonly ShardIdentifier[],
+  ): Promise<readonly string[]> {
+    if (shards.length === 0) return [];
+    await this.#assertKept();
+    const { held = [] } = this.#holdings.get(database) ?? {};
+    return within(database, async (client) => {
+      const noted = await release(client, shards);
+      const mayBeWritten = noted.some((shard) => held.includes(shard) || moving.includes(shard));
+      return mayBeWritten ? endSessions(client, purpose) : [];
+    });
+  }
+
+  async #lock(database: ConfiguredDatabase, trial: Trial): Promise<void> {
+    const locked = Promise.withResolvers<pg.ClientBase>();
+    const keep = within(database, (client) =>
+      changingShards(client, async () => {
+        // Whatever the role's settings are: the lock is kept without a statement, but not for a process that is gone.
+        await client.query(
+          `select set_config(name, $1, true) from pg_settings
+           where name in ('idle_in_transaction_session_timeout', 'transaction_timeout')`,
+          [String(lockKeptMs)],
+        );
+        this.#holdings.set(database, await shardNotes(client));
+        await client.query('savepoint trial');
+        await trial(client, database);
+        await client.query('rollback to savepoint trial');
+        locked.resolve(client);
+        await this.#done.promise;
+      }).catch((error: unknown) => {
+        if (!isLockedOut(error)) throw error;
+        throw new Error('somebody else changes which shards it holds; nothing was changed, try again later', {
+          cause: error,
+        });
+      }),
+    );
+    const ended = keep.then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    void ended.then((error) => error !== undefined && locked.reject(error));
+    this.#keepers.push({ client: await locked.promise, ended });
+  }
+
+  /** A lock goes with its connection, as when the server is restarted; somebody else may have changed something since. */
+  async #assertKept(): Promise<void> {
+    try {
+      await Promise.all(this.#keepers.map(({ client }) => client.query('select')));
+    } catch (error) {
+      throw new Error(
+        'the lock on a database was lost: what was released stays released; call it again to go on',
+        { cause: error },
+      );
+    }
+  }
+}
+
+/** Runs the work on a connection of its own to a database that leads; names the database when it fails. */
+export function within<Result>(
+  { config }: ConfiguredDatabase,
+  work: (client: pg.Client) => Promise<Result>,
+): Promise<Result> {
+  const worked = async (client: pg.Client): Promise<Result> => {
+    await refuseWithoutWrites(client);
+    return work(client);
+  };
+  return namingDatabase(config, inDatabase(config, undefined, worked, purpose));
+}
+
+function byPlace({ config: one }: ConfiguredDatabase, { config: other }: ConfiguredDatabase): number {
+  return databasePlace(one.address) < databasePlace(other.address) ? -1 : 1;
+}

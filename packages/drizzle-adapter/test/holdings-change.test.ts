@@ -1,0 +1,134 @@
+import { ShardIdentifier } from '@framework/core';
+import type { TestDatabase } from '@framework/testing/postgres';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { adoptShards, migrateShards } from '../src/index.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { LimitedRole } from './fixtures/limited-role.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+import { at, heldBy, opened } from './fixtures/shard-notes.js';
+import { shardingConfig } from './fixtures/sharding-config.js';
+
+const [first, second, third] = [[0, 0] as const, [0, 1] as const, [1, 0] as const];
+const shard = ShardIdentifier.of(0, 1);
+
+/** Two databases, one of which holds two shards, and the configuration that moves one of these to the other. */
+async function aboutToMove(): Promise<{
+  readonly one: TestDatabase;
+  readonly other: TestDatabase;
+  readonly after: ReturnType<typeof shardingConfig>;
+}> {
+  const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+  await opened(at(first, one), at(second, one), at(third, other));
+  const after = shardingConfig([at(first, one), at(second, other), at(third, other)]);
+  return { one, other, after };
+}
+
+/** Ends the connections that keep the locks of a change. */
+function loseLocks(...places: readonly TestDatabase[]): Promise<unknown> {
+  return Promise.all(
+    places.map(({ url }) =>
+      query(
+        url,
+        `select pg_terminate_backend(pid, 5000) from pg_stat_activity
+         where datname = current_database() and state = 'idle in transaction' and application_name like 'framework shards%'`,
+      ),
+    ),
+  );
+}
+
+describe('a shard that is adopted', () => {
+  it('ends the sessions of the database before also when the new one has noted it by itself', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    const forgotten = openRegistry([at(first, one), at(second, one)], { migrationsFolder });
+    await forgotten.ready();
+    const suite = suiteOn(forgotten);
+    const account = await suite.openAccount(shard);
+    const after = shardingConfig([at(first, one), at(second, other)]);
+    await migrateShards(after, migrationsFolder);
+    expect(await heldBy(other)).toEqual({ '0/1': true });
+    await adoptShards(after, [shard]);
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
+  });
+
+  it(
+    'is held by one database when the locks are lost and somebody else moves it back',
+    { timeout: 60_000 },
+    async () => {
+      const { one, other, after } = await aboutToMove();
+      const before = shardingConfig([at(first, one), at(second, one), at(third, other)]);
+      const old = openRegistry([{ ...at(first, one), settings: { 'idle-timeout': 0 } }]);
+      await old.ready();
+      await suiteOn(old).openAccount(ShardIdentifier.of(0, 0));
+      // Waits for some seconds for the session above, which it may not end.
+      const operator = await LimitedRole.create(one.url);
+      onTestFinished(() => operator.drop(one.url));
+      for (const database of [one, other]) await operator.grantIn(database);
+      const [mine, theirs] = [{ url: operator.urlOf(one) }, { url: operator.urlOf(other) }];
+      const moved = adoptShards(shardingConfig([at(first, mine), at(second, theirs), at(third, theirs)]), [
+        shard,
+      ]);
+      const outcome = moved.then(
+        () => 'adopted',
+        (error: Error) => error.message,
+      );
+      await expect
+        .poll(() => heldBy(one), { timeout: 20_000, interval: 5 })
+        .toEqual({ '0/0': true, '0/1': false });
+      await loseLocks(one, other);
+      await adoptShards(before, [shard]);
+      expect(await outcome).toContain('the lock on a database was lost');
+      expect(await Promise.all([one, other].map(heldBy))).toEqual([
+        { '0/0': true, '0/1': true },
+        { '1/0': true },
+      ]);
+      await adoptShards(after, [shard]);
+    },
+  );
+
+  it('stays where it is when the new database takes no writes', async () => {
+    const { one, other, after } = await aboutToMove();
+    const { pathname } = new URL(other.url);
+    await query(other.url, `alter database ${pathname.slice(1)} set default_transaction_read_only = on`);
+    await expect(adoptShards(after, [shard])).rejects.toThrow('takes no writes');
+    expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
+  });
+
+  it('stays where it is when the new database refuses the note', async () => {
+    const { one, other, after } = await aboutToMove();
+    await query(other.url, 'alter table eventlog.shards add check (shard_group > 0)');
+    await expect(adoptShards(after, [shard])).rejects.toThrow('violates check constraint');
+    expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
+  });
+
+  it('may be named twice', async () => {
+    const { one, other, after } = await aboutToMove();
+    await adoptShards(after, [shard, shard]);
+    expect(await Promise.all([one, other].map(heldBy))).toEqual([
+      { '0/0': true, '0/1': false },
+      { '0/1': true, '1/0': true },
+    ]);
+  });
+});
+
+it('a database without notes is not taken for the one that was opened, as one that was restored without rows', async () => {
+  const one = await emptyDatabase();
+  const registry = openRegistry([at(first, one)]);
+  await registry.ready();
+  const suite = suiteOn(registry);
+  await suite.openAccount(ShardIdentifier.of(0, 0));
+  await query(
+    one.url,
+    `delete from eventlog.shards;
+     select pg_terminate_backend(pid, 5000) from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid()`,
+  );
+  await expect(suite.openAccount(ShardIdentifier.of(0, 0))).rejects.toMatchObject({
+    code: 'shard-unavailable',
+  });
+  await expect(suite.openAccount(ShardIdentifier.of(0, 0))).rejects.toMatchObject({ kind: 'not-migrated' });
+  expect(await registry.status()).toMatchObject([{ ready: false, reason: { kind: 'not-migrated' } }]);
+  expect(await heldBy(one)).toEqual({});
+});
