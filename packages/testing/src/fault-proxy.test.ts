@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { FaultProxy } from './fault-proxy.js';
 
 describe('FaultProxy', () => {
@@ -60,6 +60,27 @@ describe('FaultProxy', () => {
     const answers = Promise.all([once(client, 'data'), once(late, 'data')]);
     proxy.resume();
     expect((await answers).map(([bytes]) => String(bytes))).toEqual(['echo one', 'echo two']);
+  });
+
+  it('holds an end back while it is silent, also one that comes with the last bytes', async () => {
+    const connected = once(target, 'connection');
+    const client = open(proxy);
+    const [socket] = (await connected) as [Socket];
+    const onEnd = vi.fn<() => void>();
+    socket.on('end', onEnd);
+    const judged = Promise.withResolvers<void>();
+    proxy.judge = () => {
+      proxy.silence();
+      judged.resolve();
+      return 'drop';
+    };
+    client.end('goodbye');
+    await judged.promise;
+    await new Promise(setImmediate);
+    expect(onEnd).not.toHaveBeenCalled();
+    proxy.resume();
+    await vi.waitFor(() => expect(onEnd).toHaveBeenCalled());
+    expect(received).toEqual([]);
   });
 
   it.each(['close', 'reset'] as const)('ends connections by a %s', async (manner) => {

@@ -19,6 +19,8 @@ export type Verdict = 'forward' | 'cut' | 'forward-and-cut' | 'drop';
 interface Link {
   readonly client: Socket;
   readonly server: Socket;
+  /** Those to which the other side's end is to be handed on when the silence is over. */
+  readonly unended: Set<Socket>;
 }
 
 /**
@@ -97,8 +99,8 @@ export class FaultProxy {
   }
 
   #link(client: Socket): void {
-    const server = connect(this.#target);
-    const link = { client, server };
+    const server = connect({ ...this.#target, allowHalfOpen: true });
+    const link = { client, server, unended: new Set<Socket>() };
     const connection = ++this.#connectionCount;
     this.#links.add(link);
     this.#forward(link, 'to-server', connection);
@@ -116,7 +118,8 @@ export class FaultProxy {
       if (verdict === 'forward-and-cut') leave(from, to);
       if (verdict === 'cut') end(link, 'reset');
     });
-    from.on('end', () => to.end());
+    // A pause comes too late for an end that was read together with the bytes before it.
+    from.on('end', () => (this.#silent ? link.unended.add(to) : to.end()));
     // A connection that breaks on one side breaks on the other; what broke it is the test's business.
     from.on('error', () => undefined);
     from.on('close', () => {
@@ -127,7 +130,7 @@ export class FaultProxy {
 }
 
 async function listening(port: number): Promise<Server> {
-  const listener = createServer();
+  const listener = createServer({ allowHalfOpen: true });
   listener.listen(port, '127.0.0.1');
   await once(listener, 'listening');
   return listener;
@@ -138,9 +141,11 @@ function pause({ client, server }: Link): void {
   server.pause();
 }
 
-function resume({ client, server }: Link): void {
+function resume({ client, server, unended }: Link): void {
   client.resume();
   server.resume();
+  for (const socket of unended) socket.end();
+  unended.clear();
 }
 
 /** Breaks the side that sent, and closes the other once it has all that was written to it. */

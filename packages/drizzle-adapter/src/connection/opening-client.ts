@@ -1,4 +1,5 @@
-import pg from 'pg';
+import type pg from 'pg';
+import { ClosingClient } from './closing-client.js';
 import { streamOf } from './plain-client.js';
 
 /** What a new connection fails with when it was not ready in time: the server did not say enough. */
@@ -23,7 +24,7 @@ export function isUnanswered(error: unknown): boolean {
  *
  * The pool alone would wait for the login only, and a server that takes it may still say nothing afterwards.
  */
-export class OpeningClient extends pg.Client {
+export class OpeningClient extends ClosingClient {
   readonly #queryTimeoutMs: number | undefined;
   readonly #deadlines: NodeJS.Timeout[] = [];
   #isLate = false;

@@ -12,7 +12,7 @@ import {
   outsideRequests,
   primaryConfig,
 } from '@framework/core';
-import pg from 'pg';
+import type pg from 'pg';
 import { EpochGuard } from '../delivery/epoch-guard.js';
 import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
 import { HeldShards } from '../migration/held-shards.js';
@@ -28,6 +28,7 @@ import { replaceDeliveryIndex } from '../migration/replace-delivery-index.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
 import { GroupWriter } from '../write/group-writer.js';
 import { PlainTables } from '../write/plain-tables.js';
+import { ClosingClient } from './closing-client.js';
 import type { ConnectionGuard } from './connection-guard.js';
 import { ConnectionPool, connectionSettings } from './connection-pool.js';
 import { DatabasePlace } from './database-place.js';
@@ -216,7 +217,7 @@ export class PgDatabase implements Database {
   }
 
   async #askOnNewConnection(): Promise<void> {
-    const client = new pg.Client({
+    const client = new ClosingClient({
       ...connectionSettings(this.#config),
       connectionTimeoutMillis: pingTimeoutMs,
       query_timeout: pingTimeoutMs,

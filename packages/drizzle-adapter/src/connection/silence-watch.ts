@@ -1,4 +1,5 @@
-import pg from 'pg';
+import type pg from 'pg';
+import { ClosingClient } from './closing-client.js';
 import { awaitsAnswer, streamOf } from './plain-client.js';
 import { sqlStateOf } from './server-error.js';
 
@@ -18,7 +19,6 @@ const crowdedStates = /^53/;
 export class SilenceWatch {
   readonly #client: pg.Client;
   readonly #settings: pg.ClientConfig & { readonly application_name: string };
-  #isEnding = false;
 
   /** @param settings of the connection; only this one has its application name, which poolers keep for their clients */
   constructor(client: pg.Client, settings: pg.ClientConfig & { readonly application_name: string }) {
@@ -31,11 +31,6 @@ export class SilenceWatch {
     const stream = streamOf(this.#client);
     stream.on('timeout', () => void this.#look());
     stream.setTimeout(silenceMaxMs);
-  }
-
-  /** From now on the server has nothing left to do but to close the connection. */
-  ending(): void {
-    this.#isEnding = true;
   }
 
   async #look(): Promise<void> {
@@ -51,13 +46,12 @@ export class SilenceWatch {
   }
 
   async #hasReason(isSilent: () => boolean): Promise<boolean> {
-    if (this.#isEnding) return true;
     return awaitsAnswer(this.#client) && !(await this.#isAtWork(isSilent)) && isSilent();
   }
 
   /** Ends the session when it waits for its client, which has heard nothing of it either. */
   async #isAtWork(isSilent: () => boolean): Promise<boolean> {
-    const client = new pg.Client({
+    const client = new ClosingClient({
       ...this.#settings,
       application_name: 'framework watch',
       connectionTimeoutMillis: silenceMaxMs,

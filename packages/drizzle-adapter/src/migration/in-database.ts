@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type DatabaseConfig, FrameworkException, databasePlace } from '@framework/core';
-import pg from 'pg';
+import type pg from 'pg';
+import { ClosingClient } from '../connection/closing-client.js';
 import { connectionSettings } from '../connection/connection-pool.js';
 import { streamOf } from '../connection/plain-client.js';
 import { SilenceWatch } from '../connection/silence-watch.js';
@@ -24,7 +25,7 @@ export async function inDatabase<Result>(
     ...connectionSettings(config),
     application_name: `${purpose} ${randomBytes(6).toString('hex')}`,
   };
-  const client = new pg.Client({
+  const client = new ClosingClient({
     ...settings,
     connectionTimeoutMillis: connectionTimeoutMs,
     keepAlive: true,
@@ -41,9 +42,8 @@ export async function inDatabase<Result>(
     watch.start();
     return await work(client);
   } finally {
-    signal?.removeEventListener('abort', giveUp);
-    watch.ending();
     await client.end();
+    signal?.removeEventListener('abort', giveUp);
   }
 }
 

@@ -1,0 +1,57 @@
+import type { FaultProxy } from '@framework/testing';
+import { home } from '@framework/testing/conformance';
+import { expect, it } from 'vitest';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { isSent, proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
+
+/** What a client says to the server before it closes its connection. */
+const goodbye = Buffer.from([0x58, 0, 0, 0, 4]);
+const settings = { 'statement-timeout-ms': 500, 'acquisition-timeout-ms': 1_000 };
+const patience = { timeout: 10_000, interval: 50 };
+
+it.each(['reads', 'writes'] as const)(
+  'a caller who %s is told why its connection was refused, when the network falls silent while that is closed',
+  async (what) => {
+    const database = await emptyDatabase();
+    const { proxy, url } = await proxied(database);
+    const registry = openRegistry([{ group: 0, member: 0, url, settings }]);
+    await registry.ready();
+    await query(database.url, 'update eventlog.shards set released_date = now()');
+    const suite = suiteOn(registry);
+    fallSilentAtGoodbye(proxy);
+    const work = what === 'reads' ? suite.accounts.findAll() : suite.openAccount(home);
+    await expect(work).rejects.toMatchObject({ code: 'shard-unavailable', kind: 'other-shards' });
+  },
+);
+
+it('the question whether a database serves is answered when the network falls silent after it', async () => {
+  const { proxy, url } = await proxied(await emptyDatabase());
+  const registry = openRegistry([{ group: 0, member: 0, url, settings }]);
+  await registry.ready();
+  fallSilentAtGoodbye(proxy);
+  expect(await registry.status()).toMatchObject([{ ready: true }]);
+});
+
+it('a database is tried again when the network falls silent while a refused connection is closed', async () => {
+  const { proxy, url } = await proxied(await emptyDatabase());
+  const { isSilent } = fallSilentAtGoodbye(proxy);
+  const registry = openRegistry([{ group: 0, member: 0, url: `${url}_missing`, settings }]);
+  await expect.poll(isSilent, patience).toBe(true);
+  const before = proxy.connectionCount;
+  await expect.poll(() => proxy.connectionCount, patience).toBeGreaterThan(before);
+  await registry.close();
+});
+
+/** Has the network fall silent when the next client says goodbye, which the server does not hear. */
+function fallSilentAtGoodbye(proxy: FaultProxy): { readonly isSilent: () => boolean } {
+  let silent = false;
+  proxy.judge = (passage) => {
+    if (silent || !isSent(passage, goodbye)) return 'forward';
+    silent = true;
+    proxy.silence();
+    return 'drop';
+  };
+  return { isSilent: () => silent };
+}
