@@ -63,6 +63,8 @@ export class HttpConnection {
   #onParsed: (() => void) | undefined;
   #isParsing = false;
   #isHeld = false;
+  /** What is answered last to what is no request. */
+  #refusal: Response | undefined;
   /** Whether no further request is served. */
   #isEnding = false;
   #isLingering = false;
@@ -123,9 +125,12 @@ export class HttpConnection {
     if (this.#isEnding) return;
     const last = this.#waiting.at(-1) ?? this.#running;
     if (last === undefined) return void this.#answer(fault);
-    // What follows a complete request gets no answer: the client could take it for one to its next request.
-    if (last.request.complete) void this.#handler.refuse(fault);
-    else last.body.fail(fault);
+    if (!last.request.complete) last.body.fail(fault);
+    else {
+      const refusal = this.#handler.refuse(fault);
+      // The last answer says that nothing comes after it, unless it has begun already.
+      if (last.response.headersSent) this.#refusal = refusal;
+    }
     this.#endAfter(last);
   }
 
@@ -214,7 +219,7 @@ export class HttpConnection {
     const next = this.#waiting.shift();
     this.#running = next;
     if (this.#isLingering || this.#socket.destroyed) return;
-    if (this.#isEnding && next === undefined) return this.#linger();
+    if (this.#isEnding && next === undefined) return void this.#end();
     if (this.#waiting.length === 0) this.#release();
     // The other connections have their turn in between.
     if (next !== undefined) setImmediate(() => this.#run(next));
@@ -241,8 +246,13 @@ export class HttpConnection {
     this.#isEnding = true;
     // The rest of a request that has its answer already.
     if (this.#latest?.complete === false) return this.#linger();
-    const text = await answerText(this.#handler.refuse(fault));
-    if (this.#socket.writable) this.#socket.write(text);
+    this.#refusal = this.#handler.refuse(fault);
+    await this.#end();
+  }
+
+  async #end(): Promise<void> {
+    const text = this.#refusal && (await answerText(this.#refusal));
+    if (text !== undefined && this.#socket.writable) this.#socket.write(text);
     this.#linger();
   }
 

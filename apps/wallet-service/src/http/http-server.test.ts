@@ -52,6 +52,20 @@ test('of many requests that are sent at once, few are parsed before the first is
   }
 });
 
+test('what is no request is refused after an answer that had begun before it arrived', async () => {
+  const server = await start({});
+  const { socket, statuses } = await answersOf(server);
+  socket.write(get('/large'));
+  await once(socket, 'data');
+  socket.pause();
+  socket.write('no request\r\n\r\n');
+  // The answer is not taken to its end before the rest has been read.
+  await expect.poll(server.refusedCount).toBe(1);
+  socket.resume();
+  await once(socket, 'end');
+  expect(statuses()).toEqual([200, 400]);
+});
+
 describe('a request that is cut while it waits for one before it', () => {
   const timeouts = { headersTimeoutMs: 1_000, requestTimeoutMs: 2_000 };
   const head = 'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\n';
@@ -124,6 +138,8 @@ interface TestServer {
   readonly answerSlow: () => void;
   /** How many answers were not taken to their end. */
   readonly droppedCount: () => number;
+  /** How many requests were refused. */
+  readonly refusedCount: () => number;
 }
 
 /** A server that answers `/large` with much, and `/slow` when it is told to. */
@@ -131,6 +147,7 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
   const slow = Promise.withResolvers<undefined>();
   const sockets: Socket[] = [];
   let droppedCount = 0;
+  let refusedCount = 0;
   const large = (): ReadableStream => {
     let count = 0;
     return new ReadableStream({
@@ -146,7 +163,10 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
         if (request.method === 'POST') await body.read();
         return new Response(pathname === '/large' ? large() : 'small');
       },
-      refuse: () => new Response(null, { status: 400 }),
+      refuse: () => {
+        refusedCount++;
+        return new Response(null, { status: 400 });
+      },
       describe: () => new Response(null, { status: 204 }),
     },
     { host: '127.0.0.1', port: 0, ...options },
@@ -163,5 +183,10 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
     await once(socket, 'connect');
     return socket;
   };
-  return { connect: open, answerSlow: () => slow.resolve(undefined), droppedCount: () => droppedCount };
+  return {
+    connect: open,
+    answerSlow: () => slow.resolve(undefined),
+    droppedCount: () => droppedCount,
+    refusedCount: () => refusedCount,
+  };
 }
