@@ -1,6 +1,6 @@
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import type { Readable } from 'node:stream';
+import { existsSync, openSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { ServiceProcess } from './service-process.js';
 
@@ -21,8 +21,8 @@ function run(code: string): ServiceProcess {
 }
 
 /** Does so, and leaves what is logged in the pipe. */
-function spawnUnread(code: string): ChildProcessByStdio<null, Readable, Readable> {
-  return spawn(process.execPath, program(code), { stdio: ['ignore', 'pipe', 'pipe'] });
+function spawnUnread(code: string, stdio: StdioOptions = ['ignore', 'pipe', 'pipe']): ChildProcess {
+  return spawn(process.execPath, program(code), { stdio });
 }
 
 describe("the service's log", () => {
@@ -44,11 +44,11 @@ describe("the service's log", () => {
       `for (let i = 0; i < ${warnings}; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
        process.stdout.write('alive'); setInterval(() => undefined, 1_000);`,
     );
-    const [alive] = (await once(child.stdout, 'data')) as [Buffer];
+    const [alive] = (await once(child.stdout!, 'data')) as [Buffer];
     expect(alive.toString()).toBe('alive');
 
     let log = '';
-    child.stderr.setEncoding('utf8').on('data', (chunk: string) => (log += chunk));
+    child.stderr!.setEncoding('utf8').on('data', (chunk: string) => (log += chunk));
     const lastLine = (): LogLine => linesOf(log.slice(0, log.lastIndexOf('\n'))).at(-1) ?? {};
     await vi.waitFor(() => expect(lastLine().dropped).toBeGreaterThan(0), { timeout: 10_000 });
     const lines = linesOf(log);
@@ -62,9 +62,29 @@ describe("the service's log", () => {
       `for (let i = 0; i < 500; i++) logger.warn({ filler: 'x'.repeat(1_000) }, 'line');
        process.stdout.write('ending'); await logTaken(); process.exit(0);`,
     );
-    await once(child.stdout, 'data');
-    const chunks = (await child.stderr.toArray()) as Buffer[];
+    await once(child.stdout!, 'data');
+    const chunks = (await child.stderr!.toArray()) as Buffer[];
     expect(linesOf(Buffer.concat(chunks).toString())).toHaveLength(500);
+  });
+
+  it('stops nobody when its reader has gone', async () => {
+    const child = spawnUnread(
+      `process.stdin.once('data', () => { logger.info('early'); logger.warn('late'); void logTaken().then(() => process.exit(0)); });
+       process.stdout.write('waiting');`,
+      ['pipe', 'pipe', 'pipe'],
+    );
+    await once(child.stdout!, 'data');
+    child.stderr!.destroy();
+    child.stdin!.write('go');
+    expect(await once(child, 'exit')).toEqual([0, null]);
+  });
+
+  it.runIf(existsSync('/dev/full'))('stops nobody when its disk is full', async () => {
+    const child = spawnUnread(
+      `logger.warn('one'); logger.info('two'); void logTaken().then(() => process.exit(0));`,
+      ['ignore', 'pipe', openSync('/dev/full', 'w')],
+    );
+    expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
   it('has a lone line soon while the process goes on', async () => {

@@ -105,6 +105,11 @@ describe('a row that two plans of a group change in turn', () => {
       'drop function look cascade',
     ],
     ['a publication', 'create publication rule for table tags', 'drop publication rule'],
+    [
+      'a publication of all tables of a schema',
+      'create publication rule for tables in schema public',
+      'drop publication rule',
+    ],
     ['a publication of all tables', 'create publication rule for all tables', 'drop publication rule'],
     [
       'a statement trigger',

@@ -16,9 +16,9 @@ describe('writes that wait for locks', () => {
   });
   afterEach(() => void vi.useRealTimers());
 
-  const write = (row: string | undefined, name: string) => {
+  const write = (rows: string, name: string) => {
     const lock = Promise.withResolvers<string>();
-    const ended = waits.run(shard, row, () => {
+    const ended = waits.run(shard, rows === '' ? [] : rows.split(' '), () => {
       running.push(name);
       return lock.promise;
     });
@@ -49,13 +49,13 @@ describe('writes that wait for locks', () => {
     await expect(first.ended).rejects.toThrow('cancelled');
     second.release();
     expect(await second.ended).toBe('a2');
-    expect(waits.has('a')).toBe(false);
+    expect(waits.hasOneOf(['a'])).toBe(false);
   });
 
   it('are refused when their turn does not come in time, with what to do', async () => {
     write('a', 'a1');
     const late = write('a', 'a2');
-    expect(waits.has('a')).toBe(true);
+    expect(waits.hasOneOf(['a'])).toBe(true);
     await vi.advanceTimersByTimeAsync(1_000);
     await expect(late.ended).rejects.toMatchObject(unavailable);
     await expect(late.ended).rejects.toThrow(/holds a lock on the row a.*pg_locks/);
@@ -63,14 +63,26 @@ describe('writes that wait for locks', () => {
   });
 
   it('are refused at once when too many wait', async () => {
-    for (const name of ['1', '2', '3', '4', '5']) write(undefined, name);
+    for (const name of ['1', '2', '3', '4', '5']) write('', name);
     await settled();
     expect(running).toEqual(['1', '2']);
-    await expect(write(undefined, '6').ended).rejects.toMatchObject(unavailable);
+    await expect(write('', '6').ended).rejects.toMatchObject(unavailable);
+  });
+
+  it('of several rows wait for each other when they share one, and leave places for writes of other rows and of one', async () => {
+    const first = write('a x', 'ax');
+    write('y a', 'ya');
+    write('a', 'a1');
+    await settled();
+    expect(running).toEqual(['ax', 'a1']);
+    first.release();
+    await first.ended;
+    expect(running).toEqual(['ax', 'a1', 'ya']);
+    expect([waits.hasOneOf(['y', 'a']), waits.hasOneOf(['y'])]).toEqual([true, false]);
   });
 
   it('are known by the row that they wait for', () => {
     write('a', 'a1');
-    expect([waits.has('a'), waits.has('b'), waits.has(undefined)]).toEqual([true, false, false]);
+    expect([waits.hasOneOf(['a']), waits.hasOneOf(['b']), waits.hasOneOf([])]).toEqual([true, false, false]);
   });
 });

@@ -93,9 +93,9 @@ export class PgTransactionManager implements TransactionManager {
   async persist(changes: ChangeSet, { shortLockWait = false }: PersistOptions = {}): Promise<PersistOutcome> {
     this.#assertOutside();
     const { writer, lockWaits } = this.database;
-    const row = onlyUpdated(changes);
+    const rows = updatedRows(changes);
     // Where others wait for a row, trying it costs a connection and cannot succeed.
-    if (shortLockWait || !lockWaits.has(row)) {
+    if (shortLockWait || !lockWaits.hasOneOf(rows)) {
       try {
         return await this.#send(changes, writer.prepare(changes, true));
       } catch (error) {
@@ -103,7 +103,7 @@ export class PgTransactionManager implements TransactionManager {
           throw error;
       }
     }
-    return lockWaits.run(this.shard, row, () => this.#send(changes, writer.prepare(changes, false)));
+    return lockWaits.run(this.shard, rows, () => this.#send(changes, writer.prepare(changes, false)));
   }
 
   /** Nobody waits behind a write that may wait for locks for long: it has a connection of its own. */
@@ -260,8 +260,6 @@ function isDecided(error: unknown): boolean {
   return isRefusal(error) || FrameworkException.is(error);
 }
 
-/** The row that a change set updates, when it updates no other. */
-function onlyUpdated({ changes }: ChangeSet): string | undefined {
-  const [only, ...others] = changes.filter(({ kind }) => kind === 'update');
-  return others.length > 0 ? undefined : only?.model.id.value;
+function updatedRows({ changes }: ChangeSet): readonly string[] {
+  return changes.filter(({ kind }) => kind === 'update').map(({ model }) => model.id.value);
 }

@@ -6,8 +6,9 @@ import { endSessions } from './end-sessions.js';
 import { inDatabase, namingDatabase } from './in-database.js';
 import { type ShardNotes, adopt, changingShards, release, shardNotes } from './shards-table.js';
 
-/** How long a change may take. */
-const lockKeptMs = 600_000;
+/** How long a change may take, and how long a lock is kept for a process that may be gone; each is asked more often than that. */
+const changeMaxMs = 600_000;
+const lockKeptMs = 60_000;
 const purpose = 'framework shards';
 
 /** What databases note of shards before something is changed; `undefined` of one that has not been told of any yet. */
@@ -99,9 +100,10 @@ export class HoldingsChange {
       changingShards(client, async () => {
         // Whatever the role's settings are: the lock is kept without a statement, but not for a process that is gone.
         await client.query(
-          `select set_config(name, $1, true) from pg_settings
-           where name in ('idle_in_transaction_session_timeout', 'transaction_timeout')`,
-          [String(lockKeptMs)],
+          `select set_config(name, timeout, true) from pg_settings
+           join (values ('idle_in_transaction_session_timeout', $1), ('transaction_timeout', $2)) as wanted (its_name, timeout)
+             on name = its_name`,
+          [String(lockKeptMs), String(changeMaxMs)],
         );
         this.#holdings.set(database, await shardNotes(client));
         await client.query('savepoint trial');
@@ -138,7 +140,7 @@ export class HoldingsChange {
 }
 
 /** Runs the work on a connection of its own to a database that leads; names the database when it fails. */
-export function within<Result>(
+function within<Result>(
   { config }: ConfiguredDatabase,
   work: (client: pg.Client) => Promise<Result>,
 ): Promise<Result> {

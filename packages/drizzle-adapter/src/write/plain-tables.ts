@@ -25,7 +25,8 @@ const plainText = `
     and not exists (select from pg_trigger g where g.tgrelid = t.oid and not g.tgisinternal)
     and not exists (
       select from pg_publication_tables v join pg_publication p on p.pubname = v.pubname
-      where p.pubupdate and format('%I.%I', v.schemaname, v.tablename)::regclass = t.oid)
+      where p.pubupdate and v.tablename = t.relname
+        and v.schemaname = (select n.nspname from pg_namespace n where n.oid = t.relnamespace))
     and not exists (select from pg_constraint c where c.conrelid = t.oid and c.contype not in ('p', 'u', 'n'))
     and not exists (
       select from pg_index i where i.indrelid = t.oid and (

@@ -21,7 +21,8 @@ export interface HandlerContext {
    * permanent id, the event's id, the action's durable name and `key`; in a batch, the id is that of the first event, and the key
    * holds for as long as the batch is cut the same: pass ids of events as `key`.
    *
-   * @throws the signal's reason when it is aborted: a handler that was given up has no more effects
+   * @throws the signal's reason when it is aborted: a handler that was given up begins no more effects; what it has begun may
+   * still be committed, within the deadlines of its statements and attempts
    * @throws whatever the executor throws
    */
   execute<Params, Result>(
