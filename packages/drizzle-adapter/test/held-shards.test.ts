@@ -29,9 +29,13 @@ describe('a database', () => {
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
 
-  it('of the release before notes at its first start what it holds', async () => {
+  it('of the release before notes at its first start what it holds, and has always held', async () => {
     const one = await emptyDatabase();
-    await opened(at(first, one));
+    const registry = openRegistry([at(first, one)]);
+    await registry.ready();
+    await suiteOn(registry).openAccount(ShardIdentifier.of(0, 0));
+    const sinceWhen = `select adopted_date = '-infinity' as always from eventlog.shards`;
+    expect(await query(one.url, sinceWhen)).toEqual([{ always: false }]);
     await query(
       one.url,
       `drop table eventlog.shards;
@@ -40,6 +44,7 @@ describe('a database', () => {
     );
     await opened(at(first, one));
     expect(await heldBy(one)).toEqual({ '0/0': true });
+    expect(await query(one.url, sinceWhen)).toEqual([{ always: true }]);
   });
 
   it('that is first opened by two configurations at once holds what one of them says', async () => {

@@ -51,7 +51,7 @@ export async function changingShards(client: pg.ClientBase, work: () => Promise<
 /**
  * Notes that a database holds shards; to be called while nobody else changes them, see {@link changingShards}.
  *
- * @param onlyFirst only when it has not been told of any yet
+ * @param onlyFirst only when it has not been told of any yet; where it has a log already, it has always held them
  */
 export async function adopt(
   client: pg.ClientBase,
@@ -59,8 +59,10 @@ export async function adopt(
   { onlyFirst }: { readonly onlyFirst: boolean },
 ): Promise<void> {
   await client.query(
-    `insert into eventlog.shards as s (shard_group, shard_member)
-     select shard_group, shard_member from unnest($1::smallint[], $2::smallint[]) as given (shard_group, shard_member)
+    `insert into eventlog.shards as s (shard_group, shard_member, adopted_date)
+     select shard_group, shard_member,
+       case when $3 and exists (select from eventlog.events) then '-infinity' else clock_timestamp() end
+     from unnest($1::smallint[], $2::smallint[]) as given (shard_group, shard_member)
      where not $3 or not exists (select from eventlog.shards)
      on conflict (shard_group, shard_member) do update set adopted_date = clock_timestamp(), released_date = null
        where s.released_date is not null`,
