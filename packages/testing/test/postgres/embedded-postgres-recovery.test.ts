@@ -1,12 +1,12 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
+import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { describe, expect, it, onTestFinished } from 'vitest';
 
 import { dataDirectoryIn } from '../../src/postgres/embedded/cluster.js';
-import { isAlive, postmasterFile, readPostmaster, serves } from '../../src/postgres/embedded/postmaster.js';
+import { isAlive, readPostmaster } from '../../src/postgres/embedded/postmaster.js';
+import { serves } from '../../src/postgres/embedded/serves.js';
+import { claimForOtherProcess } from './fixtures/claim-for-other-process.js';
 import { OwnerProcess } from './fixtures/owner-process.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 import { until } from './fixtures/until.js';
@@ -58,17 +58,10 @@ describe('EmbeddedPostgres after processes were killed', () => {
     const directory = await serverFolder();
     const server = await startServer(directory);
     await query(server.url('postgres'), 'create table kept as select 42 as answer');
-    process.kill(await postmasterPid(directory), 'SIGKILL');
-    await server.exited;
-    const { uid, gid } = await stat(server.dataDirectory);
-    const foreign = spawn('cat', { stdio: ['pipe', 'ignore', 'ignore'], cwd: '/', uid, gid });
-    onTestFinished(() => void foreign.kill());
-    await once(foreign, 'spawn');
-    const claim = postmasterFile(server.dataDirectory);
-    await writeFile(claim, (await readFile(claim, 'utf8')).replace(/^\d+/, String(foreign.pid)));
+    const other = await claimForOtherProcess(server);
 
     expect(await answersAfterStart(directory)).toEqual([{ answer: 42 }]);
-    expect(isAlive(foreign.pid!)).toBe(true);
+    expect(isAlive(other)).toBe(true);
   });
 
   it('stays owned when the server restarts its processes after one of them crashed', async () => {

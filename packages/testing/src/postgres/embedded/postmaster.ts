@@ -1,9 +1,5 @@
-import { execFile } from 'node:child_process';
-import { readFile, stat } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-
-const run = promisify(execFile);
 
 /** What a server writes that takes every statement, or those that read, as a standby does. */
 const readyStatuses = new Set(['ready', 'standby']);
@@ -37,21 +33,6 @@ export async function readPostmaster(dataDirectory: string): Promise<Postmaster 
   return { pid, port: Number(lines[3] || Number.NaN), ready: readyStatuses.has(lines[7]?.trim() ?? '') };
 }
 
-/**
- * Whether process `pid` is a server on this data directory.
- *
- * A process id alone says little, as it may have gone to another process since; a server is known by its working
- * directory, which is always its data directory.
- */
-export async function serves(pid: number, dataDirectory: string): Promise<boolean> {
-  if (process.platform !== 'linux') return servesByLsof(pid, dataDirectory);
-  const [workingDirectory, expected] = await Promise.all([
-    stat(`/proc/${pid}/cwd`).catch(() => undefined),
-    stat(dataDirectory),
-  ]);
-  return workingDirectory?.ino === expected.ino && workingDirectory.dev === expected.dev;
-}
-
 /** Whether a process has this id, whoever it belongs to; an ended one that nobody waited for counts. */
 export function isAlive(pid: number): boolean {
   try {
@@ -60,15 +41,4 @@ export function isAlive(pid: number): boolean {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
-}
-
-async function servesByLsof(pid: number, dataDirectory: string): Promise<boolean> {
-  const found = await run('lsof', ['-a', '-p', String(pid), '-d', 'cwd', '-Fn']).catch(() => undefined);
-  const path = found?.stdout.split('\n').find((line) => line.startsWith('n'));
-  if (!path) return false;
-  const [workingDirectory, expected] = await Promise.all([
-    stat(path.slice(1)).catch(() => undefined),
-    stat(dataDirectory),
-  ]);
-  return workingDirectory?.ino === expected.ino && workingDirectory.dev === expected.dev;
 }

@@ -5,21 +5,24 @@ import { Deadline } from '../deadline.js';
 import { PostgresServerError } from '../postgres-server-error.js';
 import type { Cluster } from './cluster.js';
 import { OwnerSession } from './owner-session.js';
-import { isAlive, postmasterFile, readPostmaster, serves } from './postmaster.js';
+import { isAlive, postmasterFile, readPostmaster } from './postmaster.js';
+import { serves } from './serves.js';
 
 // The server notices the end of an owner within milliseconds; only then is its lock free.
 const takenGraceMs = 1_000;
 // A start takes the lock within milliseconds after its server became ready.
 const freeGraceMs = 300;
 const orphanShutdownMs = 10_000;
+const notReady = { kind: 'unreachable' } as const;
 
 /**
  * Waits until no server runs on the cluster's data directory, so that one can be started.
  *
  * A server that is starting or stopping is waited for. A ready one whose owner is alive is left alone. A ready one
  * whose owner has died is an orphan: it is shut down rather than taken over, so that every running server is the child
- * of a supervisor. A claim whose process id has gone to another process is removed, because PostgreSQL would take that
- * process for a server; against servers that still run without their postmaster, it protects the data by itself.
+ * of a supervisor. A claim whose process id has certainly gone to another process is removed, because PostgreSQL would
+ * take that process for a server; a claim whose process cannot be looked into is left to PostgreSQL's judgement unless
+ * its server answers. Against servers that still run without their postmaster, PostgreSQL protects the data by itself.
  *
  * @throws PostgresServerError `directory-in-use`, or `start-failed` when the deadline passes.
  */
@@ -30,12 +33,14 @@ export async function settleDataDirectory(cluster: Cluster, deadline: Deadline):
   const settled = await deadline.poll(async () => {
     const postmaster = await readPostmaster(dataDirectory);
     if (!postmaster) return true;
-    if (!(await serves(postmaster.pid, dataDirectory))) {
-      if (isAlive(postmaster.pid)) await rm(postmasterFile(dataDirectory), { force: true });
+    const serving = await serves(postmaster.pid, dataDirectory);
+    if (serving === false) {
+      if (isAlive(postmaster.pid)) await removeClaim(dataDirectory, postmaster.pid);
       return true;
     }
-    if (!postmaster.ready || (free && !free.passed)) return undefined;
-    const ownership = await OwnerSession.tryOpen(cluster, postmaster.port);
+    if (free && !free.passed) return undefined;
+    const ownership = postmaster.ready ? await OwnerSession.tryOpen(cluster, postmaster.port) : notReady;
+    if (serving === undefined && ownership.kind === 'unreachable') return true;
     if (ownership.kind === 'owned') {
       if (free) await shutDownOrphan(postmaster.pid, dataDirectory);
       await ownership.session.close();
@@ -56,11 +61,19 @@ export async function settleDataDirectory(cluster: Cluster, deadline: Deadline):
   );
 }
 
+// Meanwhile another start may have removed it too, and its server have made its own.
+async function removeClaim(dataDirectory: string, pid: number): Promise<void> {
+  const claim = await readPostmaster(dataDirectory);
+  if (claim?.pid === pid) await rm(postmasterFile(dataDirectory), { force: true });
+}
+
+// Its process id is the one in the claim by whose port it has answered.
 async function shutDownOrphan(pid: number, dataDirectory: string): Promise<void> {
+  const runs = async () => (await serves(pid, dataDirectory)) ?? isAlive(pid);
   for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
-    if (await serves(pid, dataDirectory)) process.kill(pid, signal);
+    if (await runs()) process.kill(pid, signal);
     const ended = await Deadline.after(orphanShutdownMs).poll(async () =>
-      (await serves(pid, dataDirectory)) ? undefined : true,
+      (await runs()) ? undefined : true,
     );
     if (ended) return;
   }

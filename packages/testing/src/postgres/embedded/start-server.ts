@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { Deadline } from '../deadline.js';
 import { PostgresServerError } from '../postgres-server-error.js';
 import type { Cluster } from './cluster.js';
@@ -10,6 +12,8 @@ import { ServerProcess } from './server-process.js';
 import { settleDataDirectory } from './settle-data-directory.js';
 
 const ownershipTimeoutMs = 5_000;
+// Long enough that starts in vain cost little, short enough that nobody notices one.
+const retryPauseMs = 200;
 // What passes by itself: the port was taken meanwhile; another start was quicker and is judged anew; processes of a
 // killed server have not ended yet.
 const passingFaults = [
@@ -54,6 +58,7 @@ export async function startServer(options: {
       const tail = await log.tail();
       const passing = ready || passingFaults.some((fault) => fault.test(tail));
       if (!passing || deadline.passed) throw startFailed(cluster, tail, deadline);
+      await pause(Math.min(retryPauseMs, deadline.remainingMs));
     }
   } finally {
     await log.handle.close();
