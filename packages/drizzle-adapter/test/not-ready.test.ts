@@ -139,6 +139,18 @@ describe('a database', () => {
     ]);
   });
 
+  it('goes on serving when its certificate, and the file that vouches for it, are renewed', async () => {
+    const server = await startTlsServer();
+    await server.trust();
+    const registry = openRegistry([{ group: 0, member: 0, url: server.url }]);
+    await registry.ready();
+    const suite = suiteOn(registry);
+    const account = await suite.openAccount(home);
+    await server.renew();
+    await vi.waitFor(async () => expect(await suite.accounts.getById(account.id)).toEqual(account), patience);
+    expect(await registry.status()).toMatchObject([{ ready: true }]);
+  }, 60_000);
+
   it('that goes down later says why, with shard, host and database', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     const registry = openRegistry([{ group: 0, member: 0, url }]);

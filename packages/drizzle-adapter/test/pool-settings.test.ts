@@ -24,8 +24,9 @@ describe('the settings of a pool', () => {
     applicationName: string,
     settings: Readonly<Record<string, unknown>>,
     onWarning?: (warning: PostgresWarning) => void,
+    url = database.url,
   ) => {
-    const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }], {
+    const registry = openRegistry([{ group: 0, member: 0, url, settings }], {
       applicationName,
       ...(onWarning && { onWarning }),
     });
@@ -49,6 +50,19 @@ describe('the settings of a pool', () => {
       expect(after).toHaveLength(3);
       expect(after.filter((pid) => before.includes(pid))).toEqual([]);
     }, patience);
+  });
+
+  it('leave the connections that are open to the requests while one that was lost cannot be replaced', async () => {
+    const { proxy, url } = await proxied(database);
+    const settings = { 'minimum-idle': 2, 'idle-timeout': 0, 'acquisition-timeout-ms': 1_000 };
+    const suite = await open('not-replaced', settings, undefined, url);
+    await vi.waitFor(async () => expect(await pidsOf('not-replaced')).toHaveLength(2), patience);
+    const [lost, left] = await pidsOf('not-replaced');
+    const before = proxy.connectionCount;
+    proxy.judge = ({ connection }) => (connection > before ? 'drop' : 'forward');
+    await query(database.url, 'select pg_terminate_backend($1, 5000)', [lost]);
+    await vi.waitFor(() => expect(proxy.connectionCount).toBeGreaterThan(before), patience);
+    expect(await backendPid(suite)).toBe(left);
   });
 
   it('close connections beyond those after idle-timeout', async () => {

@@ -11,7 +11,7 @@ import { BatchingSocket } from './batching-socket.js';
 import type { ConnectionGuard } from './connection-guard.js';
 import { type DatabasePlace, isExhausted } from './database-place.js';
 import { watchLoan } from './loan-watch.js';
-import { OpeningClient, isUnanswered } from './opening-client.js';
+import { OpeningClient, type OpeningClientConfig, isUnanswered } from './opening-client.js';
 import type { PostgresWarning } from './postgres-options.js';
 import { adaptStatementNames } from './pooled-statements.js';
 import { isHarmless, isOutgrown, isReadOnly, isUnmigrated } from './server-error.js';
@@ -20,11 +20,10 @@ import { HistoryQuestion, type ServerSession } from './server-session.js';
 import { prepareSession } from './session-settings.js';
 import { SharedConnections } from './shared-connections.js';
 import { assertUrlParameters } from './url-parameters.js';
+import { WarmConnections } from './warm-connections.js';
 
 /** How much later than the server the client gives a statement up, in milliseconds. */
 const clientGraceMs = 1_000;
-/** How long it takes until connections are tried again that are to be kept open, in milliseconds. */
-const refillDelayMs = 5_000;
 
 /** How old a connection is that is replaced because of what it refuses: younger ones know the server as it is now. */
 const renewedAgeMinMs = 1_000;
@@ -42,8 +41,6 @@ export class ConnectionPool {
   /** How this server tells where it stands in its history. */
   readonly history: HistoryQuestion = new HistoryQuestion();
   readonly #pool: pg.Pool;
-  /** Whether the pool knows where to connect: not before the files of its certificates were read. */
-  #isAddressed = false;
   readonly #config: DatabaseConfig;
   readonly #place: DatabasePlace;
   readonly #guards: readonly ConnectionGuard[];
@@ -62,9 +59,7 @@ export class ConnectionPool {
   #isSilent = false;
   /** Whether a caller is finding out whether it answers again. */
   #isProbing = false;
-  readonly #idleMin: number;
-  #isWarming = false;
-  #refill: NodeJS.Timeout | undefined;
+  readonly #kept: WarmConnections;
 
   /**
    * @param place says where errors happened
@@ -82,13 +77,12 @@ export class ConnectionPool {
     this.#place = place;
     this.#guards = guards;
     this.#warn = warn;
-    this.#idleMin = Math.min(config.idleMin, config.poolMax);
-    this.#pool = new pg.Pool({
-      // Not read yet, and not to be shown when it is.
-      password: undefined,
+    const idleMin = Math.min(config.idleMin, config.poolMax);
+    const options: pg.PoolConfig & OpeningClientConfig = {
+      address: () => connectionSettings(config),
       application_name: applicationName,
       max: config.poolMax,
-      min: this.#idleMin,
+      min: idleMin,
       idleTimeoutMillis: config.idleTimeoutMs,
       maxLifetimeSeconds: config.lifetimeMaxMs / 1_000,
       connectionTimeoutMillis: config.acquisitionTimeoutMs,
@@ -102,10 +96,12 @@ export class ConnectionPool {
       Client: OpeningClient,
       // Of no other class.
       onConnect: (client) => (client as OpeningClient).prepare(() => this.#prepare(client)),
-    });
+    };
+    this.#pool = new pg.Pool(options);
     assertUrlParameters(config);
     this.#pool.on('error', ignoreError);
-    if (this.#idleMin > 0) this.#pool.on('remove', () => this.keepWarm());
+    this.#kept = new WarmConnections(this.#pool, idleMin);
+    this.#pool.on('remove', () => this.#kept.fill());
     this.#shared = new SharedConnections(this);
   }
 
@@ -197,28 +193,13 @@ export class ConnectionPool {
 
   /** Opens as many connections as are to be kept open, in the background; again later when that fails. */
   keepWarm(): void {
-    const { ending, idleCount, totalCount } = this.#pool;
-    const missing = this.#idleMin - totalCount;
-    if (missing <= 0 || ending || this.#isWarming) return;
-    this.#isWarming = true;
-    // Idle ones are lent first, and all at once, so that the further ones are new.
-    const loans = Array.from({ length: idleCount + missing }, () => this.#lend());
-    void this.#giveBackAll(loans);
+    this.#kept.fill();
   }
 
   /** Waits until every connection was given back, then closes all. */
   async close(): Promise<void> {
-    clearTimeout(this.#refill);
+    this.#kept.close();
     await this.#pool.end();
-  }
-
-  async #giveBackAll(loans: readonly Promise<pg.PoolClient>[]): Promise<void> {
-    const outcomes = await Promise.allSettled(loans);
-    this.#isWarming = false;
-    for (const outcome of outcomes) if (outcome.status === 'fulfilled') outcome.value.release();
-    clearTimeout(this.#refill);
-    if (outcomes.every(({ status }) => status === 'fulfilled')) this.keepWarm();
-    else this.#refill = setTimeout(() => this.keepWarm(), refillDelayMs).unref();
   }
 
   #refuseBeyondQueue(shard: ShardIdentifier): void {
@@ -272,7 +253,7 @@ export class ConnectionPool {
     const sentParameters = this.#sendsParameters;
     try {
       for (;;) {
-        const client = await this.#lend();
+        const client = await this.#pool.connect();
         if (this.#births.get(client)?.generation === this.#generation) return client;
         client.release(true);
       }
@@ -286,12 +267,6 @@ export class ConnectionPool {
       });
       return this.#connect();
     }
-  }
-
-  async #lend(): Promise<pg.PoolClient> {
-    if (!this.#isAddressed) Object.assign(this.#pool.options, connectionSettings(this.#config));
-    this.#isAddressed = true;
-    return this.#pool.connect();
   }
 
   async #prepare(client: pg.ClientBase): Promise<void> {

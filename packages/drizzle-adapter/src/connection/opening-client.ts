@@ -11,6 +11,12 @@ class UnansweredConnectionError extends Error {
   }
 }
 
+/** What such a client is made with. */
+export interface OpeningClientConfig extends pg.ClientConfig {
+  /** Where to connect and as whom; asked for each client, because files of certificates are renewed. */
+  readonly address?: () => pg.ClientConfig;
+}
+
 /** Whether an error of a pool is, or was caused by, a connection that was not answered in time. */
 export function isUnanswered(error: unknown): boolean {
   // The pool's own deadline may pass before the connection has ended, and then gives the error another text.
@@ -27,10 +33,14 @@ export function isUnanswered(error: unknown): boolean {
 export class OpeningClient extends ClosingClient {
   readonly #queryTimeoutMs: number | undefined;
   readonly #deadlines: NodeJS.Timeout[] = [];
+  /** Why it is not known where to connect. */
+  readonly #failure: Error | undefined;
   #isLate = false;
 
-  constructor(config: pg.ClientConfig = {}) {
-    super(config);
+  constructor(config: OpeningClientConfig = {}) {
+    const { address, failure } = addressOf(config);
+    super({ ...config, ...address });
+    this.#failure = failure;
     this.#queryTimeoutMs = config.query_timeout;
     this.#endWithin(config.connectionTimeoutMillis);
   }
@@ -39,7 +49,10 @@ export class OpeningClient extends ClosingClient {
   override connect(callback: (error: Error | null) => void): void;
   override connect(callback?: (error: Error | null) => void): Promise<pg.Client> | void {
     if (callback === undefined) return super.connect();
-    super.connect((error: Error | null) => callback(error && this.#reasonOf(error)));
+    const done = (error: Error | null): void => callback(error && this.#reasonOf(error));
+    // The pool would not catch it where the client is made.
+    if (this.#failure !== undefined) process.nextTick(done, this.#failure);
+    else super.connect(done);
   }
 
   /**
@@ -75,5 +88,16 @@ export class OpeningClient extends ClosingClient {
 
   #endDeadlines(): void {
     for (const deadline of this.#deadlines) clearTimeout(deadline);
+  }
+}
+
+function addressOf({ address }: OpeningClientConfig): {
+  readonly address?: pg.ClientConfig | undefined;
+  readonly failure?: Error;
+} {
+  try {
+    return { address: address?.() };
+  } catch (error) {
+    return { failure: error instanceof Error ? error : new Error(String(error)) };
   }
 }

@@ -1,0 +1,47 @@
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { WarmConnections } from './warm-connections.js';
+
+type Opened = (error: Error | undefined, client: undefined, release: () => void) => void;
+
+/** A pool whose connections open, or fail, when the test says so. */
+class FakePool {
+  ending = false;
+  totalCount = 0;
+  readonly #opening: Opened[] = [];
+
+  get openingCount(): number {
+    return this.#opening.length;
+  }
+
+  newClient({ callback }: { readonly callback: Opened }): void {
+    this.totalCount++;
+    this.#opening.push(callback);
+  }
+
+  end(error?: Error): void {
+    if (error !== undefined) this.totalCount--;
+    this.#opening.shift()?.(error, undefined, () => undefined);
+  }
+}
+
+describe('connections that are kept open', () => {
+  it('are tried one at a time after one could not be opened, and all again after one could', () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const pool = new FakePool();
+    const warm = new WarmConnections(pool as never, 3);
+    warm.fill();
+    expect(pool.openingCount).toBe(3);
+    for (let count = 0; count < 3; count++) pool.end(new Error('refused'));
+    expect(pool.openingCount).toBe(0);
+    vi.runOnlyPendingTimers();
+    expect(pool.openingCount).toBe(1);
+    warm.fill();
+    expect(pool.openingCount).toBe(1);
+    pool.end();
+    expect(pool.openingCount).toBe(2);
+    for (let count = 0; count < 2; count++) pool.end();
+    expect(pool).toMatchObject({ openingCount: 0, totalCount: 3 });
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
