@@ -1,10 +1,11 @@
 /**
- * Which fault it was: `directory-in-use` (another process runs its server there), `initialisation-failed`,
- * `start-failed`, `unsupported-platform` (no server binaries, or not startable, on this machine),
+ * Which fault it was: `directory-in-use` (another process runs its server there), `directory-unusable` (it may not be
+ * read or written, or a part of it is missing or wrong), `initialisation-failed`, `start-failed`, `unsupported-platform` (no server binaries, or not startable, on this machine),
  * `server-unreachable` (`TEST_DATABASE_URL` names a server that does not answer).
  */
 export type PostgresServerErrorCode =
   | 'directory-in-use'
+  | 'directory-unusable'
   | 'initialisation-failed'
   | 'start-failed'
   | 'unsupported-platform'

@@ -1,5 +1,3 @@
-import { execFileSync } from 'node:child_process';
-
 import { describe, expect, it, onTestFinished } from 'vitest';
 
 import { dataDirectoryIn } from '../../src/postgres/embedded/cluster.js';
@@ -7,11 +5,12 @@ import { readPostmaster } from '../../src/postgres/embedded/postmaster.js';
 import { claimForOtherProcess } from './fixtures/claim-for-other-process.js';
 import { OwnerProcess } from './fixtures/owner-process.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';
+import { canDrop, without } from './fixtures/without-capabilities.js';
 
 // What a container's root is by default: it may not look into the processes of other users, such as the server's.
-const withoutPtrace = ['setpriv', '--bounding-set=-sys_ptrace', '--inh-caps=-sys_ptrace'] as const;
+const ptrace = ['sys_ptrace'] as const;
 
-describe.skipIf(!canDropPtrace())('EmbeddedPostgres of a root that may not look into other processes', () => {
+describe.skipIf(!canDrop(ptrace))('EmbeddedPostgres of a root that may not look into other processes', () => {
   it('refuses a second start while the first server is in use, and leaves that one its claim', async () => {
     const directory = await serverFolder();
     const first = await startServer(directory, { settings: { fsync: 'off' } });
@@ -35,17 +34,7 @@ describe.skipIf(!canDropPtrace())('EmbeddedPostgres of a root that may not look 
 });
 
 async function startWithoutPtrace(directory: string): Promise<string> {
-  const owner = new OwnerProcess(directory, withoutPtrace);
+  const owner = new OwnerProcess(directory, without(ptrace));
   onTestFinished(() => owner.kill());
   return owner.ready();
-}
-
-function canDropPtrace(): boolean {
-  if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
-  try {
-    execFileSync(withoutPtrace[0], [...withoutPtrace.slice(1), 'true'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
 }

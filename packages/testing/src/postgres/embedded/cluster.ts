@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { chown, mkdir, mkdtemp, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { initialiseData } from './initialise-data.js';
 import { isAlive } from './postmaster.js';
 import type { ServerAccount } from './server-account.js';
 import type { ServerBinaries } from './server-binaries.js';
+import { incompleteCluster } from './unusable-directory.js';
 
 const freshPrefix = 'cluster.new-';
 
@@ -18,6 +19,8 @@ export interface Cluster {
   readonly dataDirectory: string;
   /** The superuser's password; kept beside the data, readable by the owner of the folder only. */
   readonly password: string;
+  /** The file that the password is kept in. */
+  readonly passwordFile: string;
   /** The file that the server's log is appended to. */
   readonly logFile: string;
 }
@@ -33,7 +36,8 @@ export function dataDirectoryIn(directory: string): string {
  * A new cluster is made in a sibling and then renamed, data and password together: whatever interrupts that, the next
  * start finds either a whole cluster or none, and removes the remains.
  *
- * @throws PostgresServerError `initialisation-failed` with what initdb printed.
+ * @throws PostgresServerError `initialisation-failed` with what initdb printed; `directory-unusable` when the data
+ * directory or the password is missing.
  */
 export async function openCluster(options: {
   readonly directory: string;
@@ -44,17 +48,23 @@ export async function openCluster(options: {
   readonly onProgress: (message: string) => void;
 }): Promise<Cluster> {
   const { directory } = options;
-  const passwordFile = join(directory, 'cluster', 'password');
-  let password = await readIfPresent(passwordFile);
-  if (password === undefined) {
+  const clusterDirectory = join(directory, 'cluster');
+  const dataDirectory = dataDirectoryIn(directory);
+  const passwordFile = join(clusterDirectory, 'password');
+  if ((await readIfPresent(passwordFile)) === undefined && !(await isPresent(dataDirectory))) {
     options.onProgress('Creating the PostgreSQL data directory');
     await removeRemains(directory);
     await createCluster(options);
-    password = await readFile(passwordFile, 'utf8');
+  }
+  const password = (await readIfPresent(passwordFile))?.trim();
+  if (!password) throw incompleteCluster(`${passwordFile} is missing or empty`, clusterDirectory);
+  if (!(await isPresent(dataDirectory))) {
+    throw incompleteCluster(`${dataDirectory} is missing`, clusterDirectory);
   }
   return {
-    dataDirectory: dataDirectoryIn(directory),
-    password: password.trim(),
+    dataDirectory,
+    password,
+    passwordFile,
     logFile: join(directory, 'server.log'),
   };
 }
@@ -89,9 +99,14 @@ async function removeRemains(directory: string): Promise<void> {
   }
 }
 
-async function readIfPresent(file: string): Promise<string | undefined> {
-  return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return undefined;
-    throw error;
-  });
+function readIfPresent(file: string): Promise<string | undefined> {
+  return readFile(file, 'utf8').catch(undefinedIfAbsent);
+}
+
+async function isPresent(path: string): Promise<boolean> {
+  return (await stat(path).catch(undefinedIfAbsent)) !== undefined;
+}
+
+function undefinedIfAbsent(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
 }

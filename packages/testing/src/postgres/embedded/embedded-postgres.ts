@@ -8,6 +8,7 @@ import { createDatabaseIfAbsent } from './create-database-if-absent.js';
 import { serverAccount } from './server-account.js';
 import { packagedServer, serverBinaries } from './server-binaries.js';
 import { type StartedServer, startServer } from './start-server.js';
+import { asUnusableDirectory } from './unusable-directory.js';
 
 const startTimeoutMs = 60_000;
 const binaryCaches = ['/var/cache', tmpdir()] as const;
@@ -51,10 +52,18 @@ export class EmbeddedPostgres {
    * Starts the server of this folder, and creates it first when the folder has none.
    *
    * @throws PostgresServerError `directory-in-use` while another live process runs its server there,
-   * `initialisation-failed` or `start-failed` with the last lines of the log, `unsupported-platform`.
+   * `directory-unusable` when the folder may not be read or written or lacks a part, `initialisation-failed` or `start-failed` with the last lines of the log, `unsupported-platform`.
    */
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const directory = resolve(options.directory);
+    try {
+      return await EmbeddedPostgres.#startIn(directory, options);
+    } catch (error) {
+      throw asUnusableDirectory(error, directory);
+    }
+  }
+
+  static async #startIn(directory: string, options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const { settings = {}, onProgress = () => undefined } = options;
     const deadline = Deadline.after(options.startTimeoutMs ?? startTimeoutMs);
     await mkdir(directory, { recursive: true });

@@ -8,11 +8,13 @@ import { type Cluster, superuser } from './cluster.js';
 const reconnectIntervalMs = 100;
 // Any fixed number; it is only ever compared within the databases of embedded servers.
 const ownerLock = 5_063_219_744;
+const passwordRefused = '28P01';
 
 /** How the attempt to become a server's owner ended. */
 export type Ownership =
   | { readonly kind: 'owned'; readonly session: OwnerSession }
   | { readonly kind: 'taken'; readonly ownerPid: string }
+  | { readonly kind: 'refused'; readonly cause: unknown }
   | { readonly kind: 'unreachable'; readonly cause: unknown };
 
 type Attempt =
@@ -67,7 +69,7 @@ export class OwnerSession {
     while (!this.#closed) {
       await pause(reconnectIntervalMs, undefined, { ref: false });
       const attempt = await tryLock(this.#cluster, this.#port);
-      if (attempt.kind === 'unreachable') continue;
+      if (attempt.kind === 'unreachable' || attempt.kind === 'refused') continue;
       if (attempt.kind === 'owned') this.#keep(attempt.client, attempt.socket);
       if (this.#closed) await this.close();
       return;
@@ -101,6 +103,7 @@ async function tryLock(cluster: Cluster, port: number): Promise<Attempt> {
     return { kind: 'taken', ownerPid: rows[0]?.owner ?? 'unknown' };
   } catch (cause) {
     await client.end().catch(() => undefined);
-    return { kind: 'unreachable', cause };
+    const refused = (cause as { readonly code?: string }).code === passwordRefused;
+    return { kind: refused ? 'refused' : 'unreachable', cause };
   }
 }

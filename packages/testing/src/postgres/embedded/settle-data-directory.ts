@@ -7,6 +7,7 @@ import type { Cluster } from './cluster.js';
 import { OwnerSession } from './owner-session.js';
 import { isAlive, postmasterFile, readPostmaster } from './postmaster.js';
 import { serves } from './serves.js';
+import { refusedPassword } from './unusable-directory.js';
 
 // The server notices the end of an owner within milliseconds; only then is its lock free.
 const takenGraceMs = 1_000;
@@ -24,7 +25,8 @@ const notReady = { kind: 'unreachable' } as const;
  * take that process for a server; a claim whose process cannot be looked into is left to PostgreSQL's judgement unless
  * its server answers. Against servers that still run without their postmaster, PostgreSQL protects the data by itself.
  *
- * @throws PostgresServerError `directory-in-use`, or `start-failed` when the deadline passes.
+ * @throws PostgresServerError `directory-in-use`, `directory-unusable` when the server refuses the cluster's password, or
+ * `start-failed` when the deadline passes.
  */
 export async function settleDataDirectory(cluster: Cluster, deadline: Deadline): Promise<void> {
   const { dataDirectory } = cluster;
@@ -40,7 +42,9 @@ export async function settleDataDirectory(cluster: Cluster, deadline: Deadline):
     }
     if (free && !free.passed) return undefined;
     const ownership = postmaster.ready ? await OwnerSession.tryOpen(cluster, postmaster.port) : notReady;
-    if (serving === undefined && ownership.kind === 'unreachable') return true;
+    const answers = ownership.kind === 'owned' || ownership.kind === 'taken';
+    if (serving === undefined && !answers) return true;
+    if (ownership.kind === 'refused') throw refusedPassword(cluster, ownership.cause);
     if (ownership.kind === 'owned') {
       if (free) await shutDownOrphan(postmaster.pid, dataDirectory);
       await ownership.session.close();

@@ -4,12 +4,13 @@ import { Deadline } from '../deadline.js';
 import { PostgresServerError } from '../postgres-server-error.js';
 import type { Cluster } from './cluster.js';
 import { freePort } from './free-port.js';
-import { OwnerSession } from './owner-session.js';
+import { type Ownership, OwnerSession } from './owner-session.js';
 import type { ServerAccount } from './server-account.js';
 import type { ServerBinaries } from './server-binaries.js';
 import { ServerLog } from './server-log.js';
 import { ServerProcess } from './server-process.js';
 import { settleDataDirectory } from './settle-data-directory.js';
+import { refusedPassword } from './unusable-directory.js';
 
 const ownershipTimeoutMs = 5_000;
 // Long enough that starts in vain cost little, short enough that nobody notices one.
@@ -33,7 +34,8 @@ export interface StartedServer {
 /**
  * Starts a server on the cluster as soon as no other one runs there, on its port, or any free one.
  *
- * @throws PostgresServerError `directory-in-use`, or `start-failed` with the last lines of the log.
+ * @throws PostgresServerError `directory-in-use`, `directory-unusable` when the server refuses the cluster's password, or
+ * `start-failed` with the last lines of the log.
  */
 export async function startServer(options: {
   readonly cluster: Cluster;
@@ -52,9 +54,10 @@ export async function startServer(options: {
       await log.mark();
       const process = new ServerProcess({ ...options, port, log: log.handle });
       const ready = await process.becomesReady(deadline);
-      const owner = ready ? await becomeOwner(cluster, port) : undefined;
-      if (owner) return { port, process, owner };
+      const ownership = ready ? await becomeOwner(cluster, port) : undefined;
+      if (ownership?.kind === 'owned') return { port, process, owner: ownership.session };
       await process.stop();
+      if (ownership?.kind === 'refused') throw refusedPassword(cluster, ownership.cause);
       const tail = await log.tail();
       const passing = ready || passingFaults.some((fault) => fault.test(tail));
       if (!passing || deadline.passed) throw startFailed(cluster, tail, deadline);
@@ -66,10 +69,10 @@ export async function startServer(options: {
 }
 
 // Another start that looks whether this server is an orphan may hold the lock for a moment.
-async function becomeOwner(cluster: Cluster, port: number): Promise<OwnerSession | undefined> {
+async function becomeOwner(cluster: Cluster, port: number): Promise<Ownership | undefined> {
   return Deadline.after(ownershipTimeoutMs).poll(async () => {
     const ownership = await OwnerSession.tryOpen(cluster, port);
-    return ownership.kind === 'owned' ? ownership.session : undefined;
+    return ownership.kind === 'owned' || ownership.kind === 'refused' ? ownership : undefined;
   });
 }
 
