@@ -34,6 +34,16 @@ framework:
                 maximum-pool-size: 20
 `;
 
+/** Some lines that stand for 59,049 values. */
+const aliasBomb = ['a', 'b', 'c', 'd', 'e']
+  .map(
+    (name, index, names) =>
+      `${name}: &${name} [${Array(9)
+        .fill(index === 0 ? 'x' : `*${names[index - 1]}`)
+        .join()}]`,
+  )
+  .join('\n');
+
 describe('a configuration file', () => {
   it('is read as YAML in kebab-case', async () => {
     const { namespace, sharding } = await read(yaml);
@@ -71,12 +81,28 @@ describe('a configuration file', () => {
     ['text after a value', yaml.replace('hunter2', '"x" hunter2'), /line 16, column \d+: /],
     ['a tag', yaml.replace('hunter2', '!hunter2 x'), /line 16, column 27: /],
     ['a backslash', yaml.replace('hunter2', '"\\hunter2"'), /line 16, column \d+: /],
-    ['an alias', yaml.replace('hunter2', '*hunter2'), /alias/],
+    ['an alias', yaml.replace('hunter2', '*hunter2'), /without an anchor/],
+    ['aliases that repeat too much', aliasBomb, /wallet.yaml: has aliases .* that repeat too much/],
   ])('is refused with line and column, and without its text: %s', async (_name, text, message) => {
     const error = await refusalOf(text);
     expect(error.message).toMatch(message);
     expect(error.message).toContain('wallet.yaml');
     expect(error.message).not.toContain('hunter2');
+  });
+
+  it('is refused with the path of a section that contains itself', async () => {
+    const { faults } = await refusalOf('framework: &a { sharding: *a }');
+    expect(faults).toEqual([{ path: 'framework.sharding', message: 'contains itself' }]);
+  });
+
+  it.each([
+    ['a space that is missing', '{ jdbc-url: postgres://127.0.0.1/global, password:hunter2 }'],
+    ['an equals sign for a colon', '{ jdbc-url: postgres://127.0.0.1/global, password=hunter2 }'],
+    ['key and value exchanged', '{ jdbc-url: postgres://127.0.0.1/global, hunter2: password }'],
+    ['parameters as in other URLs', "{ jdbc-url: 'jdbc:postgresql://127.0.0.1/global;password=hunter2' }"],
+  ])('is refused without the password: %s', async (_name, section) => {
+    const error = await refusalOf(yaml.replace(/primary-config:[^]*/, `primary-config: ${section}`));
+    expect(JSON.stringify([error.message, error.faults])).not.toContain('hunter2');
   });
 
   it('is refused with the path of every fault', async () => {

@@ -110,7 +110,7 @@ export {
   type ShardStatus,
   openDatabases,
 } from './sharding/database-registry.js';
-export { databasePlace } from './sharding/database-url.js';
+export { databaseName, databasePlace } from './sharding/database-url.js';
 export { Secret } from './sharding/secret.js';
 
 export { type ErrorCode, FrameworkException, errorCodes } from './errors/framework-exception.js';

@@ -28,8 +28,8 @@ test('a secret is shown by reveal only', () => {
 });
 
 /** A configuration of one shard. */
-function treeOf(primary: object): object {
-  const members = [{ member: 0, name: 'global-1', configs: { 'primary-config': primary } }];
+function treeOf(primary: object, others: object = {}): object {
+  const members = [{ member: 0, name: 'global-1', configs: { 'primary-config': primary, ...others } }];
   const sharding = {
     'default-shard': { group: 0, member: 0 },
     groups: [{ group: 0, name: 'global', members }],
@@ -62,11 +62,39 @@ describe('an error does not show the password', () => {
     ['of a URL whose password is not escaped', { 'jdbc-url': `postgres://ann:12/${password}@db-1/global` }],
     ['that stands in a list', { 'jdbc-url': 'jdbc:postgresql://db-1/global', password: [password] }],
     ['beside an unknown key', { 'jdbc-url': 'jdbc:postgresql://db-1/global', password, pass: password }],
+    [
+      'that a space is missing before',
+      { 'jdbc-url': 'jdbc:postgresql://db-1/global', [`password:${password}`]: null },
+    ],
+    [
+      'that follows an equals sign',
+      { 'jdbc-url': 'jdbc:postgresql://db-1/global', [`password=${password}`]: null },
+    ],
+    [
+      'that stands in the place of its key',
+      { 'jdbc-url': 'jdbc:postgresql://db-1/global', [password]: 'password' },
+    ],
+    [
+      'of a URL as other databases have it',
+      { 'jdbc-url': `jdbc:postgresql://db-1/global;password=${password}` },
+    ],
+    [
+      'that a URL has twice',
+      { 'jdbc-url': `postgres://db-1/global?password=${password}&password=${password}` },
+    ],
     ['that stands there twice', { 'jdbc-url': `jdbc:${password}`, jdbcUrl: password }],
   ])('%s', (_which, primary) => {
     const error = thrownBy(() => parseFrameworkConfig(treeOf(primary)));
     expect(error).toMatchObject({ code: 'invalid-configuration' });
-    expect(shown(error)).not.toContain(password);
+    // A key is rewritten before it is shown.
+    expect(shown(error)).not.toMatch(/s3cret/);
+  });
+
+  test('that a space is missing before, in the place of a database', () => {
+    const tree = treeOf({ 'jdbc-url': 'jdbc:postgresql://db-1/global' }, { [`password:${password}`]: null });
+    const error = thrownBy(() => parseFrameworkConfig(tree));
+    expect(error).toMatchObject({ code: 'invalid-configuration' });
+    expect(shown(error)).not.toMatch(/s3cret/);
   });
 
   test('of two members that do not agree on it', () => {

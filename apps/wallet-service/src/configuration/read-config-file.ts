@@ -37,11 +37,13 @@ function parseYaml(file: string, text: string): unknown {
   if (faults.length > 0) throw new ConfigurationException(faults);
   try {
     return document.toJS();
-  } catch {
+  } catch (error) {
     // Aliases are resolved only now; the error quotes them, and a password may look like one.
-    throw new ConfigurationException([
-      { path: file, message: 'has an alias (*name) without an anchor (&name)' },
-    ]);
+    const isTooLarge = error instanceof Error && error.message.startsWith('Excessive alias count');
+    const message = isTooLarge
+      ? 'has aliases (*name) that repeat too much: write out what they stand for'
+      : 'has an alias (*name) without an anchor (&name)';
+    throw new ConfigurationException([{ path: file, message }]);
   }
 }
 

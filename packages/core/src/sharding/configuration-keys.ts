@@ -3,40 +3,61 @@ import { ConfigurationException, type ConfigurationFault } from '../errors/confi
 /**
  * Rewrites all keys of a configuration tree in camelCase, so that kebab-case and camelCase are the same.
  *
- * @throws ConfigurationException `invalid-configuration` when a key stands there in both ways
+ * @throws ConfigurationException `invalid-configuration` when a key stands there in both ways, or a section contains itself
  */
 export function camelCaseKeys(tree: unknown): unknown {
   const faults: ConfigurationFault[] = [];
-  const rewritten = rewrite(tree, [], faults);
+  const rewritten = rewrite(tree, { path: [], sections: [] }, faults);
   if (faults.length > 0) throw new ConfigurationException(faults);
   return rewritten;
 }
 
-/** A path of camelCase keys and list positions, as people write it: `groups[0].jdbc-url`. */
+/**
+ * A path of camelCase keys and list positions, as people write it: `groups[0].jdbc-url`. Of a key that is not a name, such as
+ * `password:s3cret` with its missing space, only the beginning is shown.
+ */
 export function kebabCasePath(path: readonly PropertyKey[]): string {
   return path.reduce<string>((text, part) => {
     if (typeof part === 'number') return `${text}[${part}]`;
-    const key = kebabCase(String(part));
+    const key = kebabCase(nameIn(String(part)));
     return text === '' ? key : `${text}.${key}`;
   }, '');
 }
 
-function rewrite(tree: unknown, path: readonly PropertyKey[], faults: ConfigurationFault[]): unknown {
-  if (Array.isArray(tree)) return tree.map((item, index) => rewrite(item, [...path, index], faults));
+/** Where a part of a tree stands: its path, and the sections around it. */
+interface Place {
+  readonly path: readonly PropertyKey[];
+  readonly sections: readonly object[];
+}
+
+function rewrite(tree: unknown, place: Place, faults: ConfigurationFault[]): unknown {
   if (typeof tree !== 'object' || tree === null) return tree;
+  // YAML's aliases can make such a tree.
+  if (place.sections.includes(tree)) {
+    faults.push({ path: kebabCasePath(place.path), message: 'contains itself' });
+    return undefined;
+  }
+  const sections = [...place.sections, tree];
+  const at = (key: PropertyKey): Place => ({ path: [...place.path, key], sections });
+  if (Array.isArray(tree)) return tree.map((item, index) => rewrite(item, at(index), faults));
   const rewritten = new Map<string, unknown>();
   for (const [key, value] of Object.entries(tree)) {
     const name = camelCase(key);
-    const here = [...path, name];
+    const here = at(name);
     if (rewritten.has(name)) {
       faults.push({
-        path: kebabCasePath(here),
+        path: kebabCasePath(here.path),
         message: 'stands here twice, in kebab-case and in camelCase; keep one',
       });
     }
     rewritten.set(name, rewrite(value, here, faults));
   }
   return Object.fromEntries(rewritten);
+}
+
+function nameIn(key: string): string {
+  const [name = ''] = /^[\p{L}\p{N}_-]*/u.exec(key) ?? [];
+  return name === key ? key : `${name}…`;
 }
 
 function camelCase(key: string): string {

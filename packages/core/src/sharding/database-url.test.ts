@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { comparableAddress, namesSeveralHosts, parseDatabaseUrl } from './database-url.js';
+import {
+  comparableAddress,
+  databaseName,
+  databaseUrlFault,
+  namesSeveralHosts,
+  parseDatabaseUrl,
+} from './database-url.js';
 
 describe('parseDatabaseUrl', () => {
   test.each([
@@ -42,9 +48,44 @@ describe('parseDatabaseUrl', () => {
     'postgres://ann:12/s3cret@db-1',
     'postgres://ann:s3#cret@db-1/global',
     'postgres://ann:12?s3cret@db-1/global',
+    // parameters as other databases have them would count as the name of the database
+    'jdbc:postgresql://db-1/global;password=s3cret',
+    'jdbc:postgresql://db-1/global&password=s3cret',
+    'jdbc:postgresql://db-1/password=s3cret',
   ])('does not take %j for a database URL', (text) => {
     expect(parseDatabaseUrl(text)).toBeUndefined();
   });
+});
+
+describe('the fault of a database URL', () => {
+  test.each([
+    ['a % that escapes nothing', 'postgres://db-1/a%zzb', /%25/],
+    ['a % that escapes nothing in the host', 'postgres://db%zz/global', /%25/],
+    ['parameters in the name', 'jdbc:postgresql://db-1/global;password=s3cret', /behind a \?.*%3B/],
+    ['port 0', 'postgres://db-1:0/global', /port .* 1 to 65535/],
+    ['port 0 as a parameter', 'postgres://db-1/global?port=0', /port .* 1 to 65535/],
+    ['a port that is none', 'postgres://db-1/global?port=65536', /port .* 1 to 65535/],
+    ['a password twice', 'postgres://db-1/global?password=s3cret&password=s3cret', /password twice/],
+    ['a user twice', 'postgres://db-1/global?user=s3cret&user=s3cret', /user twice/],
+    ['an empty password', 'postgres://ann@db-1/global?password=', /password with no value/],
+  ])('names %s, and shows nothing of it', (_what, text, message) => {
+    expect(databaseUrlFault(text)).toMatch(message);
+    expect(databaseUrlFault(text)).not.toContain('s3cret');
+    expect(parseDatabaseUrl(text)).toBeUndefined();
+  });
+
+  test.each(['postgres://db-1:65535/global', 'postgres://db-1/a%3Bb%3Dc%26d', 'postgres://%2Frun/global'])(
+    'is not found in %s',
+    (text) => expect(databaseUrlFault(text)).toBeUndefined(),
+  );
+});
+
+test.each([
+  ['global', 'global'],
+  ['a%3Bb%2Fc', 'a;b/c'],
+  ['a%zzb', 'a%zzb'],
+])('the database name of an address that ends in %s is %s', (path, name) => {
+  expect(databaseName(`postgresql://db-1/${path}?sslmode=require`)).toBe(name);
 });
 
 describe('comparableAddress', () => {
@@ -62,6 +103,7 @@ describe('comparableAddress', () => {
     ['postgresql://db/global', 'postgresql://db:5433/global'],
     ['postgresql://db/global', 'postgresql://db/Global'],
     ['postgresql://db/global', 'postgresql://db-1/global'],
+    ['postgresql://db%zz/global', 'postgresql://db/global'],
     ['memory:0', 'memory:1'],
   ])('differs for %s and %s', (one, other) => {
     expect(comparableAddress(one)).not.toBe(comparableAddress(other));

@@ -8,21 +8,42 @@ export interface DatabaseUrl {
   readonly password: Secret | undefined;
 }
 
+const credentials = ['user', 'password'] as const;
+const portMax = 65_535;
+
+/** What is wrong with a text as the URL of a database, if anything; nothing of the text is shown. */
+export function databaseUrlFault(text: string): string | undefined {
+  if (namesSeveralHosts(text)) {
+    return 'names several hosts: write one, such as a name that follows the primary (DNS, a virtual address, a proxy)';
+  }
+  const url = urlOf(text);
+  // Credentials that are not escaped would end up in the path and be shown, so a path is one name without `@`.
+  if (url === null || !/^\/[^/@]+$/.test(url.pathname))
+    return 'is not a database URL: write jdbc:postgresql://host:5432/database';
+  if (/[;=&]/.test(url.pathname)) {
+    return 'has ; = or & in the name of the database: write parameters behind a ?, and %3B, %3D or %26 in a name';
+  }
+  if (!isEscaped(url.hostname) || !isEscaped(url.pathname))
+    return 'has a % that escapes nothing: write %25 where it is meant';
+  const port = url.searchParams.get('port') || url.port;
+  if (port !== '' && !(/^\d+$/.test(port) && Number(port) >= 1 && Number(port) <= portMax))
+    return `has a port that is not from 1 to ${portMax}`;
+  return credentials.map((name) => parameterFault(name, url.searchParams.getAll(name))).find(Boolean);
+}
+
 /**
  * Reads `jdbc:postgresql://…` and `postgres://…` alike, and takes the credentials out of it.
  *
- * @returns `undefined` when the text is not a URL with a scheme, `//` and a database. Credentials that are not
- * escaped would end up in the path and be shown, so a path is one name without `@`.
+ * @returns `undefined` when the text has a {@link databaseUrlFault}
  */
 export function parseDatabaseUrl(text: string): DatabaseUrl | undefined {
-  const url = URL.parse(text.replace(/^jdbc:/, ''));
-  if (url === null || !/^\/[^/@]+$/.test(url.pathname)) return undefined;
+  const url = urlOf(text);
+  if (url === null || databaseUrlFault(text) !== undefined) return undefined;
   const username = decode(url.username) ?? url.searchParams.get('user') ?? undefined;
   const password = decode(url.password) ?? url.searchParams.get('password') ?? undefined;
   url.username = '';
   url.password = '';
-  url.searchParams.delete('user');
-  url.searchParams.delete('password');
+  for (const name of credentials) url.searchParams.delete(name);
   return { address: url.href, username, password: password === undefined ? undefined : new Secret(password) };
 }
 
@@ -40,6 +61,11 @@ export function databasePlace(address: string): string {
   return `${host}${port === '' ? '' : `:${port}`}${decode(url.pathname) ?? ''}`;
 }
 
+/** The name of the database of an address, such as `global`. */
+export function databaseName(address: string): string {
+  return decode(new URL(address).pathname.slice(1)) ?? '';
+}
+
 const defaultPort = '5432';
 const localHosts = new Set(['localhost', '[::1]']);
 
@@ -52,17 +78,31 @@ export function comparableAddress(address: string): string {
   if (url === null) return address;
   const isPostgres = url.protocol === 'postgres:' || url.protocol === 'postgresql:';
   if (!isPostgres) return address;
-  const name = decodeURIComponent(url.hostname).toLowerCase().replace(/\.$/, '');
+  const name = (decode(url.hostname) ?? '').toLowerCase().replace(/\.$/, '');
   const host = localHosts.has(name) ? '127.0.0.1' : name;
   url.searchParams.sort();
   return `${host}:${url.port || defaultPort}${url.pathname}${url.search}`;
 }
 
+function urlOf(text: string): URL | null {
+  return URL.parse(text.replace(/^jdbc:/, ''));
+}
+
+function parameterFault(name: string, values: readonly string[]): string | undefined {
+  if (values.length > 1) return `has the parameter ${name} twice: keep one`;
+  return values[0] === '' ? `has the parameter ${name} with no value: give one or leave it out` : undefined;
+}
+
+function isEscaped(part: string): boolean {
+  try {
+    decodeURIComponent(part);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 function decode(part: string): string | undefined {
   if (part === '') return undefined;
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
+  return isEscaped(part) ? decodeURIComponent(part) : part;
 }

@@ -214,13 +214,9 @@ describe('a faulty configuration', () => {
 
   test.each([
     ['an unknown key', { ...primary, 'pool-size': 3 }, 'pool-size'],
-    [
-      'a prototype in disguise',
-      JSON.parse(`{"jdbc-url":"${jdbcUrl}","__proto__":{"username":"eve"}}`) as object,
-      '__proto__',
-    ],
     ['a missing URL', { username: 'wallet' }, 'jdbc-url'],
     ['a bad URL', { 'jdbc-url': 'postgresql://db-1' }, 'jdbc-url'],
+    ['a name of a database that is not escaped', { 'jdbc-url': 'postgresql://db-1/a%zzb' }, 'jdbc-url'],
     ['a URL that is no text', { 'jdbc-url': 5 }, 'jdbc-url'],
     ['a pool of no connections', { ...primary, 'maximum-pool-size': 0 }, 'maximum-pool-size'],
     ['a pool beyond 1,000', { ...primary, 'maximum-pool-size': 1_001 }, 'maximum-pool-size'],
@@ -232,6 +228,39 @@ describe('a faulty configuration', () => {
     ['a statement beyond an hour', { ...primary, 'statement-timeout-ms': 3_600_001 }, 'statement-timeout-ms'],
   ])('is refused with %s', (_what, database, key) => {
     expect(Object.keys(faultsOf(treeWith(database)))).toEqual([`${atPrimary}.${key}`]);
+  });
+
+  test('is refused with a prototype in disguise', () => {
+    const disguised = JSON.parse(`{"jdbc-url":"${jdbcUrl}","__proto__":{"username":"eve"}}`) as object;
+    expect(Object.keys(faultsOf(treeWith(disguised)))).toEqual([atPrimary]);
+  });
+
+  test.each(['pasword', 'pass', 'passwords', 'url', 'user-name', 'poolSize', 'idle_timeout'])(
+    'shows the key %s, which resembles a known one',
+    (key) => {
+      const name = key.replace('S', '-s');
+      expect(faultsOf(treeWith({ ...primary, [key]: 1 }))).toEqual({
+        [`${atPrimary}.${name}`]: 'is not a known key',
+      });
+    },
+  );
+
+  test('lists the known keys of a database when it does not show unknown ones', () => {
+    const { [atPrimary]: fault, ...others } = faultsOf(treeWith({ ...primary, hunter2: 1, hunter3: 2 }));
+    expect(others).toEqual({});
+    expect(fault).toMatch(/2 unknown keys, .*jdbc-url, username, password, .*maximum-pool-size/);
+  });
+
+  test('is refused when a section contains itself', () => {
+    const framework: Record<string, unknown> = { namespace: 'a' };
+    framework['sharding'] = { groups: [framework] };
+    expect(faultsOf({ framework })).toEqual({ 'framework.sharding.groups[0]': 'contains itself' });
+  });
+
+  test('may have one section in several places', () => {
+    const shared = { 'primary-config': primary };
+    const members = [0, 1].map((position) => ({ ...member, member: position, configs: shared }));
+    expect(faultsOf(treeOf([{ ...group, members }]))).toEqual({});
   });
 
   test('says in its message what is wrong where', () => {

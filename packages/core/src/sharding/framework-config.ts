@@ -3,11 +3,12 @@ import { ConfigurationException, type ConfigurationFault } from '../errors/confi
 import type { GroupSettings } from '../group/group-settings.js';
 import { namespaceFault, namespaceMax, namespacePattern } from '../action/namespace.js';
 import { camelCaseKeys, kebabCasePath } from './configuration-keys.js';
-import { namesSeveralHosts, parseDatabaseUrl } from './database-url.js';
+import { databaseUrlFault, parseDatabaseUrl } from './database-url.js';
 import { groupCommitSchema } from './group-commit-schema.js';
 import { Secret } from './secret.js';
 import { ShardIdentifier } from './shard-identifier.js';
 import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-config.js';
+import { unknownKeys, unknownKeysBesidePassword } from './unknown-keys.js';
 
 const migrateModes = ['on-start', 'check', 'off'] as const;
 
@@ -31,16 +32,10 @@ export interface FrameworkConfig {
 }
 
 const databaseSchema = z.strictObject({
-  jdbcUrl: z
-    .string()
-    .refine((url) => !namesSeveralHosts(url), {
-      message:
-        'names several hosts: write one, such as a name that follows the primary (DNS, a virtual address, a proxy)',
-      abort: true,
-    })
-    .refine((url) => parseDatabaseUrl(url) !== undefined, {
-      message: 'is not a database URL: write jdbc:postgresql://host:5432/database',
-    }),
+  jdbcUrl: z.string().superRefine((url, context) => {
+    const fault = databaseUrlFault(url);
+    if (fault !== undefined) context.addIssue(fault);
+  }),
   username: z.string().optional(),
   password: z.string().optional(),
   driverClassName: z.string().optional(),
@@ -92,7 +87,8 @@ type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
  *
  * Keys are accepted in kebab-case and in camelCase; unknown ones are faults.
  *
- * @throws ConfigurationException `invalid-configuration` with all faults; values are never shown
+ * @throws ConfigurationException `invalid-configuration` with all faults; values are never shown, nor keys that may be
+ * a password
  */
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
@@ -113,10 +109,10 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
 
 function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => ({
-      path: kebabCasePath([...issue.path, key]),
-      message: 'is not a known key',
-    }));
+    const isDatabase = issue.path.at(-2) === 'configs';
+    return isDatabase
+      ? unknownKeysBesidePassword(issue.path, issue.keys, Object.keys(databaseSchema.shape))
+      : unknownKeys(issue.path, issue.keys);
   }
   const missing = issue.code === 'invalid_type' && issue.input === undefined;
   return [{ path: kebabCasePath(issue.path) || '(root)', message: missing ? 'is missing' : issue.message }];
