@@ -55,6 +55,17 @@ const faults: readonly (readonly [string, (database: TestDatabase) => Promise<Fa
     { kind: 'database-missing', text: /database "\w+_later" does not exist: create database "\w+_later"/ },
   ],
   [
+    'that does not exist, with special characters in its name,',
+    async (database) => {
+      const name = `${database.database};=&/?%`;
+      const url = new URL(database.url);
+      url.pathname = encodeURIComponent(name);
+      onTestFinished(() => query(database.url, `drop database "${name}" with (force)`).then(() => undefined));
+      return { url: url.href, heal: () => query(database.url, `create database "${name}"`) };
+    },
+    { kind: 'database-missing', text: /: create database "\w+;=&\/\?%"/ },
+  ],
+  [
     'whose certificate is not trusted',
     async () => {
       const server = await startTlsServer();
@@ -166,7 +177,7 @@ describe('a database', () => {
 
 function placeOf(url: string): string {
   const { host, pathname } = new URL(url);
-  return `${host}${pathname}`;
+  return `${host}${decodeURIComponent(pathname)}`;
 }
 
 async function failureOf(registry: DatabaseRegistry): Promise<string> {

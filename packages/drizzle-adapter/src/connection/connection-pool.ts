@@ -3,6 +3,7 @@ import {
   type ShardIdentifier,
   ShardUnavailableException,
   StaleRecordException,
+  databaseName,
   primaryConfig,
 } from '@framework/core';
 import pg from 'pg';
@@ -303,6 +304,8 @@ export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
   if (typeof address.ssl === 'object') Object.defineProperty(address.ssl, 'key', { enumerable: false });
   return {
     ...address,
+    // `pg` leaves some escapes as they are, such as that of a semicolon.
+    database: databaseName(config.address),
     ...(config.username !== undefined && { user: config.username }),
     ...(config.password !== undefined && { password: config.password.reveal() }),
   };

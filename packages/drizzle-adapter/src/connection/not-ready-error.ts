@@ -1,4 +1,4 @@
-import { type DatabaseConfig, DatabaseNotReadyError, type NotReadyKind } from '@framework/core';
+import { type DatabaseConfig, DatabaseNotReadyError, type NotReadyKind, databaseName } from '@framework/core';
 import pg from 'pg';
 import { sqlStateOf } from './server-error.js';
 import { ReadOnlyServerError, ServerInRecoveryError } from './server-role.js';
@@ -73,14 +73,13 @@ function kindOfClient(error: unknown): FoundKind | undefined {
 }
 
 function remedyOf(kind: FoundKind, { path, address, username = '' }: DatabaseConfig): string {
-  const database = decodeURIComponent(new URL(address).pathname.slice(1));
   const remedies: Readonly<Record<FoundKind, string>> = {
     unreachable: `start the server, or correct ${path}.jdbc-url`,
     'not-serving': 'it is tried again until the server takes connections',
     'in-recovery': 'it is tried again until the server leads',
     'read-only': 'it is tried again until the server takes writes',
     'access-refused': `correct username and password of ${path}, or what the server grants to ${username || 'this user'}`,
-    'database-missing': `create database ${pg.escapeIdentifier(database)}, or correct ${path}.jdbc-url`,
+    'database-missing': `create database ${pg.escapeIdentifier(databaseName(address))}, or correct ${path}.jdbc-url`,
     'tls-refused': `correct the server's certificate, or the parameters ssl… of ${path}.jdbc-url`,
     'migration-failed': 'correct the migration, or the data that it fails on',
     refused: "see the server's log",
