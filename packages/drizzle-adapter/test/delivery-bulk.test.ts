@@ -123,7 +123,7 @@ it('a large event is read without payload and params, and loaded as it is, from 
   ]);
   await park({ event: large! });
   await query(url, 'delete from eventlog.events');
-  const [head] = await store.parked.dueHeads(everywhere, 1, 10_000);
+  const [head] = await store.parked.dueHeads(everywhere, 1, { bytesMax: 10_000 });
   expect(head!.event).toMatchObject({ id: large!.id, omitted: true });
   expect(head!.event.payload).toBeUndefined();
   expect(await store.log.load('notify', [head!.event])).toMatchObject([{ payload: { text } }]);

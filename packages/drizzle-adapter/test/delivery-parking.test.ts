@@ -1,7 +1,8 @@
-import { ShardIdentifier } from '@framework/core';
+import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf } from './fixtures/delivery-store.js';
 import { alone, everywhere, never, nobody, step, withEvents } from './fixtures/parked-events.js';
+import { query } from './fixtures/query.js';
 
 describe('parked events', () => {
   it('come up one at a time for each model, in the order of versions, when they are due', async () => {
@@ -58,6 +59,72 @@ describe('parked events', () => {
     await store.parked.endAttempt(again!, undefined, { kind: 'dead', error: 'poison' });
     expect((await store.deadLetters.skip({ eventId: events[0]!.id }, step)).count).toBe(1);
     expect(await store.parked.dueHeads(everywhere, 10)).toMatchObject([{ event: { id: events[1]!.id } }]);
+  });
+
+  it('are due from when they are replayed, however long ago they were parked', async () => {
+    const { store, events: first, park, write, url } = await withEvents('a', 1);
+    await write('b', 1);
+    const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
+    await park({ event: first[0]!, dead: true });
+    await query(url, `update eventlog.parked_events set parked_date = parked_date - interval '1 month'`);
+    const retried = events.find(({ modelId }) => modelId === 'b')!;
+    await park({ event: retried, attempts: 1, retryAfterMs: 0 });
+    const replayed = new Date((await query<{ now: string }>(url, 'select clock_timestamp() as now'))[0]!.now);
+    await store.deadLetters.replay({}, step);
+    const heads = await store.parked.dueHeads(everywhere, 10);
+    expect(heads.map(({ event }) => event.modelId)).toEqual(['b', 'a']);
+    const [row] = (await store.deadLetters.find({ modelId: 'a' }, { limit: 1 })).items;
+    expect(row?.nextAttemptDate?.getTime()).toBeGreaterThanOrEqual(replayed.getTime());
+  });
+
+  it('of one handler do not keep those of another one out, and each has a limit of its own', async () => {
+    const { store, park, write } = await withEvents('a', 1);
+    for (const id of ['b', 'c', 'd']) await write(id, 1);
+    const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
+    await park(...events.map((event) => ({ event, retryAfterMs: -60_000 })));
+    await park(...events.map((event) => ({ event, handler: 'elsewhere' })));
+    const places = ['notify', 'elsewhere'].flatMap((handler) => allSlots.map((slot) => ({ handler, slot })));
+    const asked = async (...of: Parameters<typeof store.parked.dueHeads>): Promise<readonly string[]> =>
+      (await store.parked.dueHeads(...of)).map(({ handler }) => handler);
+    expect(await asked(places, 2)).toEqual(['notify', 'notify', 'elsewhere', 'elsewhere']);
+    const few = places.map((place) => ({ ...place, headsMax: place.handler === 'notify' ? 1 : 3 }));
+    expect(await asked(few, 2)).toEqual(['notify', 'elsewhere', 'elsewhere']);
+    expect(await asked(few, 10)).toEqual(['notify', ...Array<string>(3).fill('elsewhere')]);
+  });
+
+  it('are left out while they are tried, for their own handler and model only', async () => {
+    const { store, park, write } = await withEvents('a "1"', 1);
+    await write('b', 1);
+    const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
+    const places = ['notify', 'elsewhere'].flatMap((handler) => allSlots.map((slot) => ({ handler, slot })));
+    await park(...events.map((event) => ({ event })));
+    await park(...events.map((event) => ({ event, handler: 'elsewhere' })));
+    const [{ slot, modelName, modelId }] = events as [DeliverableEvent];
+    const except = [{ handler: 'notify', slot, modelName, modelId }];
+    const heads = await store.parked.dueHeads(places, 10, { except });
+    expect(heads.map(({ handler, event }) => `${handler} ${event.modelId}`).toSorted()).toEqual([
+      'elsewhere a "1"',
+      'elsewhere b',
+      'notify b',
+    ]);
+  });
+
+  it('that are suspects are seen in their places, also while the handler is paused, until an attempt has ended', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    const [event] = events as [DeliverableEvent];
+    await park({ event, suspect: true, retryAfterMs: -never });
+    await store.cursors.setPaused('notify', true);
+    const place = { handler: 'notify', slot: event.slot };
+    expect(await store.parked.suspectPlaces(everywhere)).toEqual([place]);
+    const elsewhere = everywhere.filter(({ slot }) => slot !== event.slot);
+    expect(await store.parked.suspectPlaces(elsewhere)).toEqual([]);
+    await store.cursors.setPaused('notify', false);
+    const [head] = await store.parked.dueHeads(everywhere, 1);
+    await store.parked.beginAttempt(head!, alone('first'));
+    expect(await store.parked.suspectPlaces(everywhere)).toEqual([place]);
+    const outcome = { kind: 'postponed', error: 'down', retryAfterMs: 0 } as const;
+    await store.parked.endAttempt(head!, alone('first'), outcome);
+    expect(await store.parked.suspectPlaces(everywhere)).toEqual([]);
   });
 
   it('are skipped while they wait only by whoever says so, and what follows goes on', async () => {

@@ -35,7 +35,7 @@ export interface DeliverySettings {
   readonly cursorRestSaveMs: number;
   /** How many events are parked by one statement. Default 500. */
   readonly parkMax: number;
-  /** How many parked models are looked at by one statement. Default 200. */
+  /** How many parked models of each handler are looked at by one statement. Default 200. */
   readonly dueMax: number;
   /** How many models (or slots, for batches) of a handler run side by side. Default 16. */
   readonly concurrency: number;

@@ -16,7 +16,7 @@ export interface ParkedEvent {
   readonly error: string | undefined;
   /**
    * After how long the next attempt may be made; `undefined`: at once when it is its turn. A negative one has been due for so long
-   * already, and comes before what is due since then.
+   * already, and comes before what is due since then: suspects before all others.
    */
   readonly retryAfterMs: number | undefined;
   /** Whether no further attempt is to be made: a dead letter. */
@@ -32,13 +32,15 @@ export interface ParkedPlace {
   readonly slot: number;
 }
 
-/** A place with how long anything waits there. */
+/** A place with how long anything waits there, and how much of it is asked for. */
 export interface DuePlace extends ParkedPlace {
   /**
    * The longest wait before an attempt: what is due later than that is due now, because the clock of the database has
    * gone back since. Default: any date is believed.
    */
   readonly waitMaxMs?: number;
+  /** How many heads of the handler are asked for, of all its places together. Default: the limit of the call. */
+  readonly headsMax?: number;
 }
 
 /** A model whose further events must wait, for one handler. */
@@ -101,13 +103,22 @@ export interface ParkedEvents {
   /** Those of the given models that have parked events. */
   stillParked(models: readonly ParkedModel[]): Promise<readonly ParkedModel[]>;
   /**
-   * The first parked event of each model that is due for an attempt there, the longest due first.
+   * The first parked event of each model that is due for an attempt there, the longest due first; no handler's keep those of
+   * another one out.
    *
    * A model whose first parked event is a dead letter, or not due yet, has none; a paused handler has none at all.
    *
-   * @param bytesMax larger events come without payload and params, as in {@link DeliveryLog.read}
+   * @param limit how many of each handler
+   * @param options.bytesMax larger events come without payload and params, as in {@link DeliveryLog.read}
+   * @param options.except models that are left out, because they are being tried
    */
-  dueHeads(places: readonly DuePlace[], limit: number, bytesMax?: number): Promise<readonly ParkedHead[]>;
+  dueHeads(
+    places: readonly DuePlace[],
+    limit: number,
+    options?: { readonly bytesMax?: number; readonly except?: readonly ParkedModel[] },
+  ): Promise<readonly ParkedHead[]>;
+  /** Those of the places where the longest due of all is a suspect, also while the handler is paused. */
+  suspectPlaces(places: readonly ParkedPlace[]): Promise<readonly ParkedPlace[]>;
   /** Milliseconds until the next parked event is due there, or `undefined` when none waits. */
   nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined>;
   /**

@@ -69,7 +69,7 @@ export class PgDeadLetters implements DeadLetters {
       and(sql`p.dead`, matching(filter)),
       step,
       sql`update eventlog.parked_events p set dead = false, attempts = 0, uncounted = 0, open_attempts = '{}',
-            suspect = false, next_attempt_date = null
+            suspect = false, next_attempt_date = clock_timestamp()
           from step where p.handler = step.handler and p.event_id = step.event_id and p.dead`,
     );
   }

@@ -51,21 +51,30 @@ const parkText = `
 /** The places of handlers that are not paused: each is one range of the index on due dates. */
 const placesText = `unnest($1::text[], $2::smallint[]) as held (handler, slot) join eventlog.handlers h using (handler)`;
 
-/** Of each place two ranges of that index: what is due, and what would wait for longer than anything does. */
+const isAskedFor = 'jsonb_build_array(m.handler, m.model_name, m.model_id) <> all($7::jsonb[])';
+
+/**
+ * Of each place two ranges of that index: what is due, and what would wait for longer than anything does. Each handler has a
+ * limit of its own, so that none hides another one.
+ */
 const dueHeadsText = `
   with due as (
-    select m.* from unnest($1::text[], $2::smallint[], $5::double precision[]) as held (handler, slot, wait_max_ms)
+    select m.* from (
+      select handler, least($3::integer, max(heads_max)) as heads_max, array_agg(slot) as slots, array_agg(wait_max_ms) as waits
+      from unnest($1::text[], $2::smallint[], $5::double precision[], $6::integer[]) as place (handler, slot, wait_max_ms, heads_max)
+      group by handler) as asked
     join eventlog.handlers h using (handler) cross join lateral (
-      (select * from eventlog.parked_models m
-       where m.slot = held.slot and m.handler = held.handler and m.due_date <= statement_timestamp()
-       order by m.due_date limit $3)
-      union all
-      (select * from eventlog.parked_models m
-       where m.slot = held.slot and m.handler = held.handler
-         and m.due_date > statement_timestamp() + held.wait_max_ms * interval '1 millisecond'
-       order by m.due_date limit $3)) m
+      select m.* from unnest(asked.slots, asked.waits) as held (slot, wait_max_ms) cross join lateral (
+        (select * from eventlog.parked_models m
+         where m.slot = held.slot and m.handler = asked.handler and m.due_date <= statement_timestamp() and ${isAskedFor}
+         order by m.due_date limit asked.heads_max)
+        union all
+        (select * from eventlog.parked_models m
+         where m.slot = held.slot and m.handler = asked.handler
+           and m.due_date > statement_timestamp() + held.wait_max_ms * interval '1 millisecond' and ${isAskedFor}
+         order by m.due_date limit asked.heads_max)) m
+      order by m.due_date limit asked.heads_max) m
     where not h.paused
-    order by m.due_date limit $3
   )
   select due.handler, case when octet_length(head.event::text) <= $4 then head.event
       else head.event - 'payload' - 'actionParams' || jsonb_build_object('omitted', true, 'bytes', octet_length(head.event::text))
@@ -75,6 +84,18 @@ const dueHeadsText = `
     where (p.slot, p.handler, p.model_name, p.model_id) = (due.slot, due.handler, due.model_name, due.model_id)
     order by p.model_version, p.ordinal limit 1) head
   order by due.due_date`;
+
+/** One entry of that index per place, and its first event. */
+const suspectPlacesText = `
+  select held.handler, held.slot
+  from unnest($1::text[], $2::smallint[]) as held (handler, slot) cross join lateral (
+    select * from eventlog.parked_models m
+    where m.slot = held.slot and m.handler = held.handler and m.due_date <= statement_timestamp()
+    order by m.due_date limit 1) due cross join lateral (
+    select p.suspect from eventlog.parked_events p
+    where (p.slot, p.handler, p.model_name, p.model_id) = (due.slot, due.handler, due.model_name, due.model_id)
+    order by p.model_version, p.ordinal limit 1) head
+  where head.suspect`;
 
 const nextDueText = `
   select greatest(0, extract(epoch from min(m.due_date) - clock_timestamp()) * 1000)::double precision as due_ms
@@ -231,12 +252,23 @@ export class PgParkedEvents implements ParkedEvents {
   async dueHeads(
     places: readonly DuePlace[],
     limit: number,
-    bytesMax: number = 2 ** 31 - 1,
+    {
+      bytesMax = 2 ** 31 - 1,
+      except = [],
+    }: { readonly bytesMax?: number; readonly except?: readonly ParkedModel[] } = {},
   ): Promise<readonly ParkedHead[]> {
     const waits = places.map(({ waitMaxMs }) => waitMaxMs ?? null);
-    const values = [...columnsOf(places), limit, bytesMax, waits];
+    const counts = places.map(({ headsMax }) => headsMax ?? null);
+    const left = except.map(({ handler, modelName, modelId }) =>
+      JSON.stringify([handler, modelName, modelId]),
+    );
+    const values = [...columnsOf(places), limit, bytesMax, waits, counts, left];
     const rows = await this.#rows<ParkedHead>('framework_due_heads', dueHeadsText, values);
     return rows.map((row) => ({ ...row, event: parkedEvent(row.event) }));
+  }
+
+  async suspectPlaces(places: readonly ParkedPlace[]): Promise<readonly ParkedPlace[]> {
+    return this.#rows<ParkedPlace>('framework_suspect_places', suspectPlacesText, columnsOf(places));
   }
 
   async nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined> {

@@ -23,10 +23,8 @@ export class FlowSlots {
   }
 
   /** Slots whose suspects are parked and being tried. */
-  get settling(): readonly number[] {
-    return [...this.#positions.values()]
-      .filter(({ phase }) => phase === 'settling')
-      .map(({ slot }) => slot.slot);
+  get settling(): readonly HeldSlot[] {
+    return [...this.#positions.values()].filter(({ phase }) => phase === 'settling').map(({ slot }) => slot);
   }
 
   /**
@@ -65,9 +63,9 @@ export class FlowSlots {
   }
 
   /** Says that no suspect of a slot is left that could be tried now: the slot flows again. */
-  settled(slot: number): void {
-    const position = this.#positions.get(slot);
-    if (position?.phase !== 'settling') return;
+  settled(slot: HeldSlot): void {
+    const position = this.#positions.get(slot.slot);
+    if (position?.slot !== slot || position.phase !== 'settling') return;
     position.phase = 'open';
     this.#onReadable();
   }

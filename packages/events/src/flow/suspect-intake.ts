@@ -6,10 +6,10 @@ import type { ParkedModelSet } from './parked-model-set.js';
 import type { SlotPosition } from './slot-position.js';
 
 /**
- * For how long suspects are due already when they are parked: a slot waits until they were tried, so that they come before retries,
- * which may be late by the time for which an outage has lasted.
+ * For how long suspects are due already when they are parked, a hundred years: a slot waits until they were tried, so that they
+ * come before retries, which may be late by the time for which an outage, or a pause, has lasted.
  */
-const dueSinceMs = 86_400_000;
+const dueSinceMs = 36_525 * 86_400_000;
 
 /** Parks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
 export class SuspectIntake {

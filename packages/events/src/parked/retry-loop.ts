@@ -8,7 +8,6 @@ import { Alarm } from '../waking/alarm.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import type { SuspectGate } from './suspect-gate.js';
 
-const dueGrowth = 8;
 /** The longest timer. */
 const aloneMaxMs = 2 ** 31 - 1;
 
@@ -23,22 +22,21 @@ interface Attempt {
 /** Finds parked events that are due, in one database, and has them tried by the flows of their handlers. */
 export class RetryLoop {
   readonly #context: WorkerContext;
-  readonly #parked: Pick<ParkedEvents, 'dueHeads' | 'nextDueMs'>;
+  readonly #parked: Pick<ParkedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
   readonly #keeper: LeaseKeeper;
   readonly #flows: ReadonlyMap<string, HandlerFlow>;
   readonly #gate: SuspectGate;
   readonly #alarm: Alarm;
-  /** By handler and model. */
-  readonly #running = new Map<string, Attempt>();
-  /** Found to be due, and started as soon as others have ended. */
-  #waiting: readonly Attempt[] = [];
+  /** Those that are being made, and those that are next, by handler and model. */
+  readonly #taken = new Map<string, Attempt>();
+  /** Of each handler as many as may run, so that none of its places waits for the database. */
+  #next: ReadonlySet<Attempt> = new Set();
   /** Models whose last attempt has ended, and of which it is not known whether more is parked. */
   readonly #ended = new Map<string, Attempt>();
-  #dueMax: number;
 
   constructor(options: {
     readonly context: WorkerContext;
-    readonly parked: Pick<ParkedEvents, 'dueHeads' | 'nextDueMs'>;
+    readonly parked: Pick<ParkedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
     readonly keeper: LeaseKeeper;
     readonly flows: ReadonlyMap<string, HandlerFlow>;
     /** The same for all databases of a process. */
@@ -50,7 +48,6 @@ export class RetryLoop {
     this.#flows = options.flows;
     this.#gate = options.gate;
     this.#alarm = new Alarm(options.context.clock);
-    this.#dueMax = options.context.settings.dueMax;
   }
 
   /** Looks at once, because something may be due. */
@@ -84,31 +81,36 @@ export class RetryLoop {
   /** @returns after how many milliseconds the next round is due */
   async #round(): Promise<number> {
     const { settings } = this.#context;
-    const places = this.#keeper.slots;
-    if (places.length === 0) return settings.parkedPollMs;
+    await this.#settle();
     // What is asked about was true before the answer was made.
     const ended = new Map(this.#ended);
-    const settling = [...this.#flows.values()].map((flow) => ({ flow, slots: flow.slots.settling }));
-    const waits = places.map(({ handler, slot }) => {
-      const waitMaxMs = this.#flows.get(handler)?.dispatch.waitMaxMs;
-      return { handler, slot, ...(waitMaxMs !== undefined && { waitMaxMs }) };
-    });
-    const heads = await this.#parked.dueHeads(waits, this.#dueMax, eventBytesMax(settings));
+    const heads = await this.#dueHeads();
     const due = heads.flatMap((head) => this.#attempt(head) ?? []);
     this.#check(ended, heads);
-    const complete = heads.length < this.#dueMax;
-    // Suspects are due before all others.
-    const hasAllSuspects = complete || heads.some(({ suspect }) => !suspect);
-    if (hasAllSuspects) for (const { flow, slots: settled } of settling) this.#settle(flow, settled, due);
-    const startedCount = this.#start(due);
-    // Heads that nobody here can try now must not hide those behind them.
-    const hidden = !complete && startedCount === 0;
-    this.#dueMax = hidden
-      ? Math.min(this.#dueMax * dueGrowth, settings.dueMax * dueGrowth ** 2)
-      : settings.dueMax;
-    if (hidden || this.#running.size > 0) return settings.pollMinMs;
+    this.#take(due);
+    // There may be room for more than one statement looks at.
+    if (due.length >= settings.dueMax) this.#alarm.ring();
+    if (this.#taken.size > 0) return settings.pollMinMs;
+    const places = this.#keeper.slots.filter(({ handler }) => this.#flows.get(handler)?.paused === false);
     const nextDueMs = (await this.#parked.nextDueMs(places)) ?? Infinity;
     return Math.min(settings.parkedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
+  }
+
+  /** Asks for as many as can be started soon, of each handler, however many others of it or of another one are due. */
+  async #dueHeads(): Promise<readonly ParkedHead[]> {
+    const { settings } = this.#context;
+    const taken = [...this.#taken.values()];
+    const counts = countByFlow(taken);
+    const places = this.#keeper.slots.flatMap(({ handler, slot }) => {
+      const flow = this.#flows.get(handler);
+      if (flow === undefined || flow.paused) return [];
+      const { retriesMax, waitMaxMs } = flow.dispatch;
+      const headsMax = 2 * retriesMax - (counts.get(flow) ?? 0);
+      return headsMax > 0 ? [{ handler, slot, waitMaxMs, headsMax }] : [];
+    });
+    if (places.length === 0) return [];
+    const except = taken.map(({ head: { handler, event } }) => ({ ...event, handler }));
+    return this.#parked.dueHeads(places, settings.dueMax, { bytesMax: eventBytesMax(settings), except });
   }
 
   #attempt(head: ParkedHead): Attempt | undefined {
@@ -128,52 +130,56 @@ export class RetryLoop {
   }
 
   /** Lets slots be read on in which no suspect is left to be tried; retries, of which there is no end, hold up none. */
-  #settle(flow: HandlerFlow, slots: readonly number[], due: readonly Attempt[]): void {
-    const busy = new Set<number>();
-    for (const attempt of [...due, ...this.#running.values()]) {
-      if (attempt.flow === flow && attempt.head.suspect) busy.add(attempt.slot.slot);
+  async #settle(): Promise<void> {
+    const settling = [...this.#flows.values()].flatMap(({ slots }) => slots.settling);
+    if (settling.length === 0) return;
+    const suspects = [...(await this.#parked.suspectPlaces(settling))];
+    for (const { head, slot } of this.#taken.values()) if (head.suspect) suspects.push(slot);
+    const busy = new Set(suspects.map(({ handler, slot }) => `${handler} ${slot}`));
+    for (const slot of settling) {
+      if (!busy.has(`${slot.handler} ${slot.slot}`)) this.#flows.get(slot.handler)?.slots.settled(slot);
     }
-    for (const slot of slots) if (!busy.has(slot)) flow.slots.settled(slot);
   }
 
-  /** Starts what there is room for; the rest waits for the attempts that end, or for the next round. */
-  #start(due: readonly Attempt[]): number {
-    let startedCount = 0;
-    const waiting: Attempt[] = [];
-    const counts = new Map<HandlerFlow, number>();
-    for (const { flow } of this.#running.values()) counts.set(flow, (counts.get(flow) ?? 0) + 1);
-    // Who is to be alone goes before those who would be beside.
-    for (const attempt of due.toSorted(
-      (one, other) => Number(isToBeAlone(other)) - Number(isToBeAlone(one)),
-    )) {
+  #take(due: readonly Attempt[]): void {
+    for (const attempt of due) {
+      this.#taken.set(attempt.key, attempt);
+      attempt.flow.knowParked(attempt.slot, attempt.head.event);
+    }
+    this.#next = new Set([...this.#next, ...due].toSorted((one, other) => rank(one) - rank(other)));
+    this.#start();
+  }
+
+  /** Starts those for which there is room. */
+  #start(): void {
+    const counts = countByFlow([...this.#taken.values()].filter((attempt) => !this.#next.has(attempt)));
+    const next = new Set<Attempt>();
+    for (const attempt of this.#next) {
       const { key, flow } = attempt;
       const count = counts.get(flow) ?? 0;
-      if (flow.paused || this.#running.has(key)) continue;
-      if (count >= flow.dispatch.retriesMax) {
-        waiting.push(attempt);
-        continue;
+      if (flow.paused) {
+        this.#taken.delete(key);
+      } else if (count >= flow.dispatch.retriesMax) {
+        next.add(attempt);
+      } else {
+        counts.set(flow, count + 1);
+        void this.#try(attempt);
       }
-      counts.set(flow, count + 1);
-      this.#running.set(key, attempt);
-      flow.knowParked(attempt.slot, attempt.head.event);
-      startedCount++;
-      void this.#try(attempt);
     }
-    this.#waiting = waiting;
-    return startedCount;
+    this.#next = next;
   }
 
   async #try(attempt: Attempt): Promise<void> {
     const { flow, head, slot, key } = attempt;
     const { stopping, settings } = this.#context;
     const work = async (alone?: AbortSignal): Promise<void> => {
-      if (!stopping.aborted) await flow.dispatch.retry(head, slot, alone);
-      this.#running.delete(key);
+      if (!stopping.aborted && !flow.paused) await flow.dispatch.retry(head, slot, alone);
+      this.#taken.delete(key);
       // What is left belongs to whoever delivers next.
       if (stopping.aborted) return;
       this.#ended.set(key, attempt);
-      this.#start(this.#waiting);
-      if (this.#waiting.length === 0) this.#alarm.ring();
+      this.#start();
+      if (![...this.#next].some((each) => each.flow === flow)) this.#alarm.ring();
     };
     if (!isToBeAlone(attempt)) return this.#gate.runBeside(work);
     // However slow it is, the process ends one day while it is alone, or not at all.
@@ -185,4 +191,16 @@ export class RetryLoop {
 /** Whether its process ended during an attempt: only alone is it known which event ends the next one. */
 function isToBeAlone({ head }: Attempt): boolean {
   return head.openCount > 0;
+}
+
+/** Who is to be alone goes before those who would be beside, and suspects before the others. */
+function rank(attempt: Attempt): number {
+  if (isToBeAlone(attempt)) return 0;
+  return attempt.head.suspect ? 1 : 2;
+}
+
+function countByFlow(attempts: readonly Attempt[]): Map<HandlerFlow, number> {
+  const counts = new Map<HandlerFlow, number>();
+  for (const { flow } of attempts) counts.set(flow, (counts.get(flow) ?? 0) + 1);
+  return counts;
 }

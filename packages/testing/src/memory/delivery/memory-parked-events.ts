@@ -64,16 +64,26 @@ export class MemoryParkedEvents implements ParkedEvents {
   dueHeads(
     places: readonly DuePlace[],
     limit: number,
-    bytesMax: number = Infinity,
+    {
+      bytesMax = Infinity,
+      except = [],
+    }: { readonly bytesMax?: number; readonly except?: readonly ParkedModel[] } = {},
   ): Promise<readonly ParkedHead[]> {
-    return this.#access.answer('parked.dueHeads', (tables) =>
-      waitingHeads(tables, places)
+    return this.#access.answer('parked.dueHeads', (tables) => {
+      const left = new Set(except.map(placeOf));
+      const due = waitingHeads(tables, places)
         .filter(({ handler, event, nextMs }) => {
           const place = places.find((each) => each.handler === handler && each.slot === event.slot);
-          return nextMs <= tables.nowMs || nextMs > tables.nowMs + (place?.waitMaxMs ?? Infinity);
+          const isDue = nextMs <= tables.nowMs || nextMs > tables.nowMs + (place?.waitMaxMs ?? Infinity);
+          return isDue && !left.has(placeOf({ ...event, handler }));
         })
+        .sort((one, other) => one.nextMs - other.nextMs);
+      const taken = [...Map.groupBy(due, ({ handler }) => handler)].flatMap(([name, ofHandler]) => {
+        const headsMax = places.find(({ handler }) => handler === name)?.headsMax ?? limit;
+        return ofHandler.slice(0, Math.min(limit, headsMax));
+      });
+      return taken
         .sort((one, other) => one.nextMs - other.nextMs)
-        .slice(0, limit)
         .map(({ handler, event, attempts, openAttempts, uncounted, suspect }) => ({
           handler,
           event: boundedCopy(event, bytesMax),
@@ -82,8 +92,18 @@ export class MemoryParkedEvents implements ParkedEvents {
           uncounted,
           suspect,
           token: tables.token(handler, event.slot),
-        })),
-    );
+        }));
+    });
+  }
+
+  suspectPlaces(places: readonly ParkedPlace[]): Promise<readonly ParkedPlace[]> {
+    return this.#access.answer('parked.suspectPlaces', (tables) => {
+      const due = heads(tables, places)
+        .filter(({ dead, nextMs }) => !dead && nextMs <= tables.nowMs)
+        .sort((one, other) => one.nextMs - other.nextMs);
+      const first = Map.groupBy(due, ({ handler, event }) => `${handler} ${event.slot}`);
+      return places.filter(({ handler, slot }) => first.get(`${handler} ${slot}`)?.[0]?.suspect === true);
+    });
   }
 
   nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined> {

@@ -1,0 +1,94 @@
+import { describe, expect, test, vi } from 'vitest';
+import type { EventHandler } from '../src/index.js';
+import { type DepositedEvent, deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+
+const fail = (): never => {
+  throw new Error('no');
+};
+
+/** Fails at each event first, and never returns from a second call. */
+function hangingRetries(concurrency: number): EventHandler<DepositedEvent> {
+  return handlerOf(
+    { name: 'slow', concurrency, timeoutMs: 3_600_000, retry: { backoffBaseMs: 100 } },
+    ({ attempt }) => (attempt === 1 ? fail() : new Promise(() => undefined)),
+  );
+}
+
+describe('retries of one handler', () => {
+  test('hold up no retry of another one, however many of them are due', async () => {
+    const bench = new DeliveryBench();
+    const other = handlerOf({ name: 'other' }, ({ eventId, attempt }) => {
+      if (eventId === 'late1' && attempt === 1) fail();
+    });
+    bench.database.commit(...Array.from({ length: 150 }, (_item, index) => deposited(`x${index}-`, 1)));
+    const { executor } = bench.start([hangingRetries(16), other], { dueMax: 1 });
+    await bench.clock.advance(20_000);
+    bench.database.commit(deposited('late', 1));
+    executor.committed();
+    await bench.clock.advance(3_000);
+    expect(other.seen.filter((id) => id === 'late1')).toHaveLength(2);
+  });
+
+  test('are read once, and no more than are tried and are next', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(...Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1)));
+    const { store } = bench.start([hangingRetries(4)]);
+    const dueHeads = vi.spyOn(store.parked, 'dueHeads');
+    await bench.clock.advance(30_000);
+    const answers = await Promise.all(dueHeads.mock.results.map(({ value }) => value as unknown));
+    expect(answers.flat()).toHaveLength(4);
+  });
+});
+
+describe('a slot whose holder vanished', () => {
+  test('is not read on before its suspects, however long retries have been due', async () => {
+    const bench = new DeliveryBench();
+    const xs = Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1, { slot: 0 }));
+    bench.database.commit(...xs);
+    const before = bench.start([handlerOf({ name: 'one', retry: { backoffBaseMs: 60_000 } }, fail)]);
+    await bench.clock.advance(5_000);
+    before.access.kill();
+    bench.database.processes.clear();
+    bench.database.abandonAll();
+    for (const row of bench.database.parked.values()) row.nextMs -= 400 * 86_400_000;
+    bench.database.commit(deposited('a', 1), deposited('e', 1));
+    const after = handlerOf({ name: 'one' }, async ({ modelId }) => {
+      if (!modelId.startsWith('x')) return;
+      await bench.clock.sleep(5_000);
+      fail();
+    });
+    const { executor } = bench.start([after], { dueMax: 8 });
+    await bench.clock.advance(1_000);
+    bench.database.commit(deposited('i', 1));
+    executor.committed();
+    await bench.clock.advance(20_000);
+    expect(after.seen.filter((id) => !id.startsWith('x'))).toEqual(['a1', 'e1', 'i1']);
+  });
+
+  test('is not read on before its suspects were tried that a pause kept from it', async () => {
+    const bench = new DeliveryBench();
+    const before = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(300);
+    before.access.kill();
+    bench.database.processes.clear();
+    bench.database.abandonAll();
+    bench.database.commit(deposited('a', 1), deposited('e', 1));
+    const hold = gate();
+    const after = handlerOf({ name: 'one', concurrency: 2 }, ({ eventId }) =>
+      eventId === 'a1' ? hold.opened : undefined,
+    );
+    const { store, executor } = bench.start([after]);
+    await bench.clock.advance(1_000);
+    await store.cursors.setPaused('one', true);
+    await bench.clock.advance(4_000);
+    hold.open();
+    bench.database.commit(deposited('i', 1));
+    executor.committed();
+    await bench.clock.advance(4_000);
+    expect(after.seen).toEqual(['a1']);
+    await store.cursors.setPaused('one', false);
+    await bench.clock.advance(8_000);
+    expect(after.seen).toEqual(['a1', 'e1', 'i1']);
+  });
+});
