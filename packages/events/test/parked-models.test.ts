@@ -1,6 +1,7 @@
-import type { DeadLetters } from '@framework/core';
+import type { DeadLetters, DeliverableEvent } from '@framework/core';
 import { describe, expect, test } from 'vitest';
-import { deposited } from './account.js';
+import { FrameworkEventHandler } from '../src/index.js';
+import { DepositedEvent, deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 
 const step = { limit: 100 };
@@ -279,18 +280,9 @@ describe('a handler that does not return', () => {
   });
 });
 
-/** A process that has handled `a1`, which is parked then without its knowledge. */
-async function parkedLate(work: (eventId: string, attempt: number) => void) {
-  const bench = new DeliveryBench();
-  const handler = handlerOf({ name: 'one', retry: { backoffBaseMs: 5_000 } }, ({ eventId, attempt }) =>
-    work(eventId, attempt),
-  );
-  const event = deposited('a', 1);
-  bench.database.commit(event);
-  const { executor } = bench.start([handler]);
-  await bench.clock.advance(2_000);
-  expect(handler.seen).toEqual(['a1']);
-  bench.database.parked.set('one a1', {
+/** Parks an event of handler `one` without the knowledge of any process; it is due. */
+function parkLate({ database }: DeliveryBench, event: DeliverableEvent): void {
+  database.parked.set(`one ${event.id}`, {
     handler: 'one',
     event,
     attempts: 1,
@@ -303,6 +295,20 @@ async function parkedLate(work: (eventId: string, attempt: number) => void) {
     parkedMs: 0,
     serial: 0,
   });
+}
+
+/** A process that has handled `a1`, which is parked then without its knowledge. */
+async function parkedLate(work: (eventId: string, attempt: number) => void) {
+  const bench = new DeliveryBench();
+  const handler = handlerOf({ name: 'one', retry: { backoffBaseMs: 5_000 } }, ({ eventId, attempt }) =>
+    work(eventId, attempt),
+  );
+  const event = deposited('a', 1);
+  bench.database.commit(event);
+  const { executor } = bench.start([handler]);
+  await bench.clock.advance(2_000);
+  expect(handler.seen).toEqual(['a1']);
+  parkLate(bench, event);
   return { bench, handler, executor };
 }
 
@@ -312,6 +318,38 @@ describe('an event that was handled and is parked all the same, by a statement t
     await bench.clock.advance(20_000);
     expect(handler.seen).toEqual(['a1', 'a1']);
     expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('holds back later events of its model also in a batch of which others are being parked', async () => {
+    const bench = new DeliveryBench();
+    const batches: string[][] = [];
+    class Batches {
+      readonly event = DepositedEvent;
+      async handleBatch(envelopes: readonly { readonly eventId: string }[]): Promise<void> {
+        batches.push(envelopes.map(({ eventId }) => eventId));
+        if (batches.length === 2) fail();
+      }
+    }
+    const retry = { backoffBaseMs: 60_000 };
+    FrameworkEventHandler({ name: 'one', startFrom: 'beginning', retry })(Batches);
+    const handled = deposited('e', 1);
+    bench.database.commit(handled);
+    const { access, executor } = bench.start([new Batches()]);
+    await bench.clock.advance(2_000);
+    bench.database.commit(deposited('a', 1));
+    executor.committed();
+    await bench.clock.advance(2_000);
+    const hold = gate();
+    access.delays.set('parked.park', [hold.opened]);
+    bench.database.commit(deposited('a', 2), deposited('e', 2));
+    executor.committed();
+    await bench.clock.advance(10);
+    parkLate(bench, handled);
+    await bench.clock.advance(3_000);
+    hold.open();
+    await bench.clock.advance(3_000);
+    expect(batches).toEqual([['e1'], ['a1'], ['e1'], ['e2']]);
+    expect(bench.database.cursors.get('one 0')).toBe(4);
   });
 
   test('holds back the later events of its model from when it is tried again', async () => {

@@ -67,6 +67,25 @@ describe('a handler that waits when its batches fail', () => {
     expect(bench.database.parked.size).toBe(0);
   });
 
+  test('loses no event whose batch fails beside one that is parked', async () => {
+    const bench = new PublishingBench();
+    bench.database.commit(deposited('a', 1));
+    const first = bench.publish();
+    await bench.clock.advance(2_000);
+    first.access.kill();
+    const second = bench.publish();
+    await bench.clock.advance(30_000);
+    expect(bench.database.parkedOf('publish')).toMatchObject([{ event: { id: 'a1' } }]);
+    bench.database.commit(deposited('a', 2), deposited('e', 1), deposited('e', 2));
+    await bench.clock.advance(120_000);
+    expect(bench.database.cursors.get('publish 0')).toBe(1);
+    second.access.kill();
+    bench.brokerError = undefined;
+    bench.publish();
+    await bench.clock.advance(60_000);
+    expect(bench.published.toSorted()).toEqual(['a1', 'a2', 'e1', 'e2']);
+  });
+
   test('still ends an event that kills its process as a dead letter after its attempts', async () => {
     const bench = new PublishingBench();
     bench.brokerError = undefined;

@@ -8,6 +8,13 @@ import { type FlowPolicy, verdictOf } from './flow-policy.js';
 import { type EventWork, modelKey } from './flow-work.js';
 import type { ParkedModelSet } from './parked-model-set.js';
 
+/** Events that are neither done nor parked, and are to be tried again together. */
+export interface LeftEvents {
+  readonly works: readonly EventWork[];
+  /** After how long. */
+  readonly waitMs: number;
+}
+
 /** Handles events as they come from the log; what fails, and what follows it, is parked. */
 export class EventStep {
   readonly #context: WorkerContext;
@@ -46,28 +53,36 @@ export class EventStep {
   }
 
   /**
-   * Handles events of one lane, in order; those that are not finished afterwards belong to another process.
+   * Handles events of one lane, in order; those that are neither finished nor left afterwards belong to another process.
    *
    * @param attempt which one this is at these events, from 1
-   * @returns after how many milliseconds the same events are to be tried again, when they are not to be parked
+   * @returns those that are to be tried again, and not parked
    */
-  async run(works: readonly EventWork[], attempt: number): Promise<number | undefined> {
+  async run(works: readonly EventWork[], attempt: number): Promise<LeftEvents | undefined> {
     const held = works.filter(({ slot }) => slot.held);
     const [next, ...others] = this.#parked.empty ? held : await this.#withoutParked(held);
     return next && this.#handle([next, ...others], attempt);
   }
 
-  /** Parks the events whose models are parked, and gives the others. */
+  /** Parks the events whose models are parked, and gives the others; none when they belong to another process now. */
   async #withoutParked(works: readonly EventWork[]): Promise<readonly EventWork[]> {
-    const behind = works.filter((work) => this.#isParked(work));
-    const [first] = behind;
-    if (first === undefined) return works;
-    const events = behind.map(({ event }) => ({ ...waiting, handler: this.#handler, event }));
-    if (await this.#parker.park(first.slot, events)) finish(behind);
-    return works.filter((work) => !this.#isParked(work));
+    let left = works;
+    // Further models may turn out to be parked meanwhile.
+    for (;;) {
+      const behind = new Set(left.filter((work) => this.#isParked(work)));
+      const [first] = behind;
+      if (first === undefined) return left;
+      const events = [...behind].map(({ event }) => ({ ...waiting, handler: this.#handler, event }));
+      if (!(await this.#parker.park(first.slot, events))) return [];
+      finish(behind);
+      left = left.filter((work) => !behind.has(work));
+    }
   }
 
-  async #handle(works: readonly [EventWork, ...EventWork[]], attempt: number): Promise<number | undefined> {
+  async #handle(
+    works: readonly [EventWork, ...EventWork[]],
+    attempt: number,
+  ): Promise<LeftEvents | undefined> {
     const [{ slot, event }, ...others] = works;
     const { ended, stopping } = this.#context;
     if (!slot.held || ended.aborted) return undefined;
@@ -80,7 +95,7 @@ export class EventStep {
     }
     const waitMs = outageRetryAfterMs(this.#policy.retry, attempt, this.#context.random());
     this.#tell(works, attempt, outcome.error, waitMs);
-    return stopping.aborted ? undefined : waitMs;
+    return stopping.aborted ? undefined : { works, waitMs };
   }
 
   async #park(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {
@@ -153,6 +168,6 @@ const waiting: ParkedState = {
   suspect: false,
 };
 
-function finish(works: readonly EventWork[]): void {
+function finish(works: Iterable<EventWork>): void {
   for (const { onFinished } of works) onFinished();
 }

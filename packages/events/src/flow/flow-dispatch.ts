@@ -2,7 +2,7 @@ import type { DeliverableEvent, ParkedHead } from '@framework/core';
 import { HandlerCaller } from '../call/handler-caller.js';
 import { type DatabaseHandler, wantsEvent } from '../handler/event-handler-registry.js';
 import type { HeldSlot } from '../lease/held-slot.js';
-import { EventStep } from './event-step.js';
+import { EventStep, type LeftEvents } from './event-step.js';
 import { type FlowPolicy, flowPolicy } from './flow-policy.js';
 import type { FlowSurroundings } from './flow-surroundings.js';
 import { type EventWork, type FlowWork, modelKey } from './flow-work.js';
@@ -174,23 +174,26 @@ export class FlowDispatch {
     this.#waiting.delete(lane);
     const works = takeEvents(lane.items, waited ?? this.#events.takeMax(first));
     const attempt = (waited?.attempt ?? 0) + 1;
-    let waitMs: number | undefined;
+    let left: LeftEvents | undefined;
     try {
-      waitMs = await this.#events.run(works, attempt);
+      left = await this.#events.run(works, attempt);
     } finally {
       // Also those that were given up: whoever holds their slot next reads them again.
       const wasFull = this.full;
-      if (waitMs === undefined) this.#unfinishedCount -= works.length;
-      else this.#wait(lane, works, { slot: first.slot.slot, count: works.length, attempt }, waitMs);
+      this.#unfinishedCount -= works.length - (left?.works.length ?? 0);
+      if (left !== undefined) {
+        lane.items.unshift(...left.works);
+        const together = { slot: first.slot.slot, count: left.works.length };
+        this.#wait(lane, left, { ...together, attempt }, left.waitMs);
+      }
       if (wasFull || waited !== undefined) this.#onRoom();
     }
   }
 
   /** Has the same events tried again after a while; meanwhile their slot waits, and no other one. */
-  #wait(lane: Lane<FlowWork>, works: readonly EventWork[], waiting: Waiting, waitMs: number): void {
+  #wait(lane: Lane<FlowWork>, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
     const { clock, stopping } = this.#around.context;
     const ends = works.map(({ slot }) => slot.lost);
-    lane.items.unshift(...works);
     this.#waiting.set(lane, waiting);
     this.#lanes.hold(lane);
     void clock
