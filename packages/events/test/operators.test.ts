@@ -2,9 +2,9 @@ import { hostname } from 'node:os';
 import { ShardIdentifier } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
-import { DeliveryOperator } from '../src/index.js';
-import { deposited } from './account.js';
-import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
+import { DeliveryOperator, FrameworkEventHandler } from '../src/index.js';
+import { DepositedEvent, deposited } from './account.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 async function ready(): Promise<void> {}
 
@@ -13,6 +13,12 @@ function operatorOf({ database }: DeliveryBench): DeliveryOperator {
   return new DeliveryOperator({
     deliveries: () => [{ store, shards: [shard], ready: async () => undefined }],
   });
+}
+
+/** A process with an operator of its own. */
+function operated(process: BenchProcess): BenchProcess & { readonly operator: DeliveryOperator } {
+  const deliveries = [{ store: process.store, shards: [shard], ready }];
+  return { ...process, operator: new DeliveryOperator({ deliveries: () => deliveries }) };
 }
 
 function failing(name = 'one', attemptsMax = 2): ReturnType<typeof handlerOf> {
@@ -273,6 +279,115 @@ describe('a paused handler', () => {
     await operator.resume('one');
     await bench.clock.advance(1);
     expect(handler.seen).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
+  });
+
+  test('is not called for an attempt that is being recorded, which is taken back', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' }, ({ attempt }) => {
+      if (attempt === 1) throw new Error('once');
+    });
+    bench.database.commit(deposited('a', 1));
+    const { access, operator } = operated(bench.start([handler]));
+    const answer = gate();
+    access.delays.set('parked.beginAttempt', [answer.opened]);
+    await bench.clock.advance(3_000);
+    expect(access.calls.get('parked.beginAttempt')).toBe(1);
+    await operator.pause('one');
+    answer.open();
+    await bench.clock.advance(4_000);
+    expect(handler.seen).toEqual(['a1']);
+    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 1, openAttempts: new Set() }]);
+    await operator.resume('one');
+    await bench.clock.advance(10);
+    expect(handler.seen).toEqual(['a1', 'a1']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('is not called with a large event that is being loaded, and gets it afterwards', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' });
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const started = bench.start([handler], { readBytesMax: 1_000 });
+    const { access, operator } = operated(started);
+    const answer = gate();
+    access.delays.set('log.load', [answer.opened]);
+    await bench.clock.advance(300);
+    expect(access.calls.get('log.load')).toBe(1);
+    await operator.pause('one');
+    answer.open();
+    await bench.clock.advance(4_000);
+    expect(handler.seen).toEqual([]);
+    await operator.resume('one');
+    await bench.clock.advance(4_000);
+    expect(handler.seen).toEqual(['a1', 'a2']);
+    expect(bench.database.cursors.get('one 0')).toBe(2);
+  });
+
+  test('is not called with a batch of which others are being parked, and gets it afterwards', async () => {
+    const bench = new DeliveryBench();
+    const batches: string[][] = [];
+    class Batches {
+      readonly event = DepositedEvent;
+      async handleBatch(envelopes: readonly { readonly eventId: string }[]): Promise<void> {
+        batches.push(envelopes.map(({ eventId }) => eventId));
+        if (batches.length === 1) throw new Error('no');
+      }
+    }
+    const retry = { backoffBaseMs: 60_000 };
+    FrameworkEventHandler({ name: 'one', startFrom: 'beginning', retry })(Batches);
+    bench.database.commit(deposited('a', 1));
+    const { access, executor, operator } = operated(bench.start([new Batches()]));
+    await bench.clock.advance(2_000);
+    const answer = gate();
+    access.delays.set('parked.park', [answer.opened]);
+    bench.database.commit(deposited('a', 2), deposited('e', 1));
+    executor.committed();
+    await bench.clock.advance(10);
+    await operator.pause('one');
+    answer.open();
+    await bench.clock.advance(4_000);
+    expect(batches).toEqual([['a1']]);
+    await operator.resume('one');
+    await bench.clock.advance(4_000);
+    expect(batches).toEqual([['a1'], ['e1']]);
+    expect(bench.database.cursors.get('one 0')).toBe(3);
+    await bench.clock.advance(130_000);
+    expect(batches).toEqual([['a1'], ['e1'], ['a1'], ['a2']]);
+  });
+
+  test('is not called in slots that were just being taken over', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' });
+    const { access, executor, operator } = operated(bench.start([handler]));
+    const answer = gate();
+    access.delays.set('parked.models', [answer.opened]);
+    await bench.clock.advance(300);
+    await operator.pause('one');
+    bench.database.commit(deposited('a', 1));
+    answer.open();
+    executor.committed();
+    await bench.clock.advance(2_000);
+    expect(handler.seen).toEqual([]);
+    await operator.resume('one');
+    await bench.clock.advance(1);
+    expect(handler.seen).toEqual(['a1']);
+  });
+
+  test('stays paused when what was asked before is answered late', async () => {
+    const bench = new DeliveryBench();
+    const handler = handlerOf({ name: 'one' });
+    const { access, executor } = bench.start([handler]);
+    const answer = gate();
+    access.delays.set('parked.models', [answer.opened]);
+    await bench.clock.advance(300);
+    await operatorOf(bench).pause('one');
+    // The renewal learns it.
+    await bench.clock.advance(3_400);
+    bench.database.commit(deposited('a', 1));
+    answer.open();
+    executor.committed();
+    await bench.clock.advance(1_000);
+    expect(handler.seen).toEqual([]);
   });
 
   test('has no parked events tried either', async () => {

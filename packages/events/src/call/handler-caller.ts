@@ -12,14 +12,19 @@ import type { AbandonedCalls } from './abandoned-calls.js';
 import { CallContext } from './call-context.js';
 import { CallDeadlines } from './call-deadlines.js';
 
-/** How a call ended; `dropped`: its slot was lost or delivery ended, so that its outcome is nobody's business here. */
+/**
+ * How a call ended; `dropped`: its slot was lost or delivery ended, so that its outcome is nobody's business here; `held-back`:
+ * it was not made, because none may be made now.
+ */
 export type CallOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: unknown }
-  | { readonly kind: 'dropped' };
+  | { readonly kind: 'dropped' }
+  | { readonly kind: 'held-back' };
 
 const done: CallOutcome = { kind: 'done' };
 const dropped: CallOutcome = { kind: 'dropped' };
+const heldBack: CallOutcome = { kind: 'held-back' };
 
 interface RunningCall {
   readonly slot: HeldSlot;
@@ -35,6 +40,7 @@ export class HandlerCaller {
   readonly #envelopes: EnvelopeFactory;
   readonly #abandoned: AbandonedCalls;
   readonly #log: Pick<DeliveryLog, 'load'>;
+  readonly #mayCall: () => boolean;
   readonly #running: CallDeadlines<RunningCall>;
 
   constructor(options: {
@@ -47,12 +53,15 @@ export class HandlerCaller {
     readonly log: Pick<DeliveryLog, 'load'>;
     /** Those of all handlers of the process. */
     readonly abandoned: AbandonedCalls;
+    /** Asked right before each call of the handler. */
+    readonly mayCall: () => boolean;
   }) {
     this.#handler = options.handler;
     this.#executor = options.executor;
     this.#envelopes = options.envelopes;
     this.#abandoned = options.abandoned;
     this.#log = options.log;
+    this.#mayCall = options.mayCall;
     const { timeoutMs } = options;
     this.#running = new CallDeadlines(timeoutMs, options.clock, (call) => {
       const error = new HandlerTimeoutException(options.handler.name, timeoutMs);
@@ -85,7 +94,7 @@ export class HandlerCaller {
         ? this.#loadAndInvoke(events, attempt, call)
         : this.#invoke(events, attempt, context);
       invoked.then(
-        () => this.#settle(call, done),
+        (outcome) => this.#settle(call, outcome),
         (error: unknown) => this.#settle(call, { kind: 'failed', error }),
       );
     });
@@ -101,36 +110,32 @@ export class HandlerCaller {
 
   /** Large events are in memory for no longer than their call. */
   async #loadAndInvoke(
-    events: readonly DeliverableEvent[],
+    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
     call: RunningCall,
-  ): Promise<void> {
+  ): Promise<CallOutcome> {
     const large = events.filter(({ omitted }) => omitted === true);
     const loaded = await this.#log.load(this.#handler.id, large);
     // The call may have been given up meanwhile, and its events belong to another process.
-    if (call.context.signal.aborted) return;
+    if (call.context.signal.aborted) return dropped;
     const byId = new Map(loaded.map((event) => [event.id, event]));
-    const [first, ...others] = events.map((event) => byId.get(event.id) ?? event);
-    if (first !== undefined) await this.#invoke([first, ...others], attempt, call.context);
+    const [first = events[0], ...others] = events.map((event) => byId.get(event.id) ?? event);
+    return this.#invoke([first, ...others], attempt, call.context);
   }
 
-  #invoke(
+  async #invoke(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
     context: CallContext,
-  ): Promise<void> {
+  ): Promise<CallOutcome> {
+    // That may have changed while the call was prepared.
+    if (!this.#mayCall()) return heldBack;
     const { handler, eventClasses } = this.#handler;
     const envelopeOf = (event: DeliverableEvent) =>
       this.#envelopes.envelope(event, eventClasses?.get(event.type), attempt);
-    try {
-      return Promise.resolve(
-        'handleBatch' in handler
-          ? handler.handleBatch(events.map(envelopeOf), context)
-          : handler.handle(envelopeOf(events[0]), context),
-      );
-    } catch (error) {
-      return Promise.reject(error);
-    }
+    if ('handleBatch' in handler) await handler.handleBatch(events.map(envelopeOf), context);
+    else await handler.handle(envelopeOf(events[0]), context);
+    return done;
   }
 
   #settle(call: RunningCall, outcome: CallOutcome): void {

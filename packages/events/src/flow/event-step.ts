@@ -11,8 +11,8 @@ import type { ParkedModelSet } from './parked-model-set.js';
 /** Events that are neither done nor parked, and are to be tried again together. */
 export interface LeftEvents {
   readonly works: readonly EventWork[];
-  /** After how long. */
-  readonly waitMs: number;
+  /** After how long; `undefined`: as soon as calls may be made again, because none was. */
+  readonly waitMs: number | undefined;
 }
 
 /** Handles events as they come from the log; what fails, and what follows it, is parked. */
@@ -88,6 +88,7 @@ export class EventStep {
     if (!slot.held || ended.aborted) return undefined;
     const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
     if (outcome.kind === 'done') finish(works);
+    if (outcome.kind === 'held-back') return { works, waitMs: undefined };
     if (outcome.kind !== 'failed') return undefined;
     if (!this.#policy.waitsWhenFailed) {
       await this.#park(works, outcome.error);

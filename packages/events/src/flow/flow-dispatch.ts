@@ -49,6 +49,7 @@ export class FlowDispatch {
       clock: context.clock,
       log: around.log,
       abandoned: around.abandoned,
+      mayCall: () => !this.#paused && !around.abandoned.full,
     });
     this.#caller = caller;
     this.#lanes = new Lanes({
@@ -184,7 +185,8 @@ export class FlowDispatch {
       if (left !== undefined) {
         lane.items.unshift(...left.works);
         const together = { slot: first.slot.slot, count: left.works.length };
-        this.#wait(lane, left, { ...together, attempt }, left.waitMs);
+        if (left.waitMs !== undefined) this.#wait(lane, left, { ...together, attempt }, left.waitMs);
+        else if (waited !== undefined) this.#waiting.set(lane, { ...waited, ...together });
       }
       if (wasFull || waited !== undefined) this.#onRoom();
     }

@@ -63,6 +63,7 @@ export class RetryStep {
     const outcome = await this.#caller.call([head.event], head.attempts + 1, slot);
     over.abort();
     const attempt = await current;
+    if (outcome.kind === 'held-back') return this.#giveBack(head, attempt);
     if (outcome.kind === 'dropped') return this.#endUnrecorded(head, attempt, startedMs);
     const ended: ParkedOutcome =
       outcome.kind === 'done' ? { kind: 'done' } : this.#failed(head, outcome.error);

@@ -1,5 +1,4 @@
 import {
-  type HandlerCursor,
   type HandlerCursors,
   InvariantViolation,
   type ParkedEvents,
@@ -25,7 +24,10 @@ export class CursorLoader {
   readonly #parked: Pick<ParkedEvents, 'models'>;
   readonly #flows: ReadonlyMap<string, HandlerFlow>;
   readonly #onParked: () => void;
-  #toldCount = 0;
+  /** How often the database was asked, or an operator of this process spoke. */
+  #newsCount = 0;
+  /** Of which of these each flow knows whether it is paused: answers may come in another order. */
+  readonly #knownOf = new WeakMap<HandlerFlow, number>();
 
   constructor(options: {
     readonly context: WorkerContext;
@@ -48,7 +50,9 @@ export class CursorLoader {
       const leases = gained.filter((slot) => slot.held);
       if (leases.length === 0) return;
       const slots = [...new Set(leases.map(({ slot }) => slot))];
-      const [cursors, models] = await Promise.all([this.#load(slots), this.#parkedModels(leases)]);
+      const news = ++this.#newsCount;
+      const [cursors, models] = await Promise.all([this.#cursors.load(slots), this.#parkedModels(leases)]);
+      for (const { handler, paused } of cursors) this.#apply(handler, paused, news);
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
       const parked = Map.groupBy(models, placeOf);
       for (const lease of leases) {
@@ -56,10 +60,7 @@ export class CursorLoader {
         const place = placeOf(lease);
         const cursor = cursorOf.get(place);
         if (flow === undefined || cursor === undefined) this.#report(lease);
-        else if (lease.held) {
-          flow.setPaused(cursor.paused);
-          flow.gain(lease, cursor.cursor, (parked.get(place) ?? []).map(modelKey));
-        }
+        else if (lease.held) flow.gain(lease, cursor.cursor, (parked.get(place) ?? []).map(modelKey));
       }
       this.#onParked();
     });
@@ -72,31 +73,25 @@ export class CursorLoader {
    */
   async refresh(): Promise<readonly string[]> {
     const ids = [...this.#flows.keys()];
-    const cursors = await this.#load([anySlot]);
-    for (const { handler, paused } of cursors) this.#apply(handler, paused);
+    const news = ++this.#newsCount;
+    const cursors = await this.#cursors.load([anySlot]);
+    for (const { handler, paused } of cursors) this.#apply(handler, paused, news);
     const known = new Set(cursors.map(({ handler }) => handler));
     return ids.filter((id) => !known.has(id));
   }
 
   /** Takes what an operator of this process has told the database. */
   setPaused(handler: string, paused: boolean): void {
-    this.#toldCount++;
-    this.#apply(handler, paused);
+    this.#apply(handler, paused, ++this.#newsCount);
   }
 
-  #apply(handler: string, paused: boolean): void {
+  /** Whatever was asked before something newer was known may be older than that. */
+  #apply(handler: string, paused: boolean, news: number): void {
     const flow = this.#flows.get(handler);
-    if (flow?.paused === true && !paused) this.#onParked();
-    flow?.setPaused(paused);
-  }
-
-  /** An answer that was under way while an operator spoke may be older than that. */
-  async #load(slots: readonly number[]): Promise<readonly HandlerCursor[]> {
-    for (;;) {
-      const toldCount = this.#toldCount;
-      const cursors = await this.#cursors.load(slots);
-      if (toldCount === this.#toldCount) return cursors;
-    }
+    if (flow === undefined || news < (this.#knownOf.get(flow) ?? 0)) return;
+    this.#knownOf.set(flow, news);
+    if (flow.paused && !paused) this.#onParked();
+    flow.setPaused(paused);
   }
 
   async #parkedModels(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]> {
