@@ -5,21 +5,33 @@ import { readPostmaster } from '../../src/postgres/embedded/postmaster.js';
 import { claimForOtherProcess } from './fixtures/claim-for-other-process.js';
 import { OwnerProcess } from './fixtures/owner-process.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';
-import { canDrop, without } from './fixtures/without-capabilities.js';
+import { until } from './fixtures/until.js';
+import { canDrop, canRun, without } from './fixtures/without-capabilities.js';
 
 // What a container's root is by default: it may not look into the processes of other users, such as the server's.
 const ptrace = ['sys_ptrace'] as const;
+const mountProc = 'mount -t proc -o hidepid=ptraceable proc /proc && exec "$@"';
+const hidingOthers = ['unshare', '--mount', 'sh', '-c', mountProc, 'sh'] as const;
 
 describe.skipIf(!canDrop(ptrace))('EmbeddedPostgres of a root that may not look into other processes', () => {
-  it('refuses a second start while the first server is in use, and leaves that one its claim', async () => {
-    const directory = await serverFolder();
-    const first = await startServer(directory, { settings: { fsync: 'off' } });
-    const claim = await readPostmaster(first.dataDirectory);
+  it.for([
+    { shows: 'shows that they exist', wrapper: [] },
+    { shows: 'hides them', wrapper: hidingOthers },
+  ])(
+    'refuses a second start and leaves the first its claim where /proc $shows',
+    async ({ wrapper }, context) => {
+      context.skip(!canRun(wrapper), 'this process may not mount /proc');
+      const directory = await serverFolder();
+      const first = await startServer(directory, { settings: { fsync: 'off' } });
+      const claim = await readPostmaster(first.dataDirectory);
 
-    await expect(startWithoutPtrace(directory)).rejects.toMatchObject({ code: 'directory-in-use' });
-    expect(await readPostmaster(first.dataDirectory)).toEqual(claim);
-    expect(await query(first.url('postgres'), 'select 1 as one')).toEqual([{ one: 1 }]);
-  });
+      await expect(ownerWithoutPtrace(directory, wrapper).ready()).rejects.toMatchObject({
+        code: 'directory-in-use',
+      });
+      expect(await readPostmaster(first.dataDirectory)).toEqual(claim);
+      expect(await query(first.url('postgres'), 'select 1 as one')).toEqual([{ one: 1 }]);
+    },
+  );
 
   it('starts although the process id of a killed server belongs to another process now', async () => {
     const directory = await serverFolder();
@@ -27,14 +39,15 @@ describe.skipIf(!canDrop(ptrace))('EmbeddedPostgres of a root that may not look 
     await query(killed.url('postgres'), 'create table kept as select 42 as answer');
     await claimForOtherProcess(killed);
 
-    const url = await startWithoutPtrace(directory);
-    expect(await query(url, 'select answer from kept')).toEqual([{ answer: 42 }]);
-    expect((await readPostmaster(dataDirectoryIn(directory)))?.ready).toBe(true);
+    const owner = ownerWithoutPtrace(directory);
+    expect(await query(await owner.ready(), 'select answer from kept')).toEqual([{ answer: 42 }]);
+    await owner.kill();
+    await until('the shutdown', async () => (await readPostmaster(dataDirectoryIn(directory))) === undefined);
   });
 });
 
-async function startWithoutPtrace(directory: string): Promise<string> {
-  const owner = new OwnerProcess(directory, without(ptrace));
+function ownerWithoutPtrace(directory: string, wrapper: readonly string[] = []): OwnerProcess {
+  const owner = new OwnerProcess(directory, [...wrapper, ...without(ptrace)]);
   onTestFinished(() => owner.kill());
-  return owner.ready();
+  return owner;
 }

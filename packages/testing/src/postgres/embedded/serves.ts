@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { stat } from 'node:fs/promises';
 import { promisify } from 'node:util';
 
+import { isAlive } from './postmaster.js';
 import { serverEnvironment } from './server-environment.js';
 
 const run = promisify(execFile);
@@ -17,13 +18,15 @@ export async function serves(pid: number, dataDirectory: string): Promise<boolea
   try {
     return await isSameFolder(`/proc/${pid}/cwd`, dataDirectory);
   } catch (error) {
-    if (hasEnded((error as NodeJS.ErrnoException).code ?? '')) return false;
-    return process.getuid?.() === 0 ? servesAsSeenByOwner(pid, dataDirectory) : undefined;
+    if (!isAlive(pid)) return false;
+    if (process.getuid?.() === 0) return servesAsSeenByOwner(pid, dataDirectory);
+    return isAbsent((error as NodeJS.ErrnoException).code ?? '') ? false : undefined;
   }
 }
 
 // Linux shows a process's working directory to the process's own user, but to root only with the capability SYS_PTRACE,
-// which root lacks in most containers. A server runs as the owner of its data directory, so root asks as that user.
+// which root lacks in most containers; mounted with hidepid, /proc even shows such a process as absent. A server runs as
+// the owner of its data directory, so root asks as that user.
 async function servesAsSeenByOwner(pid: number, dataDirectory: string): Promise<boolean | undefined> {
   const { uid, gid } = await stat(dataDirectory);
   const args = ['-L', '-c', '%d:%i', `/proc/${pid}/cwd`, '.'];
@@ -32,7 +35,7 @@ async function servesAsSeenByOwner(pid: number, dataDirectory: string): Promise<
     const [workingDirectory, expected] = found.stdout.split('\n');
     return workingDirectory === expected;
   } catch (error) {
-    return hasEnded((error as { readonly stderr?: string }).stderr ?? '') ? false : undefined;
+    return isAbsent((error as { readonly stderr?: string }).stderr ?? '') ? false : undefined;
   }
 }
 
@@ -49,6 +52,6 @@ async function isSameFolder(path: string, other: string): Promise<boolean> {
 }
 
 // The codes as Node gives them, and the texts as `stat` prints them.
-function hasEnded(fault: string): boolean {
+function isAbsent(fault: string): boolean {
   return /^ENOENT$|^ESRCH$|No such file or directory|No such process/.test(fault);
 }
