@@ -2,7 +2,11 @@ import { type RouteConfig, createRoute, z } from '@hono/zod-openapi';
 import { type ProblemCode, problemKinds } from '../problem/problem-kinds.js';
 import { problemMediaType } from '../problem/problem-response.js';
 import { problemSchema } from '../problem/problem-schema.js';
-import { idempotencyKeyHeader } from '../request/idempotency-key.js';
+import {
+  idempotencyKeyCharactersMax,
+  idempotencyKeyHeader,
+  idempotencyKeyPattern,
+} from '../request/idempotency-key.js';
 import type { WalletApp } from '../wallet-app-env.js';
 import type { Operation } from './operation.js';
 
@@ -12,9 +16,8 @@ type Answers = RouteConfig['responses'];
 export const replayedHeader = 'Idempotency-Replayed';
 
 const writeHeaders = z.object({
-  [idempotencyKeyHeader]: z.string().min(1).max(255).optional().openapi({
-    // Blanks around a value are not part of it, and beyond ASCII clients differ in what they send.
-    pattern: '^[!-~]([ -~]*[!-~])?$',
+  [idempotencyKeyHeader]: z.string().min(1).max(idempotencyKeyCharactersMax).optional().openapi({
+    pattern: idempotencyKeyPattern.source,
     description:
       'Makes repeating harmless: the same request under the same key has one effect and one answer, for 30 days.',
   }),
