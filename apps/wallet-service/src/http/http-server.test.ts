@@ -7,6 +7,8 @@ import { HttpServer, type HttpServerOptions } from './http-server.js';
 /** More than the buffers of a connection hold. */
 const largeChunks = 32;
 const chunk = Buffer.alloc(1024 * 1024, 'x');
+/** What is written at once. */
+const whole = 'x'.repeat(16 * chunk.length);
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
 
 let close: (() => Promise<void>) | undefined;
@@ -64,6 +66,25 @@ test('what is no request is refused after an answer that had begun before it arr
   socket.resume();
   await once(socket, 'end');
   expect(statuses()).toEqual([200, 400]);
+});
+
+test('an answer that is being sent arrives to its end when the server closes', async () => {
+  const server = await start({});
+  const [reading, idle] = await Promise.all([server.connect(), server.connect()]);
+  idle.write(get('/'));
+  await once(idle, 'data');
+  let bytesReceived = 0;
+  reading.on('data', (bytes: Buffer) => (bytesReceived += bytes.length));
+  reading.write(get('/whole'));
+  await once(reading, 'data');
+  // All of it was written by then, and most of it waits for the client.
+  reading.pause();
+  const closed = server.close();
+  await once(idle, 'end');
+  reading.resume();
+  await once(reading, 'end');
+  await closed;
+  expect(bytesReceived).toBeGreaterThan(whole.length);
 });
 
 describe('a request that is cut while it waits for one before it', () => {
@@ -135,6 +156,7 @@ async function answersOf(
 
 interface TestServer {
   readonly connect: () => Promise<Socket>;
+  readonly close: () => Promise<void>;
   readonly answerSlow: () => void;
   /** How many answers were not taken to their end. */
   readonly droppedCount: () => number;
@@ -142,7 +164,7 @@ interface TestServer {
   readonly refusedCount: () => number;
 }
 
-/** A server that answers `/large` with much, and `/slow` when it is told to. */
+/** A server that answers `/large` with much in chunks, `/whole` with much at once, and `/slow` when it is told to. */
 async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
   const slow = Promise.withResolvers<undefined>();
   const sockets: Socket[] = [];
@@ -161,6 +183,7 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
         const { pathname } = new URL(request.url);
         if (pathname === '/slow') await slow.promise;
         if (request.method === 'POST') await body.read();
+        if (pathname === '/whole') return new Response(whole);
         return new Response(pathname === '/large' ? large() : 'small');
       },
       refuse: () => {
@@ -185,6 +208,7 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
   };
   return {
     connect: open,
+    close: () => server.close(),
     answerSlow: () => slow.resolve(undefined),
     droppedCount: () => droppedCount,
     refusedCount: () => refusedCount,

@@ -101,16 +101,25 @@ export class HttpServer {
   }
 
   /**
-   * Stops accepting, closes idle connections at once, and resolves when what runs is answered. Requests that have not
-   * arrived completely are refused, and those that wait for others of their connection are dropped with it.
+   * Stops accepting, closes idle connections at once, and resolves when what runs is answered. A client has 2 s to take an
+   * answer that was written. Requests that have not arrived completely are refused, and those that wait for others of their
+   * connection are dropped with it.
    */
   async close(): Promise<void> {
     const closed = once(this.#server, 'close');
-    this.#server.close();
+    this.#closeListener();
     for (const [socket, connection] of this.#connections) {
       if (!socket.destroyed) connection.stop(stopping());
     }
     await closed;
+  }
+
+  /** Node destroys idle connections meanwhile, and takes for idle also one whose answer is still being sent. */
+  #closeListener(): void {
+    const sending = [...this.#connections.keys()].filter(({ writableLength }) => writableLength > 0);
+    for (const socket of sending) socket.destroy = () => socket;
+    this.#server.close();
+    for (const socket of sending) Reflect.deleteProperty(socket, 'destroy');
   }
 }
 
