@@ -49,6 +49,10 @@ const anything = z.codec(z.json(), z.unknown(), {
 });
 FrameworkAction({ params: anything })(TestAction);
 
+/** A {@link TestAction} whose result a repeat under its idempotency key gets as well. */
+export class ResultAction extends TestAction {}
+FrameworkAction({ params: anything, result: z.unknown() })(ResultAction);
+
 /** An executor with fake databases for two shards and with one action, and everything that a test looks at. */
 export interface TestExecutor {
   readonly executor: ActionExecutor;
@@ -60,7 +64,12 @@ export interface TestExecutor {
   readonly wallets: FakeRepository<Wallet>;
 }
 
-export function executorOf(work: Work, options: Partial<ExecutorOptions> = {}): TestExecutor {
+/** An executor of an action that does this work. */
+export function executorOf(
+  work: Work,
+  options: Partial<ExecutorOptions> = {},
+  actionClass: typeof TestAction = TestAction,
+): TestExecutor {
   const clock = new VirtualClock('2026-03-03T03:03:03Z');
   const wallets = new FakeRepository(Wallet);
   const { databases, driver, manager } = openFakeDatabases(global, mexico);
@@ -68,13 +77,13 @@ export function executorOf(work: Work, options: Partial<ExecutorOptions> = {}): 
     namespace: 'com.example.wallet',
     databases,
     repositories: [wallets, new FakeRepository(Address)],
-    actions: [new TestAction(clock, work)],
+    actions: [new actionClass(clock, work)],
     clock,
     random: () => 1,
     ...options,
   });
   const execute = (params?: unknown, configuration?: ExecutionConfiguration): Promise<unknown> =>
-    executor.execute(principal, TestAction, params, configuration);
+    executor.execute(principal, actionClass, params, configuration);
   return { executor, execute, databases, driver, manager, clock, wallets };
 }
 
@@ -83,13 +92,16 @@ export function openWallet(shard: ShardIdentifier = global, balance = 100n): Wal
   return Wallet.open(shard, balance, new Date('2026-01-01T00:00:00Z'));
 }
 
+/** A wallet of 100 that was written before the test began, and that no repository finds. */
+export function writtenWallet(shard: ShardIdentifier = global): Wallet {
+  const { id, createdDate } = openWallet(shard);
+  return new Wallet({ id, createdDate, state: 'OPENED', ownerId: 'owner-1', balance: 100n, version: 1 });
+}
+
 /** A wallet of 100 that was stored before the test began. */
 export function storedWallet(
   { wallets }: Pick<TestExecutor, 'wallets'>,
   shard: ShardIdentifier = global,
 ): Wallet {
-  const { id, createdDate } = openWallet(shard);
-  return wallets.store(
-    new Wallet({ id, createdDate, state: 'OPENED', ownerId: 'owner-1', balance: 100n, version: 1 }),
-  );
+  return wallets.store(writtenWallet(shard));
 }

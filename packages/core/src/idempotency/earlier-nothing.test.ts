@@ -1,30 +1,16 @@
 import { describe, expect, test } from 'vitest';
-import * as z from 'zod';
 import { unavailable, unsearched } from '../../test/counting-executor.js';
 import {
+  ResultAction,
   type TestExecutor,
   executorOf,
   global,
   mexico,
   openWallet,
-  principal,
+  writtenWallet,
 } from '../../test/test-executor.js';
-import { Wallet } from '../../test/wallet.js';
-import { Action } from '../action/action.js';
 import type { ExecutionConfiguration } from '../action/execution-configuration.js';
-import { FrameworkAction } from '../action/framework-action.js';
-import { systemClock } from '../clock.js';
-import { shardedIdCodec } from '../id/id-codec.js';
-import type { Id } from '../id/id.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-
-const storedFields = {
-  state: 'OPENED',
-  createdDate: new Date(0),
-  ownerId: 'owner-1',
-  balance: 1n,
-  version: 1,
-} as const;
 
 interface LaterDue {
   /** Which shards each perform accesses, in order. */
@@ -37,27 +23,21 @@ interface LaterDue {
 function laterDue({ turnsTo = [], readsAtFirst = true }: LaterDue): TestExecutor & {
   readonly once: (configuration: ExecutionConfiguration) => Promise<unknown>;
 } {
-  const wallet = new Wallet({ ...storedFields, id: openWallet(mexico).id });
+  const wallet = writtenWallet(mexico);
   let performed = 0;
-  class LaterDueAction extends Action<{ readonly from: Id<Wallet>; readonly to: Id<Wallet> }, string> {
-    protected async perform(): Promise<string> {
+  const running = executorOf(
+    async (plan) => {
       const isFirst = ++performed === 1;
       if (readsAtFirst || !isFirst) for (const shard of turnsTo) running.databases.transactionManager(shard);
       if (isFirst) return 'nothing to do';
-      this.plan().update(wallet);
+      plan().update(wallet);
       return 'paid';
-    }
-  }
-  const id = shardedIdCodec(Wallet);
-  FrameworkAction({ params: z.object({ from: id, to: id }), result: z.string() })(LaterDueAction);
-  const running: TestExecutor = executorOf(async () => undefined, {
-    actions: [new LaterDueAction(systemClock)],
-  });
+    },
+    {},
+    ResultAction,
+  );
   const params = { from: openWallet(global).id, to: wallet.id };
-  return {
-    ...running,
-    once: (configuration) => running.executor.execute(principal, LaterDueAction, params, configuration),
-  };
+  return { ...running, once: (configuration) => running.execute(params, configuration) };
 }
 
 describe('a repeat that has an effect, of a request that had nothing to do', () => {
@@ -118,22 +98,17 @@ function paidEarlier(turnsTo: readonly ShardIdentifier[]): TestExecutor & {
   readonly once: () => Promise<unknown>;
 } {
   let performed = 0;
-  class PaidEarlierAction extends Action<null, string> {
-    protected async perform(): Promise<string> {
+  const running = executorOf(
+    async (plan) => {
       for (const shard of turnsTo) running.databases.transactionManager(shard);
       if (++performed > 1) return 'nothing to do';
-      this.plan().add(openWallet(mexico));
+      plan().add(openWallet(mexico));
       return 'paid';
-    }
-  }
-  FrameworkAction({ params: z.null(), result: z.string() })(PaidEarlierAction);
-  const running: TestExecutor = executorOf(async () => undefined, {
-    actions: [new PaidEarlierAction(systemClock)],
-  });
-  return {
-    ...running,
-    once: () => running.executor.execute(principal, PaidEarlierAction, null, unsearched),
-  };
+    },
+    {},
+    ResultAction,
+  );
+  return { ...running, once: () => running.execute(null, unsearched) };
 }
 
 describe('a repeat that has nothing to do, of a request that had an effect', () => {

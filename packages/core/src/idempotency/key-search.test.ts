@@ -1,62 +1,47 @@
 import { describe, expect, test } from 'vitest';
-import * as z from 'zod';
 import { key, unavailable, unsearched } from '../../test/counting-executor.js';
 import {
+  ResultAction,
   type TestExecutor,
   executorOf,
   global,
   mexico,
   openWallet,
-  principal,
+  writtenWallet,
 } from '../../test/test-executor.js';
-import { Wallet } from '../../test/wallet.js';
-import { Action } from '../action/action.js';
-import { FrameworkAction } from '../action/framework-action.js';
-import { systemClock } from '../clock.js';
+import type { Wallet } from '../../test/wallet.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { TransientStorageException } from '../errors/storage-exceptions.js';
-import { shardedIdCodec } from '../id/id-codec.js';
 import type { Id } from '../id/id.js';
-import type { ShardedId } from '../id/sharded-id.js';
 
-const storedFields = {
-  state: 'OPENED',
-  createdDate: new Date(0),
-  ownerId: 'owner-1',
-  balance: 1n,
-  version: 1,
-} as const;
-
-/** Executes an action that works once, and refuses its own repetition. */
-function onceOnly(id: ShardedId<Wallet>): TestExecutor & { readonly refusal: Error } {
+/** Executes an action that changes a wallet in Mexico once, and refuses its own repetition. */
+function onceOnly(): TestExecutor & { readonly id: Id<Wallet>; readonly refusal: Error } {
+  const wallet = writtenWallet(mexico);
   const refusal = new Error('refused by the rules');
   let performed = 0;
   const running = executorOf(async (plan) => {
     if (++performed > 1) throw refusal;
-    plan().update(new Wallet({ ...storedFields, id }));
+    plan().update(wallet);
   });
-  return { ...running, refusal };
+  return { ...running, id: wallet.id, refusal };
 }
 
 describe('a repeat that the rules refuse', () => {
   test.each([key, unsearched])('gets the first result', async (configuration) => {
-    const { id } = openWallet(mexico);
-    const { execute } = onceOnly(id);
+    const { execute, id } = onceOnly();
     await execute({ id }, configuration);
     expect(await execute({ id }, configuration)).toBeUndefined();
   });
 
   test('is looked for on the shards that the params name, and nowhere else', async () => {
-    const { id } = openWallet(mexico);
-    const { execute, manager } = onceOnly(id);
+    const { execute, manager, id } = onceOnly();
     await execute({ id }, unsearched);
     await execute({ id }, unsearched);
     expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[], [undefined]]);
   });
 
   test('is looked for in every database when the params name no shard', async () => {
-    const { id } = openWallet(mexico);
-    const { execute, manager } = onceOnly(id);
+    const { execute, manager } = onceOnly();
     await execute({}, unsearched);
     manager(global).keys.waits.length = 0;
     await execute({}, unsearched);
@@ -64,16 +49,14 @@ describe('a repeat that the rules refuse', () => {
   });
 
   test('is not reported as refused when its shard cannot tell', async () => {
-    const { id } = openWallet(mexico);
-    const { execute, manager } = onceOnly(id);
+    const { execute, manager, id } = onceOnly();
     await execute({ id }, unsearched);
     manager(mexico).keys.findFailures.push(unavailable);
     await expect(execute({ id }, unsearched)).rejects.toBe(unavailable);
   });
 
   test('is answered by the shard of its effect, however long that takes and whatever the others do', async () => {
-    const { id } = openWallet(mexico);
-    const { execute, manager } = onceOnly(id);
+    const { execute, manager, id } = onceOnly();
     const params = { id, other: openWallet(global).id };
     await execute(params, unsearched);
     manager(global).keys.findFailures.push(unavailable);
@@ -87,8 +70,7 @@ describe('a repeat that the rules refuse', () => {
   test.each([unavailable, new TransientStorageException(mexico, 'the connection was lost')])(
     'is not reported as refused when one of the shards that it names cannot tell (%s)',
     async (failure) => {
-      const { id } = openWallet(mexico);
-      const { execute, manager } = onceOnly(id);
+      const { execute, manager, id } = onceOnly();
       const params = { id, other: openWallet(global).id };
       await execute(params, unsearched);
       manager(mexico).keys.findFailures.push(failure);
@@ -100,8 +82,7 @@ describe('a repeat that the rules refuse', () => {
   );
 
   test('is refused as before when there was no first one', async () => {
-    const { id } = openWallet(mexico);
-    const { execute, refusal } = onceOnly(id);
+    const { execute, refusal, id } = onceOnly();
     await execute({ id }, unsearched);
     await expect(execute({ id }, { idempotencyKey: 'key-2' })).rejects.toBe(refusal);
   });
@@ -109,24 +90,21 @@ describe('a repeat that the rules refuse', () => {
 
 /** Reads a wallet in Mexico, and changes it the first time. */
 function linked(repeated: () => unknown): TestExecutor & { readonly once: () => Promise<unknown> } {
-  const wallet = new Wallet({ ...storedFields, id: openWallet(mexico).id });
+  const wallet = writtenWallet(mexico);
   let performed = 0;
-  class LinkedAction extends Action<{ readonly id: Id<Wallet> }, unknown> {
-    protected async perform(): Promise<unknown> {
+  const running = executorOf(
+    async (plan) => {
       // As every repository does to read.
       running.databases.transactionManager(mexico);
       if (++performed > 1) return repeated();
-      this.plan().update(wallet);
+      plan().update(wallet);
       return 'paid';
-    }
-  }
-  const params = z.object({ id: shardedIdCodec(Wallet) });
-  FrameworkAction({ params, result: z.unknown() })(LinkedAction);
-  const running: TestExecutor = executorOf(async () => undefined, {
-    actions: [new LinkedAction(systemClock)],
-  });
+    },
+    {},
+    ResultAction,
+  );
   const { id } = openWallet(global);
-  return { ...running, once: () => running.executor.execute(principal, LinkedAction, { id }, key) };
+  return { ...running, once: () => running.execute({ id }, key) };
 }
 
 describe('a repeat whose effect is on a shard that its params do not name', () => {
