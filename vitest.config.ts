@@ -73,8 +73,11 @@ export default defineConfig({
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
     // Most tests wait for a database or for other processes.
     maxWorkers: '100%',
-    testTimeout: 20_000,
-    hookTimeout: 60_000,
+    // A deadline costs nothing when it is kept: they are for what never happens, however busy the machine is. A condition that
+    // never comes true is named before its test ends.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 30_000, interval: 20 } },
     provide: { groupCommit: false },
     projects: [...projects, ...groupedProjects],
   },

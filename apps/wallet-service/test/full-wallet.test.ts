@@ -11,7 +11,7 @@ import { walletOf } from './wallet-specification.js';
 /** The most that deposits may lead to. */
 const fullBalance = '99999999999999999999.99';
 const sentCount = 3;
-const patience = { timeout: 15_000, interval: 50 };
+const patience = { timeout: 30_000, interval: 50 };
 
 let service: TestService;
 

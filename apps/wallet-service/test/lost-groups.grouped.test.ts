@@ -16,7 +16,7 @@ describe('a network that fails while deposits are committed together', () => {
 
   beforeAll(async () => {
     ({ service, proxy, stop } = await startProxiedService({
-      mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 1_000 },
+      mexico: { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 2_000 },
     }));
   });
   afterAll(() => stop());

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
 
 /** As long as it takes on a busy machine. */
-const answerTimeoutMs = 15_000;
+const answerTimeoutMs = 60_000;
 
 /** One answer as it came over the wire. */
 export interface RawAnswer {

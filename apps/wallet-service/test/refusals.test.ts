@@ -42,10 +42,12 @@ describe('amounts', () => {
     ['EUR', `"${'9'.repeat(60_000)}"`],
   ])('must fit %s: %s', async (currency, amount) => {
     const { id } = await service.client.openWallet({ currency });
-    const startedAtMs = performance.now();
+    const before = process.cpuUsage();
     const answer = await service.client.post(`/wallets/${id}/deposit`, `{"amount":${amount}}`);
     expect(answer).toMatchObject(problem(422, 'invalid-amount'));
-    expect(performance.now() - startedAtMs).toBeLessThan(1_000);
+    // The service runs in this process. Whoever writes all the digits down takes seconds.
+    const { user, system } = process.cpuUsage(before);
+    expect((user + system) / 1_000).toBeLessThan(1_000);
     expect(await service.client.wallet(id)).toMatchObject({ balance: '100', version: 1 });
   });
 

@@ -4,9 +4,10 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { vi } from 'vitest';
 
-const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+/** The service's program, in its sources. */
+export const main: string = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 /** As long as it takes where many start at the same time. */
-const startTimeoutMs = 30_000;
+const startTimeoutMs = 60_000;
 const loader = new URL('run-typescript.mjs', import.meta.url).href;
 /** What Node runs: the service's sources. */
 export const fromSources: readonly string[] = ['--conditions=@framework/source', '--import', loader, main];
@@ -47,13 +48,22 @@ export class ServiceProcess {
   /**
    * Waits for a text on standard output, and gives the address that stands there.
    *
-   * @param timeoutMs how long. Default: 30 s, which is enough where it starts no databases itself.
+   * @param timeoutMs how long. Default: a minute, which is enough where it starts no databases itself.
    */
   async printed(text: string, timeoutMs: number = startTimeoutMs): Promise<string> {
     await vi.waitFor(() => assert.ok(this.#stdout.includes(text), this.#stdout + this.#stderr), {
       timeout: timeoutMs,
     });
     return /http:\/\/127\.0\.0\.1:\d+/.exec(this.#stdout)?.[0] ?? '';
+  }
+
+  /** Waits until it serves every shard, which may be later than it says that it is ready, and gives its address. */
+  async served(): Promise<string> {
+    const url = await this.printed('http://');
+    await vi.waitFor(async () => assert.equal((await fetch(`${url}/health/ready`)).status, 200), {
+      timeout: startTimeoutMs,
+    });
+    return url;
   }
 
   get pid(): number | undefined {

@@ -14,7 +14,6 @@ import { ServiceProcess, fromSources } from './service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from './start-test-service.js';
 import { WalletClient, anOwner, problem } from './wallet-client.js';
 
-const timeout = 60_000;
 const closing: (() => Promise<unknown>)[] = [];
 let folder: string;
 let global: TestDatabase;
@@ -29,7 +28,7 @@ afterEach(async () => {
   await Promise.all([global.drop(), mexico.drop(), rm(folder, { recursive: true })]);
 });
 
-describe('a service whose jdbc-urls were exchanged', { timeout }, () => {
+describe('a service whose jdbc-urls were exchanged', () => {
   it('writes no wallet to the database of another shard, and says which it holds', async () => {
     await serveOnce({ global, mexico });
     const before = await walletsIn(global, mexico);
@@ -54,7 +53,7 @@ describe('a service whose jdbc-urls were exchanged', { timeout }, () => {
     // The shard (0, 0) is at its place; that of Mexico is led to the database of a third shard.
     const { client } = await start({ global, mexico: third });
     const isRefused = async (): Promise<unknown> => (await client.get('/health/ready')).body;
-    await expect.poll(isRefused, { timeout: 15_000 }).toMatchObject({
+    await expect.poll(isRefused).toMatchObject({
       shards: [
         { group: 0, status: 'ready' },
         { group: 1, status: 'unavailable', cause: 'other-shards' },
@@ -76,7 +75,7 @@ describe('a service whose jdbc-urls were exchanged', { timeout }, () => {
   });
 });
 
-describe('a service whose shard moves to another database', { timeout }, () => {
+describe('a service whose shard moves to another database', () => {
   it('is refused by the database that has released it, and serves with the configuration after the move', async () => {
     const elsewhere = await createTestDatabase();
     closing.push(() => elsewhere.drop());
@@ -101,12 +100,12 @@ describe('a service whose shard moves to another database', { timeout }, () => {
   });
 });
 
-describe('a service that only looks at schemas', { timeout }, () => {
+describe('a service that only looks at schemas', () => {
   it('serves when the command has migrated its databases', async () => {
     const { client } = await start({ global, mexico }, { migrate: 'check' });
     const detail = expect.stringMatching(/npm run migrate.*restored, wait/) as string;
     await expect
-      .poll(async () => (await client.get('/health/ready')).body, { timeout: 15_000 })
+      .poll(async () => (await client.get('/health/ready')).body)
       .toMatchObject({
         shards: [
           { cause: 'not-migrated', detail },
@@ -120,12 +119,12 @@ describe('a service that only looks at schemas', { timeout }, () => {
     expect(migration.stdout).toMatch(
       /primary-config: applied 0000_eventlog of the framework, .*of the application\n/,
     );
-    await expect.poll(async () => (await client.get('/health/ready')).status, { timeout: 15_000 }).toBe(200);
+    await expect.poll(async () => (await client.get('/health/ready')).status).toBe(200);
     await client.openWallet();
   });
 });
 
-describe('a service whose role owns nothing', { timeout }, () => {
+describe('a service whose role owns nothing', () => {
   it('commits, delivers and transfers with the grants of the guide', async () => {
     const role = `wallet_${randomBytes(6).toString('hex')}`;
     await rowsOf(global, `create role ${role} login password '${role}'`);
@@ -145,7 +144,7 @@ describe('a service whose role owns nothing', { timeout }, () => {
     const transfer = { sourceId: source.id, destId: dest.id, amount: '40' };
     const { headers } = await client.postKeyed('/transfers', transfer, 'transfer-1');
     const state = async (): Promise<unknown> => (await client.get(headers['location'] ?? '')).body['state'];
-    await expect.poll(state, { timeout: 15_000 }).toBe('COMPLETED');
+    await expect.poll(state).toBe('COMPLETED');
     expect((await client.wallet(dest.id)).balance).toBe('140');
   });
 });

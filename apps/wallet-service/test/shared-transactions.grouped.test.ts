@@ -5,23 +5,22 @@ import { type ShardDatabases, startTestService, stopTestService } from './start-
 import { type Answer, WalletClient } from './wallet-client.js';
 
 const walletCount = 16;
-const timeout = 40_000;
 const ends: (() => Promise<void>)[] = [];
 
 afterEach(async () => {
   for (const end of ends.splice(0)) await end();
 });
 
-it('concurrent deposits share transactions', { timeout }, async () => {
+it('concurrent deposits share transactions', async () => {
   const service = await startTestService();
   ends.push(() => stopTestService(service));
   expect(await transactionCount(service.client, service)).toBeLessThan(walletCount);
 });
 
-it('concurrent deposits share transactions in a process of its own', { timeout }, async () => {
+it('concurrent deposits share transactions in a process of its own', async () => {
   const fleet = await Fleet.create();
   ends.push(() => fleet.end());
-  const client = new WalletClient(await fleet.start('http').printed('is ready'));
+  const client = new WalletClient(await fleet.start('http').served());
   expect(await transactionCount(client, fleet.databases)).toBeLessThan(walletCount);
 });
 

@@ -41,7 +41,7 @@ describe('a shard whose database never answered', () => {
         const states = (await service.service.databases.status()).map(({ ready }) => ready);
         assert.deepEqual(states, [true, true, false]);
       },
-      { timeout: 10_000 },
+      { timeout: 30_000 },
     );
   });
   afterAll(() => stopTestService(service));
@@ -92,7 +92,7 @@ describe('a shard behind a network that fails', () => {
 
   beforeAll(async () => {
     ({ service, proxy, stop } = await startProxiedService({
-      mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 1_000 },
+      mexico: { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 2_000 },
     }));
   });
   afterAll(() => stop());

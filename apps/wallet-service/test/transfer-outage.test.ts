@@ -5,7 +5,7 @@ import { moneyByCurrency, operatorQuery } from './money-in-all.js';
 import { startProxiedService } from './start-proxied-service.js';
 import type { TestService } from './start-test-service.js';
 
-const patience = { timeout: 20_000, interval: 20 };
+const patience = { timeout: 30_000, interval: 20 };
 
 let service: TestService;
 let proxy: FaultProxy;
@@ -13,7 +13,7 @@ let stop: () => Promise<void>;
 
 beforeAll(async () => {
   ({ service, proxy, stop } = await startProxiedService({
-    mexico: { 'statement-timeout-ms': 200, 'acquisition-timeout-ms': 300 },
+    mexico: { 'statement-timeout-ms': 2_000, 'acquisition-timeout-ms': 3_000 },
     delivery: { retry: { 'backoff-base-ms': 50, 'backoff-max-ms': 200 } },
   }));
 });

@@ -7,7 +7,7 @@ import { moneyByCurrency } from './money-in-all.js';
 import { problem } from './wallet-client.js';
 
 let service: TestService;
-const patience = { timeout: 15_000, interval: 20 };
+const patience = { timeout: 30_000, interval: 20 };
 
 beforeAll(async () => {
   service = await startTestService();

@@ -191,7 +191,7 @@ describe('a database of the time before transfers were decided by their destinat
         const { body } = await service.client.get(`/transfers/${transfers[name]!.id.value}`);
         expect([body['state'], body['reason']]).toEqual([state, reason]);
       },
-      { timeout: 20_000, interval: 50 },
+      { timeout: 30_000, interval: 50 },
     );
     expect(await balanceOf(sourceOf(name))).toBe(sourceHas);
     expect(await balanceOf(destOf(name))).toBe(destHas);

@@ -30,7 +30,7 @@ describe('POST /transfers', () => {
     await vi.waitFor(async () => {
       const read = await service.client.get(`/transfers/${String(body['id'])}`);
       expect(read.body).toMatchObject({ state: 'COMPLETED' });
-    }, 10_000);
+    }, 30_000);
     expect(await service.client.wallet(source.id)).toMatchObject({ balance: '74.5', version: 2 });
     expect(await service.client.wallet(dest.id)).toMatchObject({ balance: '125.5', version: 2 });
   });

@@ -8,9 +8,11 @@ import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
 
-const patience = { timeout: 5_000, interval: 5 };
+const patience = { timeout: 30_000, interval: 5 };
 /** With one connection at most, whoever comes next gets the same one, or a new one. */
 const single = { 'maximum-pool-size': 1 };
+/** What no statement takes but one that sleeps. */
+const hasty = { ...single, 'statement-timeout-ms': 1_000 };
 
 describe('connections on which something went wrong', () => {
   let database: TestDatabase;
@@ -23,14 +25,14 @@ describe('connections on which something went wrong', () => {
     openSuite(database.url, settings);
 
   it('are not used again after a statement that took too long', async () => {
-    const suite = await open({ ...single, 'statement-timeout-ms': 50 });
+    const suite = await open(hasty);
     const before = await backendPid(suite);
     expect(await refusal(sleep(suite))).toMatchObject({ code: 'shard-unavailable', shard: home });
     expect(await backendPid(suite)).not.toBe(before);
   });
 
   it('are not used again after a statement of a transaction took too long', async () => {
-    const suite = await open({ ...single, 'statement-timeout-ms': 50 });
+    const suite = await open(hasty);
     const before = await backendPid(suite);
     const work = suite.fixture.databases.transactionManager(home).inTransaction(() => sleep(suite));
     expect(await refusal(work)).toMatchObject({ code: 'shard-unavailable' });

@@ -134,7 +134,7 @@ describe('a row that is not written yet', () => {
     const account = Account.blank(home, systemClock.now(), fields).variant({ version: 1 });
     const row = accounts.encode(account);
     // The catalog is asked about the table at first.
-    const staged = await vi.waitUntil(() => accounts.decode(row, home));
+    const staged = await vi.waitUntil(() => accounts.decode(row, home), 30_000);
     await persistInGroup(registry, accounts, account);
     expect(staged).toEqual(await accounts.getById(account.id));
   });

@@ -12,7 +12,9 @@ import { query } from './fixtures/query.js';
 const write = 'framework_write';
 /** In the message that ends a write of several statements. */
 const lastOfSeveral = 'commit\0';
-const hasty = { 'statement-timeout-ms': 300, 'acquisition-timeout-ms': 1_500 };
+const hasty = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 1_500 };
+/** How long it takes with these settings, on a busy machine too; with the default ones, it would take longer. */
+const hastyMs = 9_000;
 
 describe('a connection that breaks around a commit', () => {
   let database: TestDatabase;
@@ -61,7 +63,7 @@ describe('a connection that breaks around a commit', () => {
       return isSent(passage, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
     };
     const credited = suite.credit(account, '5');
-    await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 5_000);
+    await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 30_000);
     await holder.query('rollback');
     expect(await credited).toMatchObject({ version: 2, balance: decimal('5') });
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 2, balance: decimal('5') });
@@ -100,7 +102,7 @@ describe('a connection that breaks around a commit', () => {
     // It was asked for again; or else a second write waits.
     await vi.waitFor(async () => {
       expect(Math.max(questions, await lockWaiters(database.url))).toBeGreaterThan(1);
-    }, 5_000);
+    }, 30_000);
     await holder.query('rollback');
     await opened;
     expect(await suite.storedEvents()).toHaveLength(1);
@@ -183,7 +185,7 @@ describe('a connection that breaks around a commit', () => {
       shard: home,
       retryable: true,
     });
-    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    expect(performance.now() - startedMs).toBeLessThan(hastyMs);
     const [row] = await query(database.url, 'select version::int from accounts where id = $1', [
       account.id.value,
     ]);

@@ -10,7 +10,7 @@ import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
 
-const patience = { timeout: 5_000, interval: 5 };
+const patience = { timeout: 30_000, interval: 5 };
 
 describe('the connections of a database', () => {
   let database: TestDatabase;

@@ -38,7 +38,7 @@ describe('the connections of delivery', () => {
     await locker.query('begin');
     await locker.query('lock table eventlog.processes in access exclusive mode');
     const renewals = Promise.all(['one', 'two', 'three'].map((id) => store.leases.renew(id, [], leaseMs)));
-    await vi.waitFor(async () => expect(await connectionCount(url, 'framework delivery')).toBe(2), 5_000);
+    await vi.waitFor(async () => expect(await connectionCount(url, 'framework delivery')).toBe(2), 30_000);
     expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
     await locker.query('commit');
     expect(await renewals).toHaveLength(3);
@@ -51,7 +51,7 @@ describe('the connections of delivery', () => {
     await store.leases.list();
     expect(await connectionCount(url, 'framework delivery')).toBe(1);
     await registry.close();
-    await vi.waitFor(async () => expect(await connectionCount(url, 'framework%')).toBe(0), 5_000);
+    await vi.waitFor(async () => expect(await connectionCount(url, 'framework%')).toBe(0), 30_000);
     await expect(store.leases.list()).rejects.toMatchObject({ code: 'shard-unavailable' });
   });
 
@@ -64,7 +64,7 @@ describe('the connections of delivery', () => {
       () => undefined,
     );
     const isListening = `select from pg_stat_activity where datname = current_database() and query = 'listen eventlog' and state = 'idle'`;
-    await vi.waitFor(async () => expect(await query(database.url, isListening)).toHaveLength(1), 5_000);
+    await vi.waitFor(async () => expect(await query(database.url, isListening)).toHaveLength(1), 30_000);
     proxy.silence();
     expect(await listener.close()).toBeUndefined();
   });

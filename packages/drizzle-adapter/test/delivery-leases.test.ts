@@ -105,7 +105,7 @@ describe('slots', () => {
       const { leases } = await store.leases.renew('two', ['mails'], leaseMs);
       expect(leases).toHaveLength(16);
       return leases;
-    });
+    }, 30_000);
     expect(after.every(({ abandoned }) => abandoned)).toBe(true);
     expect(after.map(({ token }) => token)).not.toEqual(before.leases.map(({ token }) => token));
     // The answer that said so first may have been lost; given back, they are like any others.
@@ -116,16 +116,16 @@ describe('slots', () => {
   });
 
   it('are not taken for abandoned when the database was away for longer than a lease', async () => {
-    const store = await withHandlers();
-    const shortMs = 200;
+    const { store, url } = await withHandlersAt();
     for (let round = 0; round < 2; round++) {
-      for (const id of ['one', 'two']) await store.leases.renew(id, ['mails'], shortMs);
+      for (const id of ['one', 'two']) await store.leases.renew(id, ['mails'], leaseMs);
     }
     // Both live, and nobody could renew: whoever comes back first does not take the other for dead.
-    const before = await store.leases.list();
-    await vi.waitFor(() => {
-      expect(before.every(({ untilDate }) => (untilDate?.getTime() ?? 0) < Date.now() - 20)).toBe(true);
-    }, 5_000);
+    await query(
+      url,
+      `update eventlog.processes
+       set until_date = until_date - interval '2 minutes', renewed_date = renewed_date - interval '2 minutes'`,
+    );
     const one = await store.leases.renew('one', ['mails'], leaseMs);
     const two = await store.leases.renew('two', ['mails'], leaseMs);
     expect([one.leases.length, two.leases.length]).toEqual([8, 8]);
@@ -135,8 +135,8 @@ describe('slots', () => {
   it('of a process that vanished are free after its lease, also when the clock of the database has gone back', async () => {
     const { store, url } = await openStore();
     await store.cursors.register([mails, books]);
-    await store.leases.renew('gone', ['mails'], 300);
     await store.leases.renew('alive', ['books'], leaseMs);
+    await store.leases.renew('gone', ['mails'], 300);
     // As a server sees it whose clock is an hour behind that of the one before.
     await query(
       url,
@@ -146,7 +146,7 @@ describe('slots', () => {
     expect((await store.leases.renew('two', ['mails'], leaseMs)).leases).toHaveLength(0);
     await vi.waitFor(async () => {
       expect((await store.leases.renew('two', ['mails'], leaseMs)).leases).toHaveLength(16);
-    }, 5_000);
+    }, 30_000);
     const holders = new Map((await store.leases.list()).map((lease) => [lease.processId, lease.untilDate]));
     expect(new Set(holders.keys())).toEqual(new Set(['alive', 'two']));
     expect(holders.get('alive')!.getTime()).toBeLessThan(Date.now() + leaseMs + 1_000);

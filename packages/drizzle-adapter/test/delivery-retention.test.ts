@@ -7,6 +7,8 @@ import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
 const dayMs = 86_400_000;
+/** What a commit takes on a busy machine at most; behind the lock, it would take longer. */
+const lockedMs = 4_000;
 
 const addOldMonth = `
   create table eventlog.events_2020_01 partition of eventlog.events for values from ('2020-01-01') to ('2020-02-01')`;
@@ -47,7 +49,7 @@ it('a partition is dropped once it is old and every cursor has passed it', async
       await pass();
       expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
     },
-    { timeout: 15_000 },
+    { timeout: 30_000 },
   );
   expect(await query(url, 'select model_version::int as version from eventlog.events')).toEqual([
     { version: 1 },
@@ -74,7 +76,7 @@ it('a partition stays when a transaction as old as itself commits while its drop
   const waiting = `select from pg_locks where not granted and relation::regclass::text like 'eventlog.events%'
     and database = (select oid from pg_database where datname = current_database())`;
   await vi.waitFor(async () => expect((await writer.query(waiting)).rows).not.toEqual([]), {
-    timeout: 5_000,
+    timeout: 30_000,
     interval: 5,
   });
   await writer.query('commit');
@@ -93,7 +95,7 @@ describe('while somebody reads the log for long', () => {
     await query(url, `drop table ${last!.name}`);
     await read(reader);
     const created = store.partitions.create().catch((error: unknown) => error);
-    expect(await longestCommitMs(url, created)).toBeLessThan(1_000);
+    expect(await longestCommitMs(url, created)).toBeLessThan(lockedMs);
     expect(await created).toMatchObject({ retryable: true });
     await reader.query('commit');
     await store.partitions.create();
@@ -105,7 +107,7 @@ describe('while somebody reads the log for long', () => {
     await query(url, addOldMonth);
     await read(reader);
     const dropped = store.partitions.drop(30 * dayMs).catch((error: unknown) => error);
-    expect(await longestCommitMs(url, dropped)).toBeLessThan(1_000);
+    expect(await longestCommitMs(url, dropped)).toBeLessThan(lockedMs);
     expect(await dropped).toMatchObject({ retryable: true });
     await reader.query('commit');
     expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
@@ -121,7 +123,7 @@ describe('while somebody reads the log for long', () => {
     await query(url, `drop table ${months.at(-1)!.name}`);
     await read(reader);
     const ready = openRegistry([{ group: 0, member: 0, url }], {}).ready();
-    expect(await longestCommitMs(url, ready)).toBeLessThan(1_000);
+    expect(await longestCommitMs(url, ready)).toBeLessThan(lockedMs);
     await ready;
   });
 });
@@ -155,7 +157,7 @@ it('a hint reaches who listens, also after the connection was lost', async () =>
     await vi.waitFor(async () => {
       await store.hints.notify();
       expect(onHint).toHaveBeenCalled();
-    }, 10_000);
+    }, 30_000);
   };
   await hinted();
   await query(

@@ -76,7 +76,7 @@ it('an event that is parked while the last one before it goes is not forgotten',
     select eventlog.settle_parked_models(array_agg(slot), array_agg(handler), array_agg(model_name), array_agg(model_id))
     from parked`);
   const ended = store.parked.endAttempt(head!, alone('first'), { kind: 'done' });
-  await vi.waitFor(async () => expect(await lockWaiters(url)).toBe(1), 5_000);
+  await vi.waitFor(async () => expect(await lockWaiters(url)).toBe(1), 30_000);
   await session.query('commit');
   await ended;
   expect(await store.parked.dueHeads(everywhere, 10)).toHaveLength(1);

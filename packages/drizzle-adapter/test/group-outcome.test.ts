@@ -8,7 +8,9 @@ import { query } from './fixtures/query.js';
 /** In every message that writes, in a group or alone. */
 const writes = [groupMarker, 'framework_write'];
 const accountCount = 8;
-const hasty = { 'statement-timeout-ms': 300, 'acquisition-timeout-ms': 1_500 };
+const hasty = { 'statement-timeout-ms': 1_000, 'acquisition-timeout-ms': 1_500 };
+/** How long it takes with these settings, on a busy machine too; with the default ones, it would take longer. */
+const hastyMs = 9_000;
 /** Two of three writes or their answers are lost, so that it may take many attempts. */
 const patient = { retry: { attemptsMax: 100, backoffMaxMs: 20 } };
 
@@ -50,7 +52,7 @@ describe('a connection that breaks around the commit of a group', () => {
       return 'forward-and-cut';
     };
     const credits = Promise.all(creditTogether(accounts));
-    await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 5_000);
+    await vi.waitFor(() => expect(questions).toBeGreaterThan(1), 30_000);
     await release();
     await credits;
     expect(await storedOf()).toEqual(accounts.map(() => [2, decimal('15')]));
@@ -66,7 +68,7 @@ describe('a connection that breaks around the commit of a group', () => {
     };
     const startedMs = performance.now();
     const outcomes = await Promise.allSettled(creditTogether(accounts));
-    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    expect(performance.now() - startedMs).toBeLessThan(hastyMs);
     expect(new Set(outcomes.map(codeOf))).toEqual(new Set(['commit-outcome-unknown']));
     const rows = await query(database.url, 'select distinct version::int from accounts');
     expect(rows).toEqual([{ version: 1 }]);

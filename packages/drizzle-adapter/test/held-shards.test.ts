@@ -161,7 +161,7 @@ describe('a shard', () => {
       { adopted: [ShardIdentifier.of(0, 1)], released: [] },
     ]);
     await expect
-      .poll(async () => (await waiting.status()).map(({ ready }) => ready), { timeout: 15_000 })
+      .poll(async () => (await waiting.status()).map(({ ready }) => ready))
       .toEqual([true, true, false]);
   });
 
@@ -200,7 +200,7 @@ describe('a shard', () => {
     expect(await query(one.url, 'select version::int from accounts')).toEqual([{ version: 1 }]);
   });
 
-  it('that is moved names the sessions that the operator may not end', { timeout: 60_000 }, async () => {
+  it('that is moved names the sessions that the operator may not end', async () => {
     const [one, other] = [await emptyDatabase(), await emptyDatabase()];
     await opened(at(first, one), at(second, one));
     await opened(at(third, other));

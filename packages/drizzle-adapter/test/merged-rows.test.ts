@@ -220,14 +220,14 @@ it('a plan that a constraint refuses is refused, whatever follows it in its grou
     return persistNow(changes);
   });
   const first = suite.credit(busy!, '1');
-  await vi.waitFor(() => expect(sent).toHaveBeenCalled());
+  await vi.waitFor(() => expect(sent).toHaveBeenCalled(), 30_000);
   const encode = vi.spyOn(suite.accounts, 'encode');
   const withdrawn = suite
     .credit(account!, '-5')
     .catch((error: unknown) => FrameworkException.find(error)?.code);
   const deposited = suite.credit(account!, '10');
   // Once more where the first write is no longer waited for, and the withdrawal is refused before that is over.
-  await vi.waitFor(() => expect(encode.mock.calls.length).toBeGreaterThanOrEqual(2));
+  await vi.waitFor(() => expect(encode.mock.calls.length).toBeGreaterThanOrEqual(2), 30_000);
   written.resolve();
   await first;
   expect(await withdrawn).toBe('constraint-violation');
@@ -266,7 +266,7 @@ it('what is in a plain table as it was sent is read before it is written', async
   await vi.waitFor(async () => {
     await Promise.all(Array.from({ length: 20 }, () => suite.credit(account, '1')));
     expect(Math.max(...groups.mock.calls.map(([group]) => group.length))).toBeGreaterThan(2);
-  }, 5_000);
+  }, 30_000);
 });
 
 function tagOf({ id, state, label }: Tag, version: number): Tag {

@@ -131,7 +131,7 @@ describe('migrations', () => {
     const ready = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder }).ready();
     await vi.waitFor(
       () => query(url, `set statement_timeout = '100ms'; insert into rewritten (name) values ('free')`),
-      { timeout: 15_000, interval: 20 },
+      { timeout: 30_000, interval: 20 },
     );
     await holder.query('commit');
     await ready;

@@ -10,7 +10,7 @@ import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 import { startTlsServer } from './fixtures/tls-server.js';
 
-const patience = { timeout: 20_000, interval: 20 };
+const patience = { timeout: 30_000, interval: 20 };
 const password = 'Tr0ub4dor-and-3-secrets';
 
 /** A database that cannot serve, and what puts that right. */
@@ -129,7 +129,6 @@ describe('a database', () => {
       expect(warnings).toHaveLength(1);
       await registry.close();
     },
-    60_000,
   );
 
   it('warns again when the reason changes', async () => {

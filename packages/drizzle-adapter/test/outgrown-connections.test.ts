@@ -138,7 +138,7 @@ describe('connections whose server or table has changed under them', () => {
   });
 
   it('tell everybody who shares one that the table is locked, and nobody that a statement is missing', async () => {
-    const suite = await open({ ...single, 'statement-timeout-ms': 300 });
+    const suite = await open({ ...single, 'statement-timeout-ms': 1_000 });
     const holder = new pg.Client({ connectionString: database.url });
     await holder.connect();
     onTestFinished(() => holder.end());
@@ -173,7 +173,7 @@ describe('connections whose server or table has changed under them', () => {
   });
 
   it('are not kept when a statement of a transaction took too long, although its work hides that', async () => {
-    const suite = await open({ ...single, 'statement-timeout-ms': 50 });
+    const suite = await open({ ...single, 'statement-timeout-ms': 1_000 });
     const before = await backendPid(suite);
     const { accounts, databases } = new PgFixture(suite.fixture.databases);
     const work = databases.transactionManager(home).inTransaction(async () => {

@@ -12,7 +12,7 @@ import { behindPgBouncer, pgBouncer } from './fixtures/pgbouncer.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
 
-const patience = { timeout: 10_000, interval: 20 };
+const patience = { timeout: 30_000, interval: 20 };
 
 describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode', () => {
   let database: TestDatabase;
@@ -73,7 +73,7 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
     const url = new URL(database.url);
     url.hostname = proxy.host;
     url.port = String(proxy.port);
-    const suite = await open(url.href, { 'statement-timeout-ms': 300 });
+    const suite = await open(url.href, { 'statement-timeout-ms': 1_000 });
     const account = await suite.openAccount(home);
     let verdict: 'cut' | 'forward-and-cut' = 'forward-and-cut';
     let isDue = true;

@@ -10,7 +10,7 @@ import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
-const patience = { timeout: 5_000, interval: 10 };
+const patience = { timeout: 30_000, interval: 10 };
 
 describe('the settings of a pool', () => {
   let database: TestDatabase;

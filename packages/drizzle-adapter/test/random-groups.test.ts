@@ -88,7 +88,7 @@ describe(`random groups (seed ${seed})`, () => {
       }),
       { seed, numRuns: 30 },
     );
-  }, 60_000);
+  });
 
   it('of change sets are written as by one write after the other', async () => {
     await fc.assert(
@@ -106,7 +106,7 @@ describe(`random groups (seed ${seed})`, () => {
       }),
       { seed, numRuns: 60 },
     );
-  }, 60_000);
+  });
 });
 
 /** How many times actions at once are tried that read and build on each other. */
@@ -122,35 +122,30 @@ describe(`random executions (seed ${seed})`, () => {
   it.each([
     ['one that works', 0],
     ['one that loses connections', 0.3],
-  ])(
-    'on a database, %s, lose nothing, double nothing and never stand still',
-    async (_what, lossShare) => {
-      const { proxy, url } = await proxied(database);
-      const registry = openRegistry([{ group: 0, member: 0, url }]);
-      await registry.ready();
-      const manager = registry.transactionManager(home);
-      const isCommitted = manager.isCommitted.bind(manager);
-      const suite = suiteOn(registry);
-      for (let run = 0; run < interleavings; run++) {
-        const random = seededRandom(seed + run);
-        const misbehave = (): void => {
-          // Some outcomes cannot be learnt in time.
-          manager.isCommitted = (unknown) =>
-            random() < 0.6 ? Promise.reject(unknown) : isCommitted(unknown);
-          proxy.judge = ({ direction, bytes }) => {
-            const isWrite = direction === 'to-server' && writes.some((marker) => bytes.includes(marker));
-            if (!isWrite || random() >= lossShare) return 'forward';
-            return random() < 0.5 ? 'cut' : 'forward-and-cut';
-          };
+  ])('on a database, %s, lose nothing, double nothing and never stand still', async (_what, lossShare) => {
+    const { proxy, url } = await proxied(database);
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    await registry.ready();
+    const manager = registry.transactionManager(home);
+    const isCommitted = manager.isCommitted.bind(manager);
+    const suite = suiteOn(registry);
+    for (let run = 0; run < interleavings; run++) {
+      const random = seededRandom(seed + run);
+      const misbehave = (): void => {
+        // Some outcomes cannot be learnt in time.
+        manager.isCommitted = (unknown) => (random() < 0.6 ? Promise.reject(unknown) : isCommitted(unknown));
+        proxy.judge = ({ direction, bytes }) => {
+          const isWrite = direction === 'to-server' && writes.some((marker) => bytes.includes(marker));
+          if (!isWrite || random() >= lossShare) return 'forward';
+          return random() < 0.5 ? 'cut' : 'forward-and-cut';
         };
-        const store = (): Promise<Account> => suite.openAccount(home, { balance: decimal('1000') });
-        proxy.judge = () => 'forward';
-        const faults = await new RandomExecutions(suite.fixture, random).run(store, misbehave);
-        expect(faults, `FC_SEED=${seed + run}`).toEqual([]);
-      }
-    },
-    120_000,
-  );
+      };
+      const store = (): Promise<Account> => suite.openAccount(home, { balance: decimal('1000') });
+      proxy.judge = () => 'forward';
+      const faults = await new RandomExecutions(suite.fixture, random).run(store, misbehave);
+      expect(faults, `FC_SEED=${seed + run}`).toEqual([]);
+    }
+  });
 });
 
 type AnyModel = Account | Tag;

@@ -7,7 +7,7 @@ import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
-const patience = { timeout: 10_000, interval: 20 };
+const patience = { timeout: 30_000, interval: 20 };
 const notMigrated = { code: 'shard-unavailable', retryable: true, kind: 'not-migrated' };
 
 interface Opened {

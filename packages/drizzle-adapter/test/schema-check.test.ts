@@ -33,7 +33,7 @@ describe('a schema that is only compared', () => {
     });
     const told: ShardStatus[] = [];
     const ready = registry.ready((status) => told.push(status));
-    await vi.waitFor(() => expect(told).toHaveLength(1), 10_000);
+    await vi.waitFor(() => expect(told).toHaveLength(1), 30_000);
     expect(told[0]?.reason).toMatchObject({
       kind: 'not-migrated',
       message: expect.stringMatching(

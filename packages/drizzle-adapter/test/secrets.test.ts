@@ -47,7 +47,7 @@ describe('a password', () => {
   });
 
   it('does not show in what goes wrong', async () => {
-    const registry = openRegistry([{ group: 0, member: 0, url, settings: { 'statement-timeout-ms': 50 } }]);
+    const registry = openRegistry([{ group: 0, member: 0, url, settings: { 'statement-timeout-ms': 500 } }]);
     await registry.ready();
     const { accounts, tags } = new PgFixture(registry);
     const db = accounts.db(home);

@@ -8,7 +8,7 @@ import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
 
-const patience = { timeout: 10_000, interval: 10 };
+const patience = { timeout: 30_000, interval: 10 };
 const applicationName = 'shared';
 
 describe('connections that commits share', () => {

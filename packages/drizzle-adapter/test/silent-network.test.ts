@@ -5,12 +5,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { isSent, proxied } from './fixtures/proxied.js';
 
-const statementTimeoutMs = 100;
-const acquisitionTimeoutMs = 1_500;
+/** What a statement takes on a busy machine at most. */
+const statementTimeoutMs = 1_000;
+const acquisitionTimeoutMs = 3_000;
 /** How much later than the server the client gives up. */
 const graceMs = 1_000;
-/** What a busy machine may add. */
-const toleranceMs = 2_000;
+/** What a busy machine may add; whoever is not in time takes much longer, if he ever ends. */
+const toleranceMs = 15_000;
 const settings = {
   'statement-timeout-ms': statementTimeoutMs,
   'acquisition-timeout-ms': acquisitionTimeoutMs,
@@ -66,7 +67,7 @@ describe('a network that falls silent', () => {
   describe.each<[title: string, own: Partial<typeof settings>, fallSilent: (proxy: FaultProxy) => void]>([
     ['is silent from the beginning', {}, (proxy) => proxy.silence()],
     ['takes a login and then says nothing', { 'statement-timeout-ms': 60_000 }, dropStatements],
-    ['does so, with statements that may take less long', { 'acquisition-timeout-ms': 3_000 }, dropStatements],
+    ['does so, with statements that may take less long', { 'acquisition-timeout-ms': 5_000 }, dropStatements],
   ])('to a server that %s', (_title, own, fallSilent) => {
     it('rejects in time who needs a new connection', async () => {
       const { proxy, suite } = await open(own);
@@ -75,7 +76,7 @@ describe('a network that falls silent', () => {
       expect(error).toMatchObject({ code: 'shard-unavailable', shard: home });
       expect(durationMs).toBeLessThan({ ...settings, ...own }['acquisition-timeout-ms'] + toleranceMs);
       speak(proxy);
-      await expect.poll(() => suite.openAccount(home), { timeout: 10_000 }).toMatchObject({ version: 1 });
+      await expect.poll(() => suite.openAccount(home)).toMatchObject({ version: 1 });
     });
 
     it('keeps one caller at a time waiting for a new connection, and refuses the others at once', async () => {
@@ -96,7 +97,7 @@ describe('a network that falls silent', () => {
         expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'shard-unavailable' } });
       }
       speak(proxy);
-      await expect.poll(read, { timeout: 10_000 }).toBeInstanceOf(Array);
+      await expect.poll(read).toBeInstanceOf(Array);
     });
   });
 

@@ -58,4 +58,4 @@ it('a standby behind the name of the primary serves nothing until it leads, and 
   expect(await suiteOn(started).withdraw(account!, '100', key)).toEqual(answer);
   expect(await replica.keys.find(keyScope)).toMatchObject({ actionName: 'WithdrawAction' });
   expect(await registry.status()).toMatchObject([{ ready: true }]);
-}, 60_000);
+});

@@ -9,7 +9,7 @@ import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { proxied } from './fixtures/proxied.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
-const patience = { timeout: 10_000, interval: 20 };
+const patience = { timeout: 30_000, interval: 20 };
 
 describe('a database that is down at the start', () => {
   it('delays its own shard only, and serves as soon as it is there', async () => {

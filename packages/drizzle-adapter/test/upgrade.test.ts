@@ -18,7 +18,7 @@ import { query } from './fixtures/query.js';
 const releasedBefore = ['0000_eventlog', '0001_delivery', '0002_idempotency_keys'];
 const beforeMove = ['0003_history', '0004_attempts', '0005_handler_keys', '0006_place_handler_keys'];
 const move = '0010_move_handler_keys';
-const patience = { timeout: 20_000, interval: 20 };
+const patience = { timeout: 30_000, interval: 20 };
 const actionOf = 'select action_id from eventlog.idempotency_keys where key = $1';
 /** Inserts a key as the release before does; returns a row when it was free. */
 const insertAsBefore = `
@@ -73,7 +73,7 @@ describe('a database of the release before', () => {
       async () => {
         expect(await indexesOf(url)).toEqual([{ name: 'events_history_idx', valid: true }]);
       },
-      { timeout: 20_000, interval: 50 },
+      { timeout: 30_000, interval: 50 },
     );
   });
 
@@ -107,7 +107,7 @@ describe('a database of the release before', () => {
       const renewal = await store.leases.renew('new', [handler], leaseMs);
       expect(renewal.leases).toHaveLength(allSlots.length);
       return renewal.leases;
-    }, 5_000);
+    }, 30_000);
     expect(leases.every(({ abandoned }) => abandoned)).toBe(true);
   });
 

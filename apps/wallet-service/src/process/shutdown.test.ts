@@ -1,24 +1,31 @@
+import { EventEmitter } from 'node:events';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { Shutdown } from './shutdown.js';
 
 const exits: unknown[] = [];
 const said: string[] = [];
+/** What Node tells of. */
+const signals = new EventEmitter();
 
 beforeEach(() => {
   vi.useFakeTimers();
   vi.spyOn(process, 'exit').mockImplementation(((code: unknown) => void exits.push(code)) as never);
   // The listeners would stay for the tests that follow.
-  vi.spyOn(process, 'on').mockReturnThis();
+  vi.spyOn(process, 'on').mockImplementation((event, listener) => {
+    signals.on(event, listener);
+    return process;
+  });
 });
 afterEach(() => {
   vi.restoreAllMocks();
+  signals.removeAllListeners();
   vi.useRealTimers();
   exits.length = 0;
   said.length = 0;
 });
 
-function shutdown(): Shutdown {
-  return new Shutdown({ timeoutMs: 1_000, say: (line) => said.push(line) });
+function shutdown(timeoutMs = 1_000): Shutdown {
+  return new Shutdown({ timeoutMs, say: (line) => said.push(line) });
 }
 
 describe('a process that ends', () => {
@@ -51,6 +58,23 @@ describe('a process that ends', () => {
     ending.add(() => Promise.reject(new Error('no')));
     await ending.exit(0);
     expect([closed, exits, said]).toEqual([['server'], [1], ['Stopping: Error: no']]);
+  });
+
+  test('takes signals of the first second for the first one, and ends at once with a later one', async () => {
+    const ending = shutdown(60_000);
+    let count = 0;
+    ending.add(() => {
+      count++;
+      return new Promise(() => undefined);
+    });
+    signals.emit('SIGINT');
+    await vi.advanceTimersByTimeAsync(999);
+    signals.emit('SIGINT');
+    signals.emit('SIGTERM');
+    expect([count, exits]).toEqual([1, []]);
+    await vi.advanceTimersByTimeAsync(1);
+    signals.emit('SIGTERM');
+    expect([count, exits]).toEqual([1, [1]]);
   });
 
   test('is cut short when a step takes too long', async () => {

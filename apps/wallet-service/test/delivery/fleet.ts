@@ -11,14 +11,14 @@ import { composeWalletService } from '../../src/composition.js';
 import type { ServiceRole } from '../../src/configuration/service-settings.js';
 import type { WalletService } from '../../src/http/wallet-service.js';
 import type { Wallet } from '../../src/wallet/wallet.js';
-import { ServiceProcess } from '../service-process.js';
+import { ServiceProcess, main } from '../service-process.js';
 import { type ShardDatabases, configTree } from '../start-test-service.js';
 import { anOwner } from '../wallet-client.js';
 import { bundleProgram } from './bundle-program.js';
 import { Deliveries } from './deliveries.js';
 
 const programs = {
-  main: fileURLToPath(new URL('../../src/main.ts', import.meta.url)),
+  main,
   recording: fileURLToPath(new URL('recording-worker.ts', import.meta.url)),
 } as const;
 

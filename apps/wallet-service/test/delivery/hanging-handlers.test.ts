@@ -4,10 +4,9 @@ import { type TestService, startTestService, stopTestService } from '../start-te
 import { WalletClient } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 
-const timeout = 90_000;
-const patience = { timeout: 30_000, interval: 50 };
+const patience = { timeout: 60_000, interval: 50 };
 /** One call that ignores its signal for a while is one too many. */
-const impatient = { 'timeout-ms': 200, 'abandoned-max': 1, 'abandoned-for-ms': 300 };
+const impatient = { 'timeout-ms': 1_000, 'abandoned-max': 1, 'abandoned-for-ms': 2_000 };
 const lockWallets = 'begin; lock table wallets in access exclusive mode';
 
 const ends: (() => Promise<void>)[] = [];
@@ -16,11 +15,11 @@ afterEach(async () => {
   for (const end of ends.splice(0)) await end();
 });
 
-it('a process whose handlers hang ends with code 1, and the next one goes on', { timeout }, async () => {
+it('a process whose handlers hang ends with code 1, and the next one goes on', async () => {
   const fleet = await Fleet.create(impatient);
   ends.push(() => fleet.end());
   const service = fleet.start('all');
-  const client = new WalletClient(await service.printed('is ready'));
+  const client = new WalletClient(await service.served());
   const transfer = await withSession(fleet.databases.mexico, (session) =>
     transferTo(client, async () => {
       await session.query(lockWallets);
@@ -30,13 +29,13 @@ it('a process whose handlers hang ends with code 1, and the next one goes on', {
     }),
   );
   expect(service.stderr).toContain('handlers hang: this process stops delivering and exits');
-  const next = new WalletClient(await fleet.start('all').printed('is ready'));
+  const next = new WalletClient(await fleet.start('all').served());
   await vi.waitFor(async () => {
     expect((await next.get(`/transfers/${transfer}`)).body['state']).toBe('COMPLETED');
   }, patience);
 });
 
-it('a service that must be restarted is not ready, for as long as it runs', { timeout }, async () => {
+it('a service that must be restarted is not ready, for as long as it runs', async () => {
   const service: TestService = await startTestService({ delivery: impatient });
   ends.push(() => stopTestService(service));
   expect((await service.client.get('/health/ready')).status).toBe(200);

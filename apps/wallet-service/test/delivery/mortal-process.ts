@@ -1,14 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ServiceProcess } from '../service-process.js';
 
-/** How long a process lives after it is ready. */
-const lifeMs = { min: 300, max: 3_000 };
+/** How long a process lives after it is ready, as often as it took to start: on a busy machine, everything takes longer. */
+const life = { min: 0.5, max: 5 };
 
 /** A process that is killed at random moments, and started again at once. */
 export class MortalProcess {
   killCount = 0;
   readonly #start: () => ServiceProcess;
   readonly #random: () => number;
+  #startedMs = performance.now();
   #running: ServiceProcess;
 
   constructor(start: () => ServiceProcess, random: () => number) {
@@ -31,10 +32,12 @@ export class MortalProcess {
   async die(over: AbortSignal): Promise<void> {
     for (;;) {
       await this.ready();
-      const life = lifeMs.min + this.#random() * (lifeMs.max - lifeMs.min);
-      await delay(life, undefined, { signal: over }).catch(() => undefined);
+      const startMs = performance.now() - this.#startedMs;
+      const lifeMs = startMs * (life.min + this.#random() * (life.max - life.min));
+      await delay(lifeMs, undefined, { signal: over }).catch(() => undefined);
       if (over.aborted) return;
       this.#running.kill('SIGKILL');
+      this.#startedMs = performance.now();
       this.#running = this.#start();
       this.killCount++;
     }

@@ -30,7 +30,7 @@ afterAll(() => fleet.end());
 
 it(
   `transfers end, and money is constant, while processes are killed (seed ${seed})`,
-  { timeout: 60_000 },
+  { timeout: 600_000 },
   async () => {
     const http = new MortalProcess(() => fleet.start('http'), seededRandom(seed));
     const workers = [1, 2].map((n) => new MortalProcess(() => fleet.start('worker'), seededRandom(seed + n)));
@@ -48,8 +48,9 @@ it(
     const workerKills = (): number => workers.reduce((sum, { killCount }) => sum + killCount, 0);
     const onTransfer = async (): Promise<void> => {
       if (ends.size === transfersMin / 2) await Promise.all(closing.map(({ id }) => close(client, id)));
-      const killed = http.killCount >= httpKillsMin && workerKills() >= workerKillsMin;
-      if (killed && ends.size >= transfersMin) enough.abort();
+      const killed =
+        http.killCount >= httpKillsMin && workerKills() >= workerKillsMin && partial.killCount > 0;
+      if (killed && client.lostCount > 0 && ends.size >= transfersMin) enough.abort();
     };
     const sending = open.map(async ({ id: sourceId }, n) => {
       const random = seededRandom(seed + 100 + n);
@@ -60,16 +61,13 @@ it(
         const { accepted, body } = await client.post('/transfers', { sourceId, destId, amount });
         if (accepted) ends.set(String(body['id']), end);
         await onTransfer();
-        await delay(random() * pauseMaxMs);
+        // While more kills are waited for, no backlog grows that the workers must work off in the end.
+        await delay(random() * (ends.size < transfersMin ? pauseMaxMs : 10 * pauseMaxMs));
       }
     });
     await Promise.all([...sending, ...dying]);
-    expect(partial.killCount).toBeGreaterThan(0);
     partial.end();
-    await vi.waitFor(async () => expect(await transfersIn('INITIATED')).toEqual([]), {
-      timeout: 30_000,
-      interval: 100,
-    });
+    await nothingInTransit();
     over.abort();
     process.stdout.write(
       `${http.killCount} http processes and ${workerKills()} workers killed, ${ends.size} transfers, ` +
@@ -77,7 +75,6 @@ it(
     );
 
     expect(await moneyByCurrency(fleet.databases)).toEqual(money);
-    expect(client.lostCount).toBeGreaterThan(0);
     const [completed, refunded] = [await transfersIn('COMPLETED'), await transfersIn('REFUNDED')];
     expect([...completed, ...refunded].toSorted()).toEqual([...ends.keys()].toSorted());
     for (const id of completed) expect(ends.get(id)).not.toBe('REFUNDED');
@@ -116,6 +113,19 @@ async function sampleMoney(money: object, over: AbortSignal): Promise<number> {
   let count = 0;
   for (; !over.aborted; count++) expect(await moneyByCurrency(fleet.databases)).toEqual(money);
   return count;
+}
+
+/** Waits until every transfer has ended, for as long as they become fewer. */
+async function nothingInTransit(before = Infinity): Promise<void> {
+  const left = await vi.waitFor(
+    async () => {
+      const { length } = await transfersIn('INITIATED');
+      expect(length).toBeLessThan(before);
+      return length;
+    },
+    { timeout: 30_000, interval: 100 },
+  );
+  if (left > 0) await nothingInTransit(left);
 }
 
 function transfersIn(state: string): Promise<readonly string[]> {

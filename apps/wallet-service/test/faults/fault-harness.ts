@@ -2,20 +2,18 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { FaultProxy } from '@framework/testing';
 import { EmbeddedPostgres, TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { vi } from 'vitest';
 import { bundleProgram } from '../delivery/bundle-program.js';
 import { rowsOf } from '../database-session.js';
 import { moneyByCurrency } from '../money-in-all.js';
-import { ServiceProcess } from '../service-process.js';
+import { ServiceProcess, main } from '../service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from '../start-test-service.js';
 import { type WalletBody, WalletClient } from '../wallet-client.js';
 import { addStandby } from './add-standby.js';
 import { Traffic } from './traffic.js';
 
-const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const mexicoName = 'mexico';
 
 /** How soon after the end of a fault everything is well by itself, besides what the same takes without a fault. */

@@ -3,7 +3,7 @@ import { rowsOf } from '../database-session.js';
 import { FaultHarness } from './fault-harness.js';
 
 const timeout = 240_000;
-const patience = { timeout: 30_000, interval: 100 };
+const patience = { timeout: 60_000, interval: 100 };
 /** What a process has done before it is killed is done again by whoever comes next. */
 const nothingSaved = {
   'cursor-save-events': 100_000,

@@ -4,7 +4,7 @@ import { problem } from '../wallet-client.js';
 import { FaultHarness } from './fault-harness.js';
 
 const timeout = 240_000;
-const patience = { timeout: 30_000, interval: 50 };
+const patience = { timeout: 60_000, interval: 50 };
 /** What operators are told, wherever they look. */
 const told = /takes no writes \(default_transaction_read_only is on\): switch that off/;
 

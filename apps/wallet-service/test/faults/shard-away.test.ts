@@ -3,7 +3,7 @@ import { problem } from '../wallet-client.js';
 import { FaultHarness } from './fault-harness.js';
 
 const timeout = 240_000;
-const patience = { timeout: 30_000, interval: 50 };
+const patience = { timeout: 60_000, interval: 50 };
 
 let harness: FaultHarness;
 

@@ -18,7 +18,7 @@ it('a listener for hints closes while the server takes its connection and says n
   const listener = new HintListener(settings, 'eventlog', () => undefined);
   await connected;
   expect(await listener.close()).toBeUndefined();
-}, 5_000);
+});
 
 it('a listener for hints listens in the async context of nobody, whoever began it', async () => {
   const server = createServer((client) => client.destroy()).listen(0, '127.0.0.1');
@@ -37,4 +37,4 @@ it('a listener for hints listens in the async context of nobody, whoever began i
   );
   expect(await heard.promise).toBeUndefined();
   await listener.close();
-}, 5_000);
+});

@@ -43,6 +43,5 @@ describe(`random executions in memory (seed ${seed})`, () => {
         expect(faults, `TEST_SEED=${seed + run}`).toEqual([]);
       }
     },
-    120_000,
   );
 });

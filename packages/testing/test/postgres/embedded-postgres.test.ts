@@ -11,15 +11,14 @@ import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 const unsafeButFast = { fsync: 'off' };
 
 describe('EmbeddedPostgres', () => {
-  it('keeps its data from one start to the next, which takes less than two seconds', async () => {
+  it('keeps its data from one start to the next, which takes less long than the first one', async () => {
     const directory = await serverFolder();
-    const first = await startServer(directory);
+    const [first, firstMs] = await timed(() => startServer(directory));
     await query(first.url('postgres'), 'create table kept as select 42 as answer');
     await first.stop();
 
-    const startedAt = performance.now();
-    const second = await startServer(directory);
-    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    const [second, secondMs] = await timed(() => startServer(directory));
+    expect(secondMs).toBeLessThan(firstMs);
     expect(await query(second.url('postgres'), 'select answer from kept')).toEqual([{ answer: 42 }]);
     expect(second.password).toBe(first.password);
   });
@@ -94,3 +93,9 @@ describe('EmbeddedPostgres', () => {
     expect(heard).toEqual(['Creating the PostgreSQL data directory']);
   });
 });
+
+/** What work gives, and how long it took. */
+async function timed<T>(work: () => Promise<T>): Promise<readonly [T, number]> {
+  const startedMs = performance.now();
+  return [await work(), performance.now() - startedMs];
+}
