@@ -17,9 +17,9 @@ const accountCount = 3;
 const programCount = 14;
 const hopsMax = 6;
 /** How long all of them may take; nobody waits for so long unless something stands still. */
-const deadlineMs = 15_000;
+const deadlineMs = 60_000;
 /** How long a database may still work on what it was sent before the connection was lost. */
-const lateMs = 3_000;
+const lateMs = 30_000;
 
 /** Waits for some turns of the event loop. */
 export async function hops(count: number): Promise<void> {
