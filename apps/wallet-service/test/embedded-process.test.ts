@@ -30,7 +30,7 @@ it(
   'an embedded server that is killed is started again, and everything is well by itself',
   { timeout },
   async () => {
-    const client = new WalletClient(await service.printed('The wallet service is ready.', startTimeoutMs));
+    const client = new WalletClient(await service.served(startTimeoutMs));
     // A healthy start has nothing to say to operators.
     expect(service.stderr).toBe('');
     const startedAtMs = performance.now();
@@ -45,7 +45,7 @@ it(
 );
 
 it('the embedded server is stopped after the service, by one Ctrl-C', { timeout }, async () => {
-  const client = new WalletClient(await service.printed('The wallet service is ready.', startTimeoutMs));
+  const client = new WalletClient(await service.served(startTimeoutMs));
   await client.openWallet();
   service.kill('SIGINT');
   service.kill('SIGINT');

@@ -241,7 +241,7 @@ describe('the process at its start', () => {
     async (role) => {
       const torn = await createTestDatabase();
       const before = await start({}, { WALLET_ROLE: 'http' }, { global: torn, mexico });
-      await before.printed('is ready');
+      await before.served();
       before.kill('SIGTERM');
       expect(await before.exitCode()).toBe(0);
       // As a version leaves them in which the new name did not list the old one.

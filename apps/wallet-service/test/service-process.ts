@@ -58,10 +58,10 @@ export class ServiceProcess {
   }
 
   /** Waits until it serves every shard, which may be later than it says that it is ready, and gives its address. */
-  async served(): Promise<string> {
-    const url = await this.printed('http://');
+  async served(timeoutMs: number = startTimeoutMs): Promise<string> {
+    const url = await this.printed('http://', timeoutMs);
     await vi.waitFor(async () => assert.equal((await fetch(`${url}/health/ready`)).status, 200), {
-      timeout: startTimeoutMs,
+      timeout: timeoutMs,
     });
     return url;
   }

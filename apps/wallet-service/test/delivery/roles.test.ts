@@ -29,7 +29,7 @@ it('a worker delivers what an http process commits, woken by its hints', async (
     await client.openWallet({ country: 'MX' }),
   ];
   const worker = fleet.start('worker');
-  await worker.printed('The wallet worker is ready');
+  await worker.printed('The wallet worker is ready.');
   await vi.waitFor(async () => expect(await isAllHeld(fleet)).toBe(true), patience);
   expect(new Set(await holders(fleet)).size).toBe(1);
   await vi.waitFor(() => listens(fleet), patience);
