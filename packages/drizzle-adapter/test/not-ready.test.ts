@@ -66,6 +66,17 @@ const faults: readonly (readonly [string, (database: TestDatabase) => Promise<Fa
     { kind: 'database-missing', text: /: create database "\w+;=&\/\?%"/ },
   ],
   [
+    'that takes no connections',
+    async ({ url, database }) => {
+      const { href: admin } = new URL('/postgres', url);
+      const allow = (isAllowed: boolean) =>
+        query(admin, `alter database ${database} allow_connections ${isAllowed}`);
+      await allow(false);
+      return { url, heal: () => allow(true) };
+    },
+    { kind: 'not-serving', text: /is not currently accepting connections: it is tried again until/ },
+  ],
+  [
     'whose certificate is not trusted',
     async () => {
       const server = await startTlsServer();

@@ -7,6 +7,7 @@ import { folderOf } from './fixtures/migration-folder.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { proxied } from './fixtures/proxied.js';
+import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
 const patience = { timeout: 30_000, interval: 20 };
@@ -60,13 +61,15 @@ describe('a database that is down at the start', () => {
   });
 
   it.each([
-    ['check', 'eventlog.shards'],
-    ['on-start', 'pg_advisory_xact_lock'],
-    ['on-start', 'create_partitions'],
+    ['check', 'eventlog.shards', 'on'],
+    ['on-start', 'pg_advisory_xact_lock', 'on'],
+    ['on-start', 'create_partitions', 'on'],
+    ['on-start', 'create_partitions', 'off'],
   ] as const)(
-    'becomes ready on another connection, migrate: %s, when one falls silent at %s',
-    async (migrate, marker) => {
+    'becomes ready on another connection, migrate: %s, when one falls silent at %s, track_activities: %s',
+    async (migrate, marker, tracked) => {
       const database = await emptyDatabase();
+      await query(database.url, `alter database ${database.database} set track_activities = ${tracked}`);
       if (migrate !== 'on-start')
         await migrateShards(shardingConfig([{ group: 0, member: 0, url: database.url }]), migrationsFolder);
       const { proxy, url } = await proxied(database);
@@ -82,14 +85,18 @@ describe('a database that is down at the start', () => {
     },
   );
 
-  it('waits for a server that says nothing because it is at work', async () => {
-    const { url } = await emptyDatabase();
-    const folder = await folderOf('select pg_sleep(7)');
-    const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });
-    const onNotReady = vi.fn<() => void>();
-    await registry.ready(onNotReady);
-    expect(onNotReady).not.toHaveBeenCalled();
-  });
+  it.each(['on', 'off'])(
+    'waits for a server at work that says nothing, track_activities: %s',
+    async (tracked) => {
+      const { url, database } = await emptyDatabase();
+      await query(url, `alter database ${database} set track_activities = ${tracked}`);
+      const folder = await folderOf('select pg_sleep(7)');
+      const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });
+      const onNotReady = vi.fn<() => void>();
+      await registry.ready(onNotReady);
+      expect(onNotReady).not.toHaveBeenCalled();
+    },
+  );
 
   it('does not keep the registry from closing, which rejects who waits for it', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());

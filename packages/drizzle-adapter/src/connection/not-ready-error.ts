@@ -18,9 +18,15 @@ const kindsOfStates: readonly (readonly [RegExp, FoundKind])[] = [
   [/^3D000$/, 'database-missing'],
   [/^25006$/, 'read-only'],
   [/^08/, 'unreachable'],
-  // Starting, stopping, out of connections; and rolled back, or a lock not had, or silent for too long, for the sake of others.
-  [/^(57|53|40|55P03|25P03)/, 'not-serving'],
+  // Starting, stopping, out of connections; and rolled back, or a lock not had, or silent or at it for too long, for the sake of others.
+  [/^(57|53|40|55P03|25P03|25P04)/, 'not-serving'],
 ];
+
+/**
+ * A login refused with 55000, as by a database that takes no connections, comes from here, in no language; a migration may be
+ * refused with that state, too.
+ */
+const loginRoutine = 'CheckMyDatabase';
 
 /** What Node calls errors of certificates and of the handshake. */
 const tlsCodes =
@@ -53,6 +59,8 @@ export function notReadyError(
 function kindOf(error: unknown): FoundKind | undefined {
   if (error instanceof ServerInRecoveryError) return 'in-recovery';
   if (error instanceof ReadOnlyServerError) return 'read-only';
+  if (error instanceof pg.DatabaseError && error.code === '55000' && error.routine === loginRoutine)
+    return 'not-serving';
   const state = sqlStateOf(error);
   if (state !== undefined) return kindsOfStates.find(([states]) => states.test(state))?.[1];
   return kindOfClient(error) ?? (error instanceof Error ? kindOfClient(error.cause) : undefined);

@@ -8,6 +8,12 @@ const silenceMaxMs = 5_000;
 /** SQLSTATEs of a server that has no room for the question: it answers, so the connection gets the benefit of the doubt. */
 const crowdedStates = /^53/;
 
+/** The sessions of a connection: a pooler may have added to its name who its client is. */
+const isOwn = 'starts_with(application_name, $1)';
+/** Where activities are not tracked, what a session waits for tells whether it is at work. */
+const isWorking = `(state = 'active' or state = 'disabled' and wait_event is distinct from 'ClientRead')`;
+const isWaiting = `(state like 'idle in transaction%' or state = 'disabled' and wait_event = 'ClientRead')`;
+
 /**
  * Ends a connection that waits for an answer which does not come, where statements may take as long as they need: a
  * migration, or waiting for a lock.
@@ -20,7 +26,7 @@ export class SilenceWatch {
   readonly #client: pg.Client;
   readonly #settings: pg.ClientConfig & { readonly application_name: string };
 
-  /** @param settings of the connection; only this one has its application name, which poolers keep for their clients */
+  /** @param settings of the connection; only this one has an application name that begins so, which poolers keep for their clients */
   constructor(client: pg.Client, settings: pg.ClientConfig & { readonly application_name: string }) {
     this.#client = client;
     this.#settings = settings;
@@ -61,15 +67,14 @@ export class SilenceWatch {
     try {
       await client.connect();
       const own = [this.#settings.application_name];
-      const { rows } = await client.query<{ state: string }>(
-        'select state from pg_stat_activity where application_name = $1',
+      const { rows } = await client.query(
+        `select from pg_stat_activity where ${isOwn} and ${isWorking}`,
         own,
       );
-      if (rows.some(({ state }) => state === 'active')) return true;
+      if (rows.length > 0) return true;
       if (isSilent())
         await client.query(
-          `select pg_terminate_backend(pid) from pg_stat_activity
-           where application_name = $1 and state like 'idle in transaction%'`,
+          `select pg_terminate_backend(pid) from pg_stat_activity where ${isOwn} and ${isWaiting}`,
           own,
         );
       return false;

@@ -1,0 +1,20 @@
+import pg from 'pg';
+import { expect, it, onTestFinished } from 'vitest';
+import { SilenceWatch } from '../src/connection/silence-watch.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+
+it('a connection whose session is at work is kept, also when a pooler adds the host to its name', async () => {
+  const { url } = await emptyDatabase();
+  const settings = { connectionString: url, application_name: 'framework migrations 0123456789ab' };
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: `${settings.application_name} - 127.0.0.1:50123`,
+  });
+  client.on('error', () => undefined);
+  await client.connect();
+  onTestFinished(() => client.end());
+  new SilenceWatch(client, settings).start();
+  // For longer than a connection may be silent until the server is asked about it.
+  const { rows } = await client.query(`select 'done' as outcome from pg_sleep(7)`);
+  expect(rows).toEqual([{ outcome: 'done' }]);
+});
