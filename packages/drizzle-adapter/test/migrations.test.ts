@@ -99,6 +99,8 @@ describe('migrations', () => {
 
   it('that are faulty say what is wrong, leave nothing half done, and are applied once they can be', async () => {
     const { url } = await emptyDatabase();
+    // It rests for ten times as long as a try takes.
+    await openRegistry([{ group: 0, member: 0, url }], {}).ready();
     const folder = await folderOf('create table half_done (id int); select no_such_function()');
     const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });
     const failure: unknown = await registry.ready().catch((error: unknown) => error);
@@ -115,6 +117,53 @@ describe('migrations', () => {
     await query(url, 'create function no_such_function() returns int language sql as $$ select 1 $$');
     await vi.waitFor(() => registry.ready(), patience);
     expect(await registry.status()).toMatchObject([{ ready: true }]);
+  });
+
+  it('take as long as they need, however short transactions of the role may be', async ({ skip }) => {
+    const { url, database } = await emptyDatabase();
+    const known = await query(url, `select from pg_settings where name = 'transaction_timeout'`);
+    if (known.length === 0) skip('PostgreSQL 17 and newer have transaction_timeout');
+    await query(url, `alter database ${database} set transaction_timeout = '1s'`);
+    const folder = await folderOf('select pg_sleep(1.5)');
+    await migrateShards(shardingConfig([{ group: 0, member: 0, url }]), folder);
+    expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
+  });
+
+  it('leave a table that is in use alone for a while, however many processes wait with one', async () => {
+    const { url } = await emptyDatabase();
+    await query(url, 'create table busy (id int)');
+    const reader = new pg.Client(url);
+    await reader.connect();
+    onTestFinished(() => reader.end());
+    await reader.query('begin; select from busy');
+    const folder = await folderOf('alter table busy add column more text');
+    const registries = [1, 2, 3].map(() =>
+      openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder }),
+    );
+    // Who asks for the table, and who holds the lock under which processes migrate.
+    const state = async () => {
+      const [row] = await query<{ asks: number | null; holds: number | null }>(
+        url,
+        `with locks as (select l.* from pg_locks l join pg_database d on d.oid = l.database and datname = current_database())
+         select (select pid from locks where relation = 'busy'::regclass and not granted) as asks,
+                (select pid from locks where locktype = 'advisory' and objid = 2970847106 and granted) as holds`,
+      );
+      return row!;
+    };
+    await vi.waitFor(async () => expect((await state()).asks).not.toBeNull(), patience);
+    const { asks: first } = await state();
+    const next = await vi.waitFor(
+      async () => {
+        const now = await state();
+        expect(now.asks).not.toBe(first);
+        return now;
+      },
+      { ...patience, interval: 10 },
+    );
+    expect(next).toEqual({ asks: null, holds: first });
+    await reader.query('commit');
+    await Promise.all(registries.map((registry) => registry.ready()));
+    expect(await applied(url)).toEqual({ framework: migrationCount, application: 1 });
   });
 
   it('hold no table of the migration before', async () => {

@@ -34,19 +34,12 @@ import { ConnectionPool, connectionSettings } from './connection-pool.js';
 import { DatabasePlace } from './database-place.js';
 import { LockWaits } from './lock-waits.js';
 import { notReadyError } from './not-ready-error.js';
+import { OpeningRetries } from './opening-retries.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
 import { sqlStateOf } from './server-error.js';
 import { refuseWithoutWrites } from './server-role.js';
 import { type PostgresOptions, type PostgresWarning, printWarning } from './postgres-options.js';
 
-/** How soon a database is tried again that may be there at any moment. */
-const retryMs = 500;
-/** How much longer, as a factor, it takes each time while somebody has to correct something; and how long at most. */
-const retryFactor = 2;
-const retryMaxMs = 5_000;
-/** How many times as long as a migration that failed took, until it is tried again: it may have held tables. */
-const migrationRestFactor = 10;
-const migrationRestMaxMs = 600_000;
 const pingTimeoutMs = 2_000;
 /** The SQLSTATE of a server, or a role, that has no connection left. */
 const noConnectionLeft = '53300';
@@ -267,7 +260,7 @@ export class PgDatabase implements Database {
   /** Tries again for as long as it cannot be opened, or until it is closed. */
   async #open(migrate: MigrateMode): Promise<OpenedDatabase | undefined> {
     const { signal } = this.#closing;
-    let waitMs = retryMs;
+    const retries = new OpeningRetries();
     while (!signal.aborted) {
       const startedMs = performance.now();
       try {
@@ -277,10 +270,7 @@ export class PgDatabase implements Database {
         if (signal.aborted) break;
         const reason = notReadyError(error, this.#config, migrate === 'on-start');
         this.#tell(reason);
-        waitMs = reason.mayPass ? retryMs : Math.min(waitMs * retryFactor, retryMaxMs);
-        const restMs = (performance.now() - startedMs) * migrationRestFactor;
-        const isMigration = reason.kind === 'migration-failed';
-        const delayMs = isMigration ? Math.max(waitMs, Math.min(restMs, migrationRestMaxMs)) : waitMs;
+        const delayMs = retries.delayMsAfter(error, reason, performance.now() - startedMs);
         await delay(delayMs, undefined, { signal }).catch(() => undefined);
       }
     }

@@ -47,6 +47,16 @@ export async function inDatabase<Result>(
   }
 }
 
+/** Lets statements take as long as they need, whatever the role's settings are. */
+export async function endTimeouts(client: pg.Client, scope: 'transaction' | 'session'): Promise<void> {
+  const isLocal = scope === 'transaction';
+  // The second is not known to every version.
+  await client.query(
+    `select set_config('statement_timeout', '0', ${isLocal});
+     select set_config('transaction_timeout', '0', ${isLocal}) where current_setting('transaction_timeout', true) is not null`,
+  );
+}
+
 /**
  * Names the database when the work fails, for jobs that go through all of them.
  *

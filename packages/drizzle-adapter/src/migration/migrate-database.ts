@@ -5,7 +5,7 @@ import type { ConnectionGuard } from '../connection/connection-guard.js';
 import { sqlStateOf } from '../connection/server-error.js';
 import { refuseInRecovery } from '../connection/server-role.js';
 import { partitionMonthsAhead } from '../delivery/pg-log-partitions.js';
-import { inDatabase } from './in-database.js';
+import { endTimeouts, inDatabase } from './in-database.js';
 import { MigrationFolder } from './migration-folder.js';
 import {
   missingMigrations,
@@ -29,6 +29,15 @@ const lockNotAvailable = '55P03';
 const permissionDenied = '42501';
 /** Any number, as long as it is the same in every process: names the lock among a database's advisory locks. */
 const migrationLock = 7_265_814_402;
+
+/** A migration was given up, because a table that it needs was in use for too long; while it waited, others waited behind it. */
+export class TablesInUseError extends Error {
+  override readonly name = 'TablesInUseError';
+
+  constructor(cause: unknown) {
+    super('A table that a migration needs is in use', { cause });
+  }
+}
 
 /** What a database tells of itself when it is opened. */
 export interface OpenedDatabase {
@@ -127,27 +136,46 @@ async function createPartitions(client: pg.Client, { warn }: Opening): Promise<v
   }
 }
 
-/** Runs the work in a transaction that holds the database's lock; again for as long as a table that it needs is in use. */
+/**
+ * Runs the work in a transaction that holds the database's lock; again for as long as a table that it needs is in use.
+ *
+ * @throws TablesInUseError when one still is after {@link patienceMs}
+ */
 async function migrateUnderLock<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   const deadlineMs = performance.now() + patienceMs;
   for (;;) {
     try {
       return await inTransaction(client, work);
     } catch (error) {
-      if (sqlStateOf(error) !== lockNotAvailable || performance.now() > deadlineMs) throw error;
-      await delay(tableRetryMs);
+      if (!(error instanceof TablesInUseError) || performance.now() > deadlineMs) throw error;
     }
   }
 }
 
 function inTransaction<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   return readingCommitted(client, async () => {
-    // Whatever the role's settings are: waiting for another process, and a large migration, take their time.
-    await client.query(`set local statement_timeout = 0; set local lock_timeout = ${patienceMs}`);
+    // Waiting for another process, and a large migration, take their time.
+    await endTimeouts(client, 'transaction');
+    await client.query(`set local lock_timeout = ${patienceMs}`);
     await client.query('select pg_advisory_xact_lock($1)', [migrationLock]);
-    await client.query(`set local lock_timeout = ${tableLockTimeoutMs}`);
-    return work();
+    return givingWay(client, work);
   });
+}
+
+/**
+ * Runs the work; when a table that it needs is in use, gives up all tables, and lets those who waited behind it go first. The
+ * database's lock is kept meanwhile, so that no other process that migrates asks for the tables either.
+ */
+async function givingWay<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
+  await client.query(`set local lock_timeout = ${tableLockTimeoutMs}; savepoint work`);
+  try {
+    return await work();
+  } catch (error) {
+    if (sqlStateOf(error) !== lockNotAvailable) throw error;
+    await client.query('rollback to savepoint work');
+    await delay(tableRetryMs);
+    throw new TablesInUseError(error);
+  }
 }
 
 /**

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { DatabaseConfig } from '@framework/core';
 import pg from 'pg';
 import { isBehindPooler } from '../connection/plain-client.js';
-import { inDatabase } from './in-database.js';
+import { endTimeouts, inDatabase } from './in-database.js';
 
 /** How long a change of the log's tables waits for a lock: statements that come later wait behind it. */
 const lockTimeoutMs = 100;
@@ -55,7 +55,7 @@ async function isNeeded(client: pg.Client): Promise<boolean> {
 }
 
 async function replace(client: pg.Client, signal: AbortSignal): Promise<void> {
-  await client.query('set statement_timeout = 0');
+  await endTimeouts(client, 'session');
   await soon(
     client,
     signal,

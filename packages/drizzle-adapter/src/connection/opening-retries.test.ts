@@ -1,0 +1,32 @@
+import { DatabaseNotReadyError, type NotReadyKind } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import { TablesInUseError } from '../migration/migrate-database.js';
+import { OpeningRetries } from './opening-retries.js';
+
+describe('a database that could not be opened is tried again', () => {
+  it('twice a second while it may be there at any moment', () => {
+    const retries = new OpeningRetries();
+    const delays = [1, 2, 3].map(() => retries.delayMsAfter(undefined, reason('not-serving'), 60_000));
+    expect(delays).toEqual([500, 500, 500]);
+  });
+
+  it('ever later, up to 5 s, while somebody has to correct something', () => {
+    const retries = new OpeningRetries();
+    const delays = [1, 2, 3, 4, 5].map(() => retries.delayMsAfter(undefined, reason('refused'), 60_000));
+    expect(delays).toEqual([1_000, 2_000, 4_000, 5_000, 5_000]);
+  });
+
+  it.each<[what: string, kind: NotReadyKind, error: unknown]>([
+    ['was refused', 'migration-failed', new Error('no')],
+    ['found a table in use', 'not-serving', new TablesInUseError(new Error('no'))],
+  ])('ten times as late as a migration took that %s, and after ten minutes at most', (_what, kind, error) => {
+    const retries = new OpeningRetries();
+    expect(retries.delayMsAfter(error, reason(kind), 20_000)).toBe(200_000);
+    expect(retries.delayMsAfter(error, reason(kind), 300_000)).toBe(600_000);
+    expect(retries.delayMsAfter(error, reason(kind), 1)).toBeGreaterThanOrEqual(500);
+  });
+});
+
+function reason(kind: NotReadyKind): DatabaseNotReadyError {
+  return new DatabaseNotReadyError(kind, { what: 'something', remedy: 'nothing', cause: undefined });
+}
