@@ -45,9 +45,17 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
   },
   'apps/wallet-service': {
     include: ['src/{actions,handlers}/*.test.ts', 'test/**/*.test.ts'],
-    // What is read from files, and what is refused or answered without any action.
     exclude: [
+      // What is read from files, and what is refused or answered without any action.
       'test/{configuration,openapi,pages,request-shape,service-logger,shard-databases}.test.ts',
+      // How connections of clients are served, and how a process starts and stops: whatever its requests wait for.
+      'test/{connections,embedded-process,refused-connections,service-process}.test.ts',
+      // Where handlers run, what becomes of their leases and of events that fail: they read the same log, however the events
+      // came into it. The kills of processes that deliver transfers, and the outcomes of their steps, are in both.
+      'test/delivery/{handler-starts,hanging-handlers,poison-events,roles,worker-kills}.test.ts',
+      // Databases that are away or read only, and processes that lack one: what happens to commits in a group when the
+      // network fails is in `lost-groups`, and what happens when a database is killed, in `killed-database`, is in both.
+      'test/faults/{long-outage,missing-shard,read-only-server,shard-away}.test.ts',
       // Which server serves, whatever it commits.
       'test/faults/promoted-standby.test.ts',
     ],
