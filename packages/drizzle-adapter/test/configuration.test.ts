@@ -64,7 +64,6 @@ describe('the configuration of a database', () => {
     ['ssl=yes', [/ssl .*true/]],
     ['sslmode=require&sslmode=disable', [/sslmode .*twice/]],
     ['host=db-1,db-2', [/several hosts/]],
-    ['port=5432,5433', [/port that is not the number of one port/]],
     ['sslrootcert=', [/sslrootcert .*no value/]],
     ['application=x#sslmode=require', [/application, .*ignored/, /#/]],
   ])('is refused, not read in part, when the URL says %s', (parameters, messages) => {

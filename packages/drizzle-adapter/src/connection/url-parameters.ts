@@ -44,8 +44,6 @@ function faultOf(name: string, [value = '', ...others]: readonly string[]): stri
   if (others.length > 0) return `has the parameter ${name} twice: keep one`;
   if (values !== undefined && !values.includes(value))
     return `has a value of ${name} that is none of ${values.join(', ')}`;
-  if (name === 'port' && !/^\d{1,5}$/.test(value))
-    return 'has a value of port that is not the number of one port';
   if (name === 'host' && value.includes(','))
     return 'has several hosts: name one, such as that of a proxy before them';
   return value === '' ? `has the parameter ${name} with no value: give one or leave it out` : undefined;
