@@ -1,12 +1,5 @@
-import {
-  type ConfiguredDatabase,
-  type ShardIdentifier,
-  type ShardingConfig,
-  UnknownShardException,
-  configuredDatabases,
-  primaryConfig,
-} from '@framework/core';
-import { HoldingsChange, type Trial } from './holdings-change.js';
+import type { ConfiguredDatabase, ShardIdentifier, ShardingConfig } from '@framework/core';
+import { HoldingsChange, type Trial, holdersIn } from './holdings-change.js';
 import type { ShardRelease } from './release-shards.js';
 import { adopt, release } from './shards-table.js';
 
@@ -34,11 +27,8 @@ export async function adoptShards(
   sharding: ShardingConfig,
   shards: readonly ShardIdentifier[],
 ): Promise<readonly ShardAdoption[]> {
-  const databases = configuredDatabases(sharding).filter(({ config }) => config.name === primaryConfig);
   const wanted = [...new Set(shards)];
-  for (const shard of wanted)
-    if (!databases.some((database) => database.shards.includes(shard)))
-      throw new UnknownShardException(shard);
+  const databases = holdersIn(sharding, wanted);
   const adoptedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
     wanted.filter((shard) => those.includes(shard));
   const releasedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>

@@ -1,4 +1,12 @@
-import { type ConfiguredDatabase, type ShardIdentifier, databasePlace } from '@framework/core';
+import {
+  type ConfiguredDatabase,
+  type ShardIdentifier,
+  type ShardingConfig,
+  UnknownShardException,
+  configuredDatabases,
+  databasePlace,
+  primaryConfig,
+} from '@framework/core';
 import type pg from 'pg';
 import { isLockedOut } from '../connection/server-error.js';
 import { refuseWithoutWrites } from '../connection/server-role.js';
@@ -137,6 +145,22 @@ export class HoldingsChange {
       );
     }
   }
+}
+
+/**
+ * The databases that hold shards according to a configuration.
+ *
+ * @throws UnknownShardException `unknown-shard` when one of the given shards is not configured
+ */
+export function holdersIn(
+  sharding: ShardingConfig,
+  shards: readonly ShardIdentifier[],
+): readonly ConfiguredDatabase[] {
+  const databases = configuredDatabases(sharding).filter(({ config }) => config.name === primaryConfig);
+  for (const shard of shards)
+    if (!databases.some((database) => database.shards.includes(shard)))
+      throw new UnknownShardException(shard);
+  return databases;
 }
 
 /** Runs the work on a connection of its own to a database that leads; names the database when it fails. */

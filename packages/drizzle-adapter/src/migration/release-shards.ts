@@ -1,12 +1,5 @@
-import {
-  type ConfiguredDatabase,
-  type ShardIdentifier,
-  type ShardingConfig,
-  UnknownShardException,
-  configuredDatabases,
-  primaryConfig,
-} from '@framework/core';
-import { HoldingsChange, type Trial } from './holdings-change.js';
+import type { ConfiguredDatabase, ShardIdentifier, ShardingConfig } from '@framework/core';
+import { HoldingsChange, type Trial, holdersIn } from './holdings-change.js';
 import { type ShardNotes, adopt, namedShards, release, shardNotes } from './shards-table.js';
 
 /** What became of one database when shards were released. */
@@ -39,13 +32,9 @@ export async function releaseShards(
   sharding: ShardingConfig,
   shards: readonly ShardIdentifier[],
 ): Promise<readonly ShardRelease[]> {
-  const primaries = configuredDatabases(sharding).filter(({ config }) => config.name === primaryConfig);
-  for (const shard of shards)
-    if (!primaries.some((database) => database.shards.includes(shard)))
-      throw new UnknownShardException(shard);
   const releasedBy = ({ shards: those }: ConfiguredDatabase): readonly ShardIdentifier[] =>
     those.filter((shard) => shards.includes(shard));
-  const databases = primaries.filter((database) => releasedBy(database).length > 0);
+  const databases = holdersIn(sharding, shards).filter((database) => releasedBy(database).length > 0);
   const trial: Trial = async (client, database) => {
     refuseOthers(releasedBy(database), await shardNotes(client));
     await adopt(client, database.shards, { onlyFirst: true });
