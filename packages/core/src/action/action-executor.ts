@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from '../clock.js';
 import { NestedExecutionException } from '../errors/action-exceptions.js';
+import { FrameworkException } from '../errors/framework-exception.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { defaultIdempotencySettings, idempotencyRanges } from '../idempotency/idempotency-settings.js';
 import { KeyedRequest } from '../idempotency/keyed-request.js';
@@ -153,7 +154,8 @@ export class ActionExecutor {
           mayBuild = false;
           continue;
         }
-        if (attempt >= policy.attemptsMax || !policy.retries(error)) return this.#earlierResult(run, error);
+        const isLast = attempt >= policy.attemptsMax || isPartialCommit(error) || !policy.retries(error);
+        if (isLast) return this.#earlierResult(run, error);
         await this.#clock.sleep(backoffMs(policy, attempt++, this.#random()));
       }
     }
@@ -161,10 +163,15 @@ export class ActionExecutor {
 
   /** The result of an attempt whose answer was lost, if what the last one met is its effect; throws the error otherwise. */
   async #earlierResult<Params, Result>(run: Run<Params, Result>, error: unknown): Promise<Result> {
-    const isOnOneShard = run.configuration.allowCrossShard !== true;
-    const mayBe = isOnOneShard && unknownCommitOf(error) === undefined && KeyedRequest.mayBeOwnEffect(error);
+    const isOfCommit = unknownCommitOf(error) !== undefined || isPartialCommit(error);
+    const mayBe = !isOfCommit && KeyedRequest.mayBeOwnEffect(error);
     const earlier = mayBe ? await this.#attempts.earlierResult(run) : undefined;
     if (earlier === undefined) throw error;
     return earlier.result;
   }
+}
+
+/** Whether shards hold an attempt: another one would write them again. */
+function isPartialCommit(error: unknown): boolean {
+  return FrameworkException.find(error)?.code === 'partial-commit';
 }

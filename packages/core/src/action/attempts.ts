@@ -71,11 +71,13 @@ export class Attempts {
   }
 
   /**
-   * Makes one attempt; throws what perform throws, and what its commit does.
+   * Makes one attempt, once it is certain that none before is committed; throws what perform throws, and what its commit does.
    *
    * @param mayBuild whether it may build on what is not committed yet
    */
   async make<Params, Result>(run: Run<Params, Result>, mayBuild: boolean): Promise<Result> {
+    const earlier = await run.unknownCommits.happened(this.#databases, 'open');
+    if (earlier !== undefined) return earlier.result;
     const reads = this.#commits.openReads(run.configuration, mayBuild);
     try {
       return await this.#performAndCommit(run, reads);
@@ -129,7 +131,7 @@ export class Attempts {
   async earlierResult<Params, Result>({
     unknownCommits,
   }: Run<Params, Result>): Promise<{ readonly result: Result } | undefined> {
-    return unknownCommits.happened(this.#databases);
+    return unknownCommits.happened(this.#databases, 'all');
   }
 
   /** Commits what an attempt staged, unless an earlier one turns out to be committed. */
@@ -141,7 +143,7 @@ export class Attempts {
     try {
       return await this.#commits.commit(changeSets, configuration, reads);
     } catch (error) {
-      unknownCommits.add(error, result);
+      unknownCommits.add(error, { result, shards: changeSets.map(({ shard }) => shard) });
       throw error;
     }
   }

@@ -1,12 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import type { ExecutorOptions } from './executor-options.js';
+import type { Plan } from './plan.js';
 import { FrameworkException } from '../errors/framework-exception.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import {
   CommitOutcomeUnknownException,
   ConstraintViolationException,
   StaleRecordException,
+  StorageFailureException,
   TransientStorageException,
 } from '../errors/storage-exceptions.js';
 
@@ -55,6 +57,14 @@ describe('when the outcome of a commit is not known', () => {
     await expect(execute()).rejects.toBe(stillUnknown);
     expect(performed()).toBe(1);
     expect(clock.sleeps).toEqual([]);
+  });
+
+  test('the caller is told, too, when the log cannot be read for another reason', async () => {
+    const refused = new StorageFailureException(global, 'the database refused a statement (XX001)');
+    const { execute } = lost(refused);
+    const error: unknown = await execute().catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: 'commit-outcome-unknown', shard: global, actionId: 'action-1' });
+    expect((error as Error).cause).toBe(refused);
   });
 
   test('the error is recognised by its code, also when it is of another copy of this package', async () => {
@@ -150,6 +160,78 @@ describe('a run after a commit whose outcome was not known', () => {
     manager(global).hasHappened = true;
     await expect(execute()).rejects.toBe(overdrawn);
     expect(manager(global).asked).toEqual([]);
+  });
+});
+
+describe('an execution whose policy retries unknown outcomes', () => {
+  const retry = { attemptsMax: 3, retries: () => true };
+  type Answer = boolean | 'unknown';
+
+  /** Counts its runs; the answer to the first one is lost, and the log answers the questions about it in turn. */
+  function lostAndAsked(
+    answers: readonly [Answer, ...Answer[]],
+    work: (run: number, plan: () => Plan) => unknown = (run) => run,
+  ): TestExecutor & { readonly runs: () => number } {
+    let runs = 0;
+    const running = executorOf(async (plan) => work(++runs, plan), { retry });
+    const left = [...answers];
+    running.manager(global).answersToLose = 1;
+    running.manager(global).isCommitted = async (asked) => {
+      const answer = left.shift() ?? false;
+      if (answer === 'unknown') throw asked;
+      return answer;
+    };
+    return { ...running, runs: () => runs };
+  }
+
+  test('asks again instead of running again, and gives the result of the run that was committed', async () => {
+    const { execute, driver, runs, clock } = lostAndAsked(['unknown', 'unknown', true]);
+    expect(await execute()).toBe(1);
+    expect(runs()).toBe(1);
+    expect(clock.sleeps).toEqual([10, 20]);
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('runs again as soon as the log says that nothing was committed', async () => {
+    const { execute, driver } = lostAndAsked(['unknown', false]);
+    expect(await execute()).toBe(2);
+    expect(driver.committed).toMatchObject([{ unknownCommits: [{ code: 'commit-outcome-unknown' }] }]);
+  });
+
+  test('reports the outcome as unknown when it stays so, without another run that could fail in another way', async () => {
+    const { execute, runs } = lostAndAsked(['unknown', 'unknown', 'unknown']);
+    await expect(execute()).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
+    expect(runs()).toBe(1);
+  });
+
+  test('has one effect where each run chooses another shard', async () => {
+    const { execute, driver } = lostAndAsked(['unknown', true], (run, plan) => {
+      plan().add(openWallet(run === 1 ? global : mexico));
+      return run;
+    });
+    expect(await execute()).toBe(1);
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('learns which shards hold what was to be written on several', async () => {
+    const { execute, driver } = lostAndAsked(['unknown', true], (_run, plan) =>
+      plan().addAll([openWallet(mexico), openWallet(global)]),
+    );
+    await expect(execute(null, { allowCrossShard: true })).rejects.toMatchObject({
+      code: 'partial-commit',
+      committed: [global],
+      failed: [mexico],
+    });
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('never runs again what some shards hold', async () => {
+    const { execute, driver, performed } = onBothShards(new Error('anything'));
+    await expect(execute(null, { allowCrossShard: true, retry })).rejects.toMatchObject({
+      code: 'partial-commit',
+    });
+    expect(driver.committed).toHaveLength(1);
+    expect(performed()).toBe(1);
   });
 });
 

@@ -4,7 +4,7 @@ import type { ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { isOutcomeUnknown } from './unknown-commits.js';
+import { hasHappened, isOutcomeUnknown } from './unknown-commits.js';
 
 /**
  * Commits an action's change sets, one transaction per shard, in the order given.
@@ -59,11 +59,12 @@ async function commitOne(changes: ChangeSet, manager: TransactionManager): Promi
 /**
  * Asks the log for the outcome of a commit whose answer was lost.
  *
- * @throws TransientStorageException `transient-storage` when it did not happen; any other error as it is
+ * @throws TransientStorageException `transient-storage` when it did not happen, CommitOutcomeUnknownException
+ * `commit-outcome-unknown` when that cannot be learnt; any other error than of a lost answer as it is
  */
 export async function outcomeOf(error: unknown, manager: TransactionManager): Promise<PersistOutcome> {
   if (!isOutcomeUnknown(error)) throw error;
-  if (await manager.isCommitted(error)) return 'written';
+  if (await hasHappened(error, manager)) return 'written';
   throw new TransientStorageException(manager.shard, 'the connection was lost before the commit', {
     cause: error,
   });

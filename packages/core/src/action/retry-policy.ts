@@ -12,7 +12,10 @@ export interface RetryPolicy {
   readonly backoffBaseMs: number;
   /** The longest wait before any attempt. Default 1,000. */
   readonly backoffMaxMs: number;
-  /** Tells after which errors another attempt can succeed. Default: stale records and transient storage errors. */
+  /**
+   * Tells after which errors another attempt can succeed. Default: stale records and transient storage errors. After an
+   * unknown outcome, the log is asked again before the action is performed again; a partial commit is never retried.
+   */
   readonly retries: (error: unknown) => boolean;
 }
 

@@ -1,20 +1,32 @@
 import { FrameworkException } from '../errors/framework-exception.js';
-import type { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
+import { PartialCommitException } from '../errors/sharding-exceptions.js';
+import { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
+import type { TransactionManager } from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 
 /** How many causes of an error are looked at. */
 const depthMax = 8;
 
+/** An attempt whose commit got no answer. */
+interface LostAttempt<Result> {
+  readonly unknown: CommitOutcomeUnknownException;
+  readonly result: Result;
+  /** Of its whole plan, of which nothing was sent to the others. */
+  readonly shards: readonly ShardIdentifier[];
+  /** Whether the log has said that it did not happen. */
+  isRuledOut: boolean;
+}
+
 /**
  * The commits of one execution whose outcome was not known, each with the result of its attempt.
  *
- * A later attempt carries them, so that the database itself refuses a second effect; and if the first one did happen, the
- * caller gets the result that belongs to it.
+ * No further attempt is made before the log has ruled them out. It carries them all the same, so that the database itself
+ * refuses a second effect; and if one of them did happen, the caller gets the result that belongs to it.
  */
 export class UnknownCommits<Result> {
   readonly #actionId: string;
-  readonly #commits: { readonly unknown: CommitOutcomeUnknownException; readonly result: Result }[] = [];
+  readonly #attempts: LostAttempt<Result>[] = [];
 
   /** @param actionId the action of the execution, which is the same in all its attempts */
   constructor(actionId: string) {
@@ -22,32 +34,73 @@ export class UnknownCommits<Result> {
   }
 
   /**
-   * Keeps the result of an attempt if its error says, or was caused by one that said, that its outcome is not known; not
-   * where the outcome of another action is not known, on which it was built.
+   * Keeps an attempt if its error says, or was caused by one that said, that its outcome is not known; not where the outcome
+   * of another action is not known, on which it was built.
    */
-  add(error: unknown, result: Result): void {
+  add(error: unknown, attempt: Pick<LostAttempt<Result>, 'result' | 'shards'>): void {
     const unknown = unknownCommitOf(error);
-    if (unknown?.actionId === this.#actionId) this.#commits.push({ unknown, result });
+    if (unknown?.actionId !== this.#actionId) return;
+    this.#attempts.push({
+      ...attempt,
+      unknown,
+      isRuledOut: !isOutcomeUnknown(FrameworkException.find(error)),
+    });
   }
 
   /** Those that were sent to a shard; `undefined` when there are none. */
   on(shard: ShardIdentifier): readonly CommitOutcomeUnknownException[] | undefined {
-    if (this.#commits.length === 0) return undefined;
-    const own = this.#commits.map(({ unknown }) => unknown).filter((unknown) => unknown.shard === shard);
+    if (this.#attempts.length === 0) return undefined;
+    const own = this.#attempts.map(({ unknown }) => unknown).filter((unknown) => unknown.shard === shard);
     return own.length === 0 ? undefined : own;
   }
 
   /**
    * Asks the log which of them happened.
    *
+   * @param asked `open` for those only that the log has not ruled out yet
    * @returns the result of that attempt; `undefined` when none did
    * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that cannot be learnt
+   * @throws PartialCommitException `partial-commit` when its plan was to be written on further shards
    */
-  async happened(databases: DatabaseRegistry): Promise<{ readonly result: Result } | undefined> {
-    for (const { unknown, result } of this.#commits) {
-      if (await databases.transactionManager(unknown.shard).isCommitted(unknown)) return { result };
+  async happened(
+    databases: DatabaseRegistry,
+    asked: 'all' | 'open',
+  ): Promise<{ readonly result: Result } | undefined> {
+    for (const attempt of this.#attempts) {
+      if (asked === 'open' && attempt.isRuledOut) continue;
+      const { unknown, result } = attempt;
+      if (await hasHappened(unknown, databases.transactionManager(unknown.shard))) {
+        assertWhole(this.#actionId, attempt);
+        return { result };
+      }
+      attempt.isRuledOut = true;
     }
     return undefined;
+  }
+}
+
+function assertWhole(actionId: string, { unknown, shards }: LostAttempt<unknown>): void {
+  const failed = shards.filter((shard) => shard !== unknown.shard);
+  if (failed.length === 0) return;
+  const parts = { committed: [unknown.shard], failed, unknown: undefined };
+  throw new PartialCommitException(actionId, parts, { cause: unknown });
+}
+
+/**
+ * Asks the log whether a commit happened whose answer was lost.
+ *
+ * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that cannot be learnt, whatever is in the way
+ */
+export async function hasHappened(
+  unknown: CommitOutcomeUnknownException,
+  manager: TransactionManager,
+): Promise<boolean> {
+  try {
+    return await manager.isCommitted(unknown);
+  } catch (failure) {
+    if (isOutcomeUnknown(failure)) throw failure;
+    const { shard, actionId, session } = unknown;
+    throw new CommitOutcomeUnknownException(shard, actionId, { session, cause: failure });
   }
 }
 

@@ -88,7 +88,8 @@ export interface TransactionManager {
    * it was sent, such as a standby that took over, can say that it happened, but not that it did not.
    *
    * @returns true when the log holds the action; false when it does not and never will
-   * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that could not be learnt in time
+   * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that could not be learnt in time; whatever else it
+   * throws means the same
    */
   isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean>;
 }
