@@ -54,7 +54,7 @@ export interface DeliverySettings {
   readonly abandonedForMs: number;
   /** For how long an event during whose call a process ended runs alone, per process; it doubles with each end. Default 1,000. */
   readonly suspectAloneMs: number;
-  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min, after outages to 10 s. */
+  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min, after outages to 5 s. */
   readonly retry: HandlerRetry;
   /** The first wait after the database failed; it doubles. Default 100. */
   readonly storeBackoffBaseMs: number;
@@ -93,7 +93,7 @@ export const defaultDeliverySettings: DeliverySettings = {
   abandonedMax: 64,
   abandonedForMs: 10_000,
   suspectAloneMs: 1_000,
-  retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000, outageBackoffMaxMs: 10_000 },
+  retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000, outageBackoffMaxMs: 5_000 },
   storeBackoffBaseMs: 100,
   storeBackoffMaxMs: 5_000,
   notifyCoalesceMs: 20,

@@ -73,17 +73,17 @@ describe('an attempt', () => {
     expect(failures.every(({ counted, willRetry, attempt }) => !counted && willRetry && attempt === 1)).toBe(
       true,
     );
-    // With backoff: every ten seconds in the end.
-    expect(handler.seen.length).toBeGreaterThan(1_000);
-    expect(handler.seen.length).toBeLessThan(1_100);
+    // With backoff: every five seconds in the end.
+    expect(handler.seen.length).toBeGreaterThan(2_000);
+    expect(handler.seen.length).toBeLessThan(2_200);
     broken = false;
-    await bench.clock.advance(12_000);
+    await bench.clock.advance(7_000);
     expect(handler.seen.slice(-2)).toEqual(['a1', 'a2']);
     expect(bench.database.parked.size).toBe(0);
   });
 
   test.each([1, 5, 60])(
-    'after an outage of %i minutes is made within ten seconds, whatever failed by itself before',
+    'after an outage of %i minutes is made within five seconds, whatever failed by itself before',
     async (minutes) => {
       const bench = new DeliveryBench();
       let calls = 0;
@@ -96,7 +96,7 @@ describe('an attempt', () => {
       bench.start([handler]);
       await bench.clock.advance(minutes * 60_000);
       isDown = false;
-      await bench.clock.advance(10_500);
+      await bench.clock.advance(5_500);
       expect(bench.database.parked.size).toBe(0);
     },
   );

@@ -8,7 +8,7 @@ import { mexico, walletOf, walletSpecificationWhile } from '../wallet-specificat
 
 const minuteMs = 60_000;
 /** How late a transfer is tried again that has waited for an outage to end, at most. */
-const latenessMs = 10_000;
+const latenessMs = 5_000;
 const amount = new Big('25.50');
 
 test.each([
@@ -16,7 +16,7 @@ test.each([
   ['away for three hours', 180 * minuteMs, () => new ShardUnavailableException(mexico, 'it is away')],
   ['not configured for an hour', 60 * minuteMs, () => new UnknownShardException(mexico)],
 ])(
-  'a transfer to a shard that is %s is received ten seconds later at most',
+  'a transfer to a shard that is %s is received five seconds later at most',
   async (_what, lastsMs, errorOf) => {
     const [source, destination] = [walletOf('100'), walletOf('1', { shard: mexico })];
     const specification = walletSpecificationWhile((elapsedMs) => {

@@ -9,7 +9,7 @@ export interface EventHandlerOptions {
   readonly aliases?: readonly string[];
   /** Where the handler starts when it is new. Default `'now'`. */
   readonly startFrom?: StartFrom;
-  /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min, after outages to 10 s. */
+  /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min, after outages to 5 s. */
   readonly retry?: Partial<HandlerRetry>;
   /** How long one call may take. Default 30,000. */
   readonly timeoutMs?: number;

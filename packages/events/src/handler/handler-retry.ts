@@ -8,7 +8,7 @@ export interface HandlerRetry {
   readonly backoffMaxMs: number;
   /**
    * The longest wait after a call that was no attempt, because storage or a shard could not serve, where `backoffMaxMs` is not
-   * less: so long after the outage the event is tried again at the latest. Default 10,000.
+   * less: so long after the outage the event is tried again at the latest. Default 5,000.
    */
   readonly outageBackoffMaxMs: number;
 }
