@@ -30,6 +30,7 @@ import type { SuspectGate } from './parked/suspect-gate.js';
 import { CommitHints } from './waking/commit-hints.js';
 import { listenForHints } from './waking/listen-for-hints.js';
 import { LogPoll } from './waking/log-poll.js';
+import { untilAborted } from './waking/until-aborted.js';
 import { untilDone } from './waking/until-done.js';
 import type { WorkerContext } from './worker-context.js';
 
@@ -224,10 +225,7 @@ export class DatabaseWorker {
 
   /** Waits for the migrations: until they are applied, every question would be refused. */
   async #becomeReady(): Promise<void> {
-    const stopped = new Promise<void>((resolve) =>
-      this.#context.stopping.addEventListener('abort', () => resolve(), { once: true }),
-    );
-    await Promise.race([this.#database.ready(), stopped]);
+    await Promise.race([this.#database.ready(), untilAborted(this.#context.stopping)]);
   }
 
   async #register(): Promise<void> {

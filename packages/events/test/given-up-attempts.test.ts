@@ -121,3 +121,23 @@ test('an event that has failed more often than is allowed by now is tried once m
     { dead: true, error: expect.stringContaining('by itself') as string },
   ]);
 });
+
+describe('an attempt that is to be made alone', () => {
+  test.each([
+    [
+      'is answered late',
+      ({ access }: BenchProcess, { clock }: DeliveryBench) =>
+        access.delays.set('parked.beginAttempt', [clock.sleep(5_000)]),
+    ],
+    ['fails for a while', ({ access }: BenchProcess) => access.failures.set('parked.beginAttempt', down(5))],
+  ])('ends as others do when the statement that begins it %s', async (_how, disturb) => {
+    const bench = new DeliveryBench();
+    const running = failedOnce(bench, () => undefined);
+    disturb(running, bench);
+    await bench.clock.advance(10_000);
+    bench.database.commit(deposited('a', 2));
+    await bench.clock.advance(10_000);
+    expect(running.seen).toEqual(['a1', 'a2']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+});

@@ -4,6 +4,7 @@ import type { HandlerCaller } from '../call/handler-caller.js';
 import { outageRetryAfterMs, retryAfterMs } from '../handler/handler-retry.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import type { LoopWatch } from '../lease/loop-watch.js';
+import { untilAborted } from '../waking/until-aborted.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import { type FlowPolicy, verdictOf } from './flow-policy.js';
 import type { RetryWork } from './flow-work.js';
@@ -85,9 +86,7 @@ export class RetryStep {
   ): Promise<ParkedAttempt> {
     const { head, slot, alone, startedMs, over } = call;
     if (alone === undefined || !begun.counted) return begun;
-    await new Promise((resolve) =>
-      AbortSignal.any([alone, over]).addEventListener('abort', resolve, { once: true }),
-    );
+    await untilAborted(AbortSignal.any([alone, over]));
     // It may be why the event loop stood.
     if (over.aborted || this.#watch.stoodSince(startedMs)) return begun;
     const uncounted = { id: crypto.randomUUID(), counted: false };

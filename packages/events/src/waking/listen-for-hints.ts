@@ -1,5 +1,6 @@
 import type { HintChannel } from '@framework/core';
 import type { WorkerContext } from '../worker-context.js';
+import { untilAborted } from './until-aborted.js';
 import { untilDone } from './until-done.js';
 
 /** Calls back at the hints of other processes until delivery stops; hints only save time, polling finds everything. */
@@ -11,13 +12,6 @@ export async function listenForHints(
   const { stopping } = context;
   const unlisten = await untilDone(context, stopping, () => channel.listen(onHint));
   if (unlisten === undefined) return;
-  await aborted(stopping);
+  await untilAborted(stopping);
   await unlisten();
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }
