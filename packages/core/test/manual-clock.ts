@@ -1,13 +1,24 @@
 import type { Clock } from '../src/index.js';
 
+interface Timer {
+  readonly dueMs: number;
+  readonly work: () => void;
+}
+
 /** A clock that stands still, and whose sleepers wake when a test says so. */
 export class ManualClock implements Clock {
   /** How often somebody slept. */
   sleeps = 0;
   readonly #sleepers: (() => void)[] = [];
+  readonly #timers = new Set<Timer>();
+  #elapsedMs = 0;
 
   now(): Date {
     return new Date('2026-03-03T03:03:03Z');
+  }
+
+  elapsedMs(): number {
+    return this.#elapsedMs;
   }
 
   sleep(): Promise<void> {
@@ -15,11 +26,35 @@ export class ManualClock implements Clock {
     return new Promise((resolve) => this.#sleepers.push(resolve));
   }
 
+  after(durationMs: number, work: () => void): () => void {
+    if (durationMs <= 0) return afterTurn(work);
+    const timer = { dueMs: this.#elapsedMs + durationMs, work };
+    this.#timers.add(timer);
+    return () => void this.#timers.delete(timer);
+  }
+
   /** Wakes all that sleep now, and lets what they continue with run. */
   async wake(): Promise<void> {
     for (const wake of this.#sleepers.splice(0)) wake();
     await settled();
   }
+
+  /** Lets time pass for timers, and lets what they begin run; wakes nobody. */
+  async pass(durationMs: number): Promise<void> {
+    this.#elapsedMs += durationMs;
+    for (const timer of this.#timers) {
+      if (timer.dueMs > this.#elapsedMs) continue;
+      this.#timers.delete(timer);
+      timer.work();
+    }
+    await settled();
+  }
+}
+
+/** Calls back when the event loop has come round, as every clock does after no time. */
+export function afterTurn(work: () => void): () => void {
+  const immediate = setImmediate(work);
+  return () => clearImmediate(immediate);
 }
 
 /** Lets everything run that waits for nothing but promises and the end of a turn of the event loop. */

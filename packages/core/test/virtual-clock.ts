@@ -1,6 +1,7 @@
 import type { Clock } from '../src/index.js';
+import { afterTurn } from './manual-clock.js';
 
-/** A clock that moves only when somebody sleeps by it. */
+/** A clock that moves only when somebody sleeps by it: nothing else takes any time, so no timer is ever due. */
 export class VirtualClock implements Clock {
   /** Every duration that was slept, in milliseconds. */
   readonly sleeps: number[] = [];
@@ -14,9 +15,17 @@ export class VirtualClock implements Clock {
     return new Date(this.#nowMs);
   }
 
+  elapsedMs(): number {
+    return this.#nowMs;
+  }
+
   async sleep(durationMs: number): Promise<void> {
     this.sleeps.push(durationMs);
     this.#nowMs += durationMs;
+  }
+
+  after(durationMs: number, work: () => void): () => void {
+    return durationMs <= 0 ? afterTurn(work) : () => undefined;
   }
 }
 

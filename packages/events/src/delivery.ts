@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import {
+  type Clock,
   type ActionExecutor,
   type DatabaseRegistry,
   FrameworkException,
@@ -7,6 +8,7 @@ import {
   type ModelClass,
   type ShardIdentifier,
   UnknownShardException,
+  systemClock,
 } from '@framework/core';
 import {
   AbandonedCalls,
@@ -17,7 +19,6 @@ import {
 import { type AttemptFailureHook, logAttemptFailure } from './call/attempt-failure.js';
 import { errorText } from './call/error-text.js';
 import { DatabaseWorker } from './database-worker.js';
-import { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
 import { type DeliveryOverrides, type DeliverySettings, deliverySettings } from './delivery-settings.js';
 import type { AnyEventHandler } from './handler/event-handler.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
@@ -36,7 +37,7 @@ export interface DeliveryOptions {
   /** The classes that `event.model` gives; for others it gives an empty class of the same model name. */
   readonly models?: readonly ModelClass<unknown>[];
   /** Default: the computer's clock. */
-  readonly clock?: DeliveryClock;
+  readonly clock?: Clock;
   /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
   readonly random?: () => number;
   /**
@@ -83,7 +84,7 @@ export class Delivery {
    * @throws ConfigurationException `invalid-configuration` when a setting is unknown or out of its bounds
    */
   constructor(options: DeliveryOptions) {
-    const { executor, models = [], clock = systemDeliveryClock, random = Math.random } = options;
+    const { executor, models = [], clock = systemClock, random = Math.random } = options;
     this.#settings = deliverySettings(options.settings);
     this.#executor = executor;
     const handlers =

@@ -1,5 +1,4 @@
-import type { ActionExecutor, DatabaseRegistry } from '@framework/core';
-import { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
+import { type ActionExecutor, type DatabaseRegistry, type Clock, systemClock } from '@framework/core';
 import { deliverySettings } from './delivery-settings.js';
 import { CommitHints } from './waking/commit-hints.js';
 
@@ -14,11 +13,11 @@ export function hintCommits(options: {
   /** Default 20. */
   readonly notifyCoalesceMs?: number;
   /** Default: the computer's clock. */
-  readonly clock?: DeliveryClock;
+  readonly clock?: Clock;
   /** Takes what went wrong; hints only save time. Default: nothing. */
   readonly onError?: (error: unknown) => void;
 }): () => void {
-  const { databases, executor, clock = systemDeliveryClock, onError = () => undefined } = options;
+  const { databases, executor, clock = systemClock, onError = () => undefined } = options;
   const intervalMs = options.notifyCoalesceMs ?? deliverySettings().notifyCoalesceMs;
   const byShard = new Map<unknown, CommitHints>();
   for (const { store, shards } of databases.deliveries()) {

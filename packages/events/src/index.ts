@@ -23,7 +23,6 @@ export {
   defaultDeliverySettings,
 } from './delivery-settings.js';
 export { parseDeliverySettings } from './parse-delivery-settings.js';
-export { type DeliveryClock, systemDeliveryClock } from './delivery-clock.js';
 export { hintCommits } from './hint-commits.js';
 
 export { DeliveryOperator, type ShardLag, type ShardLeases } from './operator/delivery-operator.js';

@@ -1,4 +1,4 @@
-import type { DeliveryClock } from './delivery-clock.js';
+import type { Clock } from '@framework/core';
 import type { AttemptFailureHook } from './call/attempt-failure.js';
 import type { DeliverySettings } from './delivery-settings.js';
 import { StoreBackoff } from './waking/store-backoff.js';
@@ -6,7 +6,7 @@ import { StoreBackoff } from './waking/store-backoff.js';
 /** What all parts of one database's delivery share. */
 export interface WorkerContext {
   readonly settings: DeliverySettings;
-  readonly clock: DeliveryClock;
+  readonly clock: Clock;
   /** Gives a number from 0 to 1, for jitter. */
   readonly random: () => number;
   /** Takes what cannot be thrown anywhere; never throws. */

@@ -1,11 +1,16 @@
-import { type ActionClass, type DatabaseDelivery, type Principal, ShardIdentifier } from '@framework/core';
+import {
+  type ActionClass,
+  type Clock,
+  type DatabaseDelivery,
+  type Principal,
+  ShardIdentifier,
+} from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { MemoryAccess, MemoryDeliveryStore, MemoryDeliveryTables } from '@framework/testing/memory';
 import {
   type AnyEventHandler,
   type AttemptFailure,
   Delivery,
-  type DeliveryClock,
   type DeliveryOverrides,
   type EventEnvelope,
   type EventHandler,
@@ -104,7 +109,7 @@ export class DeliveryBench {
     settings: DeliveryOverrides = {},
     ready: DatabaseDelivery['ready'] = () => Promise.resolve(),
     shards: readonly ShardIdentifier[] = [shard],
-    clock: DeliveryClock = this.clock,
+    clock: Clock = this.clock,
   ): BenchProcess {
     const { access, store, executor } = this.process();
     const errors: unknown[] = [];

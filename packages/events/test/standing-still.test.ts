@@ -1,11 +1,12 @@
+import type { Clock } from '@framework/core';
 import type { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
-import type { DeliveryClock, EventHandler } from '../src/index.js';
+import type { EventHandler } from '../src/index.js';
 import { type DepositedEvent, deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, handlerOf } from './delivery-bench.js';
 
 /** The clock of one process whose event loop can stand: whoever sleeps there wakes when it goes on, behind what ran before. */
-class ProcessClock implements DeliveryClock {
+class ProcessClock implements Clock {
   readonly #clock: VirtualClock;
   #standing: Promise<void> | undefined;
 
@@ -15,6 +16,16 @@ class ProcessClock implements DeliveryClock {
 
   now(): Date {
     return this.#clock.now();
+  }
+
+  elapsedMs(): number {
+    return this.#clock.elapsedMs();
+  }
+
+  after(durationMs: number, work: () => void): () => void {
+    const cancelled = new AbortController();
+    void this.sleep(durationMs, cancelled.signal).then(() => !cancelled.signal.aborted && work());
+    return () => cancelled.abort();
   }
 
   async sleep(durationMs: number, signal?: AbortSignal): Promise<void> {

@@ -103,6 +103,45 @@ describe('VirtualClock', () => {
     await beside;
   });
 
+  it('calls back once in its turn, unless that is cancelled', async () => {
+    const clock = new VirtualClock(start);
+    const called: string[] = [];
+    const slept = clock.sleep(10).then(() => called.push('slept'));
+    const cancel = clock.after(20, () => called.push('cancelled'));
+    const late = clock.after(20, () => called.push(`late ${clock.elapsedMs()}`));
+    await clock.advance(10);
+    await slept;
+    cancel();
+    expect(clock.sleeperCount).toBe(0);
+    await clock.advance(20);
+    late();
+    expect(called).toEqual(['slept', 'late 20']);
+  });
+
+  it('calls back after no time when what is ready has run, without being advanced', async () => {
+    const clock = new VirtualClock(start);
+    const called: string[] = [];
+    await new Promise<void>((resolve) => {
+      clock.after(0, () => {
+        called.push('after');
+        resolve();
+      });
+      void Promise.resolve()
+        .then(() => undefined)
+        .then(() => called.push('ready'));
+    });
+    expect(called).toEqual(['ready', 'after']);
+    expect(clock.now()).toEqual(start);
+  });
+
+  it('measures durations by what it was advanced, also when the time of day is set', async () => {
+    const clock = new VirtualClock(start);
+    await clock.advance(10);
+    clock.set(new Date('2020-01-01T00:00:00Z'));
+    await clock.advance(5);
+    expect(clock.elapsedMs()).toBe(15);
+  });
+
   it('passes on to the next sleeper, if there is one', async () => {
     const clock = new VirtualClock(start);
     const slept = [clock.sleep(30), clock.sleep(10)];

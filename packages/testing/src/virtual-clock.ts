@@ -1,9 +1,10 @@
-import type { Clock } from '@framework/core';
+import { type Clock, systemClock } from '@framework/core';
 
-interface Sleeper {
-  /** When it wakes, on the scale of time that was advanced. */
-  readonly wakesAtMs: number;
-  readonly wake: () => void;
+/** What happens at an instant: somebody wakes, or is called back. */
+interface Appointment {
+  /** On the scale of time that was advanced. */
+  readonly atMs: number;
+  readonly happen: () => void;
 }
 
 /**
@@ -18,8 +19,9 @@ interface Sleeper {
 export class VirtualClock implements Clock {
   #nowMs: number;
   #advancedMs = 0;
-  /** In the order in which they wake; those of one instant in the order in which they fell asleep. */
-  readonly #sleepers: Sleeper[] = [];
+  #sleeperCount = 0;
+  /** In the order in which they happen; those of one instant in the order in which they were made. */
+  readonly #appointments: Appointment[] = [];
 
   /** @param start what {@link now} tells first; default 2026-01-01T00:00:00Z */
   constructor(start: Date = new Date('2026-01-01T00:00:00Z')) {
@@ -28,11 +30,16 @@ export class VirtualClock implements Clock {
 
   /** How many sleep now. */
   get sleeperCount(): number {
-    return this.#sleepers.length;
+    return this.#sleeperCount;
   }
 
   now(): Date {
     return new Date(this.#nowMs);
+  }
+
+  /** How much time has passed by advancing, whatever the time of day. */
+  elapsedMs(): number {
+    return this.#advancedMs;
   }
 
   /** Resolves when the clock was advanced by the duration, or the signal is aborted; at once when it is not above zero. */
@@ -40,21 +47,27 @@ export class VirtualClock implements Clock {
     if (!(durationMs > 0) || signal?.aborted === true) return Promise.resolve();
     return new Promise((resolve) => {
       const wake = (): void => {
+        this.#sleeperCount--;
         signal?.removeEventListener('abort', abort);
         resolve();
       };
-      const sleeper: Sleeper = { wakesAtMs: this.#advancedMs + durationMs, wake };
+      const cancel = this.#appoint(durationMs, wake);
       const abort = (): void => {
-        this.#sleepers.splice(this.#sleepers.indexOf(sleeper), 1);
-        resolve();
+        cancel();
+        wake();
       };
-      this.#add(sleeper);
+      this.#sleeperCount++;
       signal?.addEventListener('abort', abort, { once: true });
     });
   }
 
+  /** Calls back when the clock was advanced by the duration; without being advanced when it is not above zero. */
+  after(durationMs: number, work: () => void): () => void {
+    return durationMs > 0 ? this.#appoint(durationMs, work) : systemClock.after(0, work);
+  }
+
   /**
-   * Lets time pass: wakes the sleepers in order, each at its own instant, and lets what they continue with run.
+   * Lets time pass: wakes and calls back in order, each at its own instant, and lets what they continue with run.
    *
    * Who falls asleep meanwhile is woken too when the duration reaches that far. What waits for something else than
    * this clock, such as a database, is not waited for.
@@ -66,23 +79,23 @@ export class VirtualClock implements Clock {
     const endMs = this.#advancedMs + durationMs;
     await settled();
     for (let next = this.#nextUntil(endMs); next !== undefined; next = this.#nextUntil(endMs)) {
-      this.#pass(next.wakesAtMs);
-      next.wake();
+      this.#pass(next.atMs);
+      next.happen();
       await settled();
     }
     this.#pass(endMs);
   }
 
   /**
-   * Lets time pass until the next sleeper wakes, and lets what it continues with run.
+   * Lets time pass until the next sleeper wakes, or the next one is called back, and lets what it continues with run.
    *
-   * @returns false when nobody sleeps: time stands still then
+   * @returns false when nobody waits for the clock: time stands still then
    */
   async wakeNext(): Promise<boolean> {
-    const next = this.#sleepers.shift();
+    const next = this.#appointments.shift();
     if (next === undefined) return false;
-    this.#pass(next.wakesAtMs);
-    next.wake();
+    this.#pass(next.atMs);
+    next.happen();
     await settled();
     return true;
   }
@@ -92,14 +105,20 @@ export class VirtualClock implements Clock {
     this.#nowMs = now.getTime();
   }
 
-  #add(sleeper: Sleeper): void {
-    const later = this.#sleepers.findIndex(({ wakesAtMs }) => wakesAtMs > sleeper.wakesAtMs);
-    this.#sleepers.splice(later === -1 ? this.#sleepers.length : later, 0, sleeper);
+  #appoint(durationMs: number, happen: () => void): () => void {
+    const all = this.#appointments;
+    const appointment: Appointment = { atMs: this.#advancedMs + durationMs, happen };
+    const later = all.findIndex(({ atMs }) => atMs > appointment.atMs);
+    all.splice(later === -1 ? all.length : later, 0, appointment);
+    return () => {
+      const index = all.indexOf(appointment);
+      if (index !== -1) all.splice(index, 1);
+    };
   }
 
-  #nextUntil(endMs: number): Sleeper | undefined {
-    const [next] = this.#sleepers;
-    return next !== undefined && next.wakesAtMs <= endMs ? this.#sleepers.shift() : undefined;
+  #nextUntil(endMs: number): Appointment | undefined {
+    const [next] = this.#appointments;
+    return next !== undefined && next.atMs <= endMs ? this.#appointments.shift() : undefined;
   }
 
   #pass(untilMs: number): void {

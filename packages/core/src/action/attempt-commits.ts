@@ -19,7 +19,7 @@ export class AttemptCommits {
   readonly #isGroupedByDefault: boolean;
   readonly #groupSettings: GroupSettings;
   readonly #clock: Clock;
-  readonly #reads = new CombinedReads();
+  readonly #reads: CombinedReads;
   readonly #turns: ModelTurns | undefined;
   #groups: GroupCommit | undefined;
 
@@ -37,6 +37,7 @@ export class AttemptCommits {
   ) {
     this.#databases = databases;
     this.#clock = clock;
+    this.#reads = new CombinedReads(clock);
     this.#isGroupedByDefault = groupCommit !== false;
     this.#groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
     const turnSettings = switched('turns', defaultTurnSettings, turnRanges, turns);

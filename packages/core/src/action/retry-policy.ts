@@ -1,5 +1,6 @@
 import { FrameworkException } from '../errors/framework-exception.js';
-import { type RangesOf, timerMaxMs } from './settings.js';
+import { timerMaxMs } from '../clock.js';
+import type { RangesOf } from './settings.js';
 
 /** When a failed action runs again, and how long it waits before. */
 export interface RetryPolicy {

@@ -1,7 +1,5 @@
+import { timerMaxMs } from '../clock.js';
 import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
-
-/** The longest time that a timer can wait: a longer one would end at once. */
-export const timerMaxMs: number = 2 ** 31 - 1;
 
 /** The whole numbers that a setting may be. */
 export interface NumberRange {

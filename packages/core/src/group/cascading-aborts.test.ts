@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { settled } from '../../test/manual-clock.js';
 import { once, stagingExecutor } from '../../test/staging-executor.js';
 import { executorOf, global, mexico, storedWallet } from '../../test/test-executor.js';
@@ -9,10 +9,6 @@ import {
   ConstraintViolationException,
   StaleRecordException,
 } from '../errors/storage-exceptions.js';
-
-// The machine may be slow: no write takes too long by the real time.
-beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
-afterEach(() => vi.useRealTimers());
 
 describe('a model that is staged and not committed yet', () => {
   test('takes what was built on it along when it is not written, which runs again at once with fresh reads', async () => {

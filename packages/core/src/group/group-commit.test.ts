@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { settled } from '../../test/manual-clock.js';
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
@@ -63,10 +63,6 @@ function answering(running: TestExecutor, ...outcomes: readonly GroupOutcome[]):
     return Promise.resolve(outcomes);
   };
 }
-
-// The machine may be slow: no write takes too long by the real time.
-beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
-afterEach(() => vi.useRealTimers());
 
 describe('grouped commit', () => {
   test('persists a lone plan as without it', async () => {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { ConstraintViolationException, TransientStorageException } from '../errors/storage-exceptions.js';
@@ -7,9 +7,6 @@ import type { QueuedPlan } from './queued-plan.js';
 const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
 const locked = new TransientStorageException(global, 'a lock was not had in time');
 const [a, b] = [openWallet(), openWallet()];
-
-beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
-afterEach(() => vi.useRealTimers());
 
 /** A group of 12 plans that fails as a whole. */
 async function lockedGroup(): Promise<{

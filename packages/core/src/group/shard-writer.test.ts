@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
@@ -8,15 +8,12 @@ import { QueuedPlan } from './queued-plan.js';
 const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
 
-beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
-afterEach(() => vi.useRealTimers());
-
 describe('a plan that waits behind a locked model', () => {
   test('is refused for certain when it was not sent in time, while the one that was sent goes on', async () => {
     const writer = new ManualWriter();
     const sent = await writer.add('sent', a);
     const waiting = await writer.add('waiting', a);
-    await vi.advanceTimersByTimeAsync(50);
+    await writer.clock.pass(50);
     await writer.passWait();
     expect(await errorOf(waiting)).toMatchObject({ code: 'shard-unavailable', shard: global });
     expect(waiting.state).toBe('lost');
@@ -39,7 +36,7 @@ describe('a plan that waits behind a locked model', () => {
   test('is refused also when it was sent before in a group of which nothing was written', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
-    await vi.advanceTimersByTimeAsync(50);
+    await writer.clock.pass(50);
     await writer.add('first', openWallet());
     for (let index = 0; index < 12; index++) await writer.add(`p${index}`, openWallet());
     const last = await writer.add('last', openWallet());
@@ -84,7 +81,7 @@ describe('a plan that waits behind a locked model', () => {
   test('takes no place from plans of other models', async () => {
     const writer = new ManualWriter({ queueMax: 3 });
     await writer.add('locked', a);
-    await vi.advanceTimersByTimeAsync(50);
+    await writer.clock.pass(50);
     await writer.add('awaited', b);
     for (let index = 0; index < 3; index++) await writer.add(`waiting${index}`, a);
     await expect(writer.add('one more', a)).rejects.toMatchObject({ code: 'shard-unavailable' });
@@ -102,7 +99,7 @@ describe('a plan that waits behind a locked model', () => {
     const writer = new ManualWriter({ queueMax: 2 });
     await writer.add('locked', a);
     for (let index = 0; index < 2; index++) await writer.add(`waiting${index}`, a);
-    await vi.advanceTimersByTimeAsync(50);
+    await writer.clock.pass(50);
     await writer.add('other', b);
     expect(writer.open).toEqual(['locked', 'other']);
   });
@@ -129,7 +126,7 @@ describe('a write that takes long', () => {
     await writer.add('other', b);
     await writer.add('same', a);
     expect(writer.open).toEqual(['slow']);
-    vi.advanceTimersByTime(50);
+    await writer.clock.pass(50);
     expect(writer.open).toEqual(['slow', 'other']);
     await writer.answer('other');
     expect(writer.open).toEqual(['slow']);
@@ -141,7 +138,7 @@ describe('a write that takes long', () => {
     const writer = new ManualWriter();
     for (let index = 0; index < 10; index++) {
       await writer.add(`p${index}`, openWallet());
-      vi.advanceTimersByTime(50);
+      await writer.clock.pass(50);
     }
     expect(writer.open).toHaveLength(9);
     await writer.answer('p3');

@@ -48,16 +48,18 @@ export class ShardWriter {
   readonly #asked = new Set<QueuedPlan>();
   /** The one of those under way that is waited for. */
   #awaited: Batch | undefined;
-  #patience: NodeJS.Timeout | undefined;
+  #endPatience: () => void = () => undefined;
   /** Whether the one that is waited for has taken too long, and there was no place aside. */
   #isOverdue = false;
   #isAboutToSend = false;
+  readonly #clock: Clock;
   readonly #ticker: Ticker;
 
   constructor(manager: TransactionManager, settings: GroupSettings, staged: StagedModels, clock: Clock) {
     this.#manager = manager;
     this.#settings = settings;
     this.#staged = staged;
+    this.#clock = clock;
     this.#ticker = new Ticker(clock, settings.queueWaitMs, () => this.#refuseOverdue(), ticksPerWait);
   }
 
@@ -133,7 +135,7 @@ export class ShardWriter {
     if (group.length === 0) return sentAgain;
     this.#queue = rest;
     this.#awaited = group;
-    this.#patience = setTimeout(() => this.#stopWaiting(), patienceMs);
+    this.#endPatience = this.#clock.after(patienceMs, () => this.#stopWaiting());
     void this.#write(group);
     return true;
   }
@@ -177,7 +179,7 @@ export class ShardWriter {
   }
 
   #forgetAwaited(): void {
-    clearTimeout(this.#patience);
+    this.#endPatience();
     this.#awaited = undefined;
     this.#isOverdue = false;
   }
@@ -221,7 +223,7 @@ export class ShardWriter {
     if (isLost) this.#dropEnded();
     if (this.#isOverdue && this.#asideCount < asideMax) this.#forgetAwaited();
     // The next group is on its way before the executions of this one go on, which takes the process a while.
-    if (this.#sendAll()) setImmediate(tellAll, batch);
+    if (this.#sendAll()) this.#clock.after(0, () => tellAll(batch));
     else tellAll(batch);
     if (this.#hasWaiting) this.#ticker.start();
   }

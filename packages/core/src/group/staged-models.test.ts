@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { holdCommits } from '../../test/hold-commits.js';
 import { settled } from '../../test/manual-clock.js';
 import { once, stagingExecutor } from '../../test/staging-executor.js';
@@ -56,10 +56,6 @@ function deletedOf({ id, version, createdDate, ownerId, balance }: Wallet): Wall
   const state = 'DELETED' as 'CLOSED';
   return new Wallet({ id, version, createdDate, ownerId, balance, state });
 }
-
-// The machine may be slow: no write takes too long by the real time.
-beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
-afterEach(() => vi.useRealTimers());
 
 describe('a model that is staged and not committed yet', () => {
   test('is what the next execution reads, whose version follows it in the same group', async () => {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import {
@@ -10,9 +10,6 @@ import type { QueuedPlan } from './queued-plan.js';
 
 const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
-
-beforeEach(() => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
-afterEach(() => vi.useRealTimers());
 
 describe('a group that fails as a whole', () => {
   test('goes on side by side, plan by plan, where plans have no model in common', async () => {

@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, test } from 'vitest';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
+import { systemClock } from '../clock.js';
 import { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import type { ModelSource } from './model-source.js';
 import { ReadCombiner } from './read-combiner.js';
@@ -47,7 +48,7 @@ describe('reads that are combined', () => {
       contexts.push(request.getStore());
       return readOne(id);
     };
-    const combiner = new ReadCombiner(source);
+    const combiner = new ReadCombiner(source, systemClock);
     await request.run('first', async () => {
       await combiner.read('a');
       expect(request.getStore()).toBe('first');
@@ -58,7 +59,7 @@ describe('reads that are combined', () => {
   test('give each who reads the same model an object of his own', async () => {
     const source = sourceOf('a');
     source.toModel = (wallet) => wallet.deposit(0n);
-    const combiner = new ReadCombiner(source);
+    const combiner = new ReadCombiner(source, systemClock);
     const [one, other] = await Promise.all([combiner.read('a'), combiner.read('a')]);
     expect(source.asked).toEqual([['a', 'a']]);
     expect(one).toEqual(other);
@@ -71,7 +72,7 @@ describe('reads that are combined', () => {
       if (wallet === source.wallets.get('a')) throw new Error('this is no wallet');
       return wallet;
     };
-    const combiner = new ReadCombiner(source);
+    const combiner = new ReadCombiner(source, systemClock);
     const [one, other] = await Promise.allSettled([combiner.read('a'), combiner.read('b')]);
     expect(one).toMatchObject({ status: 'rejected', reason: { message: 'this is no wallet' } });
     expect(other).toMatchObject({ status: 'fulfilled', value: source.wallets.get('b') });
@@ -80,7 +81,7 @@ describe('reads that are combined', () => {
 
   test('are not, when there is only one', async () => {
     const source = sourceOf('a');
-    const combiner = new ReadCombiner(source);
+    const combiner = new ReadCombiner(source, systemClock);
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
     expect(await combiner.read('b')).toBeUndefined();
     expect(source.asked).toEqual(['a', 'b']);
@@ -90,7 +91,7 @@ describe('reads that are combined', () => {
     const source = sourceOf('a', 'b', 'c');
     const gate = Promise.withResolvers<void>();
     source.gate = gate.promise;
-    const combiner = new ReadCombiner(source);
+    const combiner = new ReadCombiner(source, systemClock);
     const first = combiner.read('a');
     await new Promise((resolve) => setTimeout(resolve, 0));
     const others = [combiner.read('b'), combiner.read('c'), combiner.read('x')];
@@ -102,7 +103,7 @@ describe('reads that are combined', () => {
 
   test('are no more than 128 together', async () => {
     const source = sourceOf();
-    const combiner = new ReadCombiner(source);
+    const combiner = new ReadCombiner(source, systemClock);
     const ids = Array.from({ length: 257 }, (_unused, index) => `${index}`);
     await Promise.all(ids.map((id) => combiner.read(id)));
     expect(source.asked).toEqual([ids.slice(0, 128), ids.slice(128, 256), '256']);
@@ -113,7 +114,7 @@ describe('reads that are combined', () => {
     const gate = Promise.withResolvers<void>();
     source.gate = gate.promise;
     let nowMs = 0;
-    const combiner = new ReadCombiner(source, () => nowMs);
+    const combiner = new ReadCombiner(source, { elapsedMs: () => nowMs });
     const silent = combiner.read('a');
     await new Promise((resolve) => setTimeout(resolve, 0));
     nowMs = 100;
@@ -132,7 +133,7 @@ describe('reads that are combined', () => {
   test('are done one by one when the statement fails, so that only the culprit fails', async () => {
     const source = sourceOf('a', 'b');
     source.failures.push(new Error('one of them is no id'));
-    const combiner = new ReadCombiner(source);
+    const combiner = new ReadCombiner(source, systemClock);
     const [one, none, two] = await Promise.allSettled(['a', 'none', 'b'].map((id) => combiner.read(id)));
     expect([one, two].map((outcome) => outcome?.status)).toEqual(['fulfilled', 'fulfilled']);
     expect(none).toMatchObject({ status: 'rejected' });
@@ -142,7 +143,7 @@ describe('reads that are combined', () => {
     const source = sourceOf('a', 'b');
     const unavailable = new ShardUnavailableException(global, 'it is down');
     source.failures.push(unavailable);
-    const combiner = new ReadCombiner(source);
+    const combiner = new ReadCombiner(source, systemClock);
     const outcomes = await Promise.allSettled(['a', 'b'].map((id) => combiner.read(id)));
     expect(outcomes).toEqual([
       { status: 'rejected', reason: unavailable },

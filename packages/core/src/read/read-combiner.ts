@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.js';
 import { FrameworkException } from '../errors/framework-exception.js';
 import type { AnyEntity } from '../model/entity.js';
 import { outsideRequests } from '../outside-requests.js';
@@ -22,21 +23,20 @@ interface Waiting<M> {
  */
 export class ReadCombiner<M extends AnyEntity> {
   readonly #source: ModelSource<M>;
-  readonly #now: () => number;
+  readonly #clock: Pick<Clock, 'elapsedMs'>;
   readonly #waiting: Waiting<M>[] = [];
   /** The statement that the waiting ones wait for, if there is one. */
   #underWay: { readonly since: number } | undefined;
 
-  /** @param now milliseconds that only grow */
-  constructor(source: ModelSource<M>, now: () => number = () => performance.now()) {
+  constructor(source: ModelSource<M>, clock: Pick<Clock, 'elapsedMs'>) {
     this.#source = source;
-    this.#now = now;
+    this.#clock = clock;
   }
 
   read(id: string): Promise<M | undefined> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ id, resolve, reject });
-      if (this.#underWay === undefined || this.#now() - this.#underWay.since > patienceMs)
+      if (this.#underWay === undefined || this.#clock.elapsedMs() - this.#underWay.since > patienceMs)
         // A statement that reads for many belongs to none of them.
         outsideRequests(() => void this.#readAll());
     });
@@ -59,7 +59,7 @@ export class ReadCombiner<M extends AnyEntity> {
   }
 
   #begin(): object {
-    return (this.#underWay = { since: this.#now() });
+    return (this.#underWay = { since: this.#clock.elapsedMs() });
   }
 
   async #readOne({ id, resolve, reject }: Waiting<M>): Promise<void> {

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { timerMaxMs } from '../action/settings.js';
+import { timerMaxMs } from '../clock.js';
 import { type GroupSettings, defaultGroupSettings } from '../group/group-settings.js';
 
 const fromOne = 'must be a whole number from 1';

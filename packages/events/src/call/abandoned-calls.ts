@@ -1,4 +1,4 @@
-import type { DeliveryClock } from '../delivery-clock.js';
+import type { Clock } from '@framework/core';
 
 /** Why a process that delivers has to be restarted: calls of its handlers hang, and nothing ends them. */
 export interface RestartNeed {
@@ -30,7 +30,7 @@ export function logRestartNeed({ abandonedCount, countByHandler }: RestartNeed):
 export class AbandonedCalls {
   readonly #max: number;
   readonly #forMs: number;
-  readonly #clock: DeliveryClock;
+  readonly #clock: Clock;
   readonly #onRestartNeeded: RestartHook;
   readonly #onRoom = new Set<() => void>();
   readonly #countByHandler = new Map<string, number>();
@@ -47,7 +47,7 @@ export class AbandonedCalls {
   constructor(options: {
     readonly max: number;
     readonly forMs: number;
-    readonly clock: DeliveryClock;
+    readonly clock: Clock;
     readonly onRestartNeeded: RestartHook;
   }) {
     this.#max = options.max;

@@ -1,9 +1,9 @@
-import { type DeliveryClock, elapsedMs } from '../delivery-clock.js';
+import type { Clock } from '@framework/core';
 
 /** The calls of one handler that run; ends those that take too long, with one sleep for all of them. */
 export class CallDeadlines<Call extends object> {
   readonly #timeoutMs: number;
-  readonly #clock: DeliveryClock;
+  readonly #clock: Clock;
   readonly #onExpired: (call: Call) => void;
   /** In the order in which they began, so that the first one expires first. */
   readonly #startedMs = new Map<Call, number>();
@@ -11,7 +11,7 @@ export class CallDeadlines<Call extends object> {
   #stopped = new AbortController();
 
   /** @param onExpired called with each call that takes longer, which is to be removed then */
-  constructor(timeoutMs: number, clock: DeliveryClock, onExpired: (call: Call) => void) {
+  constructor(timeoutMs: number, clock: Clock, onExpired: (call: Call) => void) {
     this.#timeoutMs = timeoutMs;
     this.#clock = clock;
     this.#onExpired = onExpired;
@@ -23,7 +23,7 @@ export class CallDeadlines<Call extends object> {
   }
 
   add(call: Call): void {
-    this.#startedMs.set(call, elapsedMs(this.#clock));
+    this.#startedMs.set(call, this.#clock.elapsedMs());
     if (!this.#watching) void this.#watch();
   }
 
@@ -42,7 +42,7 @@ export class CallDeadlines<Call extends object> {
     this.#watching = true;
     const { signal } = this.#stopped;
     for (const [call, startedMs] of this.#startedMs) {
-      const leftMs = startedMs + this.#timeoutMs - elapsedMs(this.#clock);
+      const leftMs = startedMs + this.#timeoutMs - this.#clock.elapsedMs();
       if (leftMs > 0) await this.#clock.sleep(leftMs, signal);
       if (signal.aborted) break;
       // It may have returned meanwhile; the loop goes on with the oldest that has not.

@@ -1,4 +1,5 @@
 import {
+  type Clock,
   type ActionExecutor,
   type DeliverableEvent,
   type DeliveryLog,
@@ -7,7 +8,6 @@ import {
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { EnvelopeFactory } from '../handler/envelope-factory.js';
 import type { HeldSlot } from '../lease/held-slot.js';
-import type { DeliveryClock } from '../delivery-clock.js';
 import type { AbandonedCalls } from './abandoned-calls.js';
 import { CallContext } from './call-context.js';
 import { CallDeadlines } from './call-deadlines.js';
@@ -48,7 +48,7 @@ export class HandlerCaller {
     readonly executor: Pick<ActionExecutor, 'execute'>;
     readonly envelopes: EnvelopeFactory;
     readonly timeoutMs: number;
-    readonly clock: DeliveryClock;
+    readonly clock: Clock;
     /** Gives what was left out of large events. */
     readonly log: Pick<DeliveryLog, 'load'>;
     /** Those of all handlers of the process. */

@@ -1,5 +1,4 @@
 import type { LeaseRenewal, SlotLeases } from '@framework/core';
-import { elapsedMs } from '../delivery-clock.js';
 import { Alarm } from '../waking/alarm.js';
 import type { WorkerContext } from '../worker-context.js';
 import { HeldSlot } from './held-slot.js';
@@ -100,10 +99,10 @@ export class LeaseKeeper {
 
   async #renew(): Promise<void> {
     const { settings, clock } = this.#context;
-    const startedMs = elapsedMs(clock);
+    const startedMs = clock.elapsedMs();
     const renewal = await this.#leases.renew(this.#processId, this.#handlers, settings.leaseMs, this.#shards);
     // An answer that took longer than a lease says nothing about now.
-    if (elapsedMs(clock) - startedMs < settings.leaseMs) this.#take(renewal, startedMs);
+    if (clock.elapsedMs() - startedMs < settings.leaseMs) this.#take(renewal, startedMs);
   }
 
   #take({ leases, alone }: LeaseRenewal, startedMs: number): void {
@@ -133,7 +132,7 @@ export class LeaseKeeper {
     const { clock } = this.#context;
     this.#expiry.abort();
     const expiry = (this.#expiry = new AbortController());
-    await clock.sleep(atMs - elapsedMs(clock), expiry.signal);
+    await clock.sleep(atMs - clock.elapsedMs(), expiry.signal);
     if (!expiry.signal.aborted) this.drop([...this.#slots.keys()]);
   }
 }

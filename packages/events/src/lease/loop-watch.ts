@@ -1,24 +1,24 @@
-import { type DeliveryClock, elapsedMs } from '../delivery-clock.js';
+import type { Clock } from '@framework/core';
 
 /**
  * Knows when the event loop of the process stood still for so long that leases may have been lost by that alone: no answer of a
  * database could have kept them.
  */
 export class LoopWatch {
-  readonly #clock: DeliveryClock;
+  readonly #clock: Clock;
   readonly #leaseMs: number;
   #seenMs: number;
   #stoodMs = -Infinity;
 
-  constructor(clock: DeliveryClock, leaseMs: number) {
+  constructor(clock: Clock, leaseMs: number) {
     this.#clock = clock;
     this.#leaseMs = leaseMs;
-    this.#seenMs = elapsedMs(clock);
+    this.#seenMs = clock.elapsedMs();
   }
 
   /** Looks now and then, until the signal is aborted. */
   async run(ended: AbortSignal): Promise<void> {
-    this.#seenMs = elapsedMs(this.#clock);
+    this.#seenMs = this.#clock.elapsedMs();
     while (!ended.aborted) {
       await this.#clock.sleep(this.#leaseMs / 3, ended);
       this.now();
@@ -27,7 +27,7 @@ export class LoopWatch {
 
   /** This instant, to be asked about with {@link LoopWatch.stoodSince} later. */
   now(): number {
-    const nowMs = elapsedMs(this.#clock);
+    const nowMs = this.#clock.elapsedMs();
     // Renewals begin when a third of a lease has passed: two more are too long.
     if (nowMs - this.#seenMs > (this.#leaseMs * 2) / 3) this.#stoodMs = nowMs;
     this.#seenMs = nowMs;

@@ -1,5 +1,4 @@
 import type { Cursor, CursorMove, HandlerCursors } from '@framework/core';
-import { elapsedMs } from '../delivery-clock.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { Alarm } from '../waking/alarm.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
@@ -70,7 +69,7 @@ export class CursorSaver {
     const { clock, settings, ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (!this.#stopped) {
-      const waitMs = Math.max(this.#dueMs, this.#savedMs + settings.cursorSaveMinMs) - elapsedMs(clock);
+      const waitMs = Math.max(this.#dueMs, this.#savedMs + settings.cursorSaveMinMs) - clock.elapsedMs();
       if (waitMs > 0) {
         await this.#alarm.wait(waitMs === Infinity ? undefined : waitMs);
         continue;
@@ -102,7 +101,7 @@ export class CursorSaver {
   }
 
   async #save(all: boolean): Promise<void> {
-    const nowMs = elapsedMs(this.#context.clock);
+    const nowMs = this.#context.clock.elapsedMs();
     const taken: PendingCursor[] = [];
     this.#dueMs = Infinity;
     for (const [key, pending] of this.#pending) {
@@ -134,7 +133,7 @@ export class CursorSaver {
   #remember(unsaved: UnsavedCursor, latestMs = Infinity): void {
     const { clock, settings } = this.#context;
     const { wantedCount } = unsaved;
-    const nowMs = elapsedMs(clock);
+    const nowMs = clock.elapsedMs();
     const wanted = wantedCount > 0;
     const enough = wantedCount >= settings.cursorSaveEvents;
     const restMs = wanted ? settings.cursorSaveMs : settings.cursorRestSaveMs;

@@ -1,4 +1,4 @@
-import type { DeliveryClock } from '../delivery-clock.js';
+import type { Clock } from '@framework/core';
 
 /**
  * Has attempts at parked events, of all databases of a process, made side by side, or alone: so that it is known which one is to
@@ -7,14 +7,14 @@ import type { DeliveryClock } from '../delivery-clock.js';
  * One that takes long keeps the others out for a bounded time only. After each that was alone the others have their turn.
  */
 export class SuspectGate {
-  readonly #clock: DeliveryClock;
+  readonly #clock: Clock;
   readonly #beside = new Set<Promise<void>>();
   readonly #waiting: (() => Promise<void>)[] = [];
   /** While one is alone, or waits for those that run to end. */
   #closed: Promise<void> | undefined;
   #takesTurns = false;
 
-  constructor(clock: DeliveryClock) {
+  constructor(clock: Clock) {
     this.#clock = clock;
   }
 

@@ -1,12 +1,12 @@
-import type { DeliveryClock } from '../delivery-clock.js';
+import type { Clock } from '@framework/core';
 
 /** What one loop waits on: ends a wait early when it is rung, also when it was rung before the wait began. */
 export class Alarm {
-  readonly #clock: DeliveryClock;
+  readonly #clock: Clock;
   #rung = false;
   #wake: (() => void) | undefined;
 
-  constructor(clock: DeliveryClock) {
+  constructor(clock: Clock) {
     this.#clock = clock;
   }
 

@@ -1,11 +1,10 @@
-import type { HintChannel } from '@framework/core';
-import { type DeliveryClock, elapsedMs } from '../delivery-clock.js';
+import type { Clock, HintChannel } from '@framework/core';
 
 /** Tells other processes that something was committed: at once, then at most once per interval. */
 export class CommitHints {
   readonly #channel: Pick<HintChannel, 'notify'>;
   readonly #intervalMs: number;
-  readonly #clock: DeliveryClock;
+  readonly #clock: Clock;
   readonly #onError: (error: unknown) => void;
   #lastMs = -Infinity;
   #pending = false;
@@ -15,7 +14,7 @@ export class CommitHints {
   constructor(options: {
     readonly channel: Pick<HintChannel, 'notify'>;
     readonly intervalMs: number;
-    readonly clock: DeliveryClock;
+    readonly clock: Clock;
     readonly onError: (error: unknown) => void;
   }) {
     this.#channel = options.channel;
@@ -38,9 +37,9 @@ export class CommitHints {
   async #send(): Promise<void> {
     this.#sending = true;
     while (this.#pending && !this.#stopped.signal.aborted) {
-      const waitMs = this.#lastMs + this.#intervalMs - elapsedMs(this.#clock);
+      const waitMs = this.#lastMs + this.#intervalMs - this.#clock.elapsedMs();
       if (waitMs > 0) await this.#clock.sleep(waitMs, this.#stopped.signal);
-      this.#lastMs = elapsedMs(this.#clock);
+      this.#lastMs = this.#clock.elapsedMs();
       // What is committed from here on is not covered by this hint any more.
       this.#pending = false;
       if (this.#stopped.signal.aborted) break;

@@ -1,15 +1,15 @@
-import { type DeliveryClock } from '../delivery-clock.js';
+import type { Clock } from '@framework/core';
 
 /** Repeats what a database refuses for now: waits longer each time, and starts anew after a success. */
 export class StoreBackoff {
-  readonly #clock: DeliveryClock;
+  readonly #clock: Clock;
   readonly #random: () => number;
   readonly #baseMs: number;
   readonly #maxMs: number;
   #failures = 0;
 
   constructor(options: {
-    readonly clock: DeliveryClock;
+    readonly clock: Clock;
     readonly random: () => number;
     readonly baseMs: number;
     readonly maxMs: number;

@@ -277,7 +277,7 @@ export class RandomExecutions {
  * the end waits for a turn that was lost.
  */
 const withoutWaits: Clock = {
-  now: () => systemClock.now(),
+  ...systemClock,
   sleep: (durationMs) => (durationMs > 100 ? new Promise(() => undefined) : hops(1)),
 };
 

@@ -1,8 +1,8 @@
-import type { DeliveryClock } from '@framework/events';
+import type { Clock } from '@framework/core';
 import type { VirtualClock } from '../../virtual-clock.js';
 
 /** A virtual clock as delivery has it, which tells delivery's own waiting from that of handlers and actions. */
-export class EngineClock implements DeliveryClock {
+export class EngineClock implements Clock {
   readonly #clock: VirtualClock;
   #sleeperCount = 0;
 
@@ -17,6 +17,14 @@ export class EngineClock implements DeliveryClock {
 
   now(): Date {
     return this.#clock.now();
+  }
+
+  elapsedMs(): number {
+    return this.#clock.elapsedMs();
+  }
+
+  after(durationMs: number, work: () => void): () => void {
+    return this.#clock.after(durationMs, work);
   }
 
   async sleep(durationMs: number, signal?: AbortSignal): Promise<void> {

@@ -1,0 +1,47 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { describe, expect, test } from 'vitest';
+import { systemClock } from './clock.js';
+
+/** Longer than a timer of the platform can wait. */
+const foreverMs = 2 ** 40;
+
+function called(durationMs: number): Promise<void> {
+  return new Promise((resolve) => systemClock.after(durationMs, resolve));
+}
+
+describe('the clock of the computer', () => {
+  test('ends a sleep as soon as its signal is aborted, and begins none after that', async () => {
+    const ending = new AbortController();
+    let isOver = false;
+    const slept = systemClock.sleep(foreverMs, ending.signal).then(() => (isOver = true));
+    await called(2);
+    expect(isOver).toBe(false);
+    ending.abort();
+    await slept;
+    await systemClock.sleep(foreverMs, ending.signal);
+  });
+
+  test('calls back after no time when what is ready has run', async () => {
+    const order: string[] = [];
+    const after = called(0).then(() => order.push('after'));
+    for (let hop = 0; hop < 3; hop++) await Promise.resolve();
+    order.push('ready');
+    await after;
+    expect(order).toEqual(['ready', 'after']);
+  });
+
+  test('calls back outside the async context of whoever asked for it', async () => {
+    const request = new AsyncLocalStorage<string>();
+    const contextAfter = (durationMs: number): Promise<unknown> =>
+      new Promise((resolve) => systemClock.after(durationMs, () => resolve(request.getStore())));
+    const contexts = request.run('first', () => [contextAfter(0), contextAfter(1)]);
+    expect(await Promise.all(contexts)).toEqual([undefined, undefined]);
+  });
+
+  test('calls back nobody who has cancelled it', async () => {
+    const order: number[] = [];
+    for (const durationMs of [0, 1]) systemClock.after(durationMs, () => order.push(durationMs))();
+    await called(2);
+    expect(order).toEqual([]);
+  });
+});
