@@ -13,7 +13,9 @@ export { isStorableText } from './model/storable-text.js';
 
 export { Id } from './id/id.js';
 export { ShardedId } from './id/sharded-id.js';
-export { type IdSource, ShardedIdGenerator } from './id/sharded-id-generator.js';
+export { ShardedIdGenerator } from './id/sharded-id-generator.js';
+export { type IdSource, useIdSource } from './id/id-source.js';
+export { randomUuid } from './id/uuids.js';
 export { shardedIdCodec } from './id/id-codec.js';
 
 export { Action, type ActionClass } from './action/action.js';

@@ -8,6 +8,7 @@ import {
   type ModelClass,
   type ShardIdentifier,
   UnknownShardException,
+  randomUuid,
   systemClock,
 } from '@framework/core';
 import {
@@ -94,7 +95,7 @@ export class Delivery {
     executor.claimEventTypes?.(handlers.eventClasses());
     const gate = new SuspectGate(clock);
     // Operators see where it runs; a process that starts again there is another one, which has not what the last one held.
-    const processId = `${hostname()}/${process.pid}/${crypto.randomUUID()}`;
+    const processId = `${hostname()}/${process.pid}/${randomUuid()}`;
     const context = {
       settings: this.#settings,
       clock,

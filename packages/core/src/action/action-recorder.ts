@@ -2,7 +2,7 @@ import { context as traceContext, propagation } from '@opentelemetry/api';
 import type { Clock } from '../clock.js';
 import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
 import { UnstorableValueException } from '../errors/value-exceptions.js';
-import { timeOrderedUuid } from '../id/time-ordered-uuid.js';
+import { timeOrderedUuid } from '../id/uuids.js';
 import { checkText, exactJson } from '../model/exact-json.js';
 import type { ActionRecord } from '../persistence/change-set.js';
 import type { RegisteredAction } from './action-registry.js';

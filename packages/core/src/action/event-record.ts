@@ -1,6 +1,6 @@
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
-import { timeOrderedUuid } from '../id/time-ordered-uuid.js';
+import { timeOrderedUuid } from '../id/uuids.js';
 import type { AnyEntity } from '../model/entity.js';
 import { encodePayload } from '../model/event-codec.js';
 import { modelNameOf } from '../model/model-class.js';

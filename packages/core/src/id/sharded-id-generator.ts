@@ -1,21 +1,8 @@
 import { stringify } from 'uuid';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { fillRandom } from './random-pool.js';
+import { type IdSource, currentIdSource } from './id-source.js';
 
 const counterMax = 0xfff;
-
-/** Where the ids' time and randomness come from; tests pass their own. */
-export interface IdSource {
-  /** Milliseconds since 1970. */
-  nowMs(): number;
-  /** Fills the array with random bytes. */
-  fillRandom(bytes: Uint8Array<ArrayBuffer>): void;
-}
-
-const systemIdSource: IdSource = {
-  nowMs: () => Date.now(),
-  fillRandom,
-};
 
 /**
  * Makes ids that carry their shard, in the order in which it is asked.
@@ -25,14 +12,16 @@ const systemIdSource: IdSource = {
  * When the counter is used up, or the clock goes back, the time runs ahead rather than the order breaking.
  */
 export class ShardedIdGenerator {
-  readonly #source: IdSource;
+  /** Where the time and the randomness of its ids come from. */
+  readonly source: IdSource;
   readonly #bytes = new Uint8Array(16);
   readonly #random = new Uint8Array(6);
   #lastMs = -1;
   #counter = 0;
 
-  constructor(source: IdSource = systemIdSource) {
-    this.#source = source;
+  /** @param source tests pass their own */
+  constructor(source: IdSource = currentIdSource()) {
+    this.source = source;
   }
 
   /**
@@ -44,7 +33,7 @@ export class ShardedIdGenerator {
     ShardIdentifier.of(shard.group, shard.member);
     this.#advance();
     const bytes = this.#bytes;
-    this.#source.fillRandom(this.#random);
+    this.source.fillRandom(this.#random);
     bytes[0] = this.#lastMs / 2 ** 40;
     bytes[1] = this.#lastMs / 2 ** 32;
     bytes[2] = this.#lastMs / 2 ** 24;
@@ -61,7 +50,7 @@ export class ShardedIdGenerator {
   }
 
   #advance(): void {
-    const nowMs = this.#source.nowMs();
+    const nowMs = this.source.nowMs();
     if (nowMs > this.#lastMs) {
       this.#lastMs = nowMs;
       this.#counter = 0;

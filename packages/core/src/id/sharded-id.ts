@@ -3,11 +3,12 @@ import { InvalidIdException } from '../errors/value-exceptions.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { Id } from './id.js';
+import { currentIdSource } from './id-source.js';
 import { ShardedIdGenerator } from './sharded-id-generator.js';
 
 const layout = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-const systemGenerator = new ShardedIdGenerator();
+let processGenerator = new ShardedIdGenerator();
 
 /**
  * An id that carries the shard of its model, so that the id alone finds the database.
@@ -20,7 +21,7 @@ export class ShardedId<T> extends Id<T> {
   static generate<T>(
     _model: ModelClass<T>,
     shard: ShardIdentifier,
-    generator: ShardedIdGenerator = systemGenerator,
+    generator: ShardedIdGenerator = ownGenerator(),
   ): ShardedId<T> {
     return new ShardedId<T>(generator.next(shard));
   }
@@ -62,4 +63,10 @@ export class ShardedId<T> extends Id<T> {
     const bits = Number.parseInt(this.value.slice(19, 23), 16);
     return ShardIdentifier.of((bits >> 6) & 0xff, bits & 0x3f);
   }
+}
+
+/** What makes the ids of this process, which begins anew with another source. */
+function ownGenerator(): ShardedIdGenerator {
+  if (processGenerator.source !== currentIdSource()) processGenerator = new ShardedIdGenerator();
+  return processGenerator;
 }

@@ -1,4 +1,10 @@
-import type { ParkedAttempt, ParkedEvents, ParkedHead, ParkedOutcome } from '@framework/core';
+import {
+  type ParkedAttempt,
+  type ParkedEvents,
+  type ParkedHead,
+  type ParkedOutcome,
+  randomUuid,
+} from '@framework/core';
 import { errorText } from '../call/error-text.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
 import { outageRetryAfterMs, retryAfterMs } from '../handler/handler-retry.js';
@@ -55,7 +61,7 @@ export class RetryStep {
     // Without an open one, the limit was lowered since: then the next attempt is the last, and fails for a reason of its own.
     if (head.openCount > 0 && head.attempts >= this.#policy.retry.attemptsMax)
       return this.#giveUp(head, slot);
-    const begun = { id: crypto.randomUUID(), counted: alone?.aborted === false };
+    const begun = { id: randomUuid(), counted: alone?.aborted === false };
     this.#lastChances.delete(chanceKey(head));
     if (!(await this.#begin(head, begun, slot))) return;
     const startedMs = this.#watch.now();
@@ -89,7 +95,7 @@ export class RetryStep {
     await untilAborted(AbortSignal.any([alone, over]));
     // It may be why the event loop stood.
     if (over.aborted || this.#watch.stoodSince(startedMs)) return begun;
-    const uncounted = { id: crypto.randomUUID(), counted: false };
+    const uncounted = { id: randomUuid(), counted: false };
     if (!(await this.#begin(head, uncounted, slot))) return begun;
     await this.#giveBack(head, begun);
     return uncounted;

@@ -11,6 +11,7 @@ import {
   StaleRecordException,
   StorageFailureException,
   modelNameOf,
+  randomUuid,
   slotOf,
 } from '@framework/core';
 import { isKeyTaken, storeKey } from './memory-idempotency-keys.js';
@@ -47,7 +48,7 @@ export function applyChangeSet(
     createdDate,
     changes: rows.map(({ kind, table, row: { id, version } }) => ({ kind, table, id, version })),
     events,
-    recordId: crypto.randomUUID(),
+    recordId: randomUuid(),
   };
   tables.commits.push(commit);
   return 'written';
