@@ -126,7 +126,7 @@ export class ActionExecutor {
         `${record.name} was executed with a key and allowCrossShard, but a key is stored on one shard: use a saga`,
       );
     }
-    const request = await KeyedRequest.of<Result>(key, record, registered, configuration.handledEvent);
+    const request = KeyedRequest.of<Result>(key, record, registered, configuration.handledEvent);
     const known = isSearched(configuration) ? await this.#keySearch.everywhere(request.scope) : undefined;
     if (known !== undefined) return replay(request, known, configuration);
     try {

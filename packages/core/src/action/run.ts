@@ -28,12 +28,12 @@ export function isSearched({ idempotencyKeySearch = 'everywhere' }: ExecutionCon
 }
 
 /** Gives the result of the request that was committed under the key. */
-export async function replay<Result>(
+export function replay<Result>(
   request: KeyedRequest<Result>,
   stored: StoredKey,
   { onReplayed }: ExecutionConfiguration,
-): Promise<Result> {
-  const result = await request.replay(stored);
+): Result {
+  const result = request.replay(stored);
   onReplayed?.();
   return result;
 }

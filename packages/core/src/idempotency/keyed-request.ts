@@ -38,14 +38,14 @@ export class KeyedRequest<Result> {
    * @param event for which a handler executes the action, when one does
    * @throws InvalidIdempotencyKeyException `invalid-idempotency-key`
    */
-  static async of<Result>(
+  static of<Result>(
     key: string,
     action: ActionRecord,
     registered: RegisteredAction<never, Result>,
     event: HandledEvent | undefined,
-  ): Promise<KeyedRequest<Result>> {
+  ): KeyedRequest<Result> {
     const scope = keyScope(action, key, event !== undefined);
-    const fingerprint = await fingerprintOf(action, registered.paramsSchema);
+    const fingerprint = fingerprintOf(action, registered.paramsSchema);
     return new KeyedRequest<Result>(scope, action, fingerprint, registered, event);
   }
 
@@ -69,14 +69,14 @@ export class KeyedRequest<Result> {
    *
    * @throws IdempotencyKeyReusedException `idempotency-key-reused` when that was another request
    */
-  async replay(stored: StoredKey): Promise<Result> {
-    if (!(await this.#isSame(stored)))
+  replay(stored: StoredKey): Result {
+    if (!this.#isSame(stored))
       throw new IdempotencyKeyReusedException(this.scope.key, this.#action.name, stored);
     // The codec is the action's, and has checked what it read.
     return this.#registered.resultCodec.decode(stored.result) as Result;
   }
 
-  async #isSame({ fingerprint }: StoredKey): Promise<boolean> {
+  #isSame({ fingerprint }: StoredKey): boolean {
     if (fingerprint === this.#fingerprint) return true;
     return isEarlierFingerprint(fingerprint, this.#action, this.#registered.paramsSchema);
   }
