@@ -26,11 +26,7 @@ import type { MemoryTables } from './memory-tables.js';
  * @throws StaleRecordException `stale-record`, ConstraintViolationException `constraint-violation` for an id that is
  * there already, StorageFailureException `storage-failure` for what is not JSON
  */
-export function applyChangeSet(
-  tables: MemoryTables,
-  changes: ChangeSet,
-  nextPosition: () => number,
-): PersistOutcome {
+export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): PersistOutcome {
   if (isKeyTaken(tables, changes)) return 'key-taken';
   if (changes.unknownCommits?.some((unknown) => isCommitted(tables, unknown)) === true)
     return 'written-before';
@@ -42,7 +38,7 @@ export function applyChangeSet(
   for (const { table, row } of rows) tables.rows(table).set(row.id, row);
   tables.delivery.commit(...events);
   const commit: MemoryCommit = {
-    position: nextPosition(),
+    position: tables.nextPosition(),
     shard: changes.shard,
     action: changes.action,
     createdDate,

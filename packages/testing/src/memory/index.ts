@@ -1,25 +1,27 @@
 // In the order in which a datum flows: databases, repositories, what was committed, delivery.
 export { type MemoryOptions, memory } from './memory.js';
+export { MemoryServer } from './memory-server.js';
 export { memorySharding } from './memory-sharding.js';
 export { type Condition, type MemoryPageRequest, MemoryRepository } from './memory-repository.js';
 export { MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
 export type { MemoryChange, MemoryCommit } from './memory-commit.js';
-export { type MemoryKey, MemoryTables } from './memory-tables.js';
+export { type MemoryKey, type MemorySnapshot, MemoryTables } from './memory-tables.js';
 export {
   ConnectionLost,
   type MemoryFault,
   MemoryFaults,
   type MemoryOperation,
   type MemoryPassage,
+  type MemoryRequest,
 } from './memory-faults.js';
 export { MemoryRow } from './memory-row.js';
 
 export { MemoryAccess, type StoreMethod } from './delivery/memory-access.js';
 export { MemoryDeliveryStore } from './delivery/memory-delivery-store.js';
 export {
+  type MemoryDeliverySnapshot,
   MemoryDeliveryTables,
   type MemoryLease,
   type MemoryParked,
   type MemoryProcess,
-  type MemorySnapshot,
 } from './delivery/memory-delivery-tables.js';

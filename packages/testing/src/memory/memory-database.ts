@@ -1,31 +1,37 @@
-import type { Clock, Database, ShardIdentifier } from '@framework/core';
+import { type Database, InvariantViolation, type ShardIdentifier } from '@framework/core';
 import { MemoryAccess } from './delivery/memory-access.js';
 import { MemoryDeliveryStore } from './delivery/memory-delivery-store.js';
 import type { MemoryFaults } from './memory-faults.js';
-import { MemoryTables } from './memory-tables.js';
+import type { MemoryTables } from './memory-tables.js';
 import { MemoryTransactionManager } from './memory-transaction-manager.js';
 
-/** One database in memory: serves from the beginning, and loses everything with the process. */
+/** One process's way to a database in memory, which serves from the beginning. */
 export class MemoryDatabase implements Database {
   readonly delivery: MemoryDeliveryStore;
   readonly #tables: MemoryTables;
   readonly #faults: MemoryFaults;
-  readonly #nextPosition: () => number;
+  readonly #shard: ShardIdentifier;
 
-  constructor(clock: Clock, slotCount: number, faults: MemoryFaults, nextPosition: () => number) {
+  /** @param shards those that the process has there, at least one */
+  constructor(tables: MemoryTables, [shard]: readonly ShardIdentifier[], faults: MemoryFaults) {
+    if (shard === undefined) throw new InvariantViolation('A database holds no shard');
+    this.#tables = tables;
     this.#faults = faults;
-    this.#tables = new MemoryTables(clock, slotCount);
-    this.#nextPosition = nextPosition;
-    this.delivery = new MemoryDeliveryStore(new MemoryAccess(this.#tables.delivery));
+    this.#shard = shard;
+    this.delivery = new MemoryDeliveryStore(new MemoryAccess(tables.delivery, faults, shard));
   }
 
   transactionManager(shard: ShardIdentifier): MemoryTransactionManager {
-    return new MemoryTransactionManager(shard, this.#tables, this.#faults, this.#nextPosition);
+    return new MemoryTransactionManager(shard, this.#tables, this.#faults);
   }
 
-  async ready(): Promise<void> {}
+  ready(): Promise<void> {
+    return this.#faults.ask({ operation: 'ready', shard: this.#shard }, () => undefined);
+  }
 
-  async ping(): Promise<void> {}
+  ping(): Promise<void> {
+    return this.#faults.ask({ operation: 'ping', shard: this.#shard }, () => undefined);
+  }
 
   async close(): Promise<void> {}
 }

@@ -22,8 +22,8 @@ export class MemoryEventLog implements EventLog {
   ): Promise<Page<LoggedEvent>> {
     const size = pageSize(limit);
     const [version, ordinal] = after === undefined ? [0, 0] : parseCursor(after);
-    const events = this.#manager
-      .events()
+    const logged = await this.#manager.read(() => this.#manager.events(), 'find-events');
+    const events = logged
       .filter(({ modelId, modelName }) => modelId === model.id && modelName === model.name)
       .sort((one, other) => one.modelVersion - other.modelVersion || one.ordinal - other.ordinal)
       .filter(

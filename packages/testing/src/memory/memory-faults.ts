@@ -1,16 +1,59 @@
-import type { ShardIdentifier } from '@framework/core';
+import {
+  type ChangeSet,
+  type PersistOptions,
+  type ShardIdentifier,
+  TransientStorageException,
+} from '@framework/core';
+import type { StoreMethod } from './delivery/memory-access.js';
 
-/** What is asked of a database in memory: a read, a write of one plan or of a group, or what became of a write or a key. */
-export type MemoryOperation = 'read' | 'persist' | 'persist-all' | 'is-committed' | 'find-key';
+/**
+ * What is asked of a database in memory: whatever a repository reads, a write of one plan or of a group, what became of a
+ * write, the end of a transaction, what concerns keys and the log, whether it serves, a hint on its way to this process, and
+ * every method of delivery's store.
+ */
+export type MemoryOperation =
+  | 'read'
+  | 'persist'
+  | 'persist-all'
+  | 'is-committed'
+  | 'commit'
+  | 'find-key'
+  | 'delete-expired-keys'
+  | 'find-handler-keys'
+  | 'delete-keys'
+  | 'find-events'
+  | 'ready'
+  | 'ping'
+  | 'hints.hear'
+  | StoreMethod;
 
-/** One way of one call: `request` before anything is done, `answer` when it is done and nobody knows yet. */
-export interface MemoryPassage {
+/** One question to a database in memory. */
+export interface MemoryRequest {
   readonly operation: MemoryOperation;
+  /** The shard that is asked; of a database's own operations, such as delivery's, the first one there. */
   readonly shard: ShardIdentifier;
-  readonly way: 'request' | 'answer';
+  /** What is to be written by `persist` and `persist-all`; nothing for others. */
+  readonly changes?: readonly ChangeSet[];
+  /** How `persist` writes that. */
+  readonly options?: PersistOptions | undefined;
+  /** How long `find-key` may take, where less than a statement's timeout will do: then the shard is unavailable. */
+  readonly waitMs?: number | undefined;
 }
 
-/** What happens on the way: it takes as long as the promise does, and the connection is lost when it throws {@link ConnectionLost}. */
+/**
+ * One way of one question: `request` before anything is done, `answer` when it is done and nobody knows yet. Between the two
+ * nothing else runs. A hint has no answer.
+ */
+export interface MemoryPassage extends MemoryRequest {
+  readonly way: 'request' | 'answer';
+  /** Why nothing was done, on the way of the answer: what the database says, such as a StaleRecordException. */
+  readonly error: unknown;
+}
+
+/**
+ * What happens on the way: it takes as long as the promise does, and the connection is lost when it throws {@link ConnectionLost}.
+ * Of a promise that never resolves, nothing follows any more.
+ */
 export type MemoryFault = (passage: MemoryPassage) => Promise<void> | undefined;
 
 /**
@@ -18,13 +61,22 @@ export type MemoryFault = (passage: MemoryPassage) => Promise<void> | undefined;
  * its request was lost or its answer. Any other error is what the storage says, such as a ShardUnavailableException.
  */
 export class ConnectionLost extends Error {
-  constructor() {
+  /** When the request arrives all the same; `undefined` if never. */
+  readonly arrival: Promise<void> | undefined;
+
+  /**
+   * @param options.arrival of a request: it is done when this resolves, although nobody gets the answer. Whoever asks what
+   * became of a write waits for it
+   */
+  constructor(options: { readonly arrival?: Promise<void> } = {}) {
     super('the connection was lost');
+    this.arrival = options.arrival;
   }
 }
 
 /**
- * How the way to databases in memory misbehaves: it is slow, or loses requests and answers. By default it does neither.
+ * How the way from one process to databases in memory misbehaves: it is slow, or loses requests and answers. By default it
+ * does neither.
  *
  * ```ts
  * const faults = new MemoryFaults();
@@ -37,18 +89,88 @@ export class ConnectionLost extends Error {
  */
 export class MemoryFaults {
   #fault: MemoryFault | undefined;
+  #isDead = false;
+
+  constructor(fault?: MemoryFault) {
+    this.#fault = fault;
+  }
 
   /** Lets every passage from now on go through a fault, or through none. */
   inject(fault: MemoryFault | undefined): void {
     this.#fault = fault;
   }
 
-  /** Does some work of the database, with the ways to it and back. */
-  async call<T>(operation: MemoryOperation, shard: ShardIdentifier, work: () => T): Promise<T> {
-    // As with a database, others may be faster between a question and its answer.
-    await this.#fault?.({ operation, shard, way: 'request' });
-    const result = work();
-    if (this.#fault !== undefined) await this.#fault({ operation, shard, way: 'answer' });
-    return result;
+  /** Ends the process: nothing that it asks for is done or answered any more, and it hears no hints. */
+  kill(): void {
+    this.#isDead = true;
+  }
+
+  /** Whether the process has ended. */
+  get isDead(): boolean {
+    return this.#isDead;
+  }
+
+  /**
+   * Does some work of the database, with the ways to it and back.
+   *
+   * @throws ConnectionLost when a fault does, and what the work or another fault throws
+   */
+  async call<T>(request: MemoryRequest, work: () => T): Promise<T> {
+    try {
+      // As with a database, others may be faster between a question and its answer.
+      await this.#pass(request, 'request');
+    } catch (error) {
+      if (error instanceof ConnectionLost) void error.arrival?.then(work).catch(() => undefined);
+      throw error;
+    }
+    if (this.#isDead) return silence();
+    const answer = answerOf(work);
+    if (this.#fault !== undefined) await this.#pass(request, 'answer', answer.error);
+    // It may have been killed while it waited.
+    if (this.#isDead) return silence();
+    if (answer.isDone) return answer.result;
+    throw answer.error;
+  }
+
+  /** Asks for something that can be asked again: throws as {@link call}, but a lost connection is `transient-storage`. */
+  async ask<T>(request: MemoryRequest, work: () => T): Promise<T> {
+    try {
+      return await this.call(request, work);
+    } catch (error) {
+      if (!(error instanceof ConnectionLost)) throw error;
+      throw new TransientStorageException(request.shard, error.message, { cause: error });
+    }
+  }
+
+  /** Lets the process hear a hint, unless it is lost on its way. */
+  async hear(shard: ShardIdentifier, onHint: () => void): Promise<void> {
+    try {
+      await this.#pass({ operation: 'hints.hear', shard }, 'request');
+    } catch (error) {
+      if (error instanceof ConnectionLost) return;
+      throw error;
+    }
+    if (!this.#isDead) onHint();
+  }
+
+  #pass(request: MemoryRequest, way: MemoryPassage['way'], error?: unknown): Promise<void> | undefined {
+    return this.#isDead ? silence() : this.#fault?.({ ...request, way, error });
+  }
+}
+
+/** What the dead are answered. */
+function silence(): Promise<never> {
+  return new Promise(() => undefined);
+}
+
+type Answer<T> =
+  | { readonly isDone: true; readonly result: T; readonly error?: undefined }
+  | { readonly isDone: false; readonly error: unknown };
+
+function answerOf<T>(work: () => T): Answer<T> {
+  try {
+    return { isDone: true, result: work() };
+  } catch (error) {
+    return { isDone: false, error };
   }
 }

@@ -10,8 +10,8 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
     this.#manager = manager;
   }
 
-  find(scope: KeyScope): Promise<StoredKey | undefined> {
-    return this.#manager.read(() => this.#find(scope), 'find-key');
+  find(scope: KeyScope, waitMs?: number): Promise<StoredKey | undefined> {
+    return this.#manager.read(() => this.#find(scope), 'find-key', waitMs);
   }
 
   #find(scope: KeyScope): StoredKey | undefined {
@@ -22,18 +22,20 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
     return { fingerprint, actionId, actionName, result };
   }
 
-  async deleteExpired(countMax: number): Promise<number> {
-    const { keys, clock } = this.#manager.tables;
-    const nowMs = clock.now().getTime();
-    const expired = [...keys]
-      .filter(([, { expiresMs }]) => expiresMs <= nowMs)
-      .sort(([, one], [, other]) => one.expiresMs - other.expiresMs)
-      .slice(0, countMax);
-    for (const [text] of expired) keys.delete(text);
-    return expired.length;
+  deleteExpired(countMax: number): Promise<number> {
+    return this.#manager.read(() => {
+      const { keys, clock } = this.#manager.tables;
+      const nowMs = clock.now().getTime();
+      const expired = [...keys]
+        .filter(([, { expiresMs }]) => expiresMs <= nowMs)
+        .sort(([, one], [, other]) => one.expiresMs - other.expiresMs)
+        .slice(0, countMax);
+      for (const [text] of expired) keys.delete(text);
+      return expired.length;
+    }, 'delete-expired-keys');
   }
 
-  async findHandlerKeys({
+  findHandlerKeys({
     olderThanMs,
     limit,
     after = '-1',
@@ -42,23 +44,29 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
     readonly limit: number;
     readonly after?: string;
   }): Promise<Page<HandlerKey>> {
-    const { keys, clock } = this.#manager.tables;
-    const lastMs = clock.now().getTime() - olderThanMs;
-    // The place is a number that only grows, so that what is deleted moves nothing.
-    const found = [...keys.values()]
-      .flatMap(({ handled, createdMs, serial }) =>
-        handled !== undefined && createdMs <= lastMs && serial > Number(after) ? [{ handled, serial }] : [],
-      )
-      .sort((one, other) => one.serial - other.serial);
-    const items = found.slice(0, limit);
-    return {
-      items: items.map(({ handled }) => handled),
-      next: found.length > limit ? `${items.at(-1)?.serial}` : undefined,
-    };
+    return this.#manager.read(() => {
+      const { keys, clock } = this.#manager.tables;
+      const lastMs = clock.now().getTime() - olderThanMs;
+      // The place is a number that only grows, so that what is deleted moves nothing.
+      const found = [...keys.values()]
+        .flatMap(({ handled, createdMs, serial }) =>
+          handled !== undefined && createdMs <= lastMs && serial > Number(after) ? [{ handled, serial }] : [],
+        )
+        .sort((one, other) => one.serial - other.serial);
+      const items = found.slice(0, limit);
+      return {
+        items: items.map(({ handled }) => handled),
+        next: found.length > limit ? `${items.at(-1)?.serial}` : undefined,
+      };
+    }, 'find-handler-keys');
   }
 
-  async delete(scopes: readonly KeyScope[]): Promise<number> {
-    return scopes.filter((scope) => this.#manager.tables.keys.delete(textOf(scope))).length;
+  delete(scopes: readonly KeyScope[]): Promise<number> {
+    const { keys } = this.#manager.tables;
+    return this.#manager.read(
+      () => scopes.filter((scope) => keys.delete(textOf(scope))).length,
+      'delete-keys',
+    );
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Clock, HandlerKey, StoredKey } from '@framework/core';
-import { MemoryDeliveryTables } from './delivery/memory-delivery-tables.js';
+import { type MemoryDeliverySnapshot, MemoryDeliveryTables } from './delivery/memory-delivery-tables.js';
 import type { MemoryCommit } from './memory-commit.js';
 import type { MemoryRow } from './memory-row.js';
 
@@ -13,6 +13,14 @@ export interface MemoryKey extends StoredKey {
   readonly handled: HandlerKey | undefined;
 }
 
+/** Everything that a database in memory held at one instant. */
+export interface MemorySnapshot {
+  readonly rows: ReadonlyMap<string, ReadonlyMap<string, MemoryRow>>;
+  readonly commits: readonly MemoryCommit[];
+  readonly keys: ReadonlyMap<string, MemoryKey>;
+  readonly delivery: MemoryDeliverySnapshot;
+}
+
 /** Everything that one database in memory holds. */
 export class MemoryTables {
   readonly clock: Clock;
@@ -23,12 +31,15 @@ export class MemoryTables {
   /** How many keys were ever written. */
   keyCount = 0;
   readonly delivery: MemoryDeliveryTables;
+  /** Gives each commit its place among those of several databases. */
+  readonly nextPosition: () => number;
   readonly #rows = new Map<string, Map<string, MemoryRow>>();
 
   /** @param slotCount into how many slots the log is cut */
-  constructor(clock: Clock, slotCount: number) {
+  constructor(clock: Clock, slotCount: number, nextPosition: () => number) {
     this.clock = clock;
     this.delivery = new MemoryDeliveryTables(clock, slotCount);
+    this.nextPosition = nextPosition;
   }
 
   /** The rows of a table by their ids; it is there as soon as it is asked for. */
@@ -36,6 +47,31 @@ export class MemoryTables {
     const known = this.#rows.get(table) ?? new Map<string, MemoryRow>();
     this.#rows.set(table, known);
     return known;
+  }
+
+  /** What a replica has received by now, or what a backup holds; shares what nobody changes. */
+  snapshot(): MemorySnapshot {
+    return {
+      rows: new Map([...this.#rows].map(([table, rows]) => [table, new Map(rows)])),
+      commits: this.commits.slice(),
+      keys: new Map(this.keys),
+      delivery: this.delivery.snapshot(),
+    };
+  }
+
+  /**
+   * Goes on from what a replica had received, or from a backup, also one of another server: what came later is lost. That is
+   * another history: no lease of before holds, no cursor in a process's memory is known, and of a commit whose answer was lost
+   * nobody can say any more that it did not happen. From what it holds now, it is a crash.
+   */
+  failOver(replica: MemorySnapshot): void {
+    this.#rows.clear();
+    for (const [table, rows] of replica.rows) this.#rows.set(table, new Map(rows));
+    this.commits.splice(0, Infinity, ...replica.commits);
+    this.keys.clear();
+    for (const [scope, key] of replica.keys) this.keys.set(scope, key);
+    this.keyCount = Math.max(this.keyCount, ...[...replica.keys.values()].map(({ serial }) => serial + 1));
+    this.delivery.failOver(replica.delivery);
   }
 
   /** Forgets everything but who delivers and where the handlers are registered. */

@@ -6,17 +6,22 @@ import {
   InvariantViolation,
   NestedTransactionException,
   OpenTransactions,
+  type PersistOptions,
   type PersistOutcome,
   type ShardIdentifier,
   type TransactionManager,
   TransactionOverException,
-  TransientStorageException,
 } from '@framework/core';
 import { applyChangeSet, isCommitted } from './apply-change-set.js';
 import { applyGroup } from './apply-group.js';
 import { MemoryEventLog } from './memory-event-log.js';
 import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
-import { ConnectionLost, type MemoryFaults } from './memory-faults.js';
+import {
+  ConnectionLost,
+  type MemoryFaults,
+  type MemoryOperation,
+  type MemoryRequest,
+} from './memory-faults.js';
 import type { MemoryRow } from './memory-row.js';
 import type { MemoryTables } from './memory-tables.js';
 
@@ -26,6 +31,19 @@ interface OpenTransaction {
   readonly written: Map<string, Map<string, MemoryRow>>;
   /** Whether it has ended, while something that it started still runs. */
   over: boolean;
+}
+
+/** A write of which nobody knows what became: what tells whether that can still be learnt, and when. */
+class SentWrite {
+  /** The history of the database to which it was sent. */
+  readonly timeline: number;
+  /** When it arrives, if it has not. */
+  readonly arrival: Promise<void> | undefined;
+
+  constructor(timeline: number, arrival: Promise<void> | undefined) {
+    this.timeline = timeline;
+    this.arrival = arrival;
+  }
 }
 
 const transactions = new OpenTransactions<OpenTransaction>();
@@ -39,19 +57,11 @@ export class MemoryTransactionManager implements TransactionManager {
   readonly tables: MemoryTables;
   /** What happens on the way to the database. */
   readonly faults: MemoryFaults;
-  readonly #nextPosition: () => number;
 
-  /** @param nextPosition counts the commits of all databases of a driver */
-  constructor(
-    shard: ShardIdentifier,
-    tables: MemoryTables,
-    faults: MemoryFaults,
-    nextPosition: () => number,
-  ) {
+  constructor(shard: ShardIdentifier, tables: MemoryTables, faults: MemoryFaults) {
     this.faults = faults;
     this.shard = shard;
     this.tables = tables;
-    this.#nextPosition = nextPosition;
     this.log = new MemoryEventLog(this);
     this.keys = new MemoryIdempotencyKeys(this);
   }
@@ -85,63 +95,97 @@ export class MemoryTransactionManager implements TransactionManager {
     const transaction: OpenTransaction = { written: new Map(), over: false };
     try {
       const result = await transactions.runWithin(this, transaction, work);
-      for (const [table, written] of transaction.written) {
-        for (const row of written.values()) this.tables.rows(table).set(row.id, row);
-      }
+      await this.#send(
+        { operation: 'commit' },
+        () => {
+          for (const [table, written] of transaction.written)
+            for (const row of written.values()) this.tables.rows(table).set(row.id, row);
+        },
+        (sent, cause) => {
+          throw this.#unknown(undefined, sent, cause);
+        },
+      );
       return result;
     } finally {
       transaction.over = true;
     }
   }
 
-  async persist(changes: ChangeSet): Promise<PersistOutcome> {
+  async persist(changes: ChangeSet, options?: PersistOptions): Promise<PersistOutcome> {
     this.#assertOutside();
-    try {
-      return await this.faults.call('persist', this.shard, () =>
-        applyChangeSet(this.tables, changes, this.#nextPosition),
-      );
-    } catch (error) {
-      throw error instanceof ConnectionLost ? this.#unknown(changes, error) : error;
-    }
+    return this.#send(
+      { operation: 'persist', changes: [changes], options },
+      () => applyChangeSet(this.tables, changes),
+      (sent, cause) => {
+        throw this.#unknown(changes.action.id, sent, cause);
+      },
+    );
   }
 
   async persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]> {
     this.#assertOutside();
-    try {
-      return await this.faults.call('persist-all', this.shard, () =>
-        applyGroup(this.tables, group, this.#nextPosition),
-      );
-    } catch (error) {
-      if (!(error instanceof ConnectionLost)) throw error;
-      return group.map((changes) => this.#unknown(changes, error));
-    }
+    return this.#send(
+      { operation: 'persist-all', changes: group },
+      () => applyGroup(this.tables, group),
+      (sent, cause) => group.map(({ action }) => this.#unknown(action.id, sent, cause)),
+    );
   }
 
   isInTransaction(): boolean {
     return transactions.of(this) !== undefined;
   }
 
-  /** True when the log holds the action; a write whose answer is lost is not under way any more. */
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
+    const sent = unknown.session instanceof SentWrite ? unknown.session : undefined;
+    await sent?.arrival;
     try {
-      return await this.faults.call('is-committed', this.shard, () => isCommitted(this.tables, unknown));
+      const is = await this.faults.call({ operation: 'is-committed', shard: this.shard }, () => ({
+        there: isCommitted(this.tables, unknown),
+        decided: sent?.timeline === this.#timeline,
+      }));
+      if (is.there || is.decided) return is.there;
     } catch (error) {
       throw error instanceof ConnectionLost ? unknown : error;
     }
+    throw unknown;
   }
 
   /** Reads something of the shard's database, as the transaction sees it in which the caller runs. */
-  async read<T>(work: () => T, operation: 'read' | 'find-key' = 'read'): Promise<T> {
+  read<T>(work: () => T, operation: MemoryOperation = 'read', waitMs?: number): Promise<T> {
+    return this.faults.ask({ operation, shard: this.shard, waitMs }, work);
+  }
+
+  get #timeline(): number {
+    return this.tables.delivery.timeline;
+  }
+
+  /** Does a write; what was sent to another history does not arrive in this one. */
+  async #send<T>(
+    request: Omit<MemoryRequest, 'shard'>,
+    work: () => T,
+    onLost: (sent: SentWrite, cause: ConnectionLost) => T,
+  ): Promise<T> {
+    let timeline = this.#timeline;
+    let isLost = false;
     try {
-      return await this.faults.call(operation, this.shard, work);
+      return await this.faults.call({ ...request, shard: this.shard }, () => {
+        if (isLost && timeline !== this.#timeline) throw new InvariantViolation('it is lost for good');
+        timeline = this.#timeline;
+        return work();
+      });
     } catch (error) {
       if (!(error instanceof ConnectionLost)) throw error;
-      throw new TransientStorageException(this.shard, error.message, { cause: error });
+      isLost = true;
+      return onLost(new SentWrite(timeline, error.arrival), error);
     }
   }
 
-  #unknown({ action }: ChangeSet, cause: unknown): CommitOutcomeUnknownException {
-    return new CommitOutcomeUnknownException(this.shard, action.id, { cause });
+  #unknown(
+    actionId: string | undefined,
+    session: SentWrite,
+    cause: ConnectionLost,
+  ): CommitOutcomeUnknownException {
+    return new CommitOutcomeUnknownException(this.shard, actionId, { session, cause });
   }
 
   #joined(): OpenTransaction | undefined {

@@ -1,16 +1,17 @@
 import { type Clock, type DatabaseDriver, systemClock } from '@framework/core';
 import { MemoryDatabase } from './memory-database.js';
 import { MemoryFaults } from './memory-faults.js';
-
-/** As many as PostgreSQL's log has. */
-const defaultSlotCount = 16;
+import { type MemoryServer, defaultSlotCount } from './memory-server.js';
+import { MemoryTables } from './memory-tables.js';
 
 /** What may differ from the defaults. */
 export interface MemoryOptions {
-  /** The databases' time. Default: the computer's clock. */
+  /** The databases' time; a server has its own. Default: the computer's clock. */
   readonly clock?: Clock;
-  /** Into how many slots each log is cut by the models' ids. Default 16. */
+  /** Into how many slots each log is cut by the models' ids; a server has its own. Default 16. */
   readonly slotCount?: number;
+  /** Whose databases are opened. Default: databases of their own, which begin empty and are lost with the registry. */
+  readonly server?: MemoryServer;
   /** How the way to the databases misbehaves. Default: not at all. */
   readonly faults?: MemoryFaults;
 }
@@ -26,8 +27,15 @@ export interface MemoryOptions {
 export function memory({
   clock = systemClock,
   slotCount = defaultSlotCount,
+  server,
   faults = new MemoryFaults(),
 }: MemoryOptions = {}): DatabaseDriver {
   let position = 0;
-  return { open: () => new MemoryDatabase(clock, slotCount, faults, () => position++) };
+  return {
+    open: (config, shards) => {
+      const tables =
+        server === undefined ? new MemoryTables(clock, slotCount, () => position++) : server.tablesAt(config);
+      return new MemoryDatabase(tables, shards, faults);
+    },
+  };
 }

@@ -1,7 +1,15 @@
 import { describe, expect, it } from 'vitest';
+import { changeSetOf } from '../../src/conformance/change-set-of.js';
 import { Account, SuiteContext, home, once } from '../../src/conformance/index.js';
-import { ConnectionLost, type MemoryPassage } from '../../src/memory/index.js';
-import { MemoryFixture } from './memory-fixture.js';
+import {
+  ConnectionLost,
+  MemoryAccess,
+  MemoryDeliveryStore,
+  type MemoryFaults,
+  type MemoryPassage,
+  MemoryServer,
+} from '../../src/memory/index.js';
+import { MemoryFixture, suiteSharding } from './memory-fixture.js';
 
 function opened(): { readonly fixture: MemoryFixture; readonly context: SuiteContext } {
   const fixture = new MemoryFixture();
@@ -11,16 +19,76 @@ function opened(): { readonly fixture: MemoryFixture; readonly context: SuiteCon
 }
 
 /** Loses the connection at a passage, once. */
-function losing(operation: MemoryPassage['operation'], way: MemoryPassage['way']) {
+function losing(
+  operation: MemoryPassage['operation'],
+  way: MemoryPassage['way'],
+  loss: ConnectionLost = new ConnectionLost(),
+) {
   let isLost = false;
   return (passage: MemoryPassage): undefined => {
     if (isLost || passage.operation !== operation || passage.way !== way) return;
     isLost = true;
-    throw new ConnectionLost();
+    throw loss;
   };
 }
 
+/** What is asked of the databases of a process, in order. */
+function recording(faults: MemoryFaults): readonly MemoryPassage[] {
+  const passages: MemoryPassage[] = [];
+  faults.inject((passage) => void passages.push(passage));
+  return passages;
+}
+
+/** Whether something is over as soon as everything has run that can. */
+async function isOver(work: Promise<unknown>): Promise<boolean> {
+  let over = false;
+  const end = (): void => void (over = true);
+  work.then(end, end);
+  await new Promise((resolve) => setImmediate(resolve));
+  return over;
+}
+
 describe('the way to databases in memory', () => {
+  it('is that of everything that a process asks, there and back', async () => {
+    const { fixture, context } = opened();
+    const account = await context.openAccount();
+    const passages = recording(fixture.faults);
+    const manager = fixture.databases.transactionManager(home);
+    const { delivery } = new MemoryServer(suiteSharding).tables(home);
+    const store = new MemoryDeliveryStore(new MemoryAccess(delivery, fixture.faults, home));
+    await context.withdraw(account, '0', { idempotencyKey: 'once' });
+    await manager.inTransaction(async () => undefined);
+    await manager.log.findByModel({ name: 'Account', id: account.id.value }, { limit: 1 });
+    await manager.keys.findHandlerKeys({ olderThanMs: 0, limit: 1 });
+    await manager.keys.deleteExpired(1);
+    await manager.keys.delete([]);
+    await fixture.databases.ready();
+    await fixture.databases.status();
+    await store.cursors.lag();
+    await store.leases.renew('one', [], 1_000);
+    const asked = (way: MemoryPassage['way']): readonly string[] =>
+      passages.filter((passage) => passage.way === way).map(({ operation }) => operation);
+    expect(new Set(asked('request'))).toEqual(
+      new Set([
+        'find-key',
+        'read',
+        'persist',
+        'commit',
+        'find-events',
+        'find-handler-keys',
+        'delete-expired-keys',
+        'delete-keys',
+        'ready',
+        'ping',
+        'cursors.lag',
+        'leases.renew',
+      ]),
+    );
+    expect(asked('answer').toSorted()).toEqual(asked('request').toSorted());
+    const persist = passages.find(({ operation }) => operation === 'persist');
+    expect(persist?.changes).toMatchObject([{ action: { name: 'WithdrawAction' } }]);
+  });
+
   it('takes as long as a fault wants, with the answer as it was before', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
@@ -74,5 +142,77 @@ describe('the way to databases in memory', () => {
     const scope = { namespace: 'a', principal: 'b', key: 'c' };
     await expect(manager.keys.find(scope)).rejects.toMatchObject({ code: 'transient-storage' });
     expect(account).toBeInstanceOf(Account);
+  });
+
+  it('tells on the way back what the database says, whose answer may be lost as well', async () => {
+    const { fixture, context } = opened();
+    const account = await context.openAccount();
+    const stale = changeSetOf(fixture.accounts, account.variant({ version: 5 }), []);
+    const passages = recording(fixture.faults);
+    const manager = fixture.databases.transactionManager(home);
+    await expect(manager.persist(stale)).rejects.toMatchObject({ code: 'stale-record' });
+    expect(passages.map(({ error }) => error)).toMatchObject([undefined, { code: 'stale-record' }]);
+    fixture.faults.inject(losing('persist', 'answer'));
+    await expect(manager.persist(stale)).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
+  });
+
+  it('may bring a write late, for which waits whoever asks what became of it', async () => {
+    const { fixture, context } = opened();
+    const account = await context.openAccount();
+    const arrival = Promise.withResolvers<void>();
+    fixture.faults.inject(losing('persist', 'request', new ConnectionLost({ arrival: arrival.promise })));
+    const credited = context.credit(account, '1', once);
+    expect(await isOver(credited)).toBe(false);
+    expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
+    arrival.resolve();
+    expect(await credited).toMatchObject({ version: 2 });
+    expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 2 });
+  });
+
+  it('ends with the process: nothing that it asks is done or answered, and it hears no hints', async () => {
+    const { fixture, context } = opened();
+    const account = await context.openAccount();
+    const { store } = fixture.databases.deliveries()[0]!;
+    let hints = 0;
+    await store.hints.listen(() => hints++);
+    await store.hints.notify();
+    expect(hints).toBe(1);
+    const gate = Promise.withResolvers<void>();
+    fixture.faults.inject(({ way }) => (way === 'answer' ? gate.promise : undefined));
+    const credited = context.credit(account, '1');
+    const read = fixture.accounts.findAll();
+    fixture.faults.kill();
+    gate.resolve();
+    expect(await Promise.all([credited, read, store.hints.notify()].map(isOver))).toEqual([
+      false,
+      false,
+      false,
+    ]);
+    expect(hints).toBe(1);
+  });
+
+  it('loses and delays hints', async () => {
+    const { fixture } = opened();
+    const { store } = fixture.databases.deliveries()[0]!;
+    let hints = 0;
+    await store.hints.listen(() => hints++);
+    fixture.faults.inject(losing('hints.hear', 'request'));
+    await store.hints.notify();
+    const gate = Promise.withResolvers<void>();
+    fixture.faults.inject(({ operation }) => (operation === 'hints.hear' ? gate.promise : undefined));
+    await store.hints.notify();
+    expect(hints).toBe(0);
+    gate.resolve();
+    await isOver(gate.promise);
+    expect(hints).toBe(1);
+  });
+
+  it('loses an answer of delivery when the work is done', async () => {
+    const { fixture } = opened();
+    const { store } = fixture.databases.deliveries()[0]!;
+    fixture.faults.inject(losing('leases.renew', 'answer'));
+    await expect(store.leases.renew('one', [], 1_000)).rejects.toMatchObject({ code: 'transient-storage' });
+    await store.cursors.register([{ name: 'a', aliases: [], startFrom: 'beginning' }]);
+    expect((await store.leases.renew('two', ['a'], 1_000)).alone).toBe(false);
   });
 });

@@ -1,4 +1,9 @@
-import { type DatabaseRegistry, type ShardIdentifier, openDatabases } from '@framework/core';
+import {
+  type DatabaseRegistry,
+  type ShardIdentifier,
+  type ShardingConfig,
+  openDatabases,
+} from '@framework/core';
 import {
   Account,
   type AccountReader,
@@ -13,6 +18,7 @@ import {
   type MemoryCommit,
   MemoryFaults,
   MemoryRepository,
+  type MemoryServer,
   type MemoryTables,
   memory,
   memoryManager,
@@ -45,16 +51,24 @@ class MemoryAccounts extends MemoryRepository<Account> implements AccountReader 
   }
 }
 
+/** The databases of the suite. */
+export const suiteSharding: ShardingConfig = memorySharding([home, neighbour], abroad);
+
 /** The suite's fixture in memory. */
 export class MemoryFixture implements StorageFixture {
   readonly typedColumns = false;
   readonly faults = new MemoryFaults();
-  readonly databases: DatabaseRegistry = openDatabases(
-    memorySharding([home, neighbour], abroad),
-    memory({ faults: this.faults }),
-  );
-  readonly accounts = new MemoryAccounts(this.databases);
-  readonly tags = new MemoryRepository({ model: Tag, databases: this.databases });
+  readonly databases: DatabaseRegistry;
+  readonly accounts: MemoryAccounts;
+  readonly tags: MemoryRepository<Tag>;
+
+  /** @param server whose databases it opens. Default: some of its own */
+  constructor(server?: MemoryServer) {
+    const driver = memory({ faults: this.faults, ...(server !== undefined && { server }) });
+    this.databases = openDatabases(suiteSharding, driver);
+    this.accounts = new MemoryAccounts(this.databases);
+    this.tags = new MemoryRepository({ model: Tag, databases: this.databases });
+  }
 
   async storedEvents(shard: ShardIdentifier): Promise<readonly StoredEvent[]> {
     return this.#tables(shard).commits.flatMap(rowsOf);

@@ -1,4 +1,5 @@
-import type { DeliveryStore } from '@framework/core';
+import { type DeliveryStore, ShardIdentifier } from '@framework/core';
+import { MemoryFaults } from '../memory-faults.js';
 import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
 
 /** A method of one of the store's ports, such as `parked.park`. */
@@ -20,11 +21,22 @@ export class MemoryAccess {
   /** What the answers of the next calls of a method wait for, one each, when the work is done: the way back is slow. */
   readonly delays = new Map<StoreMethod, Promise<unknown>[]>();
   readonly #tables: MemoryDeliveryTables;
-  #dead = false;
+  readonly #faults: MemoryFaults;
+  readonly #shard: ShardIdentifier;
 
-  constructor(tables: MemoryDeliveryTables) {
+  /**
+   * @param faults what happens on every way to the database. Default: nothing
+   * @param shard one that the database holds, by which faults know it
+   */
+  constructor(
+    tables: MemoryDeliveryTables,
+    faults: MemoryFaults = new MemoryFaults(),
+    shard: ShardIdentifier = ShardIdentifier.of(0, 0),
+  ) {
     this.#tables = tables;
     this.slotCount = tables.slotCount;
+    this.#faults = faults;
+    this.#shard = shard;
   }
 
   /** How often any method was called. */
@@ -34,28 +46,36 @@ export class MemoryAccess {
 
   /** Whether the process has ended. */
   get dead(): boolean {
-    return this.#dead;
+    return this.#faults.isDead;
   }
 
   /** Ends the process: nothing that it asks for is answered or done any more. */
   kill(): void {
-    this.#dead = true;
+    this.#faults.kill();
   }
 
   /** Answers a call of a method, unless the process is dead or the call is to fail. */
   async answer<T>(method: StoreMethod, work: (tables: MemoryDeliveryTables) => T): Promise<T> {
-    await Promise.resolve();
-    if (this.#dead) return new Promise(() => undefined);
-    this.calls.set(method, (this.calls.get(method) ?? 0) + 1);
-    const [delay, failure, lostAnswer] = [this.delays, this.failures, this.lostAnswers].map((each) =>
-      each.get(method),
-    );
-    if (failure !== undefined && failure.length > 0) throw failure.shift();
-    const answer = work(this.#tables);
-    await delay?.shift();
+    const answer = await this.#faults.ask({ operation: method, shard: this.#shard }, () => {
+      this.calls.set(method, (this.calls.get(method) ?? 0) + 1);
+      throwNext(this.failures.get(method));
+      return work(this.#tables);
+    });
+    await this.delays.get(method)?.shift();
     // It may have been killed while it waited.
-    if (this.#dead) return new Promise(() => undefined);
-    if (lostAnswer !== undefined && lostAnswer.length > 0) throw lostAnswer.shift();
+    if (this.dead) return new Promise(() => undefined);
+    throwNext(this.lostAnswers.get(method));
     return answer;
   }
+
+  /** Calls back at every hint that reaches the process; gives what ends it. */
+  listen(onHint: () => void): () => void {
+    const listener = (): void => void this.#faults.hear(this.#shard, onHint);
+    this.#tables.listeners.add(listener);
+    return () => void this.#tables.listeners.delete(listener);
+  }
+}
+
+function throwNext(errors: unknown[] | undefined): void {
+  if (errors !== undefined && errors.length > 0) throw errors.shift();
 }

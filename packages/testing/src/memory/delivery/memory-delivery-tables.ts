@@ -21,10 +21,10 @@ export interface MemoryProcess {
   readonly leaseMs: number;
 }
 
-/** The state of a database in memory at one instant. */
-export type MemorySnapshot = Pick<
+/** The delivery tables of a database at one instant. */
+export type MemoryDeliverySnapshot = Pick<
   MemoryDeliveryTables,
-  'log' | 'processes' | 'handlers' | 'names' | 'cursors' | 'parked'
+  'log' | 'processes' | 'handlers' | 'names' | 'cursors' | 'parked' | 'timeline'
 > & { readonly leases: ReadonlyMap<string, MemoryLease> };
 
 /** A parked event with what the store keeps of it. */
@@ -74,6 +74,11 @@ export class MemoryDeliveryTables {
   /** The database's time. */
   get nowMs(): number {
     return this.#clock.now().getTime();
+  }
+
+  /** Calls back every process that listens. */
+  hint(): void {
+    for (const listener of this.listeners) listener();
   }
 
   /** Commits events that belong together. */
@@ -150,26 +155,33 @@ export class MemoryDeliveryTables {
     }
   }
 
-  /** What a replica has received by now. */
-  snapshot(): MemorySnapshot {
-    const { log, processes, handlers, names, cursors, parked } = this;
-    return structuredClone({ log, processes, handlers, names, cursors, parked, leases: this.#leases });
+  /** What a replica has received by now; shares what nobody changes. */
+  snapshot(): MemoryDeliverySnapshot {
+    return {
+      log: this.log.slice(),
+      processes: new Map(this.processes),
+      handlers: new Map(this.handlers),
+      names: new Map(this.names),
+      cursors: new Map(this.cursors),
+      parked: copyOf(this.parked),
+      leases: new Map(this.#leases),
+      timeline: this.#timeline,
+    };
   }
 
   /**
    * Goes on from what a replica had received: what came later is lost, and no token of before holds. Whether a process has
    * vanished shows from now on.
    */
-  failOver(replica: MemorySnapshot): void {
-    const copy = structuredClone(replica);
-    this.#timeline++;
-    this.log.splice(0, Infinity, ...copy.log);
-    replace(this.processes, copy.processes);
-    replace(this.handlers, copy.handlers);
-    replace(this.names, copy.names);
-    replace(this.cursors, copy.cursors);
-    replace(this.parked, copy.parked);
-    replace(this.#leases, copy.leases);
+  failOver(replica: MemoryDeliverySnapshot): void {
+    this.#timeline = Math.max(this.#timeline, replica.timeline) + 1;
+    this.log.splice(0, Infinity, ...replica.log);
+    replace(this.processes, replica.processes);
+    replace(this.handlers, replica.handlers);
+    replace(this.names, replica.names);
+    replace(this.cursors, replica.cursors);
+    replace(this.parked, copyOf(replica.parked));
+    replace(this.#leases, replica.leases);
     for (const [id, process] of this.processes) {
       this.processes.set(id, { ...process, untilMs: this.nowMs + process.leaseMs });
     }
@@ -187,6 +199,12 @@ export class MemoryDeliveryTables {
 /** The order in which the events of one model were made. */
 export function inOrder(one: MemoryParked, other: MemoryParked): number {
   return one.event.modelVersion - other.event.modelVersion || one.event.ordinal - other.event.ordinal;
+}
+
+function copyOf(parked: ReadonlyMap<string, MemoryParked>): Map<string, MemoryParked> {
+  return new Map(
+    [...parked].map(([key, row]) => [key, { ...row, openAttempts: new Set(row.openAttempts) }] as const),
+  );
 }
 
 function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {

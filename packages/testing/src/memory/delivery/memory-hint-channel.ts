@@ -10,18 +10,16 @@ export class MemoryHintChannel implements HintChannel {
   }
 
   notify(): Promise<void> {
-    return this.#access.answer('hints.notify', ({ listeners, writes }) => {
-      writes.notifies++;
-      for (const listener of listeners) listener();
+    return this.#access.answer('hints.notify', (tables) => {
+      tables.writes.notifies++;
+      tables.hint();
     });
   }
 
   listen(onHint: () => void): Promise<() => Promise<void>> {
-    return this.#access.answer('hints.listen', ({ listeners }) => {
-      listeners.add(onHint);
-      return async () => {
-        listeners.delete(onHint);
-      };
+    return this.#access.answer('hints.listen', () => {
+      const end = this.#access.listen(onHint);
+      return async () => end();
     });
   }
 }

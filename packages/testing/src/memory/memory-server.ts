@@ -1,0 +1,77 @@
+import {
+  type Clock,
+  ConfigurationException,
+  type DatabaseConfig,
+  type ShardIdentifier,
+  type ShardingConfig,
+  UnknownShardException,
+  primaryConfig,
+  systemClock,
+} from '@framework/core';
+import { MemoryTables } from './memory-tables.js';
+
+/** As many as PostgreSQL's log has. */
+export const defaultSlotCount = 16;
+
+/**
+ * Databases in memory that outlive the processes which open them: each process has a registry, faults and delivery of its own.
+ *
+ * ```ts
+ * const sharding = memorySharding(home, abroad);
+ * const server = new MemoryServer(sharding, { clock });
+ * const [one, other] = [1, 2].map(() => openDatabases(sharding, memory({ server, faults: new MemoryFaults() })));
+ * const replica = server.tables(home).snapshot();
+ * server.tables(home).failOver(replica); // what was committed in between is lost
+ * ```
+ */
+export class MemoryServer {
+  readonly #sharding: ShardingConfig;
+  readonly #byAddress = new Map<string, MemoryTables>();
+
+  /**
+   * @param sharding whose databases it has, as memorySharding makes it; a process that opens some of its members knows only those
+   * @param options.clock the databases' time. Default: the computer's clock
+   * @param options.slotCount into how many slots each log is cut by the models' ids. Default 16
+   */
+  constructor(
+    sharding: ShardingConfig,
+    {
+      clock = systemClock,
+      slotCount = defaultSlotCount,
+    }: { readonly clock?: Clock; readonly slotCount?: number } = {},
+  ) {
+    this.#sharding = sharding;
+    let position = 0;
+    for (const { address } of sharding.members.flatMap(({ databases }) => [...databases.values()]))
+      if (!this.#byAddress.has(address))
+        this.#byAddress.set(address, new MemoryTables(clock, slotCount, () => position++));
+  }
+
+  /** What each database holds, in the order of the configuration. */
+  get databases(): readonly MemoryTables[] {
+    return [...this.#byAddress.values()];
+  }
+
+  /**
+   * What the database of a shard holds.
+   *
+   * @throws UnknownShardException `unknown-shard` when there is none
+   */
+  tables(shard: ShardIdentifier): MemoryTables {
+    const member = this.#sharding.members.find((each) => each.shard === shard);
+    const config = member?.databases.get(primaryConfig);
+    if (config === undefined) throw new UnknownShardException(shard);
+    return this.tablesAt(config);
+  }
+
+  /**
+   * What a configured database holds.
+   *
+   * @throws ConfigurationException `invalid-configuration` when the server has none of that address
+   */
+  tablesAt({ address, path }: DatabaseConfig): MemoryTables {
+    const tables = this.#byAddress.get(address);
+    if (tables !== undefined) return tables;
+    throw new ConfigurationException([{ path, message: `the server has no database ${address}` }]);
+  }
+}

@@ -1,0 +1,163 @@
+import { ShardIdentifier, openDatabases } from '@framework/core';
+import { Delivery } from '@framework/events';
+import { describe, expect, it } from 'vitest';
+import { changeSetOf } from '../../src/conformance/change-set-of.js';
+import { type Account, SuiteContext, abroad, decimal, home, once } from '../../src/conformance/index.js';
+import { VirtualClock } from '../../src/index.js';
+import { ConnectionLost, MemoryServer, memory, memorySharding } from '../../src/memory/index.js';
+import { onCredit } from '../specification/accounts.js';
+import { MemoryFixture, suiteSharding } from './memory-fixture.js';
+
+/** One process with the suite's actions on the databases of a server. */
+function processOn(server: MemoryServer): {
+  readonly fixture: MemoryFixture;
+  readonly context: SuiteContext;
+} {
+  const fixture = new MemoryFixture(server);
+  const context = new SuiteContext();
+  context.open(fixture);
+  return { fixture, context };
+}
+
+describe('a server of databases in memory', () => {
+  it('has them for several processes, each with a way of its own', async () => {
+    const server = new MemoryServer(suiteSharding);
+    const [one, other] = [processOn(server), processOn(server)];
+    const account = await one.context.openAccount(abroad);
+    one.fixture.faults.kill();
+    expect(await other.fixture.accounts.getById(account.id)).toEqual(account);
+    await other.context.credit(account, '1');
+    expect(server.tables(abroad).commits.map(({ position }) => position)).toEqual([0, 1]);
+    expect(server.databases).toEqual([server.tables(home), server.tables(abroad)]);
+  });
+
+  it('delivers in one process what another one has committed, and goes on where that one vanished', async () => {
+    const clock = new VirtualClock();
+    const server = new MemoryServer(suiteSharding, { clock });
+    const seen: string[] = [];
+    const start = (name: string): MemoryFixture => {
+      const { fixture, context } = processOn(server);
+      const handlers = [
+        onCredit(async ({ modelVersion }) => void seen.push(`${name} ${modelVersion}`), {
+          startFrom: 'beginning',
+        }),
+      ];
+      const { databases } = fixture;
+      new Delivery({ databases, executor: context.executor, handlers, clock }).start();
+      return fixture;
+    };
+    const { context } = processOn(server);
+    const account = await context.openAccount();
+    const first = start('first');
+    await context.credit(account, '1');
+    await clock.advance(1_000);
+    first.faults.kill();
+    start('second');
+    await context.credit(account, '1');
+    await clock.advance(120_000);
+    expect(seen).toEqual(['first 2', 'second 3']);
+  });
+
+  it('lets a process know only some of its shards', async () => {
+    const server = new MemoryServer(suiteSharding);
+    const { context } = processOn(server);
+    await context.openAccount(abroad);
+    const members = suiteSharding.members.filter(({ shard }) => shard === abroad);
+    const databases = openDatabases({ defaultShard: abroad, members }, memory({ server }));
+    expect(databases.shards).toEqual([abroad]);
+    expect(await databases.deliveries()[0]!.store.cursors.lag()).toEqual([]);
+    expect(() => server.tables(ShardIdentifier.of(9, 9))).toThrow(
+      expect.objectContaining({ code: 'unknown-shard' }) as Error,
+    );
+    const elsewhere = memorySharding(home, abroad, ShardIdentifier.of(2, 0));
+    expect(() => openDatabases(elsewhere, memory({ server }))).toThrow(
+      expect.objectContaining({ code: 'invalid-configuration' }) as Error,
+    );
+  });
+});
+
+describe('a database in memory that fails over', () => {
+  it('has lost what its replica had not received: rows, keys and the log', async () => {
+    const server = new MemoryServer(suiteSharding);
+    const { context, fixture } = processOn(server);
+    const account = await context.openAccount(home, { balance: decimal('100') });
+    await context.withdraw(account, '1', { idempotencyKey: 'first' });
+    const replica = server.tables(home).snapshot();
+    await context.withdraw(account, '10', { idempotencyKey: 'second' });
+    await context.openAccount();
+    server.tables(home).failOver(replica);
+    expect(await fixture.accounts.findAll()).toMatchObject([{ id: account.id, version: 2 }]);
+    expect(await fixture.keyCount(home)).toBe(1);
+    expect(await context.storedEvents(home)).toHaveLength(2);
+    // Asked again with its key, it happens once.
+    await context.withdraw(account, '10', { idempotencyKey: 'second' });
+    await context.withdraw(account, '1', { idempotencyKey: 'first' });
+    expect(await fixture.accounts.getById(account.id)).toMatchObject({ balance: decimal('89') });
+  });
+
+  it('leaves the replica as it was, to fail over to once more', async () => {
+    const server = new MemoryServer(suiteSharding);
+    const { context, fixture } = processOn(server);
+    const account = await context.openAccount();
+    const replica = server.tables(home).snapshot();
+    for (let round = 0; round < 2; round++) {
+      server.tables(home).failOver(replica);
+      await context.credit(account, '1');
+    }
+    server.tables(home).failOver(replica);
+    expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
+  });
+
+  it('goes on from what a database of another server held', async () => {
+    const [server, other] = [new MemoryServer(suiteSharding), new MemoryServer(suiteSharding)];
+    const account = await processOn(server).context.openAccount();
+    other.tables(home).failOver(server.tables(home).snapshot());
+    const { fixture, context } = processOn(other);
+    await context.credit(account, '1');
+    expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 2 });
+    expect(await processOn(server).fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
+  });
+
+  it('never says of a commit that was sent before that it did not happen', async () => {
+    const server = new MemoryServer(suiteSharding);
+    const { context, fixture } = processOn(server);
+    const account = await context.openAccount();
+    const manager = fixture.databases.transactionManager(home);
+    const lost = async (way: 'request' | 'answer', base: Account): Promise<never> => {
+      const next = base.credit('1').variant({ version: base.version + 1, events: [] });
+      fixture.faults.inject((passage) => {
+        if (passage.way === way) throw new ConnectionLost();
+        return undefined;
+      });
+      const error = await manager.persist(changeSetOf(fixture.accounts, next, [])).catch((each) => each);
+      fixture.faults.inject(undefined);
+      return error as never;
+    };
+    const notSent = await lost('request', account);
+    expect(await manager.isCommitted(notSent)).toBe(false);
+    const written = await lost('answer', account);
+    const crashed = server.tables(home).snapshot();
+    const [current] = await fixture.accounts.findAll();
+    const writtenLater = await lost('answer', current!);
+    server.tables(home).failOver(crashed);
+    expect(await manager.isCommitted(written)).toBe(true);
+    for (const error of [notSent, writtenLater]) await expect(manager.isCommitted(error)).rejects.toBe(error);
+  });
+
+  it('never gets what was sent to it before and was late', async () => {
+    const server = new MemoryServer(suiteSharding);
+    const { context, fixture } = processOn(server);
+    const account = await context.openAccount();
+    const arrival = Promise.withResolvers<void>();
+    fixture.faults.inject(({ operation }) => {
+      if (operation === 'persist') throw new ConnectionLost({ arrival: arrival.promise });
+      return undefined;
+    });
+    const credited = context.credit(account, '1', once);
+    await new Promise((resolve) => setImmediate(resolve));
+    server.tables(home).failOver(server.tables(home).snapshot());
+    arrival.resolve();
+    await expect(credited).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
+    expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
+  });
+});
