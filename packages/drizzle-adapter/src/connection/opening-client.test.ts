@@ -1,5 +1,7 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import pg from 'pg';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { OpeningClient, type OpeningClientConfig } from './opening-client.js';
 
 it('a pool hands on why it is not known where a client connects, also to callers who wait', async () => {
@@ -15,5 +17,31 @@ it('a pool hands on why it is not known where a client connects, also to callers
   const pool = new pg.Pool(config);
   const outcomes = await Promise.allSettled([pool.connect(), pool.connect(), pool.connect()]);
   expect(outcomes).toEqual(Array.from({ length: 3 }, () => ({ status: 'rejected', reason: failure })));
+  await pool.end();
+});
+
+it('a client that gives up its login leaves no connection open, although the server waits for more', async () => {
+  const mechanism = 'OAUTHBEARER\0\0';
+  const asks = Buffer.alloc(9 + mechanism.length);
+  asks.write('R');
+  asks.writeInt32BE(asks.length - 1, 1);
+  asks.writeInt32BE(10, 5);
+  asks.write(mechanism, 9);
+  let openCount = 0;
+  const server = createServer((socket) => {
+    openCount++;
+    socket.on('close', () => openCount--).once('data', () => socket.write(asks));
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const config: pg.PoolConfig & OpeningClientConfig = {
+    Client: OpeningClient,
+    connectionTimeoutMillis: 60_000,
+    address: () => ({ host: '127.0.0.1', port, user: 'wallet', database: 'wallet' }),
+  };
+  const pool = new pg.Pool(config);
+  await expect(pool.connect()).rejects.toThrow('SASL');
+  await vi.waitFor(() => expect(openCount).toBe(0));
   await pool.end();
 });

@@ -49,7 +49,11 @@ export class OpeningClient extends ClosingClient {
   override connect(callback: (error: Error | null) => void): void;
   override connect(callback?: (error: Error | null) => void): Promise<pg.Client> | void {
     if (callback === undefined) return super.connect();
-    const done = (error: Error | null): void => callback(error && this.#reasonOf(error));
+    const done = (error: Error | null): void => {
+      // The pool forgets the client, while the server may wait for the rest of its login.
+      if (error !== null) streamOf(this).destroy();
+      callback(error && this.#reasonOf(error));
+    };
     // The pool would not catch it where the client is made.
     if (this.#failure !== undefined) process.nextTick(done, this.#failure);
     else super.connect(done);
