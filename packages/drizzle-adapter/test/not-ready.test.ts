@@ -142,6 +142,20 @@ describe('a database', () => {
     },
   );
 
+  it('is opened all the same when what is told of it throws', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    await proxy.refuse();
+    const fail = vi.fn<() => never>(() => {
+      throw new Error('nobody listens');
+    });
+    const registry = openRegistry([{ group: 0, member: 0, url }], { onWarning: fail });
+    const ready = registry.ready(fail);
+    await vi.waitFor(() => expect(fail.mock.calls.length).toBeGreaterThan(1), patience);
+    await proxy.accept();
+    await ready;
+    expect(await suiteOn(registry).fixture.databases.status()).toMatchObject([{ ready: true }]);
+  });
+
   it('warns again when the reason changes', async () => {
     const database = await emptyDatabase();
     const { proxy, url } = await proxied(database);

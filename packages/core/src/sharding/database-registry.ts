@@ -143,10 +143,11 @@ export class DatabaseRegistry {
         // What was noted by the one may be what refuses the other.
         refuseTwice(open);
         reasons.set(open, reason);
-        onNotReady({ ...describe(open), ready: false, reason });
         if (reasons.size === this.#open.size && [...reasons.values()].every(({ mayPass }) => !mayPass)) {
           unusable.reject(noUsableShard(reasons));
         }
+        // Last, because it may throw.
+        onNotReady({ ...describe(open), ready: false, reason });
       });
       reasons.delete(open);
       refuseTwice(open);

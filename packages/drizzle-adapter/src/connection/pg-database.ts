@@ -38,7 +38,7 @@ import { OpeningRetries } from './opening-retries.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
 import { sqlStateOf } from './server-error.js';
 import { refuseWithoutWrites } from './server-role.js';
-import { type PostgresOptions, type PostgresWarning, printWarning } from './postgres-options.js';
+import { type PostgresOptions, type PostgresWarning, printWarning, quiet } from './postgres-options.js';
 
 const pingTimeoutMs = 2_000;
 /** The SQLSTATE of a server, or a role, that has no connection left. */
@@ -93,7 +93,7 @@ export class PgDatabase implements Database {
     const { config } = database;
     this.#config = config;
     this.#options = options;
-    this.#warn = options.onWarning ?? printWarning;
+    this.#warn = quiet(options.onWarning ?? printWarning);
     this.#held = new HeldShards(database, options.commands);
     const epochs = new EpochGuard(config.path, this.#warn);
     this.#guards = [epochs, this.#held.whenOpening];
@@ -128,9 +128,10 @@ export class PgDatabase implements Database {
   }
 
   async ready(onNotReady: (reason: DatabaseNotReadyError) => void = () => undefined): Promise<void> {
-    if (this.#notReady !== undefined) onNotReady(this.#notReady);
-    this.#onNotReady.add(onNotReady);
-    await this.#ready.finally(() => this.#onNotReady.delete(onNotReady));
+    const listener = quiet(onNotReady);
+    if (this.#notReady !== undefined) listener(this.#notReady);
+    this.#onNotReady.add(listener);
+    await this.#ready.finally(() => this.#onNotReady.delete(listener));
   }
 
   get identity(): string | undefined {

@@ -63,3 +63,13 @@ export function printWarning({ kind, database, message, stack }: PostgresWarning
     ...(stack !== undefined && { detail: stack }),
   });
 }
+
+/** Has a listener who fails neither stop what he is told of, nor keep others from being told. */
+export function quiet<Report>(listener: (report: Report) => unknown): (report: Report) => void {
+  return (report) => {
+    new Promise((resolve) => resolve(listener(report))).catch((cause: unknown) => {
+      const warning = new Error('A listener of a database has failed', { cause });
+      process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
+    });
+  };
+}
