@@ -133,6 +133,28 @@ describe('the connections of a database', () => {
     expect(row).toEqual({ note: 'finished' });
   });
 
+  it('close when those who wait for one have had theirs', async () => {
+    const settings = { 'maximum-pool-size': 1, 'acquisition-timeout-ms': 30_000 };
+    const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
+    await registry.ready();
+    const transactions = registry.transactionManager(home);
+    const release = Promise.withResolvers<void>();
+    onTestFinished(() => release.resolve());
+    const held = Promise.withResolvers<void>();
+    const holder = transactions.inTransaction(async () => {
+      held.resolve();
+      await release.promise;
+    });
+    await held.promise;
+    const waiting = transactions.inTransaction(async () => 'served');
+    const closed = registry.close();
+    const later = transactions.inTransaction(async () => 'late');
+    await expect(later).rejects.toMatchObject({ code: 'shard-unavailable', kind: undefined });
+    release.resolve();
+    await Promise.all([holder, closed]);
+    expect(await waiting).toBe('served');
+  });
+
   it('are shared by the members that name one database', async () => {
     // The other tests open theirs with one shard, and it holds no other from then on.
     const own = await createTestDatabase();

@@ -61,6 +61,10 @@ export class ConnectionPool {
   /** Whether a caller is finding out whether it answers again. */
   #isProbing = false;
   readonly #kept: WarmConnections;
+  /** How many callers wait for a connection. */
+  #waitingCount = 0;
+  /** Settled when nobody waits any more; set once it is being closed. */
+  #closing: PromiseWithResolvers<void> | undefined;
 
   /**
    * @param place says where errors happened
@@ -138,6 +142,7 @@ export class ConnectionPool {
    * @throws ShardUnavailableException `shard-unavailable` as {@link use}
    */
   async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    this.#refuseWhenClosed(shard);
     this.#refuseWhileSilent(shard);
     this.#refuseBeyondQueue(shard);
     return this.#shared.share(shard, work);
@@ -197,10 +202,19 @@ export class ConnectionPool {
     this.#kept.fill();
   }
 
-  /** Waits until every connection was given back, then closes all. */
+  /** Refuses further callers, waits until those who are there have had a connection and given it back, and closes all. */
   async close(): Promise<void> {
+    this.#closing = Promise.withResolvers();
     this.#kept.close();
+    // The driver's pool waits for those who have a connection, and leaves those without one who wait for it.
+    if (this.#waitingCount > 0) await this.#closing.promise;
     await this.#pool.end();
+  }
+
+  #refuseWhenClosed(shard: ShardIdentifier): void {
+    if (this.#closing === undefined) return;
+    const reason = 'this process has closed its databases';
+    throw new ShardUnavailableException(shard, reason, { place: this.#place.of(shard) });
   }
 
   #refuseBeyondQueue(shard: ShardIdentifier): void {
@@ -214,12 +228,16 @@ export class ConnectionPool {
   }
 
   async #acquire(shard: ShardIdentifier): Promise<pg.PoolClient> {
+    this.#refuseWhenClosed(shard);
     this.#refuseWhileSilent(shard);
     this.#refuseBeyondQueue(shard);
+    this.#waitingCount++;
     try {
       return await this.#connectOrProbe();
     } catch (error) {
       throw this.unavailable(shard, error);
+    } finally {
+      if (--this.#waitingCount === 0) this.#closing?.resolve();
     }
   }
 

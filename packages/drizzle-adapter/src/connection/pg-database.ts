@@ -156,9 +156,8 @@ export class PgDatabase implements Database {
 
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#ready.catch(() => undefined);
-    await this.#indexing;
-    await Promise.all([this.pool.close(), this.#delivery?.pool.close()]);
+    const opened = this.#ready.catch(() => undefined);
+    await Promise.all([this.pool.close(), this.#delivery?.pool.close(), opened, this.#indexing]);
   }
 
   /** With connections of its own, so that requests and delivery do not wait for each other. */
