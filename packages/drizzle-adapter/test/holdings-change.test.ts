@@ -1,17 +1,22 @@
 import { ShardIdentifier } from '@framework/core';
+import type { FaultProxy } from '@framework/testing';
 import type { TestDatabase } from '@framework/testing/postgres';
+import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { adoptShards, migrateShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { LimitedRole } from './fixtures/limited-role.js';
+import { lockWaiters } from './fixtures/lock-waiters.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
+import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 import { at, heldBy, opened } from './fixtures/shard-notes.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
 const [first, second, third] = [[0, 0] as const, [0, 1] as const, [1, 0] as const];
 const shard = ShardIdentifier.of(0, 1);
+const patience = { timeout: 30_000, interval: 20 };
 
 /** Two databases, one of which holds two shards, and the configuration that moves one of these to the other. */
 async function aboutToMove(): Promise<{
@@ -23,6 +28,35 @@ async function aboutToMove(): Promise<{
   await opened(at(first, one), at(second, one), at(third, other));
   const after = shardingConfig([at(first, one), at(second, other), at(third, other)]);
   return { one, other, after };
+}
+
+/** Has the note of a further shard wait, once it is tried, until somebody lets it go on. */
+async function heldUp({ url }: TestDatabase): Promise<{
+  readonly begun: () => Promise<unknown>;
+  readonly goOn: () => Promise<unknown>;
+}> {
+  const holder = new pg.Client({ connectionString: url });
+  await holder.connect();
+  onTestFinished(() => holder.end());
+  await holder.query(
+    `create sequence tries;
+     create function hold_up() returns trigger language plpgsql as $$
+     begin
+       if nextval('tries') > 1 then perform pg_advisory_xact_lock(1); end if;
+       return new;
+     end $$;
+     create trigger hold_up before insert on eventlog.shards for each row execute function hold_up();
+     select pg_advisory_lock(1)`,
+  );
+  return {
+    begun: () => expect.poll(() => lockWaiters(url), patience).toBe(1),
+    goOn: async () => {
+      await holder.query('select pg_advisory_unlock_all()');
+      const changing = `select from pg_stat_activity
+        where datname = current_database() and application_name like 'framework shards%'`;
+      await expect.poll(() => query(url, changing), patience).toEqual([]);
+    },
+  };
 }
 
 /** Ends the connections that keep the locks of a change. */
@@ -51,6 +85,39 @@ describe('a shard that is adopted', () => {
     await adoptShards(after, [shard]);
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
     await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
+  });
+
+  it('ends the sessions of the database before when it is adopted again, because the first time may have gone no further', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    const settings = { 'idle-timeout': 0 };
+    const before = [at(first, one), at(second, one)].map((member) => ({ ...member, settings }));
+    const forgotten = openRegistry(before);
+    await forgotten.ready();
+    const suite = suiteOn(forgotten);
+    const account = await suite.openAccount(shard);
+    // All that an operator has done who was killed after the first step.
+    await query(
+      one.url,
+      'update eventlog.shards set released_date = clock_timestamp() where shard_member = 1',
+    );
+    const after = [at(first, one), at(second, other)];
+    await opened(...after);
+    expect(await heldBy(other)).toEqual({ '0/1': true });
+    await adoptShards(shardingConfig(after), [shard]);
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ code: 'shard-unavailable' });
+    await expect(suite.credit(account, '1')).rejects.toMatchObject({ kind: 'other-shards' });
+  });
+
+  it('is not noted again by a database that was migrated, and not opened yet, when it was moved away', async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    const before = [at(first, one), at(second, one)];
+    await migrateShards(shardingConfig(before), migrationsFolder);
+    await query(one.url, 'delete from eventlog.shards');
+    const after = shardingConfig([at(first, one), at(second, other)]);
+    await migrateShards(shardingConfig([at(second, other)]), migrationsFolder);
+    await adoptShards(after, [shard]);
+    await expect(openRegistry(before).ready()).rejects.toMatchObject({ code: 'no-usable-shard' });
+    expect(await Promise.all([one, other].map(heldBy))).toEqual([{ '0/0': true }, { '0/1': true }]);
   });
 
   it(
@@ -85,6 +152,39 @@ describe('a shard that is adopted', () => {
         { '1/0': true },
       ]);
       await adoptShards(after, [shard]);
+    },
+  );
+
+  it.each<[event: string, interrupt: (proxy: FaultProxy, ...databases: TestDatabase[]) => unknown]>([
+    ['the operator is cut off', (proxy) => proxy.cut('reset')],
+    ['the locks are lost', (_proxy, ...databases) => loseLocks(...databases)],
+  ])(
+    'is held by one database when %s while the new one is about to note it, and it is moved back then',
+    async (_event, interrupt) => {
+      const { one, other } = await aboutToMove();
+      const noting = await heldUp(other);
+      const { proxy, url } = await proxied(other);
+      const moved = adoptShards(shardingConfig([at(first, one), at(second, { url }), at(third, { url })]), [
+        shard,
+      ]);
+      const outcome = moved.then(
+        () => 'adopted',
+        () => 'failed',
+      );
+      await noting.begun();
+      await interrupt(proxy, one, other);
+      await expect
+        .poll(
+          () => adoptShards(shardingConfig([at(first, one), at(second, one)]), [shard]).then(() => true),
+          patience,
+        )
+        .toBe(true);
+      await noting.goOn();
+      expect(await outcome).toBe('failed');
+      expect(await Promise.all([one, other].map(heldBy))).toEqual([
+        { '0/0': true, '0/1': true },
+        { '1/0': true },
+      ]);
     },
   );
 

@@ -38,31 +38,29 @@ export async function adoptShards(
     await adopt(client, adoptedBy(database), { onlyFirst: false });
   };
   return HoldingsChange.run(databases, trial, async (change) => {
-    const holds = (database: ConfiguredDatabase, shard: ShardIdentifier): boolean =>
-      change.holdings.get(database)?.held.includes(shard) === true;
-    const moving = wanted.filter((shard) =>
-      databases.some((database) => adoptedBy(database).includes(shard) && !holds(database, shard)),
-    );
     const adoptions: ShardAdoption[] = [];
     // First of all, so that no two databases hold a shard.
     for (const database of databases) {
       const others = releasedBy(database);
-      const sessionsLeft = await change.release(database, others, moving);
-      const released = others.filter((shard) => holds(database, shard));
+      const holdings = change.holdings.get(database);
+      // Whoever opens it first would have it hold all that his configuration puts there, which may be the one before.
+      if (holdings === undefined)
+        await change.adopt(
+          database,
+          database.shards.filter((shard) => !wanted.includes(shard)),
+          { onlyFirst: true },
+        );
+      const sessionsLeft = await change.release(database, others);
       adoptions.push({
         database: database.config.path,
         adopted: adoptedBy(database),
-        released,
+        released: others.filter((shard) => holdings?.held.includes(shard)),
         sessionsLeft,
       });
     }
-    for (const database of databases) {
-      const adopted = adoptedBy(database);
-      // Opened for the first time, it would hold everything that the configuration puts there.
-      const isFirst = change.holdings.get(database) === undefined;
-      if (adopted.length > 0)
-        await change.adopt(database, isFirst ? database.shards : adopted, { onlyFirst: false });
-    }
-    return adoptions.filter((each) => each.adopted.length > 0 || each.released.length > 0);
+    for (const database of databases) await change.adopt(database, adoptedBy(database), { onlyFirst: false });
+    return adoptions.filter(({ adopted, released, sessionsLeft }) =>
+      [adopted, released, sessionsLeft].some(({ length }) => length > 0),
+    );
   });
 }

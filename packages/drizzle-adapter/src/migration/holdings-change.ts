@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   type ConfiguredDatabase,
   type ShardIdentifier,
@@ -8,15 +9,25 @@ import {
   primaryConfig,
 } from '@framework/core';
 import type pg from 'pg';
+import { streamOf } from '../connection/plain-client.js';
 import { isLockedOut } from '../connection/server-error.js';
 import { refuseWithoutWrites } from '../connection/server-role.js';
 import { endSessions } from './end-sessions.js';
 import { inDatabase, namingDatabase } from './in-database.js';
-import { type ShardNotes, adopt, changingShards, release, shardNotes } from './shards-table.js';
+import {
+  type ShardNotes,
+  adopt,
+  changingShards,
+  inShortTransaction,
+  release,
+  shardNotes,
+} from './shards-table.js';
 
 /** How long a change may take, and how long a lock is kept for a process that may be gone; each is asked more often than that. */
 const changeMaxMs = 600_000;
 const lockKeptMs = 60_000;
+/** How soon a change is committed after its last statement, or never: long before a lock could be lost that was looked at. */
+const commitMaxMs = 5_000;
 const purpose = 'framework shards';
 
 /** What databases note of shards before something is changed; `undefined` of one that has not been told of any yet. */
@@ -77,29 +88,41 @@ export class HoldingsChange {
     shards: readonly ShardIdentifier[],
     { onlyFirst }: { readonly onlyFirst: boolean },
   ): Promise<void> {
-    await this.#assertKept();
-    await within(database, (client) => adopt(client, shards, { onlyFirst }));
+    if (shards.length === 0) return;
+    await within(database, (client) => this.#change(client, () => adopt(client, shards, { onlyFirst })));
   }
 
   /**
-   * Lets a database not hold shards any more, and ends its sessions when it held one of them until now; also when it has a note of
-   * one of those that move, because an earlier call may have released it and gone no further.
+   * Lets a database not hold shards any more, and ends its sessions when it has a note of one of them: also when it released that
+   * before, because whoever did so may have gone no further.
    *
    * @returns the sessions that could not be ended
    */
   async release(
     database: ConfiguredDatabase,
     shards: readonly ShardIdentifier[],
-    moving: readonly ShardIdentifier[],
   ): Promise<readonly string[]> {
     if (shards.length === 0) return [];
-    await this.#assertKept();
-    const { held = [] } = this.#holdings.get(database) ?? {};
     return within(database, async (client) => {
-      const noted = await release(client, shards);
-      const mayBeWritten = noted.some((shard) => held.includes(shard) || moving.includes(shard));
-      return mayBeWritten ? endSessions(client, purpose) : [];
+      const noted = await this.#change(client, () => release(client, shards));
+      return noted.length > 0 ? endSessions(client, purpose) : [];
     });
+  }
+
+  /** Changes a database unless a lock was lost, also while the change waited. */
+  async #change<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await inShortTransaction(client, async () => {
+        await client.query(`set local idle_in_transaction_session_timeout = ${commitMaxMs}`);
+        const result = await work();
+        await this.#assertKept();
+        return result;
+      });
+    } catch (error) {
+      // Its commit may be on its way still, and must not come when the locks have been given back.
+      if (streamOf(client).destroyed) await delay(commitMaxMs);
+      throw error;
+    }
   }
 
   async #lock(database: ConfiguredDatabase, trial: Trial): Promise<void> {

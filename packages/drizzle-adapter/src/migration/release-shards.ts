@@ -47,7 +47,7 @@ export async function releaseShards(
       // A database of the release before notes what it holds when it is opened: then the shards would be there again.
       if (change.holdings.get(database) === undefined)
         await change.adopt(database, database.shards, { onlyFirst: true });
-      const sessionsLeft = await change.release(database, released, released);
+      const sessionsLeft = await change.release(database, released);
       releases.push({ database: database.config.path, released, sessionsLeft });
     }
     return releases;

@@ -1,7 +1,7 @@
 import { ShardIdentifier } from '@framework/core';
 import type pg from 'pg';
 
-/** How long somebody waits who changes which shards a database holds, while somebody else does. */
+/** How long somebody who changes which shards a database holds waits for others that do so, or have locked the notes. */
 const lockTimeoutMs = 3_000;
 
 interface ShardRow {
@@ -30,22 +30,33 @@ export async function shardNotes(client: pg.ClientBase): Promise<ShardNotes | un
 }
 
 /**
- * Runs the work in a transaction in which nobody else changes which shards the database holds. It sees before each statement
- * what others have committed, whatever the role's settings are.
+ * Runs the work in a transaction that waits 3 s for a lock at most. It sees before each statement what others have committed,
+ * whatever the role's settings are.
  *
- * @throws errors of `pg`, such as 55P03 when somebody else does so for longer than 3 s
+ * @throws errors of `pg`, such as 55P03 when a lock was not had in time
  */
-export async function changingShards(client: pg.ClientBase, work: () => Promise<void>): Promise<void> {
+export async function inShortTransaction<Result>(
+  client: pg.ClientBase,
+  work: () => Promise<Result>,
+): Promise<Result> {
   await client.query('begin isolation level read committed');
   try {
     await client.query(`set local lock_timeout = ${lockTimeoutMs}`);
-    await client.query(`select pg_advisory_xact_lock(hashtextextended('eventlog.shards', 0))`);
-    await work();
+    const result = await work();
     await client.query('commit');
+    return result;
   } catch (error) {
     await client.query('rollback').catch(() => undefined);
     throw error;
   }
+}
+
+/** The same, while nobody else changes which shards the database holds. */
+export function changingShards(client: pg.ClientBase, work: () => Promise<void>): Promise<void> {
+  return inShortTransaction(client, async () => {
+    await client.query(`select pg_advisory_xact_lock(hashtextextended('eventlog.shards', 0))`);
+    await work();
+  });
 }
 
 /**
