@@ -164,6 +164,20 @@ describe('an event that kills its process', () => {
     expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
   });
 
+  test('takes no attempt from slow events beside it also when it kills only after some seconds', async () => {
+    const bench = new DeliveryBench();
+    const done: string[] = [];
+    const ids = ['a1', 'b1', 'c1', 'd1', 'e1', 'f1', 'g1', 'h1'];
+    const timesMs = new Map(ids.map((id) => [id, id === 'c1' ? 5_000 : 12_000]));
+    bench.database.commit(...ids.map((id) => deposited(id.charAt(0), 1)));
+    for (let life = 0; life < 12; life++) {
+      startSlow(bench, { attemptsMax: 1, timesMs, killer: 'c1', done });
+      await bench.clock.advance(200_000);
+    }
+    expect(done.toSorted()).toEqual(ids.filter((id) => id !== 'c1'));
+    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 1, dead: true }]);
+  });
+
   test('takes no attempt from an event that is retried beside it for a reason of its own', async () => {
     const bench = new DeliveryBench();
     const done: string[] = [];

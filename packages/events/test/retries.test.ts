@@ -1,3 +1,4 @@
+import type { DeliverableEvent } from '@framework/core';
 import { describe, expect, test, vi } from 'vitest';
 import type { EventHandler } from '../src/index.js';
 import { type DepositedEvent, deposited } from './account.js';
@@ -15,6 +16,23 @@ function hangingRetries(concurrency: number): EventHandler<DepositedEvent> {
   );
 }
 
+/** Parks an event that is due, and of which attempts did not end. */
+function park({ database }: DeliveryBench, handler: string, event: DeliverableEvent, openCount = 0): void {
+  database.parked.set(`${handler} ${event.id}`, {
+    handler,
+    event,
+    attempts: 0,
+    uncounted: 0,
+    openAttempts: new Set(Array.from({ length: openCount }, (_item, index) => `attempt ${index}`)),
+    error: undefined,
+    nextMs: 0,
+    dead: false,
+    suspect: false,
+    parkedMs: 0,
+    serial: 0,
+  });
+}
+
 describe('retries of one handler', () => {
   test('hold up no retry of another one, however many of them are due', async () => {
     const bench = new DeliveryBench();
@@ -28,6 +46,24 @@ describe('retries of one handler', () => {
     executor.committed();
     await bench.clock.advance(3_000);
     expect(other.seen.filter((id) => id === 'late1')).toHaveLength(2);
+  });
+
+  test('hold up no retry of another one while they wait for a place and it is paused', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const slow = handlerOf({ name: 'slow', concurrency: 1, timeoutMs: 3_600_000 }, () => hold.opened);
+    const other = handlerOf({ name: 'other' });
+    bench.database.commit(deposited('b', 1));
+    const { store } = bench.start([slow, other]);
+    await bench.clock.advance(1_000);
+    park(bench, 'slow', deposited('e', 1));
+    await bench.clock.advance(12_000);
+    await store.cursors.setPaused('slow', true);
+    await bench.clock.advance(4_000);
+    // A process has ended seven times during attempts at it.
+    park(bench, 'other', deposited('c', 1), 7);
+    await bench.clock.advance(12_000);
+    expect(other.seen).toEqual(['b1', 'c1']);
   });
 
   test('are read once, and no more than are tried and are next', async () => {

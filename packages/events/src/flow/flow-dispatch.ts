@@ -5,7 +5,7 @@ import type { HeldSlot } from '../lease/held-slot.js';
 import { EventStep, type LeftEvents } from './event-step.js';
 import { type FlowPolicy, flowPolicy } from './flow-policy.js';
 import type { FlowSurroundings } from './flow-surroundings.js';
-import { type EventWork, type FlowWork, modelKey } from './flow-work.js';
+import { type EventWork, type FlowWork, type RetryWork, modelKey } from './flow-work.js';
 import { type Lane, Lanes } from './lanes.js';
 import type { ParkedModelSet } from './parked-model-set.js';
 import { RetryStep } from './retry-step.js';
@@ -134,6 +134,7 @@ export class FlowDispatch {
   /** Makes no further call while the handler is paused, also with what was read; what runs may finish. */
   setPaused(paused: boolean): void {
     this.#paused = paused;
+    if (paused) this.#leaveRetries(() => true);
     this.#lanes.resume();
   }
 
@@ -145,7 +146,14 @@ export class FlowDispatch {
   /** Gives up the calls for a slot that was lost, or every call. */
   drop(reason: unknown, slot?: HeldSlot): void {
     this.#caller.drop(reason, slot);
+    this.#leaveRetries((retry) => slot === undefined || retry.slot === slot);
     this.#lanes.resume();
+  }
+
+  /** Ends those that wait for a place: nobody is to wait for what is not tried here, or not now. */
+  #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
+    const left = this.#lanes.remove((work) => work.kind === 'retry' && isOff(work));
+    for (const work of left) if (work.kind === 'retry') work.onEnded();
   }
 
   #laneOf(event: DeliverableEvent): string {

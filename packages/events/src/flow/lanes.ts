@@ -47,6 +47,19 @@ export class Lanes<Item> {
     this.resume();
   }
 
+  /** Takes away what waits and is not to be worked on any more, also from lanes that are held back. */
+  remove(isOff: (item: Item) => boolean): readonly Item[] {
+    const removed: Item[] = [];
+    for (const lane of this.#lanes.values()) {
+      const off = lane.items.filter(isOff);
+      if (off.length === 0) continue;
+      removed.push(...off);
+      lane.items.splice(0, Infinity, ...lane.items.filter((item) => !isOff(item)));
+      if (!lane.active) this.#settle(lane);
+    }
+    return removed;
+  }
+
   /** Starts what may start. */
   resume(): void {
     for (const lane of this.#ready) {

@@ -8,7 +8,8 @@ import type { Clock } from '@framework/core';
  */
 export class SuspectGate {
   readonly #clock: Clock;
-  readonly #beside = new Set<Promise<void>>();
+  /** What runs, also when it was alone before. */
+  readonly #running = new Set<Promise<void>>();
   readonly #waiting: (() => Promise<void>)[] = [];
   /** While one is alone, or waits for those that run to end. */
   #closed: Promise<void> | undefined;
@@ -20,30 +21,36 @@ export class SuspectGate {
 
   /** Runs work beside other work, when none is alone; resolves when it has ended. */
   async runBeside(work: () => Promise<void>): Promise<void> {
-    await this.#closed;
-    const running = work().finally(() => this.#beside.delete(running));
-    this.#beside.add(running);
-    await running;
+    while (this.#closed !== undefined) await this.#closed;
+    await this.#run(work);
   }
 
   /**
    * Runs work when it is its turn, and what runs has ended, or was waited for long enough; resolves when it has ended.
    *
-   * @param work gets a signal that is aborted when it is alone no more
+   * @param work gets a signal that is aborted from when on it is not alone: at once where others do not end in time
    * @param aloneMs for how long it waits, and for how long it is alone, at most
    */
   runAlone(work: (alone: AbortSignal) => Promise<void>, aloneMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push(async () => {
-        await this.#within(aloneMs, Promise.all(this.#beside));
+        await this.#within(aloneMs, Promise.all(this.#running));
         const over = new AbortController();
-        const running = work(over.signal);
+        // What still runs may be what ends the process.
+        if (this.#running.size > 0) over.abort();
+        const running = this.#run(() => work(over.signal));
         running.then(resolve, reject);
-        await this.#within(aloneMs, running);
+        if (!over.signal.aborted) await this.#within(aloneMs, running);
         over.abort();
       });
       if (!this.#takesTurns) void this.#takeTurns();
     });
+  }
+
+  #run(work: () => Promise<void>): Promise<void> {
+    const running = work().finally(() => this.#running.delete(running));
+    this.#running.add(running);
+    return running;
   }
 
   async #takeTurns(): Promise<void> {
