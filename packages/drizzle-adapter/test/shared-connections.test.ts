@@ -20,7 +20,11 @@ describe('connections that commits share', () => {
 
   /** Without grouped commit, whose groups are not many statements. */
   const open = async (poolMax: number): Promise<SuiteContext> => {
-    const settings = { 'maximum-pool-size': poolMax };
+    const settings = {
+      'maximum-pool-size': poolMax,
+      'acquisition-timeout-ms': 30_000,
+      'statement-timeout-ms': 30_000,
+    };
     const members = [0, 1].map((member) => ({ group: 0, member, url: database.url, settings }));
     const registry = openRegistry(members, { migrationsFolder, applicationName });
     await registry.ready();
@@ -100,6 +104,26 @@ describe('connections that commits share', () => {
     expect((await Promise.all(blocked)).map(({ version }) => version)).toEqual([2, 2, 2, 2, 2, 2]);
   });
 
+  it('serve a row that is free again, while others wait for rows that stay locked', async () => {
+    const suite = await open(4);
+    const accounts = await Promise.all(Array.from({ length: 3 }, () => suite.openAccount()));
+    const [first, second, third] = accounts.map(({ id }) => id.value);
+    const releaseOthers = await lock(database, first!, second!);
+    const release = await lock(database, third!);
+    const [one, other, credited] = accounts.map((account) => suite.credit(account, '1', once));
+    // Two have waited for a moment, and now do in the places that there are; the third one was tried for a moment again.
+    const waits = new Set<string>();
+    await vi.waitUntil(async () => {
+      for (const wait of await lockWaits(database)) waits.add(wait);
+      return waits.size >= 6;
+    }, patience);
+    await release();
+    expect(await credited).toMatchObject({ version: 2 });
+    expect(await lockWaits(database)).toHaveLength(2);
+    await releaseOthers();
+    expect(await Promise.all([one, other])).toMatchObject([{ version: 2 }, { version: 2 }]);
+  });
+
   it('let a commit pass whose caller holds the lock, in a transaction on another shard', async () => {
     const suite = await open(3);
     const account = await suite.openAccount();
@@ -157,4 +181,11 @@ async function isBlocked({ url }: TestDatabase): Promise<boolean> {
   const text = `select from pg_stat_activity where application_name = $1 and datname = current_database()
     and wait_event_type = 'Lock' and query_start < clock_timestamp() - interval '100 ms'`;
   return (await query(url, text, [applicationName])).length > 0;
+}
+
+/** Each statement that waits for a lock, by when it began. */
+async function lockWaits({ url }: TestDatabase): Promise<readonly string[]> {
+  const text = `select pid || ' ' || query_start as wait from pg_stat_activity
+    where application_name = $1 and datname = current_database() and wait_event_type = 'Lock'`;
+  return (await query<{ wait: string }>(url, text, [applicationName])).map(({ wait }) => wait);
 }

@@ -1,10 +1,13 @@
-import { ShardIdentifier } from '@framework/core';
+import { ShardIdentifier, StaleRecordException, TransientStorageException } from '@framework/core';
+import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LockWaits } from './lock-waits.js';
 
 const shard = ShardIdentifier.of(0, 0);
 const unavailable = { code: 'shard-unavailable', shard };
 const settled = async (): Promise<void> => void (await vi.advanceTimersByTimeAsync(0));
+const notInTime = Object.assign(new pg.DatabaseError('lock timeout', 1, 'error'), { code: '55P03' });
+const locked = new TransientStorageException(shard, 'lock timeout', { cause: notInTime });
 
 describe('writes that wait for locks', () => {
   let waits: LockWaits;
@@ -16,38 +19,84 @@ describe('writes that wait for locks', () => {
   });
   afterEach(() => void vi.useRealTimers());
 
+  /** Its turns are noted as its name, with a question mark where it is to be brief; each lasts until it is told how it ends. */
   const write = (rows: string, name: string) => {
-    const lock = Promise.withResolvers<string>();
-    const ended = waits.run(shard, rows === '' ? [] : rows.split(' '), () => {
-      running.push(name);
-      return lock.promise;
+    let turn = Promise.withResolvers<string>();
+    const ended = waits.run(shard, rows === '' ? [] : rows.split(' '), (isBrief) => {
+      running.push(isBrief ? `${name}?` : name);
+      turn = Promise.withResolvers<string>();
+      return turn.promise;
     });
     ended.catch(() => undefined);
-    return { ended, release: () => lock.resolve(name), fail: lock.reject };
+    const release = (): Promise<void> => (turn.resolve(name), settled());
+    const fail = (error: unknown): Promise<void> => (turn.reject(error), settled());
+    return { ended, release, fail };
   };
 
-  it('are one for each row, and as many as there are places', async () => {
+  it('are one for each row, and as many as there are places, beside the one that is brief', async () => {
     const first = write('a', 'a1');
     const again = write('a', 'a2');
     const other = write('b', 'b1');
-    write('c', 'c1');
+    const brief = write('c', 'c1');
+    write('d', 'd1');
     await settled();
-    expect(running).toEqual(['a1', 'b1']);
-    other.release();
+    expect(running).toEqual(['a1', 'b1', 'c1?']);
+    await other.release();
     expect(await other.ended).toBe('b1');
-    expect(running).toEqual(['a1', 'b1', 'c1']);
-    first.release();
-    await first.ended;
-    again.release();
+    expect(running).toEqual(['a1', 'b1', 'c1?', 'd1']);
+    await first.release();
+    await again.release();
     expect(await again.ended).toBe('a2');
-    expect(running).toEqual(['a1', 'b1', 'c1', 'a2']);
+    await brief.release();
+    expect(await brief.ended).toBe('c1');
+    expect(running).toEqual(['a1', 'b1', 'c1?', 'd1', 'a2']);
+  });
+
+  it('are tried in turn while all places are taken, and leave at once when their rows are free', async () => {
+    write('a', 'a1');
+    write('b', 'b1');
+    const [c, d, e] = [write('c', 'c1'), write('d', 'd1'), write('e', 'e1')];
+    await settled();
+    await c.fail(locked);
+    await d.fail(locked);
+    await e.release();
+    expect(await e.ended).toBe('e1');
+    await c.fail(locked);
+    await d.release();
+    expect(running).toEqual(['a1', 'b1', 'c1?', 'd1?', 'e1?', 'c1?', 'd1?', 'c1?']);
+    expect([waits.hasOneOf(['c']), waits.hasOneOf(['d'])]).toEqual([true, false]);
+  });
+
+  it.each<[string, Error | undefined]>([
+    ['was written', undefined],
+    ['turned out stale', new StaleRecordException('Wallet', 'c', 1)],
+  ])('of a row that %s come before those whose rows are locked', async (_how, failure) => {
+    write('a', 'a1');
+    write('b', 'b1');
+    const c = write('c', 'c1');
+    write('d', 'd1');
+    write('c', 'c2');
+    await settled();
+    await (failure === undefined ? c.release() : c.fail(failure));
+    expect(running.slice(2)).toEqual(['c1?', 'c2?']);
+  });
+
+  it('are as patient as they may be as soon as there is a place', async () => {
+    const a = write('a', 'a1');
+    write('b', 'b1');
+    const c = write('c', 'c1');
+    await settled();
+    await a.release();
+    await c.fail(locked);
+    expect(running).toEqual(['a1', 'b1', 'c1?', 'c1']);
   });
 
   it('give their places back when they fail', async () => {
     const [first, second] = [write('a', 'a1'), write('a', 'a2')];
-    first.fail(new Error('cancelled'));
+    await settled();
+    await first.fail(new Error('cancelled'));
     await expect(first.ended).rejects.toThrow('cancelled');
-    second.release();
+    await second.release();
     expect(await second.ended).toBe('a2');
     expect(waits.hasOneOf(['a'])).toBe(false);
   });
@@ -62,11 +111,33 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['a1']);
   });
 
+  it('are refused when their time has passed while they were tried', async () => {
+    write('a', 'a1');
+    write('b', 'b1');
+    const late = write('c', 'c1');
+    await vi.advanceTimersByTimeAsync(1_000);
+    await late.fail(locked);
+    await expect(late.ended).rejects.toMatchObject(unavailable);
+    expect(running).toEqual(['a1', 'b1', 'c1?']);
+  });
+
   it('are refused at once when too many wait', async () => {
     for (const name of ['1', '2', '3', '4', '5']) write('', name);
     await settled();
-    expect(running).toEqual(['1', '2']);
+    expect(running).toEqual(['1', '2', '3?']);
     await expect(write('', '6').ended).rejects.toMatchObject(unavailable);
+  });
+
+  it('of several rows are not overtaken by those that came later and share one', async () => {
+    const ac = write('a c', 'ac');
+    const bd = write('b d', 'bd');
+    write('a b', 'ab');
+    write('a e', 'ae');
+    await settled();
+    await ac.release();
+    expect(running).toEqual(['ac', 'bd']);
+    await bd.release();
+    expect(running).toEqual(['ac', 'bd', 'ab']);
   });
 
   it('of several rows wait for each other when they share one, and leave places for writes of other rows and of one', async () => {
@@ -75,7 +146,7 @@ describe('writes that wait for locks', () => {
     write('a', 'a1');
     await settled();
     expect(running).toEqual(['ax', 'a1']);
-    first.release();
+    await first.release();
     await first.ended;
     expect(running).toEqual(['ax', 'a1', 'ya']);
     expect([waits.hasOneOf(['y', 'a']), waits.hasOneOf(['y'])]).toEqual([true, false]);

@@ -1,15 +1,22 @@
-import { type ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import { type ShardIdentifier, ShardUnavailableException, StaleRecordException } from '@framework/core';
+import { isLockTimeout } from './storage-error.js';
 
-/** A write that waits for its place. */
-interface Waiting {
+/** A write that waits for its turn, or has it. */
+interface LockedWrite {
   readonly keys: readonly string[];
-  readonly begin: () => void;
+  /** Resolves when it is its turn, with whether it may wait for a moment only; `undefined` while it has it. */
+  turn: PromiseWithResolvers<boolean> | undefined;
+  /** When it last found a lock in its way, in the order of all; 0 when its row is known to be free by now. */
+  lockedTurn: number;
 }
 
 /**
  * Lets few writes at a time wait for locks in a database, each on a connection of its own, and of those that need the same
  * row only one. The others wait here, where they cost no connection, so that locked rows, however many, leave connections for
  * everything else.
+ *
+ * Writes that need the same row go in the order in which they came. Those that find all places taken are tried for a moment,
+ * one at a time and in turn: what they need may be free by now, while the rows of the others stay locked.
  *
  * Of a write that updates several rows nobody knows for which one it waits. So those that share a row wait for each other, but
  * a write that updates one of these rows alone does not wait for them.
@@ -18,12 +25,13 @@ export class LockWaits {
   readonly #placesMax: number;
   readonly #waitMaxMs: number;
   readonly #waitingMax: number;
-  #usedCount = 0;
-  /** How many writes of one row wait for each row, here or in the database. */
+  /** In the order in which they came. */
+  readonly #writes = new Set<LockedWrite>();
+  /** How many writes of one row there are for each row. */
   readonly #counts = new Map<string, number>();
-  /** What writes that wait in the database need, see `keysOf`. */
-  readonly #taken = new Set<string>();
-  readonly #waiting = new Set<Waiting>();
+  #placedCount = 0;
+  #isTrying = false;
+  #lockedTurns = 0;
 
   /** @param limits.waitMaxMs is how long a write waits here; then it is refused */
   constructor(limits: {
@@ -36,68 +44,95 @@ export class LockWaits {
     this.#waitingMax = limits.waitingMax;
   }
 
-  /** Whether somebody waits for one of the rows, so that it is locked. */
+  /** Whether somebody waits for one of the rows, so that it is locked as far as is known. */
   hasOneOf(rows: readonly string[]): boolean {
     return rows.some((row) => this.#counts.has(row));
   }
 
   /**
-   * Runs a write that may wait for a lock as long as a statement may take, when it is its turn.
+   * Runs a write that has found a lock in its way, when it is its turn; again while it was brief and that was too short.
    *
    * @param rows the ids of the rows that it updates
+   * @param write waits for a lock for a moment when it is to be brief, else as long as a statement may take
    * @throws ShardUnavailableException `shard-unavailable` when its turn does not come in time; nothing was written
    */
-  async run<T>(shard: ShardIdentifier, rows: readonly string[], write: () => Promise<T>): Promise<T> {
-    const keys = keysOf(rows);
+  async run<T>(
+    shard: ShardIdentifier,
+    rows: readonly string[],
+    write: (isBrief: boolean) => Promise<T>,
+  ): Promise<T> {
+    const own: LockedWrite = { keys: keysOf(rows), turn: undefined, lockedTurn: ++this.#lockedTurns };
+    const untilMs = performance.now() + this.#waitMaxMs;
     this.#count(rows, 1);
+    this.#writes.add(own);
     try {
-      await this.#place(shard, rows, keys);
-      try {
-        return await write();
-      } finally {
-        this.#giveUp(keys);
+      for (;;) {
+        const isBrief = await this.#turnOf(own, untilMs, (reason) => lockedOut(shard, rows, reason));
+        try {
+          const result = await write(isBrief);
+          this.#showFree(own);
+          return result;
+        } catch (error) {
+          if (error instanceof StaleRecordException) this.#showFree(own);
+          if (!isBrief || !isLockTimeout(error)) throw error;
+          own.lockedTurn = ++this.#lockedTurns;
+        } finally {
+          if (isBrief) this.#isTrying = false;
+          else this.#placedCount--;
+        }
       }
     } finally {
+      this.#writes.delete(own);
       this.#count(rows, -1);
+      this.#goOn();
     }
   }
 
-  #place(shard: ShardIdentifier, rows: readonly string[], keys: readonly string[]): Promise<void> {
-    if (this.#isFree(keys)) {
-      this.#take(keys);
-      return Promise.resolve();
+  /** Resolves when it is its turn, with whether it is to be brief. */
+  async #turnOf(own: LockedWrite, untilMs: number, refusal: (reason: string) => Error): Promise<boolean> {
+    const turn = Promise.withResolvers<boolean>();
+    const refuse = (reason: string): void => {
+      own.turn = undefined;
+      turn.reject(refusal(reason));
+    };
+    const leftMs = untilMs - performance.now();
+    const refuseLate = (): void => refuse(`it was not this write's turn within ${this.#waitMaxMs} ms`);
+    const timer = setTimeout(refuseLate, leftMs);
+    own.turn = turn;
+    if (leftMs > 0) this.#goOn();
+    else refuseLate();
+    if (own.turn !== undefined && this.#writes.size - this.#placedCount > this.#waitingMax)
+      refuse(`${this.#waitingMax} writes wait for locks already`);
+    try {
+      return await turn.promise;
+    } finally {
+      clearTimeout(timer);
     }
-    if (this.#waiting.size >= this.#waitingMax)
-      throw lockedOut(shard, rows, `${this.#waitingMax} writes wait for locks already`);
-    return new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#waiting.delete(waiting);
-        reject(lockedOut(shard, rows, `it was not this write's turn within ${this.#waitMaxMs} ms`));
-      }, this.#waitMaxMs);
-      const begin = (): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(waiting);
-        this.#take(keys);
-        resolve();
-      };
-      const waiting = { keys, begin };
-      this.#waiting.add(waiting);
-    });
   }
 
-  #isFree(keys: readonly string[]): boolean {
-    return this.#usedCount < this.#placesMax && !keys.some((key) => this.#taken.has(key));
+  /** Lets those go whose rows nobody before them needs: to a place while there are any, else one of them for a moment. */
+  #goOn(): void {
+    const needed = new Set<string>();
+    let longest: LockedWrite | undefined;
+    for (const write of this.#writes) {
+      const isNext = write.turn !== undefined && !write.keys.some((key) => needed.has(key));
+      for (const key of write.keys) needed.add(key);
+      if (!isNext) continue;
+      if (this.#placedCount < this.#placesMax) {
+        this.#placedCount++;
+        begin(write, false);
+      } else if (longest === undefined || write.lockedTurn < longest.lockedTurn) {
+        longest = write;
+      }
+    }
+    if (longest === undefined || this.#isTrying) return;
+    this.#isTrying = true;
+    begin(longest, true);
   }
 
-  #take(keys: readonly string[]): void {
-    this.#usedCount++;
-    for (const key of keys) this.#taken.add(key);
-  }
-
-  #giveUp(keys: readonly string[]): void {
-    this.#usedCount--;
-    for (const key of keys) this.#taken.delete(key);
-    for (const waiting of this.#waiting) if (this.#isFree(waiting.keys)) waiting.begin();
+  /** Others that need a row of this write do not wait behind those whose rows stay locked. */
+  #showFree({ keys }: LockedWrite): void {
+    for (const write of this.#writes) if (write.keys.some((key) => keys.includes(key))) write.lockedTurn = 0;
   }
 
   #count([row, ...others]: readonly string[], change: 1 | -1): void {
@@ -106,6 +141,11 @@ export class LockWaits {
     if (count === 0) this.#counts.delete(row);
     else this.#counts.set(row, count);
   }
+}
+
+function begin(write: LockedWrite, isBrief: boolean): void {
+  write.turn?.resolve(isBrief);
+  write.turn = undefined;
 }
 
 /** What no two writes that wait in the database share. */

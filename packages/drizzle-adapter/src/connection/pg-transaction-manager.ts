@@ -12,7 +12,6 @@ import {
   StorageFailureException,
   type TransactionManager,
   TransactionOverException,
-  TransientStorageException,
 } from '@framework/core';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
@@ -24,8 +23,8 @@ import { drizzleOn } from './drizzle-client.js';
 import type { Row } from '../write/row.js';
 import type { PgDatabase } from './pg-database.js';
 import type { SentCommit } from './sent-commit.js';
-import { isLockedOut, isRefusal } from './server-error.js';
-import { storageError } from './storage-error.js';
+import { isRefusal } from './server-error.js';
+import { isLockTimeout, storageError } from './storage-error.js';
 import type { PreparedWrite } from '../write/change-set-writer.js';
 
 /** How often something is sent at most, each time on a new connection, while what the old ones have prepared does not fit. */
@@ -94,16 +93,17 @@ export class PgTransactionManager implements TransactionManager {
     this.#assertOutside();
     const { writer, lockWaits } = this.database;
     const rows = updatedRows(changes);
+    const send = (isBrief: boolean): Promise<PersistOutcome> =>
+      this.#send(changes, writer.prepare(changes, isBrief));
     // Where others wait for a row, trying it costs a connection and cannot succeed.
     if (shortLockWait || !lockWaits.hasOneOf(rows)) {
       try {
-        return await this.#send(changes, writer.prepare(changes, true));
+        return await send(true);
       } catch (error) {
-        if (shortLockWait || !(error instanceof TransientStorageException) || !isLockedOut(error.cause))
-          throw error;
+        if (shortLockWait || !isLockTimeout(error)) throw error;
       }
     }
-    return lockWaits.run(this.shard, rows, () => this.#send(changes, writer.prepare(changes, false)));
+    return lockWaits.run(this.shard, rows, send);
   }
 
   /** Nobody waits behind a write that may wait for locks for long: it has a connection of its own. */

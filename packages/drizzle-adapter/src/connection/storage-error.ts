@@ -7,7 +7,7 @@ import {
   TransientStorageException,
 } from '@framework/core';
 import pg from 'pg';
-import { isOutgrown, isReadOnly, isUnmigrated } from './server-error.js';
+import { isLockedOut, isOutgrown, isReadOnly, isUnmigrated } from './server-error.js';
 import { readOnlyReason } from './server-role.js';
 
 /**
@@ -61,4 +61,9 @@ export function storageError(shard: ShardIdentifier, error: unknown, place?: str
     return new ConstraintViolationException(shard, { constraint, table }, { cause: error });
   }
   return new StorageFailureException(shard, `the database refused a statement (${state})`, { cause: error });
+}
+
+/** Whether {@link storageError} has made an error of a lock that was not had in time: nothing was written. */
+export function isLockTimeout(error: unknown): boolean {
+  return error instanceof TransientStorageException && isLockedOut(error.cause);
 }
