@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import {
-  type Clock,
   type ActionExecutor,
+  type Clock,
   type DatabaseRegistry,
   FrameworkException,
   InvariantViolation,
@@ -85,6 +85,7 @@ export class Delivery {
    * @throws ConfigurationException `invalid-configuration` when a setting is unknown or out of its bounds
    */
   constructor(options: DeliveryOptions) {
+    // oxlint-disable-next-line no-restricted-properties -- the default of the port
     const { executor, models = [], clock = systemClock, random = Math.random } = options;
     this.#settings = deliverySettings(options.settings);
     this.#executor = executor;

@@ -1,4 +1,4 @@
-import { type ActionExecutor, type DatabaseRegistry, type Clock, systemClock } from '@framework/core';
+import { type ActionExecutor, type Clock, type DatabaseRegistry, systemClock } from '@framework/core';
 import { deliverySettings } from './delivery-settings.js';
 import { CommitHints } from './waking/commit-hints.js';
 

@@ -55,6 +55,7 @@ export class ActionExecutor {
     this.#clock = options.clock ?? systemClock;
     const keySearch = this.#keySearch;
     this.#attempts = new Attempts(options, { clock: this.#clock, limits, idempotency, keySearch });
+    // oxlint-disable-next-line no-restricted-properties -- the default of the port
     this.#random = options.random ?? Math.random;
     this.#recorder = new ActionRecorder(options.namespace, limits, this.#clock);
   }

@@ -1,6 +1,6 @@
 import {
-  type Clock,
   type ActionExecutor,
+  type Clock,
   type DeliverableEvent,
   type DeliveryLog,
   HandlerTimeoutException,
