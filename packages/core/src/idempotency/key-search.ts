@@ -12,7 +12,7 @@ type Finding = { readonly stored: StoredKey | undefined } | { readonly failure: 
 /**
  * Looks for a key where it may be.
  *
- * A database that the request may not need is passed over when it does not answer soon: the key's unique index decides on the
+ * A database that the request may not need is passed over when it does not answer soon, or fails: the key's unique index decides on the
  * shard of the effect, and a shard that is down must not affect requests that do not need it.
  */
 export class KeySearch {
@@ -104,8 +104,9 @@ function found(findings: readonly Finding[]): StoredKey | undefined {
   return undefined;
 }
 
-/** Only errors that a retry can resolve are passed over; a bug is not. */
+/** A database that cannot serve, or is damaged, is passed over; a bug is not. */
 function findingOf(failure: unknown): Finding {
-  if (FrameworkException.find(failure)?.retryable !== true) throw failure;
+  const known = FrameworkException.find(failure);
+  if (known?.retryable !== true && known?.code !== 'storage-failure') throw failure;
   return { failure };
 }

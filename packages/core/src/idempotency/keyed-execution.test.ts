@@ -7,7 +7,11 @@ import { FrameworkAction } from '../action/framework-action.js';
 import { checkNamespace } from '../action/namespace.js';
 import { systemClock } from '../clock.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
-import { CommitOutcomeUnknownException, StaleRecordException } from '../errors/storage-exceptions.js';
+import {
+  CommitOutcomeUnknownException,
+  StaleRecordException,
+  StorageFailureException,
+} from '../errors/storage-exceptions.js';
 
 describe('an execution with an idempotency key', () => {
   test('is performed once, and repeats get its result with the same types', async () => {
@@ -130,11 +134,14 @@ describe('a result', () => {
 });
 
 describe('storage that fails', () => {
-  test('elsewhere does not stop a keyed execution', async () => {
-    const { count, manager } = countingExecutor();
-    manager(mexico).keys.findFailures.push(unavailable);
-    expect(await count(1n)).toMatchObject({ count: 1 });
-  });
+  test.each([unavailable, new StorageFailureException(mexico, 'the database refused a statement (XX002)')])(
+    'elsewhere does not stop a keyed execution: %s',
+    async (failure) => {
+      const { count, manager } = countingExecutor();
+      manager(mexico).keys.findFailures.push(failure);
+      expect(await count(1n)).toMatchObject({ count: 1 });
+    },
+  );
 
   test('on the shard of the effect is not searched after', async () => {
     const { count, manager } = countingExecutor();
