@@ -42,7 +42,8 @@ export function currentIdSource(): IdSource {
  */
 export function useIdSource(source: IdSource): () => void {
   const former = current;
-  current = source;
+  // A new object each time: what counts up begins anew, also with a source that was used before.
+  current = { nowMs: () => source.nowMs(), fillRandom: (bytes) => source.fillRandom(bytes) };
   return () => {
     current = former;
   };

@@ -73,6 +73,17 @@ describe('another source of ids', () => {
     expect(idsFromSource()).toEqual(ids);
   });
 
+  test('begins anew each time that it is used', () => {
+    const source: IdSource = { nowMs: () => 1_000, fillRandom: (bytes) => void bytes.fill(7) };
+    const made = [1, 2].map(() => {
+      const putBack = useIdSource(source);
+      const ids = [timeOrderedUuid(), ShardedId.generate(Object, ShardIdentifier.of(0, 0)).value];
+      putBack();
+      return ids;
+    });
+    expect(made[1]).toEqual(made[0]);
+  });
+
   test('is gone once the former one is put back', () => {
     const beforeMs = Date.now();
     idsFromSource();
