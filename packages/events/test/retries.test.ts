@@ -1,8 +1,8 @@
-import type { DeliverableEvent } from '@framework/core';
+import { type DeliverableEvent, ShardUnavailableException } from '@framework/core';
 import { describe, expect, test, vi } from 'vitest';
-import type { EventHandler } from '../src/index.js';
-import { type DepositedEvent, deposited } from './account.js';
-import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
+import { type EventEnvelope, type EventHandler, FrameworkEventHandler } from '../src/index.js';
+import { DepositedEvent, deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 const fail = (): never => {
   throw new Error('no');
@@ -75,6 +75,36 @@ describe('retries of one handler', () => {
     const answers = await Promise.all(dueHeads.mock.results.map(({ value }) => value as unknown));
     expect(answers.flat()).toHaveLength(4);
   });
+});
+
+describe('retries of a batch handler', () => {
+  test.each(['park', 'wait'] as const)(
+    'hold up no new events of their slot, however slow they are (%s)',
+    async (whenBatchFails) => {
+      const bench = new DeliveryBench();
+      const seen: string[] = [];
+      class Batches {
+        readonly event = DepositedEvent;
+        async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+          if (envelopes.some(({ modelId }) => modelId.startsWith('x'))) {
+            await bench.clock.sleep(10_000);
+            throw new ShardUnavailableException(shard, 'silent');
+          }
+          seen.push(...envelopes.map(({ eventId }) => eventId));
+        }
+      }
+      FrameworkEventHandler({ name: 'one', startFrom: 'beginning', whenBatchFails })(Batches);
+      for (let index = 0; index < 4; index++) park(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
+      const { executor } = bench.start([new Batches()]);
+      await bench.clock.advance(120_000);
+      for (let version = 1; version <= 5; version++) {
+        bench.database.commit(deposited('a', version));
+        executor.committed();
+        await bench.clock.advance(20_000);
+      }
+      expect(seen).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
+    },
+  );
 });
 
 describe('a slot whose holder vanished', () => {

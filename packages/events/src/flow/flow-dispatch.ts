@@ -23,6 +23,8 @@ export class FlowDispatch {
   readonly #retries: RetryStep;
   /** The lanes, each of one slot, whose first events failed and wait to be tried again, together as they were. */
   readonly #waiting = new Map<Lane<FlowWork>, Waiting>();
+  /** The lanes in which a parked event was tried last, so that new ones are next. */
+  readonly #retried = new WeakSet<Lane<FlowWork>>();
   #unfinishedCount = 0;
   #paused = false;
 
@@ -161,12 +163,22 @@ export class FlowDispatch {
   }
 
   #step(lane: Lane<FlowWork>): Promise<void> {
-    const [first] = lane.items;
     if (this.#paused) return this.#leave(lane);
+    const first = this.#nextOf(lane);
     if (first?.kind === 'event') return this.#runEvents(first, lane);
     lane.items.shift();
     if (first?.kind === 'retry') return this.#retries.run(first).finally(first.onEnded);
     return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.event);
+  }
+
+  /** New events, which stand behind all else, take turns with retries, of which there may be no end in a slot. */
+  #nextOf(lane: Lane<FlowWork>): FlowWork | undefined {
+    const [first] = lane.items;
+    const event = lane.items[firstEvent(lane.items)];
+    const next = first?.kind === 'retry' && this.#retried.has(lane) ? (event ?? first) : first;
+    if (next?.kind === 'retry') this.#retried.add(lane);
+    if (next?.kind === 'event') this.#retried.delete(lane);
+    return next;
   }
 
   /** Of a paused handler whose process stops: whoever holds the slots next reads again what was read. */
@@ -191,7 +203,7 @@ export class FlowDispatch {
       const wasFull = this.full;
       this.#unfinishedCount -= works.length - (left?.works.length ?? 0);
       if (left !== undefined) {
-        lane.items.unshift(...left.works);
+        lane.items.splice(firstEvent(lane.items), 0, ...left.works);
         const together = { slot: first.slot.slot, count: left.works.length };
         if (left.waitMs !== undefined) this.#wait(lane, left, { ...together, attempt }, left.waitMs);
         else if (waited !== undefined) this.#waiting.set(lane, { ...waited, ...together });
@@ -228,19 +240,26 @@ interface Waiting {
   readonly attempt: number;
 }
 
-/** Takes the events off the front of a lane, up to a count and to so many bytes; at least one. */
+/** Where the events of a lane begin. */
+function firstEvent(items: readonly FlowWork[]): number {
+  const index = items.findIndex(({ kind }) => kind === 'event');
+  return index === -1 ? items.length : index;
+}
+
+/** Takes the first events off a lane, up to a count and to so many bytes; at least one. */
 function takeEvents(
   items: FlowWork[],
   { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
 ): readonly EventWork[] {
   const works: EventWork[] = [];
+  const from = firstEvent(items);
   let bytes = 0;
-  for (const work of items) {
-    if (work.kind !== 'event' || works.length === countMax) break;
+  for (let work = items[from]; work?.kind === 'event'; work = items[from + works.length]) {
+    if (works.length === countMax) break;
     bytes += work.event.bytes ?? 0;
     if (bytes > bytesMax && works.length > 0) break;
     works.push(work);
   }
-  items.splice(0, works.length);
+  items.splice(from, works.length);
   return works;
 }
