@@ -25,7 +25,7 @@ describe('slots', () => {
   it('are shared fairly when further processes come, and taken over when they go', async () => {
     const store = await withHandlers();
     await store.leases.renew('one', ['mails'], leaseMs);
-    expect(await store.leases.renew('two', ['mails'], leaseMs)).toEqual({ leases: [], alone: false });
+    expect(await store.leases.renew('two', ['mails'], leaseMs)).toMatchObject({ leases: [], alone: false });
     expect((await store.leases.renew('one', ['mails'], leaseMs)).leases).toHaveLength(8);
     expect((await store.leases.renew('two', ['mails'], leaseMs)).leases).toHaveLength(8);
     const holders = (await store.leases.list()).filter(({ handler }) => handler === 'mails');
@@ -37,6 +37,22 @@ describe('slots', () => {
     const { leases } = await store.leases.renew('two', ['mails'], leaseMs);
     expect(leases).toHaveLength(16);
     expect(leases.some(({ abandoned }) => abandoned)).toBe(false);
+  });
+
+  it('are told with when the first of the other processes loses its own, also to who is given none', async () => {
+    const store = await withHandlers();
+    await store.leases.renew('one', ['mails'], leaseMs);
+    await store.leases.renew('late', ['books'], 1);
+    await vi.waitUntil(async () => (await store.leases.renew('one', ['mails'], leaseMs)).alone);
+    const { leases, othersEndInMs } = await store.leases.renew('two', ['mails'], 2 * leaseMs);
+    expect(leases).toEqual([]);
+    expect(othersEndInMs).toBeGreaterThan(leaseMs / 2);
+    expect(othersEndInMs).toBeLessThanOrEqual(leaseMs);
+    const three = await store.leases.renew('three', ['mails'], leaseMs);
+    expect(three.othersEndInMs).toBeLessThanOrEqual(leaseMs);
+    await store.leases.release('one');
+    await store.leases.release('three');
+    expect((await store.leases.renew('two', ['mails'], leaseMs)).othersEndInMs).toBeUndefined();
   });
 
   it('are shared among the processes that have the handler, and by no others', async () => {

@@ -333,7 +333,7 @@ describe('a slot that another process took', () => {
     await bench.clock.advance(300);
     access.failures.set(
       'leases.renew',
-      Array.from({ length: 5 }, () => new Error('down')),
+      Array.from({ length: 8 }, () => new Error('down')),
     );
     await bench.clock.advance(11_000);
     bench.database.commit(deposited('a', 1));

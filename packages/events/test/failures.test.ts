@@ -214,7 +214,7 @@ describe('an attempt', () => {
     const { access } = bench.start([handler], { timeoutMs: 60_000 });
     await bench.clock.advance(3_000);
     expect(handler.seen).toHaveLength(2);
-    access.failures.set('leases.renew', down(5));
+    access.failures.set('leases.renew', down(8));
     access.failures.set('parked.giveBackAttempt', down(3));
     await bench.clock.advance(30_000);
     hold.open();

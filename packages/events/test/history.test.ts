@@ -62,7 +62,7 @@ test('an outage of the database that is longer than a lease makes nobody careful
   const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })] as const;
   const processes = handlers.map((handler) => bench.start([handler], { storeBackoffMaxMs: 1_000 }));
   await bench.clock.advance(8_000);
-  const down = Array.from({ length: 6 }, () => new Error('down'));
+  const down = Array.from({ length: 15 }, () => new Error('down'));
   for (const { access } of processes) access.failures.set('leases.renew', [...down]);
   await bench.clock.advance(25_000);
   bench.database.commit(...['a', 'b', 'c', 'd'].map((model) => deposited(model, 1)));

@@ -17,7 +17,7 @@ async function retireMeanwhile(
   { access }: BenchProcess,
   handler: string,
 ): Promise<void> {
-  const failures = Array.from({ length: 18 }, () => new Error('out of reach'));
+  const failures = Array.from({ length: 22 }, () => new Error('out of reach'));
   access.failures.set('leases.renew', failures);
   await bench.clock.advance(50_000);
   await operatorOf(bench).retire(handler);

@@ -15,6 +15,11 @@ export interface LeaseRenewal {
   readonly leases: readonly SlotLease[];
   /** Whether no other process delivers the events of the database. */
   readonly alone: boolean;
+  /**
+   * After how many milliseconds another process loses its slots, the first one that does, unless it says that it is alive.
+   * Default: not known, and they are had by the next renewal.
+   */
+  readonly othersEndInMs?: number | undefined;
 }
 
 /** Who works in a slot for a handler, for operators. */

@@ -1,6 +1,17 @@
 import type { LeaseRenewal, LeasedSlot, SlotLease, SlotLeases } from '@framework/core';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 
+/** What a renewal tells of the other processes, beside each lease. */
+interface Others {
+  readonly alone: boolean;
+  readonly endsInMs: number | null;
+}
+
+/** A process that is given no slot. */
+interface NoLease {
+  readonly handler: null;
+}
+
 /** Who works on which slots of one PostgreSQL database. */
 export class PgSlotLeases implements SlotLeases {
   readonly #manager: PgTransactionManager;
@@ -15,16 +26,21 @@ export class PgSlotLeases implements SlotLeases {
     leaseMs: number,
     shards: readonly string[] = [],
   ): Promise<LeaseRenewal> {
-    const { rows } = await this.#manager.query<SlotLease & { readonly alone: boolean }>({
+    const { rows } = await this.#manager.query<(SlotLease | NoLease) & Others>({
       name: 'framework_renew_handler_leases',
-      text: `select handler, slot, token::text as token, abandoned,
-               not exists (select from eventlog.processes where process_id <> $1) as alone
-             from eventlog.renew_leases($1, $2, $4, $3::double precision * interval '1 millisecond')`,
+      text: `select handler, slot, token::text as token, abandoned, alone, ends_in_ms as "endsInMs"
+             from (
+               select count(*) = 0 as alone, (extract(epoch from min(until_date) filter (where until_date > clock_timestamp())
+                 - clock_timestamp()) * 1000)::double precision as ends_in_ms
+               from eventlog.processes where process_id <> $1) others
+             left join eventlog.renew_leases($1, $2, $4, $3::double precision * interval '1 millisecond') on true`,
       values: [processId, [...handlers], leaseMs, [...shards]],
     });
-    // A process that is given nothing shares the log with others.
-    const alone = rows[0]?.alone ?? false;
-    return { leases: rows.map(({ alone: _alone, ...lease }) => lease), alone };
+    const [others] = rows;
+    const leases = rows.flatMap(({ alone: _alone, endsInMs: _endsInMs, ...lease }) =>
+      lease.handler === null ? [] : [lease],
+    );
+    return { leases, alone: others?.alone ?? false, othersEndInMs: others?.endsInMs ?? undefined };
   }
 
   async release(processId: string): Promise<void> {

@@ -1,8 +1,12 @@
 import type { LeaseRenewal, SlotLeases } from '@framework/core';
 import { Alarm } from '../waking/alarm.js';
-import type { WorkerContext } from '../worker-context.js';
+import type { StoreBackoff } from '../waking/store-backoff.js';
+import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import { HeldSlot } from './held-slot.js';
 import type { LoopWatch } from './loop-watch.js';
+
+/** How much later than they end the slots of another process are asked for, so that the database finds that they have. */
+const marginMs = 50;
 
 /** Holds this process's leases of one database: renews them, and drops them in time when that fails. */
 export class LeaseKeeper {
@@ -13,6 +17,7 @@ export class LeaseKeeper {
   readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
   readonly #alarm: Alarm;
+  readonly #backoff: StoreBackoff;
   /** By their tokens. */
   readonly #slots = new Map<string, HeldSlot>();
   #handlers: readonly string[] = [];
@@ -22,7 +27,7 @@ export class LeaseKeeper {
   #expiry = new AbortController();
   #stopped = false;
   /** Settles when no renewal is under way. */
-  #renewing: Promise<void> = Promise.resolve();
+  #renewing: Promise<unknown> = Promise.resolve();
 
   constructor(options: {
     readonly context: WorkerContext;
@@ -42,6 +47,7 @@ export class LeaseKeeper {
     this.#watch = options.watch;
     this.#onRenewed = options.onRenewed;
     this.#alarm = new Alarm(context.clock);
+    this.#backoff = storeBackoff(context);
   }
 
   /** The slots that are held now, each for one handler. */
@@ -65,12 +71,12 @@ export class LeaseKeeper {
    * @param handlers the permanent ids of the handlers that this process has
    */
   async run(handlers: readonly string[]): Promise<void> {
-    const { settings, onError } = this.#context;
     this.#handlers = handlers;
     while (!this.#stopped) {
-      this.#renewing = this.#renew().catch(onError);
-      await this.#renewing;
-      if (!this.#stopped) await this.#alarm.wait(settings.leaseMs / 3);
+      const renewing = this.#renew();
+      this.#renewing = renewing;
+      const waitMs = await renewing;
+      if (!this.#stopped) await this.#alarm.wait(waitMs);
     }
   }
 
@@ -97,12 +103,23 @@ export class LeaseKeeper {
     await this.#leases.release(this.#processId).catch(this.#context.onError);
   }
 
-  async #renew(): Promise<void> {
-    const { settings, clock } = this.#context;
+  /** @returns after how many milliseconds the next renewal is due */
+  async #renew(): Promise<number> {
+    const { clock, onError } = this.#context;
+    const { leaseMs } = this.#context.settings;
     const startedMs = clock.elapsedMs();
-    const renewal = await this.#leases.renew(this.#processId, this.#handlers, settings.leaseMs, this.#shards);
-    // An answer that took longer than a lease says nothing about now.
-    if (clock.elapsedMs() - startedMs < settings.leaseMs) this.#take(renewal, startedMs);
+    try {
+      const renewal = await this.#leases.renew(this.#processId, this.#handlers, leaseMs, this.#shards);
+      this.#backoff.succeeded();
+      // An answer that took longer than a lease says nothing about now.
+      if (clock.elapsedMs() - startedMs < leaseMs) this.#take(renewal, startedMs);
+      // Of a process that lives, leases end later than those that are renewed now.
+      return Math.min(leaseMs / 3, (renewal.othersEndInMs ?? Infinity) + marginMs);
+    } catch (error) {
+      onError(error);
+      // The leases may have little time left, when it took long to be refused.
+      return Math.min(leaseMs / 3, this.#backoff.failedMs());
+    }
   }
 
   #take({ leases, alone }: LeaseRenewal, startedMs: number): void {

@@ -24,9 +24,14 @@ export class StoreBackoff {
     this.#failures = 0;
   }
 
-  /** Waits after a failure: at least half of the time that is due, so that no loop is ever tight. */
-  async failed(signal?: AbortSignal): Promise<void> {
+  /** How long to wait after a failure: at least half of the time that is due, so that no loop is ever tight. */
+  failedMs(): number {
     const dueMs = Math.min(this.#maxMs, this.#baseMs * 2 ** Math.min(this.#failures++, 30));
-    await this.#clock.sleep(dueMs * (0.5 + this.#random() / 2), signal);
+    return dueMs * (0.5 + this.#random() / 2);
+  }
+
+  /** Waits as long as {@link StoreBackoff.failedMs} says, or until the signal is aborted. */
+  async failed(signal?: AbortSignal): Promise<void> {
+    await this.#clock.sleep(this.failedMs(), signal);
   }
 }

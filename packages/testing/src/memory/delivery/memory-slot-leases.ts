@@ -26,7 +26,7 @@ export class MemorySlotLeases implements SlotLeases {
         token,
         abandoned,
       }));
-      return { leases, alone: tables.processes.size === 1 };
+      return { leases, alone: tables.processes.size === 1, othersEndInMs: othersEndInMs(tables, processId) };
     });
   }
 
@@ -98,6 +98,12 @@ function knowsMore({ shards }: MemoryProcess, other: MemoryProcess): boolean {
     other.shards.every((shard) => shards.includes(shard)) &&
     !shards.every((shard) => other.shards.includes(shard))
   );
+}
+
+/** After how long the first of the other processes has vanished that does not renew. */
+function othersEndInMs({ processes, nowMs }: MemoryDeliveryTables, processId: string): number | undefined {
+  const others = [...processes].filter(([id]) => id !== processId);
+  return others.length === 0 ? undefined : Math.min(...others.map(([, { untilMs }]) => untilMs)) - nowMs;
 }
 
 function held({ leases }: MemoryDeliveryTables, processId: string): readonly MemoryLease[] {
