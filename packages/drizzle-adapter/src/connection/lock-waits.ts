@@ -95,8 +95,8 @@ export class LockWaits {
       own.turn = undefined;
       turn.reject(refusal(reason));
     };
-    const leftMs = untilMs - performance.now();
     const refuseLate = (): void => refuse(`it was not this write's turn within ${this.#waitMaxMs} ms`);
+    const leftMs = Math.max(0, untilMs - performance.now());
     const timer = setTimeout(refuseLate, leftMs);
     own.turn = turn;
     if (leftMs > 0) this.#goOn();
