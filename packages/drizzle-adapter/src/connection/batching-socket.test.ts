@@ -1,7 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import dns from 'node:dns';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { BatchingSocket } from './batching-socket.js';
 
 it('runs what comes in in the async context of nobody, whoever connected', async () => {
@@ -17,4 +18,33 @@ it('runs what comes in in the async context of nobody, whoever connected', async
   request.run('first', () => socket.connect((server.address() as AddressInfo).port, 'localhost'));
   await once(socket, 'close');
   expect(contexts).toEqual([undefined, undefined]);
+});
+
+it('looks a name up once at a time, however many connect, so that a silent name server does not hold up other names', async () => {
+  const server = createServer((client) => client.resume()).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const answers: (() => void)[] = [];
+  const lookup = vi.spyOn(dns, 'lookup').mockImplementation(((
+    _name: string,
+    _options: object,
+    done: (error: null, addresses: readonly dns.LookupAddress[]) => void,
+  ) => {
+    answers.push(() => done(null, [{ address: '127.0.0.1', family: 4 }]));
+  }) as typeof dns.lookup);
+  onTestFinished(() => lookup.mockRestore());
+  const connect = async (): Promise<void> => {
+    const socket = new BatchingSocket().connect(port, 'db.example.test');
+    await once(socket, 'connect');
+    socket.destroy();
+  };
+  const first = [connect(), connect(), connect()];
+  expect(answers).toHaveLength(1);
+  answers[0]?.();
+  await Promise.all(first);
+  const later = connect();
+  expect(answers).toHaveLength(2);
+  answers[1]?.();
+  await later;
 });

@@ -1,8 +1,10 @@
 import { Socket, type SocketConnectOpts } from 'node:net';
 import { outsideRequests } from '@framework/core';
+import { sharedLookup } from './shared-lookup.js';
 
 /**
- * Sends what is written within one turn of the event loop by one call of the operating system.
+ * Sends what is written within one turn of the event loop by one call of the operating system, and looks names up by
+ * {@link sharedLookup}.
  *
  * Waking the server costs more than writing a statement does; statements that are sent together wake it once.
  *
@@ -14,7 +16,10 @@ export class BatchingSocket extends Socket {
 
   /** Takes what {@link Socket.connect} takes. */
   override connect(...args: unknown[]): this {
-    return outsideRequests(() => super.connect(...(args as [SocketConnectOpts])));
+    const [port, host] = args;
+    const isNamed = typeof port === 'number' && typeof host === 'string';
+    const target = isNamed ? [{ port, host, lookup: sharedLookup }] : args;
+    return outsideRequests(() => super.connect(...(target as [SocketConnectOpts])));
   }
 
   /** Called before the parts of each statement are written. */

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { BatchingSocket } from './batching-socket.js';
 
 /** How long the server has to close a connection whose client has said goodbye, in milliseconds. */
 const goodbyeMaxMs = 1_000;
@@ -8,6 +9,10 @@ const goodbyeMaxMs = 1_000;
  * time is destroyed.
  */
 export class ClosingClient extends pg.Client {
+  constructor(config: pg.ClientConfig) {
+    super({ ...config, stream: () => new BatchingSocket() });
+  }
+
   override end(): Promise<void>;
   override end(callback: (error: Error) => void): void;
   override end(callback?: (error: Error) => void): Promise<void> | void {

@@ -8,7 +8,6 @@ import {
 } from '@framework/core';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
-import { BatchingSocket } from './batching-socket.js';
 import type { ConnectionGuard } from './connection-guard.js';
 import { type DatabasePlace, isExhausted } from './database-place.js';
 import { watchLoan } from './loan-watch.js';
@@ -97,7 +96,6 @@ export class ConnectionPool {
       keepAlive: true,
       // Statements that are sent without waiting for each other share one round trip.
       pipeline: true,
-      stream: () => new BatchingSocket(),
       Client: OpeningClient,
       // Of no other class.
       onConnect: (client) => (client as OpeningClient).prepare(() => this.#prepare(client)),

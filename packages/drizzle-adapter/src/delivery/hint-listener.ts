@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { outsideRequests } from '@framework/core';
-import pg from 'pg';
+import type pg from 'pg';
+import { ClosingClient } from '../connection/closing-client.js';
 import { isBehindPooler, streamOf } from '../connection/plain-client.js';
 
 const reconnectDelayMs = 1_000;
@@ -57,7 +58,7 @@ export class HintListener {
   /** @returns whether it did not listen, because a pooler stands between */
   async #listenUntilBroken(): Promise<boolean> {
     const { signal } = this.#closing;
-    const client = new pg.Client({
+    const client = new ClosingClient({
       ...this.#settings.client(),
       keepAlive: true,
       connectionTimeoutMillis: answerTimeoutMs,
