@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock } from './clock.js';
 
 /** Longer than a timer of the platform can wait. */
@@ -19,6 +19,13 @@ describe('the clock of the computer', () => {
     ending.abort();
     await slept;
     await systemClock.sleep(foreverMs, ending.signal);
+  });
+
+  test('sleeps for no time when that has passed already, of which nobody is warned', async () => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    onTestFinished(() => warn.mockRestore());
+    await systemClock.sleep(-5);
+    expect(warn).not.toHaveBeenCalled();
   });
 
   test('calls back after no time when what is ready has run', async () => {

@@ -27,7 +27,7 @@ export const systemClock: Clock = {
   sleep: (durationMs, signal) =>
     new Promise((resolve) => {
       if (signal?.aborted === true) return resolve();
-      const timer = setTimeout(done, Math.min(durationMs, timerMaxMs));
+      const timer = setTimeout(done, Math.max(0, Math.min(durationMs, timerMaxMs)));
       signal?.addEventListener('abort', done, { once: true });
       function done(): void {
         clearTimeout(timer);
