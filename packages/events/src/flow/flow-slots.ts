@@ -52,6 +52,7 @@ export class FlowSlots {
       ),
       phase: slot.abandoned ? 'careful' : 'open',
       cursor,
+      turn: 0,
       generation: -1,
       more: true,
       unsavedCount: 0,

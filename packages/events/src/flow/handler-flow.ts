@@ -23,6 +23,7 @@ export class HandlerFlow {
   readonly #alarm: Alarm;
   readonly #suspects: SuspectIntake;
   readonly #parked = new ParkedModelSet();
+  #readCount = 0;
   #paused = false;
   #stopped = false;
 
@@ -83,9 +84,7 @@ export class HandlerFlow {
         continue;
       }
       try {
-        // Also beside one that fails: a read that is still under way belongs to where its slots stand now.
-        const ended = await Promise.allSettled(groups.map((group) => this.#advance(group)));
-        for (const each of ended) if (each.status === 'rejected') throw each.reason;
+        await allEnded(groups.map((group) => this.#advance(group)));
         backoff.succeeded();
       } catch (error) {
         this.#around.context.onError(error);
@@ -123,11 +122,14 @@ export class HandlerFlow {
     const [first] = group;
     if (first === undefined) return;
     const slots = group.map(({ slot }) => slot.slot);
+    const turn = ++this.#readCount;
+    for (const position of group) position.turn = turn;
     const batch = await this.#around.reader.read(slots, first.cursor);
     const wanted = batch.events.filter((event) => this.#wants(event));
     const bySlot = Map.groupBy(wanted, ({ slot }) => slot);
-    const passed = group.map((position) => this.#pass(position, batch, bySlot.get(position.slot.slot) ?? []));
-    await Promise.all(passed);
+    await allEnded(
+      group.map((position) => this.#pass(position, batch, bySlot.get(position.slot.slot) ?? [])),
+    );
   }
 
   /** Moves one slot beyond a batch; it may have been lost while the batch was read. */
@@ -135,21 +137,17 @@ export class HandlerFlow {
     const { slot, progress } = position;
     const { next, more, generation } = batch;
     if (!slot.held) return;
-    if (position.phase === 'careful') {
-      if (!(await this.#suspects.take(position, events, batch))) return;
-      const step = progress.add(next, events.length);
-      position.unsavedCount += events.length;
-      for (const _event of events) progress.finish(step);
-      await this.#saveParked();
-      this.#around.onParked();
-    } else {
-      const step = progress.add(next, events.length);
-      position.unsavedCount += events.length;
-      this.dispatch.handle(events, slot, () => progress.finish(step));
-    }
+    const areSuspects = position.phase === 'careful';
+    if (areSuspects && !(await this.#suspects.take(position, events, batch))) return;
+    const step = progress.add(next, events.length);
+    position.unsavedCount += events.length;
     position.cursor = next;
     position.more = more;
     position.generation = generation;
+    if (!areSuspects) return this.dispatch.handle(events, slot, () => progress.finish(step));
+    for (const _event of events) progress.finish(step);
+    await this.#saveParked();
+    this.#around.onParked();
   }
 
   /** Before the events are tried: whoever had the slot next would park those again that are done by then, as never tried. */
@@ -162,4 +160,10 @@ export class HandlerFlow {
   #wants({ type }: DeliverableEvent): boolean {
     return wantsEvent(this.#handler, type);
   }
+}
+
+/** Waits for each, also beside one that fails: what is still under way belongs to where its slots stand now. */
+async function allEnded(works: readonly Promise<void>[]): Promise<void> {
+  const ended = await Promise.allSettled(works);
+  for (const each of ended) if (each.status === 'rejected') throw each.reason;
 }

@@ -14,6 +14,8 @@ export interface SlotPosition {
   phase: 'careful' | 'settling' | 'open';
   /** Up to where it was read; what is saved lies behind. */
   cursor: Cursor;
+  /** Which read of the handler was the last one there, from 1; 0 before that. */
+  turn: number;
   /** What was known of commits when it was read last; -1 before that. */
   generation: number;
   /** Whether more was committed already when it was read last. */
@@ -24,8 +26,16 @@ export interface SlotPosition {
   suspectCount: number;
 }
 
-/** Positions that one read serves: equal cursors and phases, in the order of slots. */
+/**
+ * Positions that one read serves: equal cursors and phases, in the order of slots. First those that were not read for longest, so
+ * that a long backlog of some slots keeps no other one from being read.
+ */
 export function groupPositions(positions: Iterable<SlotPosition>): readonly (readonly SlotPosition[])[] {
   const sorted = [...positions].sort((one, other) => one.slot.slot - other.slot.slot);
-  return [...Map.groupBy(sorted, ({ phase, cursor }) => `${phase} ${cursor}`).values()];
+  const groups = [...Map.groupBy(sorted, ({ phase, cursor }) => `${phase} ${cursor}`).values()];
+  return groups.sort((one, other) => lastTurn(one) - lastTurn(other));
+}
+
+function lastTurn(group: readonly SlotPosition[]): number {
+  return Math.min(...group.map(({ turn }) => turn));
 }
