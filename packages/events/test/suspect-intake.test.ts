@@ -17,6 +17,7 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
     progress: new SlotProgress(() => undefined),
     phase: 'careful',
     cursor: '',
+    turn: 0,
     generation: -1,
     more: true,
     unsavedCount: 0,
