@@ -1,0 +1,75 @@
+import type { MemoryCommit } from '../memory/index.js';
+import type { SimulationCall } from './simulation-options.js';
+
+/** How a call ended for its client: nobody knows after a crash, or when the answer to its commit was lost. */
+export type CallOutcome = 'ok' | 'refused' | 'unknown';
+
+/** A call of a client, over all its repeats. */
+export interface CallRecord {
+  readonly number: number;
+  readonly call: SimulationCall;
+  readonly key: string | undefined;
+  /** `undefined` while it runs. */
+  outcome: CallOutcome | undefined;
+  /** The code or the text of the error, when it was refused. */
+  code: string | undefined;
+  /** The results of those of its copies that were ok. */
+  readonly results: unknown[];
+  /** What refused it. */
+  error: unknown;
+}
+
+/** One call of a handler with one event. */
+export interface HandlerCallRecord {
+  readonly handler: string;
+  readonly eventId: string;
+  /** Of this call among all steps that were recorded: its events, begins and ends are in this order. */
+  readonly begun: number;
+  /** `undefined` while it has not succeeded. */
+  done: number | undefined;
+  /** The event as the handler received it. */
+  readonly text: string;
+}
+
+/** An action that a handler executed, and that was ok. */
+export interface HandlerEffect {
+  readonly handler: string;
+  readonly eventId: string;
+  readonly effect: string;
+}
+
+/** The names of the headers by which commits are found again. */
+export const callHeader = 'simulation-call';
+export const effectHeader = 'simulation-effect';
+
+/** What happened in a run, as those saw it who took part. */
+export class History {
+  readonly calls: CallRecord[] = [];
+  readonly handlerCalls: HandlerCallRecord[] = [];
+  readonly effects: HandlerEffect[] = [];
+  /** What a failover has lost. */
+  readonly lost: MemoryCommit[] = [];
+  /** The idempotency keys under which actions were sent, as texts, by the ids of the actions. */
+  readonly keys = new Map<string, string>();
+  /** What must never happen, and did. */
+  readonly violations: string[] = [];
+  /** How often something was met. */
+  readonly counts = new Map<string, number>();
+  #place = 0;
+
+  count(what: string): void {
+    this.counts.set(what, (this.counts.get(what) ?? 0) + 1);
+  }
+
+  /** The next place in the order of everything that is recorded. */
+  nextPlace(): number {
+    return this.#place++;
+  }
+}
+
+/** The code of an error, or its name. */
+export function codeOf(error: unknown): string {
+  if (!(error instanceof Error)) return `thrown: ${String(error)}`;
+  const { code } = error as { readonly code?: unknown };
+  return typeof code === 'string' ? code : error.name;
+}

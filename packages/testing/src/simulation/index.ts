@@ -1,0 +1,15 @@
+// In the order in which a datum flows: what is simulated, its choices, what a run leaves behind, and how it fails.
+export { Simulation, type Exploration, type ExplorationReport } from './simulation.js';
+export {
+  type FaultKind,
+  type ProcessSetup,
+  type SimulationCall,
+  type SimulationGiven,
+  type SimulationOptions,
+  callOf,
+} from './simulation-options.js';
+export type { Choices, Script } from './choices.js';
+export type { SimulationState } from './simulation-state.js';
+export type { CallOutcome, CallRecord } from './history.js';
+export type { RunReport } from './simulation-run.js';
+export { SimulationFailure } from './simulation-failure.js';

@@ -1,0 +1,195 @@
+import type { ShardIdentifier } from '@framework/core';
+import { DeliveryOperator } from '@framework/events';
+import type { ChoiceStreams, Choices } from './choices.js';
+import type { Fleet } from './fleet.js';
+import type { History } from './history.js';
+import type { Scheduler, StepOwner } from './scheduler.js';
+import { type SimulatedProcess, openFaultless } from './simulated-process.js';
+import type { SimulatedServer } from './simulated-server.js';
+
+/** What can happen to processes and databases as a whole. */
+export const nemesisKinds = [
+  'kill',
+  'pause',
+  'clock-jump',
+  'outage',
+  'partition',
+  'failover',
+  'lossy-failover',
+  'operator-pause',
+  'operator-replay',
+  'hint',
+  'fewer-shards',
+] as const;
+
+export type NemesisKind = (typeof nemesisKinds)[number];
+
+const eventsMax = 6;
+const pauseMaxMs = 8_000;
+const outageMaxMs = 4_000;
+const clockJumpMaxMs = 60_000;
+const downMaxMs = 4_000;
+
+/** Lets things happen to processes and databases as a whole, at chosen times, and mends everything in the end. */
+export class Nemesis {
+  readonly #scheduler: Scheduler;
+  readonly #owner: StepOwner;
+  readonly #streams: ChoiceStreams;
+  readonly #history: History;
+  readonly #server: SimulatedServer;
+  readonly #fleet: Fleet;
+  readonly #shards: readonly ShardIdentifier[];
+  readonly #handlers: readonly string[];
+  readonly #operator: DeliveryOperator;
+  /** What ends the faults that last. */
+  readonly #mends = new Set<() => void>();
+  #isOver = false;
+
+  constructor(options: {
+    readonly scheduler: Scheduler;
+    readonly owner: StepOwner;
+    readonly streams: ChoiceStreams;
+    readonly history: History;
+    readonly server: SimulatedServer;
+    readonly fleet: Fleet;
+    readonly shards: readonly ShardIdentifier[];
+    /** The names of all handlers. */
+    readonly handlers: readonly string[];
+  }) {
+    this.#scheduler = options.scheduler;
+    this.#owner = options.owner;
+    this.#streams = options.streams;
+    this.#history = options.history;
+    this.#server = options.server;
+    this.#fleet = options.fleet;
+    this.#shards = options.shards;
+    this.#handlers = options.handlers;
+    this.#operator = new DeliveryOperator(openFaultless(options.server));
+  }
+
+  /** Plans what happens within a time. */
+  plan(kinds: readonly NemesisKind[], withinMs: number): void {
+    if (kinds.length === 0) return;
+    const count = this.#streams.of('faults').below(eventsMax + 1);
+    for (let index = 0; index < count; index++) {
+      const choices = this.#streams.of(`fault ${index}`);
+      if (!choices.chance(0.9)) continue;
+      const kind = choices.pick(kinds);
+      this.#scheduler.after(this.#owner, choices.below(withinMs), `fault: ${kind}`, () => {
+        if (!this.#isOver) this.#happen(kind, choices);
+      });
+    }
+  }
+
+  /** Starts a process in the place of one that has crashed, after a while. */
+  replace({ shards }: SimulatedProcess): void {
+    this.#lasting(this.#streams.of('restarts').between(10, downMaxMs), () => {
+      this.#fleet.start(this.#isOver ? undefined : shards);
+    });
+  }
+
+  /** Mends everything: all processes run with all shards, all databases serve, no handler is paused. */
+  async end(): Promise<void> {
+    this.#isOver = true;
+    for (const mend of this.#mends) mend();
+    for (const process of this.#fleet.processes) if (!process.isServing) this.#fleet.kill(process);
+    while (this.#fleet.processes.length < 2) this.#fleet.start();
+    for (const handler of this.#handlers) await this.#operator.resume(handler).catch(() => undefined);
+  }
+
+  /** Gives all dead letters their attempts back; says how many there were. */
+  replayDeadLetters(): Promise<number> {
+    return this.#operator.replay({});
+  }
+
+  #happen(kind: NemesisKind, choices: Choices): void {
+    this.#history.count(kind);
+    switch (kind) {
+      case 'kill':
+        return this.#kill(choices);
+      case 'pause':
+        return this.#pause(choices);
+      case 'clock-jump':
+        return this.#fleet.any(choices)?.clock.jump(choices.between(-clockJumpMaxMs, clockJumpMaxMs));
+      case 'outage':
+        return this.#lasting(
+          choices.below(outageMaxMs),
+          this.#server.takeDown(choices.pick(this.#server.databases)),
+        );
+      case 'partition':
+        return this.#cutOff(choices);
+      case 'failover':
+        return this.#server.failOver(choices.pick(this.#server.databases));
+      case 'lossy-failover':
+        return this.#failOverLate(choices);
+      case 'operator-pause':
+        return this.#pauseHandler(choices);
+      case 'operator-replay':
+        return void this.#operator.replay({}).catch(() => undefined);
+      case 'hint':
+        return choices.pick(this.#server.databases).delivery.hint();
+      case 'fewer-shards':
+        return this.#loseShard(choices);
+    }
+  }
+
+  #kill(choices: Choices): void {
+    const process = this.#fleet.any(choices);
+    if (process === undefined) return;
+    this.#fleet.kill(process);
+    this.replace(process);
+  }
+
+  /** A process stands still, longer than its leases last, and does not know it. */
+  #pause(choices: Choices): void {
+    const process = this.#fleet.any(choices);
+    if (process === undefined) return;
+    this.#scheduler.pause(process.owner);
+    this.#lasting(choices.below(pauseMaxMs), () => this.#scheduler.resume(process.owner));
+  }
+
+  #cutOff(choices: Choices): void {
+    const process = this.#fleet.any(choices);
+    if (process === undefined) return;
+    this.#lasting(choices.below(outageMaxMs), process.cutOff(choices.pick(this.#shards)));
+  }
+
+  /** A replica takes over that has not received what was committed last. */
+  #failOverLate(choices: Choices): void {
+    const tables = choices.pick(this.#server.databases);
+    const snapshot = tables.snapshot();
+    const timeline = tables.delivery.timeline;
+    this.#scheduler.after(this.#owner, choices.below(outageMaxMs), 'fault: the replica takes over', () => {
+      // A replica of a history that is over takes over from nobody.
+      if (!this.#isOver && tables.delivery.timeline === timeline) this.#server.failOver(tables, snapshot);
+    });
+  }
+
+  #pauseHandler(choices: Choices): void {
+    if (this.#handlers.length === 0) return;
+    const handler = choices.pick(this.#handlers);
+    void this.#operator.pause(handler).catch(() => undefined);
+    this.#lasting(
+      choices.below(outageMaxMs),
+      () => void this.#operator.resume(handler).catch(() => undefined),
+    );
+  }
+
+  /** A process is replaced by one whose configuration does not have all shards, as during a rollout. */
+  #loseShard(choices: Choices): void {
+    const process = this.#fleet.any(choices);
+    if (process === undefined || this.#shards.length < 2 || this.#fleet.serving.length < 2) return;
+    const lost = choices.pick(this.#shards);
+    this.#fleet.kill(process);
+    this.#fleet.start(this.#shards.filter((shard) => shard !== lost));
+  }
+
+  /** Mends a fault after a time, or when all faults end. */
+  #lasting(durationMs: number, mend: () => void): void {
+    const once = (): void => {
+      if (this.#mends.delete(once)) mend();
+    };
+    this.#mends.add(once);
+    this.#scheduler.after(this.#owner, durationMs, 'fault: mended', once);
+  }
+}

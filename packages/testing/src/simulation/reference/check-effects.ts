@@ -1,0 +1,89 @@
+import type { MemoryCommit } from '../../memory/index.js';
+import { type CallRecord, type History, callHeader, effectHeader } from '../history.js';
+
+interface Effect {
+  readonly commit: MemoryCommit;
+  readonly headers: Readonly<Record<string, string | undefined>>;
+}
+
+/**
+ * Each call that was ok has its effect once, each one that was refused has none, and a key has one effect, whoever repeated it.
+ *
+ * What a failover has lost may be missing, or there once more.
+ */
+export function checkEffects(history: History, commits: readonly MemoryCommit[]): readonly string[] {
+  const kept = commits.map(effectOf);
+  const lost = history.lost.map(effectOf);
+  return [
+    ...history.calls.flatMap((call) => faultsOfCall(call, kept, lost)),
+    ...faultsOfHandlers(history, kept, lost),
+    ...faultsOfKeys(history, commits),
+    ...doubledActions(commits),
+  ];
+}
+
+function effectOf(commit: MemoryCommit): Effect {
+  return { commit, headers: JSON.parse(commit.action.headers) as Effect['headers'] };
+}
+
+/** How many different actions have committed. */
+function actionCount(effects: readonly Effect[]): number {
+  return new Set(effects.map(({ commit }) => commit.action.id)).size;
+}
+
+function faultsOfCall(
+  { number, outcome, code, call, key }: CallRecord,
+  kept: readonly Effect[],
+  lost: readonly Effect[],
+): readonly string[] {
+  const isOwn = ({ headers }: Effect): boolean =>
+    headers[callHeader] === String(number) && headers['causation-id'] === undefined;
+  const count = actionCount(kept.filter(isOwn));
+  const lostCount = lost.filter(isOwn).length;
+  const what = `call ${number} (${call.action.name}${key === undefined ? '' : ', keyed'})`;
+  if (count > 1) return [`${what} was ${outcome ?? 'not answered'} and has ${count} effects`];
+  if (outcome === 'ok' && count === 0 && lostCount === 0) return [`${what} was ok and has no effect`];
+  if (outcome === 'refused' && count > 0) return [`${what} was refused (${code}) and has an effect`];
+  return [];
+}
+
+function faultsOfHandlers(
+  { effects }: History,
+  kept: readonly Effect[],
+  lost: readonly Effect[],
+): readonly string[] {
+  const byEffect = (all: readonly Effect[]): Map<string | undefined, Effect[]> =>
+    Map.groupBy(all, ({ headers }) =>
+      headers['causation-id'] === undefined ? undefined : headers[effectHeader],
+    );
+  const keptBy = byEffect(kept);
+  const lostBy = byEffect(lost);
+  const faults: string[] = [];
+  for (const [effect, all] of keptBy) {
+    const count = actionCount(all);
+    if (effect !== undefined && count > 1) faults.push(`${effect} has ${count} effects`);
+  }
+  for (const effect of new Set(effects.map((each) => each.effect))) {
+    if (!keptBy.has(effect) && !lostBy.has(effect)) faults.push(`${effect} was ok and has no effect`);
+  }
+  return faults;
+}
+
+function faultsOfKeys({ keys }: History, commits: readonly MemoryCommit[]): readonly string[] {
+  const byKey = Map.groupBy(commits, ({ action }) => keys.get(action.id));
+  return [...byKey].flatMap(([key, all]) => {
+    const count = new Set(all.map(({ action }) => action.id)).size;
+    return key !== undefined && count > 1 ? [`the key ${key} has ${count} effects`] : [];
+  });
+}
+
+/** One execution commits once on each shard, however many attempts it makes. */
+function doubledActions(commits: readonly MemoryCommit[]): readonly string[] {
+  const byAction = Map.groupBy(
+    commits,
+    ({ action, shard }) => `${action.name} ${action.id} on ${shard.toString()}`,
+  );
+  return [...byAction].flatMap(([action, all]) =>
+    all.length > 1 ? [`${action} is committed ${all.length} times`] : [],
+  );
+}

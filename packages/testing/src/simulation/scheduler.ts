@@ -1,0 +1,188 @@
+import type { MemoryPassage } from '../memory/index.js';
+import type { Choices } from './choices.js';
+
+// oxlint-disable-next-line no-restricted-globals -- this is what decides when everything else goes on
+const nextTurn: (work: () => void) => void = setImmediate;
+
+/** What a step is, for the trace: a passage to or from a database, or a text. */
+export type StepLabel = string | MemoryPassage;
+
+/** Whose steps they are: nothing of it runs while it is paused, nor ever again when it is dead. */
+export class StepOwner {
+  readonly name: string;
+  state: 'running' | 'paused' | 'dead' = 'running';
+  /** What became ready while it was paused. */
+  readonly held: Step[] = [];
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+interface Step {
+  readonly owner: StepOwner;
+  readonly label: StepLabel;
+  /** `undefined` when it was cancelled. */
+  work: (() => void) | undefined;
+}
+
+interface Timer {
+  readonly dueMs: number;
+  readonly step: Step;
+}
+
+/** Why a run was ended: it went on for too long, or stood still. */
+export class BoundExceeded extends Error {
+  override readonly name = 'BoundExceeded';
+}
+
+/** How long a run may go on. */
+export interface SchedulerBounds {
+  readonly stepsMax: number;
+  readonly virtualMsMax: number;
+}
+
+/**
+ * Runs what is ready one after another, in an order that is chosen, and lets time pass only when nothing is.
+ *
+ * Between two steps everything runs that the one before has resolved, so that the same choices lead to the same run.
+ */
+export class Scheduler {
+  /** What was run and when, as one number: equal runs have the same. */
+  digest = 0x811c9dc5;
+  stepCount = 0;
+  readonly #choices: Choices;
+  readonly #bounds: SchedulerBounds;
+  readonly #onStep: ((owner: StepOwner, label: StepLabel) => void) | undefined;
+  readonly #ready: Step[] = [];
+  /** In the order in which they are due. */
+  readonly #timers: Timer[] = [];
+  #nowMs = 0;
+
+  /** @param onStep called before each step, for a trace */
+  constructor(
+    choices: Choices,
+    bounds: SchedulerBounds,
+    onStep?: (owner: StepOwner, label: StepLabel) => void,
+  ) {
+    this.#choices = choices;
+    this.#bounds = bounds;
+    this.#onStep = onStep;
+  }
+
+  /** Milliseconds of virtual time since the start. */
+  get nowMs(): number {
+    return this.#nowMs;
+  }
+
+  /** Resolves as a step of its own. */
+  step(owner: StepOwner, label: StepLabel): Promise<void> {
+    return new Promise((work) => this.#add({ owner, label, work }));
+  }
+
+  /** Resolves as a step of its own when a time has passed. */
+  sleep(owner: StepOwner, durationMs: number, label: StepLabel): Promise<void> {
+    return new Promise((work) => this.after(owner, durationMs, label, work));
+  }
+
+  /**
+   * Calls back in a step of its own when a time has passed.
+   *
+   * @returns what cancels it
+   */
+  after(owner: StepOwner, durationMs: number, label: StepLabel, work: () => void): () => void {
+    const step: Step = { owner, label, work };
+    if (durationMs > 0) this.#wait({ dueMs: this.#nowMs + durationMs, step });
+    else this.#add(step);
+    return () => void (step.work = undefined);
+  }
+
+  /** Runs nothing of an owner until it is resumed. */
+  pause(owner: StepOwner): void {
+    if (owner.state !== 'running') return;
+    owner.state = 'paused';
+    owner.held.push(...this.#takeOut(owner));
+  }
+
+  /** Lets everything run that was held back. */
+  resume(owner: StepOwner): void {
+    if (owner.state !== 'paused') return;
+    owner.state = 'running';
+    this.#ready.push(...owner.held.splice(0));
+  }
+
+  /** Runs nothing of an owner any more. */
+  kill(owner: StepOwner): void {
+    owner.state = 'dead';
+    owner.held.length = 0;
+    this.#takeOut(owner);
+  }
+
+  /**
+   * Runs until a condition holds.
+   *
+   * @throws BoundExceeded when that takes too many steps or too long, or nothing is left to do
+   */
+  run(isOver: () => boolean): Promise<void> {
+    return new Promise((resolve, reject) => {
+      // Each turn of the event loop first runs everything that the one before has resolved.
+      const turn = (): void => {
+        try {
+          if (isOver()) return resolve();
+          this.#runNext();
+          nextTurn(turn);
+        } catch (error) {
+          reject(error);
+        }
+      };
+      nextTurn(turn);
+    });
+  }
+
+  #runNext(): void {
+    const { stepsMax, virtualMsMax } = this.#bounds;
+    while (this.#ready.length === 0) this.#passTime();
+    if (++this.stepCount > stepsMax) throw new BoundExceeded(`no end after ${stepsMax} steps`);
+    if (this.#nowMs > virtualMsMax)
+      throw new BoundExceeded(`no end after ${virtualMsMax} ms of virtual time`);
+    const index = this.#ready.length === 1 ? 0 : this.#choices.below(this.#ready.length);
+    const [step] = this.#ready.splice(index, 1);
+    if (step?.work === undefined) return;
+    this.digest = Math.imul(this.digest ^ (index + Math.floor(this.#nowMs * 64)), 0x01000193);
+    this.#onStep?.(step.owner, step.label);
+    step.work();
+  }
+
+  /** Lets time pass until something is due. */
+  #passTime(): void {
+    const next = this.#timers.shift();
+    if (next === undefined) throw new BoundExceeded('everything waits for something that never happens');
+    if (next.step.work === undefined || next.step.owner.state === 'dead') return;
+    this.#nowMs = next.dueMs;
+    this.#add(next.step);
+    while (this.#timers[0]?.dueMs === this.#nowMs) {
+      const [also] = this.#timers.splice(0, 1);
+      if (also?.step.work !== undefined) this.#add(also.step);
+    }
+  }
+
+  #add(step: Step): void {
+    const { owner } = step;
+    if (owner.state === 'running') this.#ready.push(step);
+    else if (owner.state === 'paused') owner.held.push(step);
+  }
+
+  #wait(timer: Timer): void {
+    if (!Number.isFinite(timer.dueMs)) return;
+    let place = this.#timers.length;
+    while (place > 0 && (this.#timers[place - 1]?.dueMs ?? 0) > timer.dueMs) place--;
+    this.#timers.splice(place, 0, timer);
+  }
+
+  #takeOut(owner: StepOwner): readonly Step[] {
+    const taken = this.#ready.filter((step) => step.owner === owner);
+    const left = this.#ready.filter((step) => step.owner !== owner);
+    this.#ready.splice(0, Infinity, ...left);
+    return taken;
+  }
+}

@@ -1,0 +1,138 @@
+import { FrameworkException, type Principal } from '@framework/core';
+import type { ChoiceStreams, Choices } from './choices.js';
+import type { Fleet } from './fleet.js';
+import { type CallRecord, type History, callHeader, codeOf } from './history.js';
+import type { Scheduler, StepOwner } from './scheduler.js';
+import type { SimulationCall } from './simulation-options.js';
+
+type Answer =
+  | { readonly kind: 'ok'; readonly result: unknown }
+  | { readonly kind: 'refused'; readonly error: unknown; readonly mayRepeat: boolean }
+  | { readonly kind: 'unknown' };
+
+const keyedShare = 0.8;
+const twiceShare = 0.15;
+const repeatWaitMaxMs = 800;
+const noProcessWaitMs = 200;
+
+/** The clients: call actions, and repeat what has a key under it until they know what became of it. */
+export class SimulatedClients {
+  readonly #scheduler: Scheduler;
+  readonly #owner: StepOwner;
+  readonly #streams: ChoiceStreams;
+  readonly #history: History;
+  readonly #fleet: Fleet;
+  readonly #principal: Principal;
+  #runningCount = 0;
+
+  constructor(options: {
+    readonly scheduler: Scheduler;
+    readonly owner: StepOwner;
+    readonly streams: ChoiceStreams;
+    readonly history: History;
+    readonly fleet: Fleet;
+    readonly principal: Principal;
+  }) {
+    this.#scheduler = options.scheduler;
+    this.#owner = options.owner;
+    this.#streams = options.streams;
+    this.#history = options.history;
+    this.#fleet = options.fleet;
+    this.#principal = options.principal;
+  }
+
+  /** How many calls have not ended. */
+  get runningCount(): number {
+    return this.#runningCount;
+  }
+
+  /** Calls, and resolves when the client knows the outcome, or never will. */
+  async call(call: SimulationCall, choices: Choices): Promise<CallRecord> {
+    const number = this.#history.calls.length;
+    const isKeyed = call.keyed ?? choices.chance(keyedShare);
+    const record: CallRecord = {
+      number,
+      call,
+      key: isKeyed ? `call-${number}` : undefined,
+      outcome: undefined,
+      code: undefined,
+      results: [],
+      error: undefined,
+    };
+    this.#history.calls.push(record);
+    this.#runningCount++;
+    const isTwice = isKeyed && choices.chance(twiceShare);
+    const answers = await Promise.all(
+      Array.from({ length: isTwice ? 2 : 1 }, () => this.#untilKnown(record, choices)),
+    );
+    if (isTwice) this.#history.count('sent twice');
+    for (const answer of answers) take(record, answer);
+    this.#history.count(
+      record.outcome === 'refused' ? `refused: ${record.code}` : (record.outcome ?? 'unknown'),
+    );
+    this.#runningCount--;
+    return record;
+  }
+
+  async #untilKnown(record: CallRecord, choices: Choices): Promise<Answer> {
+    let wasUnknown = false;
+    for (;;) {
+      const answer = await this.#send(record);
+      if (answer.kind === 'ok' || record.key === undefined) return answer;
+      if (answer.kind === 'unknown') wasUnknown = true;
+      else if (!answer.mayRepeat || (!wasUnknown && choices.chance(0.5))) return answer;
+      this.#history.count('repeated');
+      await this.#scheduler.sleep(this.#owner, 1 + choices.below(repeatWaitMaxMs), 'a client repeats');
+    }
+  }
+
+  async #send(record: CallRecord): Promise<Answer> {
+    const { call, key, number } = record;
+    const choices = this.#streams.of(`places of call ${number}`);
+    let { serving } = this.#fleet;
+    while (serving.length === 0) {
+      await this.#scheduler.sleep(this.#owner, noProcessWaitMs, 'a client finds nobody');
+      ({ serving } = this.#fleet);
+    }
+    const process = choices.pick(serving);
+    const headers = { ...call.configuration?.headers, [callHeader]: String(number) };
+    const configuration = {
+      ...call.configuration,
+      headers,
+      ...(key !== undefined && { idempotencyKey: key }),
+    };
+    const answer = new Promise<Answer>((resolve) => {
+      const label = `call ${number} ${call.action.name}${key === undefined ? '' : ' with a key'}`;
+      this.#scheduler.after(process.owner, 0, label, () => {
+        process.executor
+          .execute(call.principal ?? this.#principal, call.action, call.params as never, configuration)
+          .then(
+            (result) => resolve({ kind: 'ok', result }),
+            (error: unknown) => resolve(refusal(error)),
+          );
+      });
+    });
+    return Promise.race([answer, process.killed.then((): Answer => ({ kind: 'unknown' }))]);
+  }
+}
+
+function refusal(error: unknown): Answer {
+  const known = FrameworkException.find(error);
+  if (known?.code === 'commit-outcome-unknown' || known?.code === 'partial-commit')
+    return { kind: 'unknown' };
+  return { kind: 'refused', error, mayRepeat: known?.retryable === true };
+}
+
+/** What is known of one request by the answers to all its copies. */
+function take(record: CallRecord, answer: Answer): void {
+  if (answer.kind === 'ok') {
+    record.outcome = 'ok';
+    record.results.push(answer.result);
+  } else if (record.outcome !== 'ok' && record.outcome !== 'unknown') {
+    record.outcome = answer.kind;
+    if (answer.kind === 'refused') {
+      record.error = answer.error;
+      record.code = codeOf(answer.error);
+    }
+  }
+}

@@ -1,0 +1,155 @@
+import {
+  ActionExecutor,
+  type DatabaseRegistry,
+  type ExecutorOptions,
+  FrameworkException,
+  type ShardIdentifier,
+  type ShardingConfig,
+  openDatabases,
+} from '@framework/core';
+import { Delivery, type DeliveryOverrides } from '@framework/events';
+import { MemoryFaults, memory } from '../memory/index.js';
+import { WorldRepositories } from '../specification/world/world-repositories.js';
+import { type History, codeOf } from './history.js';
+import type { PassageFaults, PassingProcess } from './passage-faults.js';
+import { type Scheduler, StepOwner } from './scheduler.js';
+import { SimulatedClock } from './simulated-clock.js';
+import type { SimulatedServer } from './simulated-server.js';
+import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
+import { watchedHandlers } from './watched-handlers.js';
+
+/** The namespace of everything that simulated processes write. */
+const namespace = 'simulation';
+
+/** What the processes of a run have in common. */
+export interface ProcessSurroundings {
+  readonly options: SimulationOptions<SimulationGiven>;
+  readonly scheduler: Scheduler;
+  readonly server: SimulatedServer;
+  readonly faults: PassageFaults;
+  readonly history: History;
+  readonly start: Date;
+  readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'turns'>;
+  readonly delivery: DeliveryOverrides;
+  readonly randomOf: (name: string) => () => number;
+  /** Called when a process crashes by a fault on its way to a database. */
+  readonly onCrash: (process: SimulatedProcess) => void;
+}
+
+/** One process of the application: executes actions and delivers events, until it is killed. */
+export class SimulatedProcess implements PassingProcess {
+  readonly owner: StepOwner;
+  readonly clock: SimulatedClock;
+  readonly executor: ActionExecutor;
+  /** The shards in its configuration. */
+  readonly shards: readonly ShardIdentifier[];
+  /** Resolves when it is killed. */
+  readonly killed: Promise<void>;
+  readonly #around: ProcessSurroundings;
+  readonly #cutOff = new Set<ShardIdentifier>();
+  #tellKilled!: () => void;
+
+  /** @param shards those that its configuration has */
+  constructor(name: string, shards: readonly ShardIdentifier[], around: ProcessSurroundings) {
+    const { options, scheduler, server, faults, history, start, randomOf } = around;
+    this.#around = around;
+    this.shards = shards;
+    this.owner = new StepOwner(name);
+    this.clock = new SimulatedClock(scheduler, this.owner, start);
+    this.killed = new Promise((resolve) => (this.#tellKilled = resolve));
+    const databases = openDatabases(
+      configOf(server.sharding, shards),
+      memory({
+        server: server.memory,
+        faults: new MemoryFaults((passage) => faults.pass(this, passage)),
+      }),
+    );
+    const repositories = new WorldRepositories(options.models, databases);
+    const setup = { clock: this.clock, databases, repository: repositories.of };
+    const handlers = options.handlers?.(setup) ?? [];
+    this.executor = new ActionExecutor({
+      ...around.executor,
+      namespace,
+      databases,
+      repositories: repositories.all,
+      actions: options.actions(setup),
+      ...(options.idempotency && { idempotency: options.idempotency }),
+      ...(options.retry && { retry: options.retry }),
+      clock: this.clock,
+      random: randomOf(`chance of ${name}`),
+    });
+    if (handlers.length === 0) return;
+    new Delivery({
+      databases,
+      executor: this.executor,
+      handlers: watchedHandlers(handlers, history, () => this.isAlive),
+      models: repositories.all.map(({ model }) => model),
+      settings: around.delivery,
+      clock: this.clock,
+      random: randomOf(`delivery of ${name}`),
+      onError: (error) => this.#failed(error),
+      onRecovered: () => undefined,
+      onAttemptFailed: ({ willRetry }) => history.count(willRetry ? 'failed attempt' : 'dead letter'),
+      onRestartNeeded: () => history.count('restart needed'),
+    }).start();
+  }
+
+  get isAlive(): boolean {
+    return this.owner.state !== 'dead';
+  }
+
+  /** Whether it can execute any action. */
+  get isServing(): boolean {
+    return this.isAlive && this.shards.length === this.#around.server.sharding.members.length;
+  }
+
+  isCutOff(shard: ShardIdentifier): boolean {
+    return this.#cutOff.has(shard);
+  }
+
+  /** Takes its connections to the database of a shard away, until the given function is called. */
+  cutOff(shard: ShardIdentifier): () => void {
+    this.#cutOff.add(shard);
+    return () => void this.#cutOff.delete(shard);
+  }
+
+  /** Ends it at once: nothing of it runs any more. */
+  kill(): void {
+    if (!this.isAlive) return;
+    this.#around.history.count('process killed');
+    this.#around.scheduler.kill(this.owner);
+    this.#tellKilled();
+  }
+
+  crash(): void {
+    this.kill();
+    this.#around.onCrash(this);
+  }
+
+  #failed(error: unknown): void {
+    const { history } = this.#around;
+    history.count('delivery error');
+    const isBug =
+      FrameworkException.find(error)?.code === 'invariant-violation' ||
+      error instanceof TypeError ||
+      error instanceof ReferenceError;
+    if (isBug) history.violations.push(`delivery of ${this.owner.name} reports a bug: ${codeOf(error)}`);
+  }
+}
+
+/** The configuration of a process that knows some of the shards. */
+function configOf(sharding: ShardingConfig, shards: readonly ShardIdentifier[]): ShardingConfig {
+  const members = sharding.members.filter(({ shard }) => shards.includes(shard));
+  const [first] = members;
+  const isDefaultKnown = shards.includes(sharding.defaultShard);
+  return {
+    ...sharding,
+    members,
+    defaultShard: isDefaultKnown || !first ? sharding.defaultShard : first.shard,
+  };
+}
+
+/** A registry that no fault is on the way of: for what is outside of the simulated processes. */
+export function openFaultless(server: SimulatedServer): DatabaseRegistry {
+  return openDatabases(server.sharding, memory({ server: server.memory }));
+}

@@ -1,0 +1,85 @@
+import type { Clock, ShardIdentifier, ShardingConfig } from '@framework/core';
+import { MemoryServer, type MemorySnapshot, type MemoryTables } from '../memory/index.js';
+import type { History } from './history.js';
+import type { PassedServer } from './passage-faults.js';
+import type { Scheduler, StepOwner } from './scheduler.js';
+
+/** Few, so that slots hold several models. */
+const slotCount = 4;
+
+interface LateWrite {
+  readonly tables: MemoryTables;
+  readonly arrive: () => void;
+}
+
+/** The databases of a run: they go down, fail over, and get writes late. */
+export class SimulatedServer implements PassedServer {
+  readonly sharding: ShardingConfig;
+  readonly memory: MemoryServer;
+  readonly #scheduler: Scheduler;
+  readonly #owner: StepOwner;
+  readonly #history: History;
+  readonly #down = new Set<MemoryTables>();
+  readonly #late = new Set<LateWrite>();
+
+  /** @param options.owner whose steps late writes and failovers are */
+  constructor(options: {
+    readonly sharding: ShardingConfig;
+    readonly clock: Clock;
+    readonly scheduler: Scheduler;
+    readonly owner: StepOwner;
+    readonly history: History;
+  }) {
+    const { sharding, clock } = options;
+    this.sharding = sharding;
+    this.memory = new MemoryServer(sharding, { clock, slotCount });
+    this.#scheduler = options.scheduler;
+    this.#owner = options.owner;
+    this.#history = options.history;
+  }
+
+  get databases(): readonly MemoryTables[] {
+    return this.memory.databases;
+  }
+
+  isDown(shard: ShardIdentifier): boolean {
+    return this.#down.size > 0 && this.#down.has(this.memory.tables(shard));
+  }
+
+  timelineOf(shard: ShardIdentifier): number {
+    return this.memory.tables(shard).delivery.timeline;
+  }
+
+  late(shard: ShardIdentifier, afterMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const write: LateWrite = {
+        tables: this.memory.tables(shard),
+        arrive: () => {
+          if (this.#late.delete(write)) resolve();
+        },
+      };
+      this.#late.add(write);
+      this.#scheduler.after(this.#owner, afterMs, 'a late write arrives', write.arrive);
+    });
+  }
+
+  /** Lets a database refuse everything until the given function is called. */
+  takeDown(tables: MemoryTables): () => void {
+    this.#down.add(tables);
+    return () => void this.#down.delete(tables);
+  }
+
+  /** Goes on from a snapshot; what came later is lost. Without one nothing is lost: a crash and a restart. */
+  failOver(tables: MemoryTables, snapshot?: MemorySnapshot): void {
+    // What is on its way comes before: afterwards its connection is gone.
+    for (const { tables: own, arrive } of this.#late) if (own === tables) arrive();
+    this.#scheduler.after(this.#owner, 0, 'a database fails over', () => {
+      const before = [...tables.commits];
+      tables.failOver(snapshot ?? tables.snapshot());
+      const kept = new Set(tables.commits.map(({ position }) => position));
+      const lost = before.filter(({ position }) => !kept.has(position));
+      this.#history.lost.push(...lost);
+      this.#history.count(lost.length > 0 ? 'failover with losses' : 'failover');
+    });
+  }
+}

@@ -1,0 +1,95 @@
+import type {
+  ActionClass,
+  AnyAction,
+  AnyEntity,
+  Clock,
+  DatabaseRegistry,
+  ExecutionConfiguration,
+  ExecutorOptions,
+  Principal,
+  ShardIdentifier,
+} from '@framework/core';
+import type { AnyEventHandler, DeliveryOverrides } from '@framework/events';
+import type { RepositoryOf, WorldOptions } from '../specification/world/world-setup.js';
+import type { Choices } from './choices.js';
+import type { NemesisKind } from './nemesis.js';
+import type { PassageFaultKind } from './passage-faults.js';
+import type { SimulationState } from './simulation-state.js';
+
+/** What the actions and handlers of one simulated process are made with. */
+export interface ProcessSetup {
+  /** The process's own clock: whatever waits must wait by it, or a run is not the same again. */
+  readonly clock: Clock;
+  readonly databases: DatabaseRegistry;
+  readonly repository: RepositoryOf;
+}
+
+/** A call of an action by a client. */
+export interface SimulationCall {
+  readonly action: ActionClass<never, unknown>;
+  readonly params: unknown;
+  readonly principal?: Principal | undefined;
+  /**
+   * Whether it has an idempotency key, under which it is repeated until its outcome is known, and sometimes sent twice. Default: most
+   * calls have one.
+   */
+  readonly keyed?: boolean | undefined;
+  readonly configuration?: Omit<ExecutionConfiguration, 'idempotencyKey' | 'handledEvent'> | undefined;
+}
+
+/** Describes a call, with the types of its params checked. */
+export function callOf<Params, Result>(
+  action: ActionClass<Params, Result>,
+  params: NoInfer<Params>,
+  how: Pick<SimulationCall, 'principal' | 'keyed' | 'configuration'> = {},
+): SimulationCall {
+  return { action, params, ...how };
+}
+
+/** What can go wrong in a run. */
+export type FaultKind = NemesisKind | PassageFaultKind;
+
+/** What is there before the calls begin. */
+export interface SimulationGiven {
+  /** The models to be stored. */
+  readonly models: readonly AnyEntity[];
+}
+
+/** What is simulated, and what must be true of it. */
+export interface SimulationOptions<Given extends SimulationGiven> {
+  /** The models that are stored; for one with queries of its own, the class of its repository in memory. */
+  readonly models: WorldOptions['models'];
+  /** Makes the actions of a process, also those that only handlers execute. */
+  readonly actions: (setup: ProcessSetup) => readonly AnyAction[];
+  /** Makes the handlers of a process. Default: none. */
+  readonly handlers?: (setup: ProcessSetup) => readonly AnyEventHandler[];
+  /** The shards, each in a database of its own; the first is the default. Default: shard (0, 0). */
+  readonly shards?: readonly [ShardIdentifier, ...ShardIdentifier[]];
+  /** What is there before the calls begin: under `models` the models to be stored, and whatever else the calls need. */
+  readonly given: (choices: Choices) => Given;
+  /** The next call of a client; `undefined` for none. */
+  readonly call: (choices: Choices, given: Given) => SimulationCall | undefined;
+  /** Checks an own invariant when everything has come to rest; throws when it does not hold. */
+  readonly check?: (state: SimulationState<Given>) => void | Promise<void>;
+  /** How many calls a run has at most. Default 20. */
+  readonly callsMax?: number;
+  /** The faults that a run may have. Default: all but `lossy-failover`, after which acknowledged writes may be gone. */
+  readonly faults?: readonly FaultKind[];
+  /** Whether dead letters may be left when everything has come to rest and they were replayed. Default false. */
+  readonly deadLettersMayStay?: boolean;
+  /** Who executes the actions. Default: `simulation`. */
+  readonly principal?: Principal;
+  /** Default: chosen for each run. */
+  readonly groupCommit?: ExecutorOptions['groupCommit'];
+  /** Default: chosen for each run. */
+  readonly turns?: ExecutorOptions['turns'];
+  readonly idempotency?: ExecutorOptions['idempotency'];
+  /** What to change in the executors' retry policy. */
+  readonly retry?: ExecutorOptions['retry'];
+  /** What to change in the settings of delivery, which are short by default. */
+  readonly delivery?: DeliveryOverrides;
+  /** When the clocks start. Default: 2026-01-01T00:00:00Z. */
+  readonly start?: Date;
+  /** How many steps a run may take before it counts as endless. Default 200,000. */
+  readonly stepsMax?: number;
+}

@@ -1,0 +1,399 @@
+import {
+  type AnyEntity,
+  type DatabaseRegistry,
+  type ModelClass,
+  ShardIdentifier,
+  modelNameOf,
+  useIdSource,
+} from '@framework/core';
+import { type DeliveryOverrides, EventHandlerRegistry, type RegisteredHandler } from '@framework/events';
+import { memorySharding } from '../memory/index.js';
+import { isAtRest } from '../specification/delivery/at-rest.js';
+import { WorldRepositories } from '../specification/world/world-repositories.js';
+import { ChoiceStreams, type Script } from './choices.js';
+import { Fleet } from './fleet.js';
+import { History, codeOf } from './history.js';
+import { Nemesis, type NemesisKind, nemesisKinds } from './nemesis.js';
+import { PassageFaults, type PassageFaultKind, passageFaultKinds } from './passage-faults.js';
+import { checkDeliveries } from './reference/check-deliveries.js';
+import { checkEffects } from './reference/check-effects.js';
+import { checkVersions } from './reference/check-versions.js';
+import { BoundExceeded, Scheduler, StepOwner } from './scheduler.js';
+import { SimulatedClients } from './simulated-clients.js';
+import { SimulatedClock } from './simulated-clock.js';
+import { openFaultless } from './simulated-process.js';
+import { SimulatedServer } from './simulated-server.js';
+import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
+import type { SimulationState } from './simulation-state.js';
+import { Trace } from './trace.js';
+
+const trafficMs = 6_000;
+const callsMaxDefault = 20;
+const processesMax = 3;
+const calmCalls = 2;
+/** How long a call may take when there are no faults and no others: less than anybody waits for what is never given back. */
+const calmMs = 600;
+/** How long the calls may take, and the delivery, when there are no faults any more. */
+const restMs = 180_000;
+const pollMs = 200;
+const replaysMax = 40;
+const keyLifetimeWaitMaxMs = 600_000;
+const stepsMaxDefault = 200_000;
+const virtualMsMax = 3_600_000;
+
+/** Short times, so that a run sees many leases and retries. */
+const deliveryDefaults: DeliveryOverrides = {
+  leaseMs: 3_000,
+  pollMinMs: 100,
+  pollMaxMs: 1_000,
+  parkedPollMs: 1_000,
+  cursorSaveMs: 200,
+  cursorSaveMaxMs: 2_000,
+  cursorRestSaveMs: 1_000,
+  timeoutMs: 2_000,
+  suspectAloneMs: 200,
+  storeBackoffMaxMs: 1_000,
+  stopTimeoutMs: 1_000,
+};
+const handlerRetryDefaults = {
+  attemptsMax: 4,
+  backoffBaseMs: 100,
+  backoffMaxMs: 2_000,
+  outageBackoffMaxMs: 2_000,
+};
+
+/** What a run has shown. */
+export interface RunReport {
+  readonly seed: number;
+  /** What must never be, and was; empty for a run that is as it should be. */
+  readonly violations: readonly string[];
+  /** How often something was met. */
+  readonly counts: ReadonlyMap<string, number>;
+  /** Runs of equal digests took the same steps at the same times. */
+  readonly digest: number;
+  readonly stepCount: number;
+  readonly virtualMs: number;
+  /** What was chosen. */
+  readonly script: Script;
+  /** One line for each step, where they were asked for. */
+  readonly trace: readonly string[];
+  /** What was chosen for the run as a whole, for people. */
+  readonly settings: string;
+}
+
+/** One run of a simulation: from what is given to the checks. */
+export class SimulationRun<Given extends SimulationGiven> {
+  readonly #options: SimulationOptions<Given>;
+  readonly #seed: number;
+  readonly #shards: readonly [ShardIdentifier, ...ShardIdentifier[]];
+  readonly #start: Date;
+  readonly #streams: ChoiceStreams;
+  readonly #history = new History();
+  readonly #owner = new StepOwner('world');
+  readonly #scheduler: Scheduler;
+  readonly #server: SimulatedServer;
+  readonly #registry: DatabaseRegistry;
+  readonly #repositories: WorldRepositories;
+  readonly #handlers: readonly RegisteredHandler[];
+  readonly #faults: PassageFaults;
+  readonly #fleet: Fleet;
+  readonly #nemesis: Nemesis;
+  readonly #clients: SimulatedClients;
+  readonly #trace: Trace | undefined;
+  readonly #kinds: readonly string[];
+  readonly #settings: string;
+  readonly #processCount: number;
+  readonly #burstCount: number;
+  readonly #versions = new Map<string, number>();
+  #given: Given | undefined;
+
+  /**
+   * @param how.script what is to be chosen
+   * @param how.isTraced whether every step is to be told
+   */
+  constructor(
+    options: SimulationOptions<Given>,
+    seed: number,
+    how: { readonly script?: Script | undefined; readonly isTraced?: boolean } = {},
+  ) {
+    this.#options = options;
+    this.#seed = seed;
+    this.#shards = options.shards ?? [ShardIdentifier.of(0, 0)];
+    this.#start = options.start ?? new Date('2026-01-01T00:00:00Z');
+    this.#streams = new ChoiceStreams(seed, how.script);
+    const trace = (this.#trace = how.isTraced === true ? new Trace() : undefined);
+    const scheduler = (this.#scheduler = new Scheduler(
+      this.#streams.of('schedule'),
+      { stepsMax: options.stepsMax ?? stepsMaxDefault, virtualMsMax },
+      trace && ((owner, label) => trace.add(this.#scheduler.nowMs, owner, label)),
+    ));
+    const clock = new SimulatedClock(scheduler, this.#owner, this.#start);
+    this.#server = new SimulatedServer({
+      sharding: memorySharding(...this.#shards),
+      clock,
+      scheduler,
+      owner: this.#owner,
+      history: this.#history,
+    });
+    this.#registry = openFaultless(this.#server);
+    this.#repositories = new WorldRepositories(options.models, this.#registry);
+    const repository = this.#repositories.of;
+    this.#handlers = new EventHandlerRegistry(
+      options.handlers?.({ clock, databases: this.#registry, repository }) ?? [],
+    ).handlers;
+
+    const settings = this.#streams.of('settings');
+    this.#processCount = 1 + settings.below(processesMax);
+    const executor = {
+      groupCommit: options.groupCommit ?? settings.pick([false, true, { plansMax: 2 }]),
+      turns: options.turns ?? settings.chance(0.5),
+    };
+    const kinds = settings.some(options.faults ?? defaultFaults, 0.35);
+    const share = settings.pick([0, 0.01, 0.03, 0.1]);
+    const hopShare = settings.pick([1, 0.5, 0.2]);
+    this.#kinds = kinds;
+    this.#settings = JSON.stringify({ processes: this.#processCount, ...executor, share, faults: kinds });
+    this.#burstCount = settings.pick([2, 1, 4, 8]);
+    const own = { readMax: settings.pick([1_000, 2, 10]), concurrency: settings.pick([16, 1, 3]) };
+    const retry = { ...handlerRetryDefaults, ...options.delivery?.retry };
+    const delivery = { ...deliveryDefaults, ...own, ...options.delivery, retry };
+    this.#faults = new PassageFaults({
+      scheduler,
+      choices: this.#streams.of('passages'),
+      history: this.#history,
+      server: this.#server,
+      kinds: kinds.filter((kind): kind is PassageFaultKind => isOneOf(passageFaultKinds, kind)),
+      share,
+      hopShare,
+    });
+    this.#fleet = new Fleet(this.#shards, {
+      options: options as unknown as SimulationOptions<SimulationGiven>,
+      scheduler,
+      server: this.#server,
+      faults: this.#faults,
+      history: this.#history,
+      start: this.#start,
+      executor,
+      delivery,
+      randomOf: (name) => this.#streams.randomOf(name),
+      onCrash: (process) => {
+        this.#fleet.forget(process);
+        this.#nemesis.replace(process);
+      },
+    });
+    const around = {
+      scheduler,
+      owner: this.#owner,
+      streams: this.#streams,
+      history: this.#history,
+      fleet: this.#fleet,
+    };
+    this.#nemesis = new Nemesis({
+      ...around,
+      server: this.#server,
+      shards: this.#shards,
+      handlers: this.#handlers.map(({ name }) => name),
+    });
+    this.#clients = new SimulatedClients({
+      ...around,
+      principal: options.principal ?? { name: 'simulation' },
+    });
+  }
+
+  /** Runs it to its end; rejects only with what the simulation's own description throws. */
+  async run(): Promise<RunReport> {
+    const restoreIds = useIdSource(this.#idSource());
+    try {
+      await this.#playAndCheck();
+    } finally {
+      restoreIds();
+    }
+    const { violations, counts } = this.#history;
+    return {
+      seed: this.#seed,
+      violations: violations.map((violation) => this.#trace?.readable(violation) ?? violation),
+      counts,
+      digest: this.#scheduler.digest,
+      stepCount: this.#scheduler.stepCount,
+      virtualMs: this.#scheduler.nowMs,
+      script: this.#streams.taken,
+      trace: this.#trace?.lines ?? [],
+      settings: this.#settings,
+    };
+  }
+
+  #idSource(): Parameters<typeof useIdSource>[0] {
+    const random = this.#streams.randomOf('ids');
+    return {
+      nowMs: () => this.#start.getTime() + Math.floor(this.#scheduler.nowMs),
+      fillRandom: (bytes) => {
+        for (let index = 0; index < bytes.length; index += 4) {
+          const word = Math.floor(random() * 2 ** 32);
+          for (let byte = 0; byte < 4 && index + byte < bytes.length; byte++)
+            bytes[index + byte] = word >>> (8 * byte);
+        }
+      },
+    };
+  }
+
+  async #playAndCheck(): Promise<void> {
+    const { violations } = this.#history;
+    let isOver = false;
+    let failure: { readonly error: unknown } | undefined;
+    const play = this.#play().then(
+      () => (isOver = true),
+      (error: unknown) => {
+        isOver = true;
+        failure = { error };
+      },
+    );
+    try {
+      await this.#scheduler.run(() => isOver);
+      await play;
+    } catch (error) {
+      failure = { error };
+    }
+    if (failure !== undefined) {
+      if (!(failure.error instanceof BoundExceeded)) throw failure.error;
+      violations.push(failure.error.message);
+      const open = this.#history.calls.filter(({ outcome }) => outcome === undefined);
+      if (open.length > 0)
+        violations.push(`calls never ended: ${open.map(({ number }) => number).join(', ')}`);
+      return;
+    }
+    await this.#check();
+  }
+
+  async #play(): Promise<void> {
+    const given = (this.#given = this.#options.given(this.#streams.of('given')));
+    for (const model of given.models) await this.#store(model);
+    for (let count = 0; count < this.#processCount; count++) this.#fleet.start();
+    this.#nemesis.plan(
+      this.#kinds.filter((kind): kind is NemesisKind => isOneOf(nemesisKinds, kind)),
+      trafficMs,
+    );
+    this.#planCalls(given);
+    await this.#sleep(trafficMs);
+
+    this.#faults.end();
+    await this.#nemesis.end();
+    await this.#until(() => this.#clients.runningCount === 0, 'the calls do not end');
+    await this.#rest();
+    if (this.#isAnyParked()) await this.#outliveKeys();
+    await this.#callInCalm(given);
+    await this.#rest();
+    for (let replay = 0; replay < replaysMax && (await this.#nemesis.replayDeadLetters()) > 0; replay++) {
+      this.#history.count('dead letters replayed');
+      await this.#rest();
+    }
+  }
+
+  async #store(model: AnyEntity): Promise<void> {
+    const modelClass = model.constructor as ModelClass<AnyEntity>;
+    const name = modelNameOf(modelClass);
+    const { version } = await this.#repositories.of(modelClass).put(model);
+    this.#trace?.name(model.id.value, `${name}-${this.#versions.size}`);
+    this.#versions.set(`${name} ${model.id.value}`, version);
+  }
+
+  #planCalls(given: Given): void {
+    const callsMax = this.#options.callsMax ?? callsMaxDefault;
+    for (let index = 0; index < callsMax; index++) {
+      const choices = this.#streams.of(`call ${index}`);
+      if (!choices.chance(0.9)) continue;
+      // Many at once, so that they meet.
+      const atMs = (choices.below(this.#burstCount) * trafficMs * 0.8) / this.#burstCount;
+      this.#scheduler.after(this.#owner, atMs, 'a client begins', () => {
+        const call = this.#options.call(choices, given);
+        if (call !== undefined) void this.#clients.call(call, choices);
+      });
+    }
+  }
+
+  /** Calls one after another; nobody is in their way. */
+  async #callInCalm(given: Given): Promise<void> {
+    for (let index = 0; index < calmCalls; index++) {
+      const choices = this.#streams.of(`calm call ${index}`);
+      const call = this.#options.call(choices, given);
+      if (call === undefined) continue;
+      const startedMs = this.#scheduler.nowMs;
+      const record = await this.#clients.call(call, choices);
+      const tookMs = this.#scheduler.nowMs - startedMs;
+      const what = `call ${record.number} (${call.action.name}), with no fault and no other call in its way,`;
+      if (tookMs > calmMs) this.#history.violations.push(`${what} took ${Math.round(tookMs)} ms`);
+      if (record.outcome === 'unknown') this.#history.violations.push(`${what} has no known outcome`);
+      await this.#rest();
+    }
+  }
+
+  /** Waits until keys have expired, so that those are missed that must not. */
+  async #outliveKeys(): Promise<void> {
+    const lifetimeMs = this.#options.idempotency?.keyLifetimeMs ?? Infinity;
+    if (lifetimeMs <= keyLifetimeWaitMaxMs) await this.#sleep(lifetimeMs + 1_000);
+  }
+
+  #isAnyParked(): boolean {
+    return this.#server.databases.some(({ delivery }) => delivery.parked.size > 0);
+  }
+
+  #rest(): Promise<void> {
+    const names = this.#handlers.map(({ name }) => name);
+    return this.#until(
+      () => this.#server.databases.every(({ delivery }) => isAtRest(delivery, names, Infinity)),
+      'delivery does not come to rest',
+    );
+  }
+
+  async #until(condition: () => boolean, otherwise: string): Promise<void> {
+    const endMs = this.#scheduler.nowMs + restMs;
+    while (!condition()) {
+      if (this.#scheduler.nowMs > endMs)
+        throw new BoundExceeded(`${otherwise} within ${restMs} ms after the faults`);
+      await this.#sleep(pollMs);
+    }
+  }
+
+  #sleep(durationMs: number): Promise<void> {
+    return this.#scheduler.sleep(this.#owner, durationMs, 'timer');
+  }
+
+  async #check(): Promise<void> {
+    const { violations, counts } = this.#history;
+    const { databases } = this.#server;
+    const commits = databases.flatMap((tables) => tables.commits);
+    violations.push(
+      ...databases.flatMap((tables) => checkVersions(tables, this.#versions)),
+      ...checkEffects(this.#history, commits),
+      ...checkDeliveries(this.#history, databases, this.#handlers),
+    );
+    const dead = databases.flatMap(({ delivery }) => [...delivery.parked.values()]).filter((row) => row.dead);
+    if (this.#options.deadLettersMayStay !== true)
+      violations.push(
+        ...dead.map(({ handler, event, error }) => `${handler} gave up ${event.type}: ${error}`),
+      );
+    const bugs = this.#history.calls.filter(({ code }) => code === 'invariant-violation');
+    violations.push(
+      ...bugs.map(({ number, error }) => `call ${number} met a bug: ${codeOf(error)} ${String(error)}`),
+    );
+    counts.set('commits', commits.length);
+    const state: SimulationState<Given> = {
+      given: this.#given as Given,
+      repository: this.#repositories.of,
+      commits,
+      events: commits.flatMap(({ events }) => events),
+      calls: this.#history.calls,
+      hasLosses: this.#history.lost.length > 0,
+    };
+    try {
+      await this.#options.check?.(state);
+    } catch (error) {
+      violations.push(error instanceof Error ? error.message : String(error));
+    }
+  }
+}
+
+const defaultFaults = [...passageFaultKinds, ...nemesisKinds].filter((kind) => kind !== 'lossy-failover');
+
+function isOneOf(kinds: readonly string[], kind: string): boolean {
+  return kinds.includes(kind);
+}

@@ -1,0 +1,161 @@
+import {
+  type Choices,
+  type FaultKind,
+  Simulation,
+  type SimulationCall,
+  type SimulationGiven,
+  type SimulationOptions,
+  type SimulationState,
+  callOf,
+} from '../../src/simulation/index.js';
+import {
+  Collector,
+  EchoAction,
+  Notes,
+  type Program,
+  type Reaction,
+  Reactor,
+  type Read,
+  Register,
+  type RegisterWrittenEvent,
+  RunProgramAction,
+  blank,
+  far,
+  near,
+} from './registers.js';
+
+interface Given extends SimulationGiven {
+  readonly registers: readonly Register[];
+}
+
+/** Registers that random programs read and write, and whose handlers write on and fail in every way. */
+export function registersSimulation(
+  options: Partial<SimulationOptions<Given>> & { readonly handles?: boolean } = {},
+): Simulation<Given> {
+  const { handles = true, ...others } = options;
+  let notes = new Notes();
+  let programCount = 0;
+  const current = (): Notes => notes;
+  return new Simulation<Given>({
+    models: [Register],
+    shards: [near, far],
+    actions: ({ clock, repository }) => [
+      new RunProgramAction(clock, repository(Register), current),
+      new EchoAction(clock, repository(Register), current),
+    ],
+    ...(handles && { handlers: () => [new Reactor(current), new Collector()] }),
+    given: (choices) => {
+      notes = new Notes();
+      programCount = 0;
+      const registers = Array.from({ length: choices.between(2, 4) }, () =>
+        Register.of(choices.chance(0.3) ? far : near),
+      );
+      return { registers, models: registers };
+    },
+    call: (choices, { registers }) => programCall(choices, registers, programCount++, handles),
+    check: (state) => checkRegisters(state, notes),
+    // Dead letters are older than the keys of clients before they are replayed.
+    idempotency: { keyLifetimeMs: 40_000, commitsPerSweep: 1 },
+    ...others,
+  });
+}
+
+/** After these, what was acknowledged may be lost, and nothing else may. */
+export const withLosses: readonly FaultKind[] = [
+  'lossy-failover',
+  'failover',
+  'kill',
+  'slow',
+  'answer-lost',
+  'pause',
+];
+
+const readKinds = [
+  ...Array.from({ length: 10 }, () => 'one' as const),
+  'several',
+  'beside',
+  'broken',
+] as const;
+
+function programCall(
+  choices: Choices,
+  registers: readonly Register[],
+  program: number,
+  handles: boolean,
+): SimulationCall {
+  // Most of them meet at one register.
+  const id = (): string => (choices.chance(0.5) ? choices.pick(registers) : registers[0]!).id.value;
+  const reads = Array.from({ length: choices.between(1, 3) }, (): Read => {
+    const kind = choices.pick(readKinds);
+    return { kind, ids: [id(), id()], pauseMs: choices.chance(0.3) ? choices.below(30) : 0 };
+  });
+  // What it writes to lies on one shard.
+  const shard = choices.chance(0.2) ? far : near;
+  const own = registers.filter((register) => register.id.resolveShardIdentifier() === shard);
+  const written = new Map(
+    Array.from({ length: choices.between(1, 2) }, () => {
+      const target = choices.chance(0.7) ? (reads[0]?.ids[0] ?? id()) : id();
+      return [target, choices.chance(0.5) ? ('last' as const) : ('first' as const)] as const;
+    }),
+  );
+  const isHere = (target: string): boolean =>
+    own.length === 0 || own.some((each) => each.id.value === target);
+  const params: Program = {
+    program,
+    reads,
+    writes: [...written].filter(([target]) => isHere(target)).map(([target, from]) => ({ id: target, from })),
+    refuses: choices.chance(0.1),
+    reaction: handles ? reactionOf(choices, id) : { times: 0, throws: 'error' },
+  };
+  return callOf(RunProgramAction, params);
+}
+
+function reactionOf(choices: Choices, id: () => string): Reaction {
+  const writesTo = choices.chance(0.5) ? id() : undefined;
+  const isFailing = choices.chance(0.3);
+  return {
+    ...(writesTo !== undefined && { writesTo }),
+    ...(isFailing && { fails: choices.chance(0.5) ? ('after' as const) : ('before' as const) }),
+    times: isFailing ? choices.between(1, 6) : 0,
+    throws: choices.pick(['error', 'text', 'nothing', 'hostile', 'hangs', 'hangs-deaf']),
+  };
+}
+
+/** The marks follow one another: nobody has written over what he did not read, and nobody answered with what is not there. */
+function checkRegisters({ given, events, calls, hasLosses }: SimulationState<Given>, notes: Notes): void {
+  const faults: string[] = [];
+  const states = new Set<string>();
+  const marks = new Set<string>();
+  for (const [index, register] of given.registers.entries()) {
+    states.add(`${register.id.value} 1 ${blank}`);
+    let before = blank;
+    const own = events.filter(({ modelId }) => modelId === register.id.value);
+    for (const { payload, modelVersion } of own) {
+      const written = payload as Pick<RegisterWrittenEvent, 'before' | 'mark'>;
+      if (written.before !== before)
+        faults.push(
+          `register ${index}: ${written.mark} was written over ${written.before}, but ${before} stood there`,
+        );
+      before = written.mark;
+      marks.add(written.mark);
+      states.add(`${register.id.value} ${modelVersion} ${written.mark}`);
+    }
+  }
+  if (!hasLosses) {
+    for (const { number, outcome, key, results, call } of calls) {
+      if (new Set(results.map((result) => JSON.stringify(result))).size > 1)
+        faults.push(`call ${number}: its copies were answered differently`);
+      for (const result of results)
+        for (const mark of (result as { readonly marks: readonly string[] }).marks)
+          if (!marks.has(mark)) faults.push(`call ${number} was answered ${mark}, which was never committed`);
+      // Of one with a key several executions may have seen something.
+      if (outcome !== 'ok' || key !== undefined) continue;
+      for (const { id, version, mark } of notes.sights.get((call.params as Program).program) ?? [])
+        if (!states.has(`${id} ${version} ${mark}`))
+          faults.push(
+            `call ${number} was ok and saw ${mark} in version ${version}, which was never committed`,
+          );
+    }
+  }
+  if (faults.length > 0) throw new Error(faults.join('; '));
+}

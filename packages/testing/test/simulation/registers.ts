@@ -1,0 +1,233 @@
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  Model,
+  ModelEvent,
+  type New,
+  type Principal,
+  ShardIdentifier,
+  ShardedId,
+} from '@framework/core';
+import {
+  type BatchEventHandler,
+  type EventEnvelope,
+  type EventHandler,
+  FrameworkEventHandler,
+  type HandlerContext,
+} from '@framework/events';
+import * as z from 'zod';
+import type { MemoryRepository } from '../../src/memory/index.js';
+
+export const near: ShardIdentifier = ShardIdentifier.of(0, 0);
+export const far: ShardIdentifier = ShardIdentifier.of(1, 0);
+
+/** What every register holds that nobody has written to. */
+export const blank = 'blank';
+
+/** What a handler does with an event: how often it fails, how, and whom it writes to before. */
+const reactionSchema = z.object({
+  writesTo: z.string().optional(),
+  fails: z.enum(['before', 'after']).optional(),
+  /** How often it does so. */
+  times: z.number(),
+  throws: z.enum(['error', 'text', 'nothing', 'hostile', 'hangs', 'hangs-deaf']),
+});
+export type Reaction = z.infer<typeof reactionSchema>;
+
+/** Holds a mark of whoever wrote to it last. */
+export class Register extends Model<Register, ShardedId<Register>, 'OPEN'> {
+  readonly mark: string;
+
+  constructor(fields: New<Register>) {
+    super(fields);
+    this.mark = fields.mark;
+  }
+
+  static of(shard: ShardIdentifier): Register {
+    const id = ShardedId.generate(Register, shard);
+    return new Register({ id, state: 'OPEN', createdDate: new Date(0), mark: blank });
+  }
+
+  write(mark: string, reacts: Reaction): Register {
+    return this.copy({ mark }, new RegisterWrittenEvent(this.id.value, this.mark, mark, reacts));
+  }
+}
+
+/** A register holds another mark. */
+export class RegisterWrittenEvent extends ModelEvent<Register> {
+  static readonly payload = z.object({ before: z.string(), mark: z.string(), reaction: reactionSchema });
+
+  constructor(
+    registerId: string,
+    readonly before: string,
+    readonly mark: string,
+    readonly reaction: Reaction,
+  ) {
+    super(registerId, Register);
+  }
+}
+
+/** One way of reading: one register, several at once, two side by side, or one beside another that is not there. */
+export interface Read {
+  readonly kind: 'one' | 'several' | 'beside' | 'broken';
+  readonly ids: readonly [string, string];
+  readonly pauseMs: number;
+}
+
+/** What an action does: reads, perhaps the same register twice, waits, refuses, and writes to what it read first or last. */
+export interface Program {
+  readonly program: number;
+  readonly reads: readonly Read[];
+  readonly writes: readonly { readonly id: string; readonly from: 'first' | 'last' }[];
+  readonly refuses: boolean;
+  readonly reaction: Reaction;
+}
+
+/** What the last attempt of a program saw of a register. */
+export interface Sight {
+  readonly id: string;
+  readonly version: number;
+  readonly mark: string;
+}
+
+/** What all processes of a run note; each run begins with a new one. */
+export class Notes {
+  readonly sights = new Map<number, Sight[]>();
+  readonly failures = new Map<string, number>();
+  #markCount = 0;
+
+  /** Differs at each attempt, so that what one wrote is never taken for what another did. */
+  nextMark(): number {
+    return this.#markCount++;
+  }
+}
+
+class Refused extends Error {
+  override readonly name = 'Refused';
+}
+
+const marks = z.object({ marks: z.array(z.string()) });
+
+/** Runs a program. */
+@FrameworkAction({ result: marks })
+export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
+  readonly #registers: MemoryRepository<Register>;
+  readonly #notes: () => Notes;
+
+  constructor(clock: Clock, registers: MemoryRepository<Register>, notes: () => Notes) {
+    super(clock);
+    this.#registers = registers;
+    this.#notes = notes;
+  }
+
+  protected async perform(_principal: Principal, program: Program): Promise<z.infer<typeof marks>> {
+    const notes = this.#notes();
+    const seen = new Map<string, Register[]>();
+    const sights: Sight[] = [];
+    notes.sights.set(program.program, sights);
+    for (const read of program.reads) {
+      if (read.pauseMs > 0) await this.clock.sleep(read.pauseMs);
+      for (const register of await this.#read(read)) {
+        const id = register.id.value;
+        seen.set(id, [...(seen.get(id) ?? []), register]);
+        sights.push({ id, version: register.version, mark: register.mark });
+      }
+    }
+    if (program.refuses) throw new Refused(`program ${program.program} refuses`);
+    const written: string[] = [];
+    for (const { id, from } of program.writes) {
+      const register = seen.get(id)?.at(from === 'first' ? 0 : -1);
+      if (register === undefined) continue;
+      const mark = `${program.program}.${notes.nextMark()}`;
+      this.plan().update(register.write(mark, program.reaction));
+      written.push(mark);
+    }
+    return { marks: written };
+  }
+
+  async #read({ kind, ids: [one, other] }: Read): Promise<readonly Register[]> {
+    const registers = this.#registers;
+    if (kind === 'one') return [await registers.getById(one)];
+    if (kind === 'beside') return Promise.all([registers.getById(one), registers.getById(other)]);
+    // The first read goes on when the second one has ended perform.
+    if (kind === 'broken')
+      await Promise.all([registers.getById(one), registers.getById(ShardedId.generate(Register, near))]);
+    return registers.findAllByIds(one === other ? [one] : [one, other]);
+  }
+}
+
+/** Writes to one register on behalf of a handler. */
+@FrameworkAction()
+export class EchoAction extends Action<{ readonly id: string; readonly of: string }, void> {
+  readonly #registers: MemoryRepository<Register>;
+  readonly #notes: () => Notes;
+
+  constructor(clock: Clock, registers: MemoryRepository<Register>, notes: () => Notes) {
+    super(clock);
+    this.#registers = registers;
+    this.#notes = notes;
+  }
+
+  protected async perform(
+    _principal: Principal,
+    params: { readonly id: string; readonly of: string },
+  ): Promise<void> {
+    const register = await this.#registers.getById(params.id);
+    const mark = `echo of ${params.of}.${this.#notes().nextMark()}`;
+    this.plan().update(register.write(mark, { times: 0, throws: 'error' }));
+  }
+}
+
+/** Does what the events ask for: writes, and fails in every way. */
+@FrameworkEventHandler({ name: 'reactor', startFrom: 'beginning' })
+export class Reactor implements EventHandler<RegisterWrittenEvent> {
+  readonly event = RegisterWrittenEvent;
+  readonly #notes: () => Notes;
+
+  constructor(notes: () => Notes) {
+    this.#notes = notes;
+  }
+
+  async handle(
+    { event, eventId }: EventEnvelope<RegisterWrittenEvent>,
+    context: HandlerContext,
+  ): Promise<void> {
+    const { writesTo, fails } = event.reaction;
+    if (fails === 'before') await this.#fail(eventId, event.reaction, context);
+    if (writesTo !== undefined) await context.execute(EchoAction, { id: writesTo, of: event.mark });
+    if (fails === 'after') await this.#fail(eventId, event.reaction, context);
+  }
+
+  async #fail(eventId: string, { times, throws }: Reaction, context: HandlerContext): Promise<void> {
+    const { failures } = this.#notes();
+    const count = failures.get(eventId) ?? 0;
+    if (count >= times) return;
+    failures.set(eventId, count + 1);
+    if (throws === 'hangs-deaf') await new Promise(() => undefined);
+    if (throws === 'hangs')
+      await new Promise((resolve) => context.signal.addEventListener('abort', resolve, { once: true }));
+    if (throws === 'error') throw new Error('now and then');
+    throw thrown[throws];
+  }
+}
+
+const thrown = {
+  text: 'a text',
+  nothing: undefined,
+  hangs: new Error('given up'),
+  'hangs-deaf': undefined,
+  hostile: {
+    toString(): string {
+      throw new Error('not even this');
+    },
+  },
+};
+
+/** Takes all events, several at once. */
+@FrameworkEventHandler({ name: 'collector', startFrom: 'beginning', batchMax: 3 })
+export class Collector implements BatchEventHandler<undefined> {
+  readonly event = 'all';
+
+  async handleBatch(): Promise<void> {}
+}
