@@ -66,12 +66,23 @@ export function docsRoutes(app: WalletApp): void {
     context.body(startScript, 200, { 'content-type': 'text/javascript' }),
   );
   for (const [name, mediaType] of Object.entries(assets)) {
-    let content: Uint8Array<ArrayBuffer> | undefined;
-    app.get(`/docs/${name}`, async (context) => {
-      content ??= await asset(name);
-      return context.body(content, 200, { 'content-type': mediaType });
-    });
+    const content = readOnce(() => asset(name));
+    app.get(`/docs/${name}`, async (context) =>
+      context.body(await content(), 200, { 'content-type': mediaType }),
+    );
   }
+}
+
+/** Reads once for all who ask, also at the same time; anew after a failure. */
+function readOnce<T>(read: () => Promise<T>): () => Promise<T> {
+  let content: Promise<T> | undefined;
+  return () => {
+    content ??= read().catch((error: unknown) => {
+      content = undefined;
+      throw error;
+    });
+    return content;
+  };
 }
 
 async function asset(name: string): Promise<Uint8Array<ArrayBuffer>> {
