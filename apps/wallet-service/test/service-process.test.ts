@@ -204,11 +204,12 @@ describe('the process at its start', () => {
   });
 
   it.each(['all', 'http', 'worker'])('ends with the faults of its delivery, in the role %s', async (role) => {
-    const delivery = { lease: '10 s', retry: { 'attempts-max': 0 } };
+    const delivery = { lease: '10 s', 'lease-ms': 1, retry: { 'attempts-max': 0 } };
     const service = await start({ delivery }, { WALLET_ROLE: role });
     expect(await service.exitCode()).toBe(1);
     expect(service.stderr).toMatch(/^WALLET_CONFIG=.*wallet\.json\n/);
     expect(service.stderr).toContain('framework.delivery.lease: is not a known key');
+    expect(service.stderr).toContain('framework.delivery.lease-ms: must be a whole number from 100');
     expect(service.stderr).toContain('framework.delivery.retry.attempts-max: must be a whole number from 1');
   });
 

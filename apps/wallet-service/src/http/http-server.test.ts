@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { HttpServer, type HttpServerOptions } from './http-server.js';
+import { problemOf } from './problem/problem-of.js';
 
 /** More than the buffers of a connection hold. */
 const largeChunks = 32;
@@ -120,7 +121,7 @@ describe('a request that is cut while it waits for one before it', () => {
     slow.socket.write(rest);
     await expect.poll(() => slow.statuses()).toEqual(Array(6).fill(200));
     await end;
-    expect(stalled.statuses()).toEqual([...Array<number>(5).fill(200), 400]);
+    expect(stalled.statuses()).toEqual([...Array<number>(5).fill(200), 408]);
   });
 
   /** Waits until both timeouts have passed for all connections that were there before. */
@@ -186,9 +187,9 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
         if (pathname === '/whole') return new Response(whole);
         return new Response(pathname === '/large' ? large() : 'small');
       },
-      refuse: () => {
+      refuse: (error) => {
         refusedCount++;
-        return new Response(null, { status: 400 });
+        return new Response(null, { status: problemOf(error).status });
       },
       describe: () => new Response(null, { status: 204 }),
     },

@@ -16,6 +16,14 @@ const walletCount = 10;
 const poisonVersion = 3;
 const versions = [1, 2, 3, 4, 5, 6];
 const handler = 'record-deposits';
+/** What the log says of a dead letter. */
+const gaveUp = {
+  level: 50,
+  handler,
+  attempt: attemptsMax,
+  remedy: expect.stringMatching(/later events of the model wait behind it.*replay or skip it/) as string,
+  msg: 'a handler gave up an event: it is a dead letter',
+};
 
 let fleet: Fleet;
 let operator: DeliveryOperator;
@@ -41,6 +49,14 @@ describe('an event that fails at each attempt', () => {
 
     expect(await attempts(poisoned)).toEqual([1, 2, 3]);
     expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]);
+    // A line for each attempt; those that wait behind it, and the other wallets, write none.
+    const retried = { level: 40, handler, counted: true, msg: 'a handler failed and is retried' };
+    expect(told([worker], poisoned)).toMatchObject([
+      { ...retried, attempt: 1 },
+      { ...retried, attempt: 2 },
+      gaveUp,
+    ]);
+    expect(others.flatMap((other) => told([worker], other))).toEqual([]);
     expect(await operator.replay({ handler }, { dryRun: true })).toBe(1);
     expect(await deadAttempts()).toEqual([attemptsMax]);
 
@@ -75,6 +91,13 @@ describe('an event that kills its process', () => {
     expect(uncounted.length).toBeGreaterThanOrEqual(2);
     expect(new Set(uncounted)).toEqual(new Set([1]));
     expect(workers.reduce((sum, { deathCount }) => sum + deathCount, 0)).toBe(made.length);
+    const processes = workers.flatMap(({ started }) => started);
+    expect(told(processes, poisoned)).toContainEqual(
+      expect.objectContaining({
+        ...gaveUp,
+        reason: expect.stringContaining(`The process ended, or its event loop was blocked`) as string,
+      }),
+    );
     // Whoever took over last may repeat the earlier ones, which no cursor had passed.
     await vi.waitFor(async () => expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]), patience);
 
@@ -90,22 +113,30 @@ describe('an event that kills its process', () => {
 
 /** A process that is started again whenever it ends. */
 class Restarted {
-  deathCount = 0;
-  #running: ServiceProcess;
+  /** All of its processes; the last one runs. */
+  readonly started: ServiceProcess[] = [];
 
   constructor(start: () => ServiceProcess) {
-    this.#running = start();
     void this.#watch(start);
   }
 
+  get deathCount(): number {
+    return this.started.length - 1;
+  }
+
   async #watch(start: () => ServiceProcess): Promise<void> {
-    for (;;) {
-      await this.#running.exitCode();
-      if (fleet.ended) return;
-      this.deathCount++;
-      this.#running = start();
+    while (!fleet.ended) {
+      const running = start();
+      this.started.push(running);
+      await running.exitCode();
     }
   }
+}
+
+/** What the logs of processes say of the events of a wallet. */
+function told(processes: readonly ServiceProcess[], { id }: Wallet): readonly unknown[] {
+  const lines = processes.flatMap(({ stderr }) => stderr.split('\n'));
+  return lines.filter((line) => line.includes(id.value)).map((line): unknown => JSON.parse(line));
 }
 
 /** Opens wallets on both shards and deposits into each, one deposit of one wallet being poison. */
