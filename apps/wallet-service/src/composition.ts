@@ -49,7 +49,7 @@ export interface CompositionOptions {
   readonly retry?: Partial<RetryPolicy>;
   /** For how long delivery waits for handlers when it stops, however long the configuration allows. */
   readonly stopTimeoutMaxMs?: number;
-  readonly onDeliveryError?: (error: unknown) => void;
+  readonly onDeliveryError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
   readonly onDeliveryRecovered?: (shards: readonly ShardIdentifier[]) => void;
   readonly onAttemptFailed?: AttemptFailureHook;
   readonly onRestartNeeded?: RestartHook;

@@ -27,7 +27,8 @@ const overloaded = {
   ...unavailable,
   body: {
     code: 'shard-unavailable',
-    detail: 'The shard cannot be reached or has too much to do. Nothing was written; try again.',
+    detail:
+      'Shard (0, 0) cannot serve: it has too much to do, or does not answer in time. Nothing was written; try again later.',
   },
 };
 

@@ -146,6 +146,7 @@ export {
   StaleRecordException,
   StorageFailureException,
   TransientStorageException,
+  type UnavailableKind,
 } from './errors/storage-exceptions.js';
 export { DatabaseNotReadyError, type NotReadyKind } from './errors/database-not-ready-error.js';
 export {

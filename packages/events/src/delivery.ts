@@ -42,10 +42,10 @@ export interface DeliveryOptions {
   /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
   readonly random?: () => number;
   /**
-   * Takes errors that no caller waits for, such as those of a database that is down: of one outage, each text once. Default:
-   * standard error.
+   * Takes errors that no caller waits for, such as those of a database that is down, with the shards of the database: of one
+   * outage, each text once. Default: standard error.
    */
-  readonly onError?: (error: unknown) => void;
+  readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
   /** Takes, once at the end of such an outage, the shards of the database, which serves again. Default: standard error. */
   readonly onRecovered?: (shards: readonly ShardIdentifier[]) => void;
   /** Takes every call of a handler that did not succeed. Default: a line on standard error. */
@@ -101,7 +101,6 @@ export class Delivery {
       settings: this.#settings,
       clock,
       random,
-      onError: quiet(options.onError ?? logError),
       onAttemptFailed: quiet(options.onAttemptFailed ?? logAttemptFailure),
     };
     const { abandonedMax: max, abandonedForMs: forMs } = this.#settings;
@@ -113,13 +112,14 @@ export class Delivery {
     };
     const abandoned = new AbandonedCalls({ max, forMs, clock, onRestartNeeded });
     this.#abandoned = abandoned;
+    const { onError = logError } = options;
     const onRecovered = quiet(options.onRecovered ?? logRecovery);
     const deliveries = options.databases.deliveries();
     const knownShards = deliveries.flatMap(({ shards }) => shards.map((shard) => shard.toString()));
     this.#workers = deliveries.map((database) => {
       const worker = new DatabaseWorker({
         database,
-        context,
+        context: { ...context, onError: quiet((error) => onError(error, database.shards)) },
         executor,
         handlers,
         models,
@@ -201,11 +201,12 @@ export class Delivery {
   }
 }
 
-function logError(error: unknown): void {
+function logError(error: unknown, shards: readonly ShardIdentifier[]): void {
   const isRefused = FrameworkException.find(error)?.code === 'handler-names';
+  const database = `the database of ${shards.join(', ')}`;
   const fate = isRefused
-    ? 'Nothing is delivered from a database, which refuses a handler'
-    : 'Delivery goes on after an error';
+    ? `Nothing is delivered from ${database}, which refuses a handler`
+    : `Delivery from ${database} goes on after an error`;
   // oxlint-disable-next-line no-console -- silence is never the default
   console.error(`${fate}: ${errorText(error)}`);
 }

@@ -1,4 +1,10 @@
-import { type ActionExecutor, type Clock, type DatabaseRegistry, systemClock } from '@framework/core';
+import {
+  type ActionExecutor,
+  type Clock,
+  type DatabaseRegistry,
+  type ShardIdentifier,
+  systemClock,
+} from '@framework/core';
 import { deliverySettings } from './delivery-settings.js';
 import { CommitHints } from './waking/commit-hints.js';
 
@@ -14,14 +20,15 @@ export function hintCommits(options: {
   readonly notifyCoalesceMs?: number;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
-  /** Takes what went wrong; hints only save time. Default: nothing. */
-  readonly onError?: (error: unknown) => void;
+  /** Takes what went wrong, with the shards of the database; hints only save time. Default: nothing. */
+  readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
 }): () => void {
   const { databases, executor, clock = systemClock, onError = () => undefined } = options;
   const intervalMs = options.notifyCoalesceMs ?? deliverySettings().notifyCoalesceMs;
   const byShard = new Map<unknown, CommitHints>();
   for (const { store, shards } of databases.deliveries()) {
-    const hints = new CommitHints({ channel: store.hints, intervalMs, clock, onError });
+    const tell = (error: unknown): void => onError(error, shards);
+    const hints = new CommitHints({ channel: store.hints, intervalMs, clock, onError: tell });
     for (const shard of shards) byShard.set(shard, hints);
   }
   const ignore = executor.onCommit((shard) => byShard.get(shard)?.hint());

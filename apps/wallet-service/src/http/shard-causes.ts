@@ -3,6 +3,9 @@ import type { NotReadyKind } from '@framework/core';
 /** Why a shard cannot serve, as readiness answers it. */
 export type ShardCause = NotReadyKind | 'opening' | 'delivery-starting';
 
+/** What clients are told of a shard that another process may have. */
+export const notConfigured = 'not in the configuration of the process that was asked';
+
 /**
  * What is told over HTTP of each cause: what is wrong, for clients, and what to do, for operators. No host, no user, no
  * text of a server: those are in the log.

@@ -1,12 +1,17 @@
 import {
+  CommitOutcomeUnknownException,
   type DeliverableEvent,
   HistoryChangedException,
   ShardIdentifier,
+  ShardUnavailableException,
+  TransientStorageException,
   UnknownShardException,
 } from '@framework/core';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { deliveryOptions } from './delivery-options.js';
+
+const mexico = ShardIdentifier.of(1, 0);
 
 /** The options with a log, of which each line is kept. */
 function logged(): {
@@ -29,7 +34,7 @@ test('a process whose handlers hang says so and ends', () => {
 
 test('the end of an outage is logged with the shards of the database', () => {
   const { options, lines } = logged();
-  options.onDeliveryRecovered?.([ShardIdentifier.of(1, 0)]);
+  options.onDeliveryRecovered?.([mexico]);
   expect(lines).toMatchObject([{ level: 30, shards: ['shard (1, 0)'], msg: 'delivery has recovered' }]);
 });
 
@@ -38,13 +43,26 @@ test('stopping takes a whole number of milliseconds, whatever half of its time i
   expect(options.stopTimeoutMaxMs).toBe(7_501);
 });
 
+test.each([
+  [new ShardUnavailableException(mexico, 'it is down')],
+  [new TransientStorageException(mexico, 'the connection was lost')],
+  [new CommitOutcomeUnknownException(mexico, 'action-1')],
+])('an outage is logged with its reason, without a stack', (error) => {
+  const { options, lines } = logged();
+  options.onDeliveryError?.(error, [mexico]);
+  const told = { shards: ['shard (1, 0)'], reason: error.message, msg: 'delivery goes on after an error' };
+  expect(lines).toMatchObject([{ level: 40, ...told }]);
+  expect(lines[0]).not.toHaveProperty('stack');
+});
+
 test('a database whose history has changed is logged with what happened and what to do, without a stack', () => {
   const { options, lines } = logged();
-  options.onDeliveryError?.(new HistoryChangedException());
+  options.onDeliveryError?.(new HistoryChangedException(), [mexico]);
   const reason = expect.stringMatching(
     /was restarted.*starts again from the saved cursors by itself/,
   ) as string;
-  expect(lines).toMatchObject([{ level: 40, reason, msg: 'delivery goes on after an error' }]);
+  const shards = ['shard (1, 0)'];
+  expect(lines).toMatchObject([{ level: 40, shards, reason, msg: 'delivery goes on after an error' }]);
   expect(lines[0]).not.toHaveProperty('stack');
 });
 

@@ -1,4 +1,4 @@
-import { FrameworkException } from '@framework/core';
+import { type ErrorCode, FrameworkException } from '@framework/core';
 import { errorText } from '@framework/events';
 import type { Logger } from 'pino';
 import type { CompositionOptions } from '../composition.js';
@@ -13,6 +13,14 @@ const deadLetterRemedy =
 const unknownShardRemedy =
   'add the shard to framework.sharding.groups of this process; the event waits meanwhile, without counting attempts, ' +
   'and a process that knows the shard takes it over (docs/guides/add-a-shard.md)';
+
+/** Of a database that is down, not migrated yet, or another one than before: its errors tell more by their reason than by a stack. */
+const databaseCodes: ReadonlySet<ErrorCode | undefined> = new Set([
+  'shard-unavailable',
+  'transient-storage',
+  'commit-outcome-unknown',
+  'history-changed',
+]);
 
 /**
  * How delivery fits into a process: its errors and failed attempts, and warnings of its databases, are logged, and stopping
@@ -37,19 +45,18 @@ export function deliveryOptions({
   | 'stopTimeoutMaxMs'
 > {
   return {
-    onDeliveryError: (error) => {
+    onDeliveryError: (error, ofDatabase) => {
+      const shards = ofDatabase.map(String);
       const code = FrameworkException.find(error)?.code;
       if (code === 'handler-names') {
         logger.fatal(
-          { reason: errorReason(error) },
+          { shards, reason: errorReason(error) },
           'nothing is delivered from a database: it refuses a handler',
         );
         return;
       }
-      // A database that is down, not migrated yet, or another one than before, tells more by its reason than by a stack.
-      const isOfDatabase = code === 'shard-unavailable' || code === 'history-changed';
-      const details = isOfDatabase ? { reason: errorReason(error) } : { stack: errorStack(error) };
-      logger.warn(details, 'delivery goes on after an error');
+      const details = databaseCodes.has(code) ? { reason: errorReason(error) } : { stack: errorStack(error) };
+      logger.warn({ shards, ...details }, 'delivery goes on after an error');
     },
     onDeliveryRecovered: (shards) => logger.info({ shards: shards.map(String) }, 'delivery has recovered'),
     onAttemptFailed: ({ handler, event, eventCount, attempt, counted, willRetry, retryAfterMs, error }) => {

@@ -44,10 +44,17 @@ it('a locked wallet holds up no other one, and its deposits are answered truthfu
 
   for (const { status, body, headers } of answers) {
     expect([status, body['code'], headers['retry-after']]).toEqual([503, 'shard-unavailable', '1']);
+    expect(body['detail']).toBe(
+      'Shard (0, 0) cannot serve: somebody else holds a lock on what is to be changed. Nothing was written; try again later.',
+    );
   }
-  expect(service.log.join('')).toMatch(
-    /somebody else (holds|may hold) a lock on .*pg_locks and pg_stat_activity/,
-  );
+  const refused = service.log.filter((line) => line.includes('"msg":"shard-unavailable"'));
+  expect(refused).toHaveLength(lockedOutCount);
+  for (const line of refused) {
+    expect(line).toMatch(
+      /shard \(0, 0\).* is unavailable: .*somebody else (holds|may hold) a lock on .*pg_locks and pg_stat_activity/,
+    );
+  }
   expect(await client.wallet(locked.id)).toMatchObject({ balance: '0', version: 1 });
 
   await vi.waitFor(async () => expect((await client.get('/health/ready')).status).toBe(200), 30_000);

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { rowsOf } from '../database-session.js';
+import { WalletClient, anOwner, problem } from '../wallet-client.js';
 import { FaultHarness } from './fault-harness.js';
 
 const timeout = 240_000;
@@ -23,8 +24,8 @@ it(
   { timeout },
   async () => {
     const traffic = await harness.traffic();
-    const partial = await harness.startProcess('worker', 'global');
-    await partial.printed('is ready');
+    const partial = await harness.startProcess('all', 'global');
+    const client = new WalletClient(await partial.printed('is ready'));
     await setPaused('settle-transfer', true);
     await vi.waitFor(async () => expect(await received()).toBeGreaterThan(3), patience);
     // What was received and is not settled yet falls to the process that cannot see that.
@@ -35,6 +36,18 @@ it(
     );
     const { global } = harness.shards;
     expect(await rowsOf(global, `select from transfers where state = 'REFUNDED'`)).toEqual([]);
+
+    const isMissing = 'in the configuration of the process that was asked';
+    const placed = await client.post('/wallets', { country: 'MX', ownerId: anOwner, currency: 'USD' });
+    expect(placed).toMatchObject(problem(503, 'shard-unavailable'));
+    expect(placed.body['detail']).toMatch(`Shard (1, 0) cannot serve: it is not ${isMissing}`);
+    expect(partial.stderr).toMatch(
+      /"path":"\/wallets","reason":"shard \(1, 0\) is not configured in this process: add it to framework\.sharding\.groups","msg":"shard-unavailable"/,
+    );
+    const [known] = await rowsOf(harness.shards.mexico, 'select id from wallets limit 1');
+    const read = await client.get(`/wallets/${String(known?.['id'])}`);
+    expect(read).toMatchObject(problem(404, 'wallet-not-found'));
+    expect(read.body['detail']).toMatch(`shard (1, 0), which its id names, is not ${isMissing}`);
 
     await setPaused('settle-transfer', false);
     await harness.startService();

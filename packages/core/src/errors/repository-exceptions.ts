@@ -7,8 +7,9 @@ export class EntityNotFoundException extends FrameworkException {
   /** The id that was asked for. */
   readonly id: string;
 
-  constructor(model: string, id: string) {
-    super('entity-not-found', `${model} ${id} does not exist`);
+  /** @param reason why it cannot exist, where that is known */
+  constructor(model: string, id: string, reason?: string) {
+    super('entity-not-found', `${model} ${id} does not exist${reason === undefined ? '' : `: ${reason}`}`);
     this.model = model;
     this.id = id;
   }

@@ -27,11 +27,23 @@ export class TransientStorageException extends FrameworkException {
   /** The shard on which it happened. */
   readonly shard: ShardIdentifier;
 
-  constructor(shard: ShardIdentifier, reason: string, options?: { readonly cause?: unknown }) {
-    super('transient-storage', `${shard}: ${reason}. Nothing was written; try again.`, options);
+  /** @param options.place is the shard's name, host and database, as of a {@link ShardUnavailableException} */
+  constructor(
+    shard: ShardIdentifier,
+    reason: string,
+    { place, ...options }: { readonly place?: string | undefined; readonly cause?: unknown } = {},
+  ) {
+    super(
+      'transient-storage',
+      `${placed(shard, place)}: ${reason}. Nothing was written; try again.`,
+      options,
+    );
     this.shard = shard;
   }
 }
+
+/** Why a shard cannot serve: its database cannot, or somebody else holds a lock on what is to be changed. */
+export type UnavailableKind = NotReadyKind | 'locked';
 
 /** The shard cannot be reached, is not migrated yet, or its queue is full; nothing was written. */
 export class ShardUnavailableException extends FrameworkException {
@@ -39,8 +51,8 @@ export class ShardUnavailableException extends FrameworkException {
   readonly shard: ShardIdentifier;
   /** What is wrong, for operators: it may name hosts and users. */
   readonly reason: string;
-  /** Why its database cannot serve; `undefined` when it can, and only has too much to do. */
-  readonly kind: NotReadyKind | undefined;
+  /** Why it cannot serve; `undefined` when it only has too much to do. */
+  readonly kind: UnavailableKind | undefined;
 
   /** @param options.place is the shard's name, host and database, such as `mexico-1 on db-2:5432/mexico` */
   constructor(
@@ -48,21 +60,24 @@ export class ShardUnavailableException extends FrameworkException {
     reason: string,
     options: {
       readonly place?: string | undefined;
-      readonly kind?: NotReadyKind | undefined;
+      readonly kind?: UnavailableKind | undefined;
       readonly cause?: unknown;
     } = {},
   ) {
     const { place, kind, cause } = options;
-    const what = place === undefined ? shard.toString() : `${shard.toString()} ${place}`;
     super(
       'shard-unavailable',
-      `${what} is unavailable: ${reason}. Nothing was written; try again later.`,
+      `${placed(shard, place)} is unavailable: ${reason}. Nothing was written; try again later.`,
       cause === undefined ? undefined : { cause },
     );
     this.shard = shard;
     this.reason = reason;
     this.kind = kind;
   }
+}
+
+function placed(shard: ShardIdentifier, place: string | undefined): string {
+  return place === undefined ? shard.toString() : `${shard.toString()} ${place}`;
 }
 
 /** The connection was lost after the commit was sent, and the outcome could not be learnt in time. */

@@ -3,6 +3,7 @@ import type { Clock } from '../clock.js';
 import { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { Ticker } from '../ticker.js';
 import type { GroupSettings } from './group-settings.js';
 import { Claims, nextGroup } from './next-group.js';
@@ -93,10 +94,8 @@ export class ShardWriter {
     const alike = this.#queue.filter((waiting) => waiting.isHeldUp === isHeldUp);
     if (alike.length < queueMax) return;
     const what = isHeldUp ? 'for models that take long to be' : 'to be';
-    throw new ShardUnavailableException(
-      this.#manager.shard,
-      `${queueMax} plans wait ${what} written already`,
-    );
+    const reason = `${queueMax} plans wait ${what} written already`;
+    throw unwritten(this.#manager.shard, reason, isHeldUp);
   }
 
   get #hasWaiting(): boolean {
@@ -110,8 +109,7 @@ export class ShardWriter {
       if (!this.#ticker.isOver(plan.queuedTick)) continue;
       const { shard } = this.#manager;
       const { queueWaitMs } = this.#settings;
-      const reason = `the plan was not sent within ${queueWaitMs} ms`;
-      plan.fail(new ShardUnavailableException(shard, plan.isHeldUp ? `${reason}, ${heldUpReason}` : reason));
+      plan.fail(unwritten(shard, `the plan was not sent within ${queueWaitMs} ms`, plan.isHeldUp));
       this.#staged.hide(plan);
       isLost = true;
     }
@@ -244,6 +242,12 @@ export class ShardWriter {
     this.#staged.hide(plan);
     return true;
   }
+}
+
+/** Why a plan is refused of which nothing was sent. */
+function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): ShardUnavailableException {
+  if (!isHeldUp) return new ShardUnavailableException(shard, reason);
+  return new ShardUnavailableException(shard, `${reason}, ${heldUpReason}`, { kind: 'locked' });
 }
 
 function holdUp(batch: Batch): void {

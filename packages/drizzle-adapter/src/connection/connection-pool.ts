@@ -19,6 +19,7 @@ import { ServerInRecoveryError } from './server-role.js';
 import { HistoryQuestion, type ServerSession } from './server-session.js';
 import { prepareSession } from './session-settings.js';
 import { SharedConnections } from './shared-connections.js';
+import { silentRemedy } from './storage-error.js';
 import { assertUrlParameters } from './url-parameters.js';
 import { WarmConnections } from './warm-connections.js';
 
@@ -247,7 +248,7 @@ export class ConnectionPool {
     if (!this.#isProbing || this.#pool.idleCount > 0) return;
     throw new ShardUnavailableException(
       shard,
-      'the server did not answer the last new connection in time, and the next one is under way',
+      `the server did not answer the last new connection in time, and the next one is under way: ${silentRemedy}`,
       { place: this.#place.of(shard), kind: 'unreachable' },
     );
   }

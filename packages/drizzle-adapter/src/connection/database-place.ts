@@ -43,7 +43,8 @@ export class DatabasePlace {
       return new ShardUnavailableException(shard, reason, { place, kind, cause: cause.cause });
     }
     if (isExhausted(cause)) {
-      const reason = `no connection was free within ${this.#config.acquisitionTimeoutMs} ms`;
+      const waitedMs = this.#config.acquisitionTimeoutMs;
+      const reason = `no connection was free within ${waitedMs} ms: find in pg_stat_activity what they wait for, unless the server does not answer at all`;
       return new ShardUnavailableException(shard, reason, { place, cause });
     }
     const reason = notReadyError(cause, this.#config);

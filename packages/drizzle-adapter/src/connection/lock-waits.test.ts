@@ -1,10 +1,16 @@
-import { ShardIdentifier, StaleRecordException, TransientStorageException } from '@framework/core';
+import {
+  ShardIdentifier,
+  ShardUnavailableException,
+  StaleRecordException,
+  TransientStorageException,
+} from '@framework/core';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LockWaits } from './lock-waits.js';
 
 const shard = ShardIdentifier.of(0, 0);
-const unavailable = { code: 'shard-unavailable', shard };
+const unavailable = { code: 'shard-unavailable', kind: 'locked', shard };
+const place = { of: () => 'home-1 on db/home' };
 const settled = async (): Promise<void> => void (await vi.advanceTimersByTimeAsync(0));
 const notInTime = Object.assign(new pg.DatabaseError('lock timeout', 1, 'error'), { code: '55P03' });
 const locked = new TransientStorageException(shard, 'lock timeout', { cause: notInTime });
@@ -14,7 +20,7 @@ describe('writes that wait for locks', () => {
   let running: string[];
   beforeEach(() => {
     vi.useFakeTimers();
-    waits = new LockWaits({ placesMax: 2, waitMaxMs: 1_000, waitingMax: 3 });
+    waits = new LockWaits({ placesMax: 2, waitMaxMs: 1_000, waitingMax: 3, place });
     running = [];
   });
   afterEach(() => void vi.useRealTimers());
@@ -107,8 +113,19 @@ describe('writes that wait for locks', () => {
     expect(waits.hasOneOf(['a'])).toBe(true);
     await vi.advanceTimersByTimeAsync(1_000);
     await expect(late.ended).rejects.toMatchObject(unavailable);
-    await expect(late.ended).rejects.toThrow(/holds a lock on the row a.*pg_locks/);
+    await expect(late.ended).rejects.toThrow(
+      /shard \(0, 0\) home-1 on db\/home is unavailable: .*holds a lock on the row a.*pg_locks/,
+    );
     expect(running).toEqual(['a1']);
+  });
+
+  it('are refused as locked out when the server gives them up', async () => {
+    const cause = Object.assign(new pg.DatabaseError('canceling statement', 7, 'error'), { code: '57014' });
+    const cancelled = write('a', 'a1');
+    await settled();
+    await cancelled.fail(new ShardUnavailableException(shard, 'canceling statement', { cause }));
+    await expect(cancelled.ended).rejects.toMatchObject({ ...unavailable, cause });
+    await expect(cancelled.ended).rejects.toThrow(/home-1 .* may hold a lock on the row a.*pg_locks/);
   });
 
   it('are refused when their time has passed while they were tried', async () => {

@@ -1,4 +1,6 @@
 import { type ShardIdentifier, ShardUnavailableException, StaleRecordException } from '@framework/core';
+import type { DatabasePlace } from './database-place.js';
+import { isCancelled } from './server-error.js';
 import { isLockTimeout } from './storage-error.js';
 
 /** A write that waits for its turn, or has it. */
@@ -25,6 +27,7 @@ export class LockWaits {
   readonly #placesMax: number;
   readonly #waitMaxMs: number;
   readonly #waitingMax: number;
+  readonly #place: Pick<DatabasePlace, 'of'>;
   /** In the order in which they came. */
   readonly #writes = new Set<LockedWrite>();
   /** How many writes of one row there are for each row. */
@@ -33,15 +36,20 @@ export class LockWaits {
   #isTrying = false;
   #lockedTurns = 0;
 
-  /** @param limits.waitMaxMs is how long a write waits here; then it is refused */
-  constructor(limits: {
+  /**
+   * @param options.waitMaxMs is how long a write waits here; then it is refused
+   * @param options.place says where that was
+   */
+  constructor(options: {
     readonly placesMax: number;
     readonly waitMaxMs: number;
     readonly waitingMax: number;
+    readonly place: Pick<DatabasePlace, 'of'>;
   }) {
-    this.#placesMax = limits.placesMax;
-    this.#waitMaxMs = limits.waitMaxMs;
-    this.#waitingMax = limits.waitingMax;
+    this.#placesMax = options.placesMax;
+    this.#waitMaxMs = options.waitMaxMs;
+    this.#waitingMax = options.waitingMax;
+    this.#place = options.place;
   }
 
   /** Whether somebody waits for one of the rows, so that it is locked as far as is known. */
@@ -54,7 +62,7 @@ export class LockWaits {
    *
    * @param rows the ids of the rows that it updates
    * @param write waits for a lock for a moment when it is to be brief, else as long as a statement may take
-   * @throws ShardUnavailableException `shard-unavailable` when its turn does not come in time; nothing was written
+   * @throws ShardUnavailableException `shard-unavailable` when its turn, or the lock, does not come in time; nothing was written
    */
   async run<T>(
     shard: ShardIdentifier,
@@ -67,13 +75,17 @@ export class LockWaits {
     this.#writes.add(own);
     try {
       for (;;) {
-        const isBrief = await this.#turnOf(own, untilMs, (reason) => lockedOut(shard, rows, reason));
+        const isBrief = await this.#turnOf(own, untilMs, (reason) => this.#lockedOut(shard, rows, reason));
         try {
           const result = await write(isBrief);
           this.#showFree(own);
           return result;
         } catch (error) {
           if (error instanceof StaleRecordException) this.#showFree(own);
+          if (error instanceof Error && isCancelled(error)) {
+            const reason = 'this write was given up when its time for a statement was over';
+            throw this.#lockedOut(shard, rows, reason, { isCertain: false, cause: error.cause });
+          }
           if (!isBrief || !isLockTimeout(error)) throw error;
           own.lockedTurn = ++this.#lockedTurns;
         } finally {
@@ -141,6 +153,21 @@ export class LockWaits {
     if (count === 0) this.#counts.delete(row);
     else this.#counts.set(row, count);
   }
+
+  #lockedOut(
+    shard: ShardIdentifier,
+    [row, ...others]: readonly string[],
+    reason: string,
+    { isCertain = true, cause }: { readonly isCertain?: boolean; readonly cause?: unknown } = {},
+  ): ShardUnavailableException {
+    const what = row === undefined || others.length > 0 ? 'a row that it needs' : `the row ${row}`;
+    return new ShardUnavailableException(
+      shard,
+      `somebody else ${isCertain ? 'holds' : 'may hold'} a lock on ${what}, and ${reason}: find who does in pg_locks ` +
+        'and pg_stat_activity',
+      { place: this.#place.of(shard), kind: 'locked', cause },
+    );
+  }
 }
 
 function begin(write: LockedWrite, isBrief: boolean): void {
@@ -151,16 +178,4 @@ function begin(write: LockedWrite, isBrief: boolean): void {
 /** What no two writes that wait in the database share. */
 function keysOf(rows: readonly string[]): readonly string[] {
   return rows.length > 1 ? rows.map((row) => `${row} and others`) : rows;
-}
-
-function lockedOut(
-  shard: ShardIdentifier,
-  [row, ...others]: readonly string[],
-  reason: string,
-): ShardUnavailableException {
-  const what = row === undefined || others.length > 0 ? 'a row that it needs' : `the row ${row}`;
-  return new ShardUnavailableException(
-    shard,
-    `somebody else holds a lock on ${what}, and ${reason}: find who does in pg_locks and pg_stat_activity`,
-  );
 }

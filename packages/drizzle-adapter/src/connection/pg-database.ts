@@ -105,6 +105,7 @@ export class PgDatabase implements Database {
       placesMax: Math.max(1, Math.floor(config.poolMax / 2)),
       waitMaxMs: config.acquisitionTimeoutMs,
       waitingMax: config.acquisitionQueueMax,
+      place: this.place,
     });
     this.#ready = this.#becomeReady();
     // Reported to callers of ready(), of which there may be none.

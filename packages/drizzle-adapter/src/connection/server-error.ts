@@ -47,6 +47,11 @@ export function isHarmless(error: unknown): boolean {
   return isRefusal(error) && error.code !== cancelledState && !isOutgrown(error);
 }
 
+/** Whether a statement in a chain of causes was given up because it took too long. */
+export function isCancelled(error: unknown): boolean {
+  return sqlStateOf(error) === cancelledState;
+}
+
 /** Whether a statement was refused because a lock was not had in the time that it had for that. */
 export function isLockedOut(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === lockedState;

@@ -41,6 +41,16 @@ describe('storageError', () => {
     },
   );
 
+  it.each([
+    ['57P01', 'not-serving', /: start the server, unless it comes back by itself\./],
+    ['57014', undefined, /: find in pg_stat_activity and pg_locks what keeps it\./],
+  ])('says what to do about SQLSTATE %s', (state, kind, remedy) => {
+    const error = storageError(shard, refusal(state), 'home-1 on db/home');
+    expect(error).toMatchObject({ code: 'shard-unavailable', kind });
+    expect(error.message).toMatch(/^shard \(0, 0\) home-1 on db\/home is unavailable: refused/);
+    expect(error.message).toMatch(remedy);
+  });
+
   it('names the constraint and the table that refused', () => {
     const cause = Object.assign(refusal('23505'), { constraint: 'accounts_pkey', table: 'accounts' });
     expect(storageError(shard, cause)).toMatchObject({ constraint: 'accounts_pkey', table: 'accounts' });
@@ -48,12 +58,18 @@ describe('storageError', () => {
 
   it('takes what is not from the server for a lost connection', () => {
     const cause = new Error('Connection terminated unexpectedly');
-    expect(storageError(shard, cause)).toMatchObject({ code: 'transient-storage', cause });
+    const error = storageError(shard, cause, 'home-1 on db/home');
+    expect(error).toMatchObject({ code: 'transient-storage', cause });
+    expect(error.message).toBe(
+      'shard (0, 0) home-1 on db/home: the connection was lost. Nothing was written; try again.',
+    );
   });
 
   it('takes a statement that got no answer in time for an unavailable shard: another one at once would wait as long', () => {
     const cause = new Error('Query read timeout');
-    expect(storageError(shard, cause)).toMatchObject({ code: 'shard-unavailable', shard, cause });
+    const error = storageError(shard, cause);
+    expect(error).toMatchObject({ code: 'shard-unavailable', shard, cause });
+    expect(error.message).toMatch(/: see that the server runs, and that the network to it does\./);
   });
 
   it('passes on errors of the framework, also inside of others', () => {

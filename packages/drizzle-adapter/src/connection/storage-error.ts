@@ -1,6 +1,7 @@
 import {
   ConstraintViolationException,
   FrameworkException,
+  type NotReadyKind,
   type ShardIdentifier,
   ShardUnavailableException,
   StorageFailureException,
@@ -22,6 +23,16 @@ const transientStates = /^(40|55P03|08)/;
  */
 const unavailableStates = /^(57|53|25P03|25P04)/;
 
+/** What is wrong with such a server, and what to do; the first that matches. */
+const remedies: readonly (readonly [RegExp, NotReadyKind | undefined, remedy: string])[] = [
+  [/^57P/, 'not-serving', 'start the server, unless it comes back by itself'],
+  [/^53/, undefined, 'give the server more of that, or less to do'],
+];
+const slow = [/^/, undefined, 'find in pg_stat_activity and pg_locks what keeps it'] as const;
+
+/** What operators are told of a server that does not answer. */
+export const silentRemedy = 'see that the server runs, and that the network to it does';
+
 /** What `pg` says of a statement without an answer by its own deadline, after that of the server. */
 const unansweredStatement = 'Query read timeout';
 
@@ -37,25 +48,24 @@ export function storageError(shard: ShardIdentifier, error: unknown, place?: str
   if (known !== undefined) return known;
   // As the server's own timeout: at once it would only take as long again, on the next connection.
   if (error instanceof Error && error.message === unansweredStatement) {
-    return new ShardUnavailableException(shard, 'it did not answer a statement in time', {
+    return new ShardUnavailableException(shard, `it did not answer a statement in time: ${silentRemedy}`, {
       place,
       cause: error,
     });
   }
   if (!(error instanceof pg.DatabaseError)) {
-    return new TransientStorageException(shard, 'the connection was lost', { cause: error });
+    return new TransientStorageException(shard, 'the connection was lost', { place, cause: error });
   }
   const state = error.code ?? '';
   if (transientStates.test(state) || isOutgrown(error))
-    return new TransientStorageException(shard, error.message, { cause: error });
+    return new TransientStorageException(shard, error.message, { place, cause: error });
   if (isReadOnly(error)) {
     return new ShardUnavailableException(shard, readOnlyReason, { place, kind: 'read-only', cause: error });
   }
   if (isUnmigrated(error)) {
     return new ShardUnavailableException(shard, error.message, { place, kind: 'not-migrated', cause: error });
   }
-  if (unavailableStates.test(state))
-    return new ShardUnavailableException(shard, error.message, { place, cause: error });
+  if (unavailableStates.test(state)) return unavailable(shard, error, place);
   if (state.startsWith('23')) {
     const { constraint, table } = error;
     return new ConstraintViolationException(shard, { constraint, table }, { cause: error });
@@ -66,4 +76,13 @@ export function storageError(shard: ShardIdentifier, error: unknown, place?: str
 /** Whether {@link storageError} has made an error of a lock that was not had in time: nothing was written. */
 export function isLockTimeout(error: unknown): boolean {
   return error instanceof TransientStorageException && isLockedOut(error.cause);
+}
+
+function unavailable(
+  shard: ShardIdentifier,
+  error: pg.DatabaseError,
+  place: string | undefined,
+): ShardUnavailableException {
+  const [, kind, remedy] = remedies.find(([states]) => states.test(error.code ?? '')) ?? slow;
+  return new ShardUnavailableException(shard, `${error.message}: ${remedy}`, { place, kind, cause: error });
 }

@@ -2,11 +2,14 @@ import {
   EntityNotFoundException,
   type ErrorCode,
   FrameworkException,
+  type ShardIdentifier,
   ShardUnavailableException,
+  TransientStorageException,
+  UnknownShardException,
 } from '@framework/core';
 import { WalletException } from '../../wallet/wallet-exception.js';
 import { RequestFault, type ShapeFault } from '../request/request-fault.js';
-import { shardCauses } from '../shard-causes.js';
+import { notConfigured, shardCauses } from '../shard-causes.js';
 import { type ProblemCode, type ProblemKind, problemKinds } from './problem-kinds.js';
 
 /** A problem as it is answered. */
@@ -28,8 +31,8 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'invalid-cursor': 'bad-request',
   'invalid-idempotency-key': 'bad-request',
   'idempotency-key-reused': 'idempotency-key-reused',
-  // Ids of requests are checked before; what remains is a placement on a shard that nobody configured.
-  'unknown-shard': 'internal',
+  // Ids of requests are checked before; what remains is a placement on a shard that another process may have.
+  'unknown-shard': 'shard-unavailable',
   'no-usable-shard': 'internal',
   'invalid-id': 'internal',
   'partial-commit': 'internal',
@@ -71,12 +74,27 @@ export function problemOf(error: unknown): Problem {
   };
 }
 
-/** Which shard it is and why it cannot serve, where that is known. */
+/** Which shard cannot serve, and why. */
 function shardDetail(error: unknown): string | undefined {
   const known = FrameworkException.find(error);
-  if (!(known instanceof ShardUnavailableException) || known.kind === undefined) return undefined;
-  const { shard, kind } = known;
-  return `${sentence(shard.toString())} cannot serve: ${shardCauses[kind].what}. Nothing was written; try again later.`;
+  const why = known && whyUnavailable(known);
+  if (why === undefined) return undefined;
+  return `${sentence(why.shard.toString())} cannot serve: ${why.what}. Nothing was written; try again later.`;
+}
+
+function whyUnavailable(
+  error: FrameworkException,
+): { readonly shard: ShardIdentifier; readonly what: string } | undefined {
+  if (error instanceof UnknownShardException) return { shard: error.shard, what: `it is ${notConfigured}` };
+  if (error instanceof TransientStorageException) {
+    const what = 'the connection to its database was lost, or others were served first';
+    return { shard: error.shard, what };
+  }
+  if (!(error instanceof ShardUnavailableException)) return undefined;
+  const { shard, kind } = error;
+  if (kind === 'locked') return { shard, what: 'somebody else holds a lock on what is to be changed' };
+  if (kind !== undefined) return { shard, what: shardCauses[kind].what };
+  return { shard, what: 'it has too much to do, or does not answer in time' };
 }
 
 function sentence(text: string): string {

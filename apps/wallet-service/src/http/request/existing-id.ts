@@ -6,6 +6,7 @@ import {
   ShardedId,
   modelNameOf,
 } from '@framework/core';
+import { notConfigured } from '../shard-causes.js';
 
 /**
  * Reads the id of something that may exist: the text is a UUID, of whatever version.
@@ -15,8 +16,11 @@ import {
  */
 export function existingId<T>(model: ModelClass<T>, uuid: string, databases: DatabaseRegistry): ShardedId<T> {
   const id = parse(model, uuid);
-  if (id !== undefined && databases.shards.includes(id.resolveShardIdentifier())) return id;
-  throw new EntityNotFoundException(modelNameOf(model), uuid);
+  if (id === undefined) throw new EntityNotFoundException(modelNameOf(model), uuid);
+  const shard = id.resolveShardIdentifier();
+  if (databases.shards.includes(shard)) return id;
+  const reason = `${shard.toString()}, which its id names, is ${notConfigured}`;
+  throw new EntityNotFoundException(modelNameOf(model), uuid, reason);
 }
 
 function parse<T>(model: ModelClass<T>, uuid: string): ShardedId<T> | undefined {
