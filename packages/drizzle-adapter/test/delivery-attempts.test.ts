@@ -84,8 +84,13 @@ describe('parked events', () => {
       const [row] = (await store.deadLetters.find({}, { limit: 1 })).items;
       return row && [row.attempts, row.uncounted, row.dead];
     };
-    for (const id of ['first', 'first', 'second', 'first'])
-      expect(await store.parked.beginAttempt(head!, alone(id))).toBe(true);
+    for (const [id, attempts] of [
+      ['first', 0],
+      ['first', 0],
+      ['second', 1],
+      ['first', 0],
+    ] as const)
+      expect(await store.parked.beginAttempt({ ...head!, attempts }, alone(id))).toBe(true);
     expect(await standing()).toEqual([2, 0, false]);
     // Whoever gives an attempt up may have lost the lease by then.
     const lost = { ...head!, token: nobody };
@@ -96,7 +101,7 @@ describe('parked events', () => {
       expect(await store.parked.endAttempt(head!, alone('second'), outage)).toBe(true);
     expect(await standing()).toEqual([0, 1, false]);
 
-    await store.parked.beginAttempt(head!, alone('third'));
+    await store.parked.beginAttempt({ ...head!, uncounted: 1 }, alone('third'));
     const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
     for (let times = 0; times < 2; times++) await store.parked.endAttempt(head!, alone('third'), failure);
     await store.parked.giveBackAttempt(head!, alone('third'));
@@ -104,11 +109,47 @@ describe('parked events', () => {
     const [next] = await store.parked.dueHeads(everywhere, 10);
     expect(next).toMatchObject({ attempts: 1, uncounted: 1 });
 
-    await store.parked.beginAttempt(head!, alone('fourth'));
+    await store.parked.beginAttempt(next!, alone('fourth'));
     await store.parked.endAttempt(head!, alone('fourth'), { kind: 'dead', error: 'no' });
     await store.deadLetters.replay({}, step);
     await store.parked.giveBackAttempt(head!, alone('fourth'));
     expect(await standing()).toEqual([0, 0, false]);
+  });
+
+  it('have no attempt begun by a statement that comes when they do not stand any more as it says', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    await park({ event: events[0]! });
+    const standing = async () => (await store.parked.dueHeads(everywhere, 10))[0]!;
+    const outage = { kind: 'postponed', error: 'down', retryAfterMs: 0 } as const;
+    const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
+    for (const outcome of [outage, failure]) {
+      const head = await standing();
+      expect(await store.parked.beginAttempt(head, alone(outcome.kind))).toBe(true);
+      expect(await store.parked.endAttempt(head, alone(outcome.kind), outcome)).toBe(true);
+      expect(await store.parked.beginAttempt(head, alone(outcome.kind))).toBe(false);
+    }
+    expect(await standing()).toMatchObject({ attempts: 1, uncounted: 1, openCount: 0 });
+  });
+
+  it('have an attempt uncounted in one step that goes on beside others, while it is open', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    await park({ event: events[0]! });
+    const [head] = await store.parked.dueHeads(everywhere, 10);
+    const standing = async (): Promise<unknown> => {
+      const [row] = await store.parked.dueHeads(everywhere, 10);
+      return row && [row.attempts, row.openCount];
+    };
+    const goOn = (): Promise<boolean> => store.parked.beginAttempt(head!, beside('second'), alone('first'));
+    await store.parked.beginAttempt(head!, alone('first'));
+    expect(await standing()).toEqual([1, 1]);
+    for (let times = 0; times < 2; times++) {
+      expect(await goOn()).toBe(true);
+      expect(await standing()).toEqual([0, 1]);
+    }
+    const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
+    await store.parked.endAttempt(head!, beside('second'), failure);
+    expect(await goOn()).toBe(false);
+    expect(await standing()).toEqual([1, 0]);
   });
 
   it('have an attempt that is made beside others counted when it has failed by itself, and never before', async () => {
@@ -131,10 +172,10 @@ describe('parked events', () => {
     await store.parked.giveBackAttempt(head!, beside('second'));
     expect(await standing()).toEqual([0, 0, 1]);
     const failure = { kind: 'retry', error: 'by itself', retryAfterMs: 0 } as const;
-    await store.parked.beginAttempt(head!, beside('fourth'));
+    await store.parked.beginAttempt({ ...head!, uncounted: 1 }, beside('fourth'));
     for (let times = 0; times < 2; times++) await store.parked.endAttempt(head!, beside('fourth'), failure);
     expect(await standing()).toEqual([1, 0, 1]);
-    await store.parked.beginAttempt(head!, beside('fifth'));
+    await store.parked.beginAttempt({ ...head!, attempts: 1, uncounted: 1 }, beside('fifth'));
     await store.parked.endAttempt(head!, beside('fifth'), { kind: 'dead', error: 'no' });
     expect((await store.deadLetters.find({}, { limit: 1 })).items).toMatchObject([
       { attempts: 2, dead: true },

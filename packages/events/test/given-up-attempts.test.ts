@@ -1,5 +1,5 @@
 import { ShardUnavailableException } from '@framework/core';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
@@ -139,5 +139,73 @@ describe('an attempt that is to be made alone', () => {
     await bench.clock.advance(10_000);
     expect(running.seen).toEqual(['a1', 'a2']);
     expect(bench.database.parked.size).toBe(0);
+  });
+});
+
+/** Keeps one of the statements that begin attempts, which is given up, from the database; gives what lets it through. */
+function holdBack({ store }: BenchProcess, which: number): () => Promise<unknown> {
+  const begin = store.parked.beginAttempt.bind(store.parked);
+  let callCount = 0;
+  let late: (() => Promise<unknown>) | undefined;
+  vi.spyOn(store.parked, 'beginAttempt').mockImplementation((...call) => {
+    if (++callCount !== which) return begin(...call);
+    late = () => begin(...call);
+    return Promise.reject(new Error('no answer'));
+  });
+  return () => expect(late?.()).resolves.toBe(false);
+}
+
+/** Attempts, open attempts and whether it is a dead letter, of each parked event. */
+function standing({ database }: DeliveryBench): unknown {
+  return database
+    .parkedOf(name)
+    .map(({ attempts, openAttempts, dead }) => [attempts, openAttempts.size, dead]);
+}
+
+describe('a statement that begins an attempt', () => {
+  test('changes nothing when it reaches the database after the attempt', async () => {
+    const bench = new DeliveryBench();
+    const running = failedOnce(bench, () => {
+      throw unavailable;
+    });
+    const late = holdBack(running, 1);
+    await bench.clock.advance(800);
+    expect(running.seen).not.toHaveLength(0);
+    await late();
+    expect(standing(bench)).toEqual([[1, 0, false]]);
+    await bench.clock.advance(60_000);
+    expect(standing(bench)).toEqual([[1, 0, false]]);
+  });
+
+  test('changes nothing either when it was to go on beside others', async () => {
+    const bench = new DeliveryBench();
+    const running = failedOnce(bench, async () => {
+      await bench.clock.sleep(3_000);
+      // No other attempt follows.
+      bench.database.handlers.set(name, true);
+      throw unavailable;
+    });
+    const late = holdBack(running, 2);
+    await bench.clock.advance(4_000);
+    await late();
+    expect(standing(bench)).toEqual([[1, 0, false]]);
+  });
+
+  test('uncounts it in one step when it goes on beside others, so that no end of the process comes between', async () => {
+    const bench = new DeliveryBench();
+    const running = failedOnce(bench, () => bench.clock.sleep(3_000));
+    const begin = running.store.parked.beginAttempt.bind(running.store.parked);
+    vi.spyOn(running.store.parked, 'beginAttempt').mockImplementation(async (...call) => {
+      const begun = await begin(...call);
+      if (!call[1].counted) running.access.kill();
+      return begun;
+    });
+    await bench.clock.advance(2_000);
+    expect(running.access.dead).toBe(true);
+    const next = handlerOf({ name, retry });
+    bench.start([next]);
+    await bench.clock.advance(60_000);
+    expect(next.seen).toEqual(['a1']);
+    expect(standing(bench)).toEqual([]);
   });
 });

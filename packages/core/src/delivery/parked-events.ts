@@ -122,10 +122,12 @@ export interface ParkedEvents {
   /** Milliseconds until the next parked event is due there, or `undefined` when none waits. */
   nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined>;
   /**
-   * Records an attempt before it is made, because the call may end the process; false when the lease was lost or the event
-   * is no longer parked. Reporting it twice counts it once.
+   * Records an attempt before it is made, because the call may end the process; false when the lease was lost, the event
+   * is no longer parked, or does not stand as its head says. Reporting it twice counts it once, also when it ended in between.
+   *
+   * @param before an open attempt that goes on as this one, and is taken back; false when it has ended
    */
-  beginAttempt(head: ParkedHead, attempt: ParkedAttempt): Promise<boolean>;
+  beginAttempt(head: ParkedHead, attempt: ParkedAttempt, before?: ParkedAttempt): Promise<boolean>;
   /**
    * Records how an attempt ended, and that none is open any more: the event does not end processes; false when the lease was
    * lost. Recording it twice changes nothing more, whatever an operator did in between.

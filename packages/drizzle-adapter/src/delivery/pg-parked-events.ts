@@ -124,12 +124,16 @@ const doneText = `
     delete from eventlog.parked_events p where p.handler = $1 and p.event_id = $2 and ${held} ${changedModel}
   ) ${heldAndSettled}`;
 
-/** Records an attempt once, however often it is reported. */
+/** Whether an attempt may begin, or has: the event stands as its head says, or the attempt is open that goes on as this one. */
+const mayBegin = `($4::text = any(p.open_attempts) or case when $8::text is null
+  then (p.attempts, p.uncounted) = ($6::integer, $7::integer) else $8 = any(p.open_attempts) end)`;
+
+/** Records an attempt once, however often and however late it is reported. */
 const beginText = `
   update eventlog.parked_events p set
-    attempts = p.attempts + case when $5::boolean and $4::text <> all(p.open_attempts) then 1 else 0 end,
-    open_attempts = array_append(array_remove(p.open_attempts, $4::text), $4::text)
-  where p.handler = $1 and p.event_id = $2 and not p.dead and ${held}`;
+    attempts = p.attempts + case when $4 = any(p.open_attempts) then 0 else $5::boolean::integer - $9::boolean::integer end,
+    open_attempts = array_append(array_remove(array_remove(p.open_attempts, $8), $4), $4)
+  where p.handler = $1 and p.event_id = $2 and not p.dead and ${mayBegin} and ${held}`;
 
 const giveBackText = `
   update eventlog.parked_events p set attempts = p.attempts - $4::boolean::integer,
@@ -277,13 +281,15 @@ export class PgParkedEvents implements ParkedEvents {
   }
 
   async beginAttempt(
-    { handler, event, token }: ParkedHead,
+    { handler, event, token, attempts, uncounted }: ParkedHead,
     { id, counted }: ParkedAttempt,
+    before?: ParkedAttempt,
   ): Promise<boolean> {
+    const standing = [attempts, uncounted, before?.id ?? null, before?.counted ?? false];
     const { rowCount } = await this.#manager.query({
       name: 'framework_begin_attempt',
       text: beginText,
-      values: [handler, event.id, token, id, counted],
+      values: [handler, event.id, token, id, counted, ...standing],
     });
     return rowCount === 1;
   }

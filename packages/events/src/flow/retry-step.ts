@@ -96,9 +96,7 @@ export class RetryStep {
     // It may be why the event loop stood.
     if (over.aborted || this.#watch.stoodSince(startedMs)) return begun;
     const uncounted = { id: randomUuid(), counted: false };
-    if (!(await this.#begin(head, uncounted, slot))) return begun;
-    await this.#giveBack(head, begun);
-    return uncounted;
+    return (await this.#begin(head, uncounted, slot, begun)) ? uncounted : begun;
   }
 
   /** Leaves an event to the version of the handler that wants it, by which it was parked: that one may come back. */
@@ -137,12 +135,17 @@ export class RetryStep {
   }
 
   /** Records that the attempt begins, however often that takes: when only the answer was lost, it is counted once all the same. */
-  async #begin(head: ParkedHead, attempt: ParkedAttempt, slot: HeldSlot): Promise<boolean> {
+  async #begin(
+    head: ParkedHead,
+    attempt: ParkedAttempt,
+    slot: HeldSlot,
+    before?: ParkedAttempt,
+  ): Promise<boolean> {
     const { onError, ended, stopping } = this.#context;
     const backoff = storeBackoff(this.#context);
     for (let unsure = false; slot.held && !stopping.aborted; unsure = true) {
       try {
-        const begun = await this.#parked.beginAttempt(head, attempt);
+        const begun = await this.#parked.beginAttempt(head, attempt, before);
         // The slot may have been lost while the answer was on its way.
         if (begun && slot.held && !ended.aborted) return true;
         if (begun || unsure) await this.#giveBack(head, attempt);

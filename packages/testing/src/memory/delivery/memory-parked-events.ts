@@ -114,12 +114,20 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  beginAttempt({ handler, event, token }: ParkedHead, { id, counted }: ParkedAttempt): Promise<boolean> {
+  beginAttempt(
+    { handler, event, token, attempts, uncounted }: ParkedHead,
+    { id, counted }: ParkedAttempt,
+    before?: ParkedAttempt,
+  ): Promise<boolean> {
     return this.#access.answer('parked.beginAttempt', (tables) => {
       const row = tables.parked.get(`${handler} ${event.id}`);
       if (row === undefined || row.dead || !tables.holds(handler, event.slot, token)) return false;
-      if (counted && !row.openAttempts.has(id)) row.attempts++;
-      row.openAttempts.add(id);
+      const { openAttempts } = row;
+      if (openAttempts.has(id)) return true;
+      const isAsBefore = row.attempts === attempts && row.uncounted === uncounted;
+      if (before === undefined ? !isAsBefore : !openAttempts.delete(before.id)) return false;
+      row.attempts += Number(counted) - Number(before?.counted ?? false);
+      openAttempts.add(id);
       tables.writes.attempts++;
       return true;
     });
