@@ -1,13 +1,13 @@
 import { strictEqual } from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { run } from './run.mjs';
-import { startService } from './start-service.mjs';
+import { startService, until } from './start-service.mjs';
 import { Tally } from './tally.mjs';
 import { root } from './workspace.mjs';
 
@@ -26,7 +26,17 @@ await check('a fresh clone is made', async () => {
   const { code, output } = await run('git', ['clone', '--quiet', '--no-local', root, checkout]);
   strictEqual(code, 0, output);
 });
-await check('npm start becomes ready', () => start(firstReadyMs));
+await check('npm start becomes ready, also when another command is given while it installs', async () => {
+  service = startService(checkout, await freePort());
+  await until('did not begin to install', firstReadyMs, () =>
+    existsSync(join(checkout, 'node_modules/.pnpm')),
+  );
+  const other = run('npm', ['run', 'migrate'], { cwd: checkout, env: { WALLET_CONFIG: '' } });
+  const readyMs = await service.ready(firstReadyMs);
+  const { output } = await other;
+  strictEqual(output.includes('WALLET_CONFIG is missing'), true, output);
+  return `${(readyMs / 1_000).toFixed(1)} s`;
+});
 await check('a wallet is created with its initial balance', async () => {
   const request = { country: 'MX', ownerId: randomUUID(), currency: 'MXN', initialBalance: '100.00' };
   const { status, body } = await service.request('POST', '/wallets', request);

@@ -1,6 +1,8 @@
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import { alone } from './alone.mjs';
 import { pnpm } from './pnpm.mjs';
 import { run } from './run.mjs';
 import { stampIn } from './stamp.mjs';
@@ -22,13 +24,18 @@ export async function installIfNeeded() {
     console.error(`Node ${process.version} is too old: install Node ${nodeMajorMin} or newer and try again.`);
     return false;
   }
+  return stamp.matches() || alone(installUnlessThere);
+}
+
+async function installUnlessThere() {
+  // Another command may have done it meanwhile.
   if (stamp.matches()) return true;
   console.log('Installing dependencies (the first time takes a minute or two) …');
   // An installation that was killed in the middle may look complete to the package manager.
-  if (existsSync(unfinished)) removeInstalled();
+  if (existsSync(unfinished)) await removeInstalled();
   let result = await install();
   if (result.code === 0 && !(await works())) {
-    removeInstalled();
+    await removeInstalled();
     result = await install();
   }
   if (result.code !== 0) {
@@ -54,8 +61,8 @@ async function works() {
   return results.every(({ code }) => code === 0);
 }
 
-function removeInstalled() {
+async function removeInstalled() {
   for (const folder of ['.', ...members]) {
-    rmSync(join(root, folder, 'node_modules'), { recursive: true, force: true });
+    await rm(join(root, folder, 'node_modules'), { recursive: true, force: true });
   }
 }

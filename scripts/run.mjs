@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { constants } from 'node:os';
 import { delimiter, join } from 'node:path';
 
 import { root } from './workspace.mjs';
@@ -7,9 +8,14 @@ const environment = { TURBO_TELEMETRY_DISABLED: '1', DO_NOT_TRACK: '1' };
 // The workspace brings the Node that its tools need; the one that npm was called with may be too old for them.
 const PATH = `${join(root, 'node_modules/.bin')}${delimiter}${process.env.PATH}`;
 
+const endings = ['SIGINT', 'SIGTERM'];
+
 /**
  * Runs a program to its end and collects what it prints, unless `show` passes that on. It runs in the workspace's
  * folder unless `cwd` names another. A program that cannot be started counts as failed. Resolves to `{ code, output }`.
+ *
+ * A program that is not shown ends with this process, and so do the programs that it has started: a package manager
+ * that went on would write where the next one does.
  */
 export function run(command, args, { cwd = root, env = {}, show = false } = {}) {
   return new Promise((resolve) => {
@@ -17,11 +23,31 @@ export function run(command, args, { cwd = root, env = {}, show = false } = {}) 
       cwd,
       env: { ...process.env, ...environment, PATH, ...env },
       stdio: show ? ['ignore', 'inherit', 'inherit'] : ['ignore', 'pipe', 'pipe'],
+      // A process group of its own, which can be ended as a whole.
+      detached: !show,
     });
+    if (!show) endTogether(child);
     const chunks = [];
     child.stdout?.on('data', (chunk) => chunks.push(chunk));
     child.stderr?.on('data', (chunk) => chunks.push(chunk));
     child.on('error', (error) => resolve({ code: 1, output: `${command}: ${error.message}\n` }));
     child.on('close', (code) => resolve({ code: code ?? 1, output: Buffer.concat(chunks).toString('utf8') }));
+  });
+}
+
+function endTogether(child) {
+  let ending;
+  const end = (signal) => {
+    ending = signal;
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, signal);
+    } catch {
+      // All of them have ended meanwhile.
+    }
+  };
+  for (const signal of endings) process.on(signal, end);
+  child.on('close', () => {
+    for (const signal of endings) process.off(signal, end);
+    if (ending !== undefined) process.exit(128 + constants.signals[ending]);
   });
 }

@@ -75,7 +75,8 @@ export function startService(folder, port) {
   }
 }
 
-async function until(fault, timeoutMs, condition) {
+/** Waits until the condition holds; throws that the service has not done it in time. */
+export async function until(fault, timeoutMs, condition) {
   const endsAtMs = performance.now() + timeoutMs;
   while (!(await condition())) {
     if (performance.now() >= endsAtMs) throw new Error(`the service ${fault} within ${timeoutMs} ms`);

@@ -1,3 +1,4 @@
+import { alone } from './alone.mjs';
 import { installIfNeeded } from './install.mjs';
 import { turbo } from './pnpm.mjs';
 import { runVitest } from './run-vitest.mjs';
@@ -15,7 +16,7 @@ const steps = [
   ['unused code and dependencies', () => run(tool('knip'), [])],
   ['documents', () => run(tool('node'), ['scripts/check-docs.mjs'])],
   ['types', () => turbo(['run', 'typecheck'])],
-  ['build', () => turbo(['run', 'build'])],
+  ['build', () => alone(() => turbo(['run', 'build']))],
   ['names of built classes', () => run(tool('node'), ['scripts/check-class-names.mjs'])],
   ...members
     .filter((member) => member.startsWith('packages/'))
