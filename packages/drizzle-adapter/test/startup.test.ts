@@ -1,6 +1,7 @@
 import { ShardedId } from '@framework/core';
 import { Account, abroad, home } from '@framework/testing/conformance';
-import { describe, expect, it, vi } from 'vitest';
+import pg from 'pg';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { migrateShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { folderOf } from './fixtures/migration-folder.js';
@@ -98,6 +99,32 @@ describe('a database that is down at the start', () => {
     },
   );
 
+  it.each([
+    ['on-start', 'eventlog.shards'],
+    ['check', 'eventlog.shards'],
+    ['on-start', 'eventlog.migrations'],
+    ['check', 'eventlog.migrations'],
+  ] as const)(
+    'says so while a table is locked that it is asked for, and serves after that, migrate: %s, %s',
+    async (migrate, table) => {
+      const { url } = await emptyDatabase();
+      const members = [{ group: 0, member: 0, url }];
+      await migrateShards(shardingConfig(members), migrationsFolder);
+      const holder = new pg.Client({ connectionString: url });
+      await holder.connect();
+      onTestFinished(() => holder.end());
+      await holder.query(`begin; lock table ${table} in access exclusive mode`);
+      const registry = openRegistry(members, { migrate, migrationsFolder });
+      const reason = { kind: 'not-serving', cause: { code: '55P03' } };
+      await vi.waitFor(
+        async () => expect(await registry.status()).toMatchObject([{ ready: false, reason }]),
+        patience,
+      );
+      await holder.query('rollback');
+      await registry.ready();
+    },
+  );
+
   it('does not keep the registry from closing, which rejects who waits for it', async () => {
     const { proxy, url } = await proxied(await emptyDatabase());
     await proxy.refuse();
@@ -106,6 +133,18 @@ describe('a database that is down at the start', () => {
     await registry.close();
     await expect(ready).rejects.toBeInstanceOf(Error);
     await expect(suiteOn(registry).accounts.findAll()).rejects.toMatchObject({ code: 'shard-unavailable' });
+  });
+
+  it('is not worked on any more by the server when the registry is closed in the middle of a migration', async () => {
+    const { url } = await emptyDatabase();
+    const migrationsFolder = await folderOf('select pg_sleep(300)');
+    const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder });
+    const ready = registry.ready();
+    const working = `select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()`;
+    await vi.waitFor(async () => expect(await query(url, working)).toHaveLength(1), patience);
+    await registry.close();
+    await expect(ready).rejects.toBeInstanceOf(Error);
+    await vi.waitFor(async () => expect(await query(url, working)).toEqual([]), patience);
   });
 
   it('does not keep the registry from closing while the network is silent', async () => {

@@ -6,6 +6,7 @@ import {
 } from '@framework/core';
 import pg from 'pg';
 import type { ConnectionGuard } from '../connection/connection-guard.js';
+import { inShortTransaction } from './in-database.js';
 import { type OperatorCommands, defaultCommands } from './operator-commands.js';
 import { type ShardNotes, adopt, changingShards, namedShards, shardNotes } from './shards-table.js';
 
@@ -31,7 +32,10 @@ export class HeldShards implements ConnectionGuard {
 
   /** Asks when the database is opened, which notes what it holds when it has not been told of any shard yet. */
   get whenOpening(): ConnectionGuard {
-    return { ensure: (client) => this.#ensure(client, () => this.#adoptFirst(client)) };
+    // Such a connection has no deadlines by itself.
+    const notesOf = (client: pg.ClientBase): Promise<ShardNotes | undefined> =>
+      inShortTransaction(client, () => shardNotes(client));
+    return { ensure: (client) => this.#ensure(client, notesOf, () => this.#adoptFirst(client)) };
   }
 
   /**
@@ -42,7 +46,7 @@ export class HeldShards implements ConnectionGuard {
    * @throws errors of `pg`
    */
   ensure(client: pg.ClientBase): Promise<void> {
-    return this.#ensure(client, () => {
+    return this.#ensure(client, shardNotes, () => {
       throw new DatabaseNotReadyError('not-migrated', {
         what: 'the database notes no shard, so it is not the one that was opened',
         remedy: 'correct the jdbc-url; or, while it is being restored, wait until that has ended',
@@ -51,10 +55,14 @@ export class HeldShards implements ConnectionGuard {
     });
   }
 
-  async #ensure(client: pg.ClientBase, withoutNotes: () => Promise<ShardNotes>): Promise<void> {
+  async #ensure(
+    client: pg.ClientBase,
+    notesOf: typeof shardNotes,
+    withoutNotes: () => Promise<ShardNotes>,
+  ): Promise<void> {
     if (this.#database.config.name !== primaryConfig) return;
     try {
-      const notes = (await shardNotes(client)) ?? (await withoutNotes());
+      const notes = (await notesOf(client)) ?? (await withoutNotes());
       const missing = this.#database.shards.filter((shard) => !notes.held.includes(shard));
       if (missing.length > 0) throw this.#refusal(notes, missing);
     } catch (error) {

@@ -13,15 +13,8 @@ import { streamOf } from '../connection/plain-client.js';
 import { isLockedOut } from '../connection/server-error.js';
 import { refuseWithoutWrites } from '../connection/server-role.js';
 import { endSessions } from './end-sessions.js';
-import { inDatabase, namingDatabase } from './in-database.js';
-import {
-  type ShardNotes,
-  adopt,
-  changingShards,
-  inShortTransaction,
-  release,
-  shardNotes,
-} from './shards-table.js';
+import { inDatabase, inShortTransaction, namingDatabase } from './in-database.js';
+import { type ShardNotes, adopt, changingShards, release, shardNotes } from './shards-table.js';
 
 /** How long a change may take, and how long a lock is kept for a process that may be gone; each is asked more often than that. */
 const changeMaxMs = 600_000;

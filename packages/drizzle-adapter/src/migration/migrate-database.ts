@@ -5,7 +5,7 @@ import type { ConnectionGuard } from '../connection/connection-guard.js';
 import { sqlStateOf } from '../connection/server-error.js';
 import { refuseInRecovery } from '../connection/server-role.js';
 import { partitionMonthsAhead } from '../delivery/pg-log-partitions.js';
-import { endTimeouts, inDatabase } from './in-database.js';
+import { endTimeouts, inDatabase, inShortTransaction } from './in-database.js';
 import { MigrationFolder } from './migration-folder.js';
 import {
   missingMigrations,
@@ -85,7 +85,7 @@ export async function migrateDatabase(config: DatabaseConfig, opening: Opening):
     await ask(client, opening);
     await createPartitions(client, opening);
     for (const folder of others) applied.push(...(await apply(client, folder, opening)));
-    const unknown = await unknownMigrations(client, folders);
+    const unknown = await inShortTransaction(client, () => unknownMigrations(client, folders));
     if (unknown.length > 0) opening.warn('newer-schema', newerSchema(unknown));
     return { applied, hasEarlierIndex: await hasEarlierIndex(client) };
   });
@@ -107,7 +107,8 @@ export function lookAtDatabase(
     await refuseInRecovery(client);
     opening.onIdentity?.(await identityOf(client));
     const folders = MigrationFolder.all(opening.migrationsFolder);
-    if (checks) await refuseOtherSchema(client, folders, opening.migrateCommand);
+    if (checks)
+      await inShortTransaction(client, () => refuseOtherSchema(client, folders, opening.migrateCommand));
     await refuseUnmigrated(client, opening.migrateCommand);
     await ask(client, opening);
     if (checks) await createPartitions(client, opening);
@@ -210,7 +211,8 @@ async function apply(
   const applied: string[] = [];
   for (;;) {
     // Asked again under the lock; who has nothing to apply waits for nobody.
-    if ((await folder.missing(client)).length === 0) return applied;
+    const missing = await inShortTransaction(client, () => folder.missing(client));
+    if (missing.length === 0) return applied;
     const step = await migrateUnderLock(client, () => applyStep(client, folder)).catch(
       async (error: unknown) => {
         if (sqlStateOf(error) !== permissionDenied) throw error;

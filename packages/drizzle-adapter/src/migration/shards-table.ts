@@ -1,8 +1,6 @@
 import { ShardIdentifier } from '@framework/core';
 import type pg from 'pg';
-
-/** How long somebody who changes which shards a database holds waits for others that do so, or have locked the notes. */
-const lockTimeoutMs = 3_000;
+import { inShortTransaction } from './in-database.js';
 
 interface ShardRow {
   readonly shard_group: number;
@@ -29,29 +27,7 @@ export async function shardNotes(client: pg.ClientBase): Promise<ShardNotes | un
   };
 }
 
-/**
- * Runs the work in a transaction that waits 3 s for a lock at most. It sees before each statement what others have committed,
- * whatever the role's settings are.
- *
- * @throws errors of `pg`, such as 55P03 when a lock was not had in time
- */
-export async function inShortTransaction<Result>(
-  client: pg.ClientBase,
-  work: () => Promise<Result>,
-): Promise<Result> {
-  await client.query('begin isolation level read committed');
-  try {
-    await client.query(`set local lock_timeout = ${lockTimeoutMs}`);
-    const result = await work();
-    await client.query('commit');
-    return result;
-  } catch (error) {
-    await client.query('rollback').catch(() => undefined);
-    throw error;
-  }
-}
-
-/** The same, while nobody else changes which shards the database holds. */
+/** Runs the work in a short transaction, in which nobody else changes which shards the database holds. */
 export function changingShards(client: pg.ClientBase, work: () => Promise<void>): Promise<void> {
   return inShortTransaction(client, async () => {
     await client.query(`select pg_advisory_xact_lock(hashtextextended('eventlog.shards', 0))`);
