@@ -84,6 +84,6 @@ function parkedRow({ parkedMs, nextMs, ...row }: MemoryParked): ParkedRow {
     error,
     dead,
     parkedDate: new Date(parkedMs),
-    nextAttemptDate: dead ? undefined : new Date(nextMs),
+    nextAttemptDate: dead || nextMs === undefined ? undefined : new Date(nextMs),
   };
 }

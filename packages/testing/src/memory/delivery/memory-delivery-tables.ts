@@ -36,7 +36,8 @@ export interface MemoryParked {
   /** Attempts, since the last one that ended, of which nobody has said how they ended. */
   readonly openAttempts: Set<string>;
   error: string | undefined;
-  nextMs: number;
+  /** From when on it may be tried; `undefined`: as soon as it is its turn. */
+  nextMs: number | undefined;
   dead: boolean;
   suspect: boolean;
   readonly parkedMs: number;
@@ -194,6 +195,11 @@ export class MemoryDeliveryTables {
     this.parked.clear();
     this.moveCursors(0);
   }
+}
+
+/** Since when, or from when on, a parked event is due when it is its turn. */
+export function dueMs({ nextMs, parkedMs }: MemoryParked): number {
+  return nextMs ?? parkedMs;
 }
 
 /** The order in which the events of one model were made. */

@@ -90,7 +90,7 @@ export class MemoryHandlerCursors implements HandlerCursors {
 
   setPaused(handler: string, paused: boolean): Promise<void> {
     return this.#access.answer('cursors.setPaused', ({ handlers }) => {
-      handlers.set(handler, paused);
+      if (handlers.has(handler)) handlers.set(handler, paused);
     });
   }
 

@@ -12,7 +12,7 @@ import type {
 import { boundedCopy } from './bounded-copy.js';
 import { lostLeases } from './lost-leases.js';
 import type { MemoryAccess } from './memory-access.js';
-import { type MemoryDeliveryTables, type MemoryParked, inOrder } from './memory-delivery-tables.js';
+import { type MemoryDeliveryTables, type MemoryParked, dueMs, inOrder } from './memory-delivery-tables.js';
 
 /** The events that wait for handlers, in memory. */
 export class MemoryParkedEvents implements ParkedEvents {
@@ -25,13 +25,14 @@ export class MemoryParkedEvents implements ParkedEvents {
   park(events: readonly ParkedEvent[]): Promise<readonly string[]> {
     return this.#access.answer('parked.park', (tables) => {
       const { parked, nowMs } = tables;
-      for (const { token, retryAfterMs = 0, ...given } of events) {
+      for (const { token, retryAfterMs, ...given } of events) {
         // As the log holds it, whole.
         const logged = tables.log.find(({ id }) => id === given.event.id) ?? given.event;
         const event = { ...given, event: logged };
         const key = `${event.handler} ${event.event.id}`;
         if (!tables.holds(event.handler, event.event.slot, token) || parked.has(key)) continue;
-        const state = { nextMs: nowMs + retryAfterMs, parkedMs: nowMs, serial: tables.writes.parked };
+        const nextMs = retryAfterMs === undefined ? undefined : nowMs + retryAfterMs;
+        const state = { nextMs, parkedMs: nowMs, serial: tables.writes.parked };
         parked.set(key, { ...event, ...state, openAttempts: new Set() });
         tables.writes.parked++;
       }
@@ -72,35 +73,35 @@ export class MemoryParkedEvents implements ParkedEvents {
     return this.#access.answer('parked.dueHeads', (tables) => {
       const left = new Set(except.map(placeOf));
       const due = waitingHeads(tables, places)
-        .filter(({ handler, event, nextMs }) => {
+        .filter((row) => {
+          const { handler, event } = row;
           const place = places.find((each) => each.handler === handler && each.slot === event.slot);
-          const isDue = nextMs <= tables.nowMs || nextMs > tables.nowMs + (place?.waitMaxMs ?? Infinity);
+          const waitMs = dueMs(row) - tables.nowMs;
+          const isDue = waitMs <= 0 || waitMs > (place?.waitMaxMs ?? Infinity);
           return isDue && !left.has(placeOf({ ...event, handler }));
         })
-        .sort((one, other) => one.nextMs - other.nextMs);
+        .sort(byDue);
       const taken = [...Map.groupBy(due, ({ handler }) => handler)].flatMap(([name, ofHandler]) => {
         const headsMax = places.find(({ handler }) => handler === name)?.headsMax ?? limit;
         return ofHandler.slice(0, Math.min(limit, headsMax));
       });
-      return taken
-        .sort((one, other) => one.nextMs - other.nextMs)
-        .map(({ handler, event, attempts, openAttempts, uncounted, suspect }) => ({
-          handler,
-          event: boundedCopy(event, bytesMax),
-          attempts,
-          openCount: openAttempts.size,
-          uncounted,
-          suspect,
-          token: tables.token(handler, event.slot),
-        }));
+      return taken.sort(byDue).map(({ handler, event, attempts, openAttempts, uncounted, suspect }) => ({
+        handler,
+        event: boundedCopy(event, bytesMax),
+        attempts,
+        openCount: openAttempts.size,
+        uncounted,
+        suspect,
+        token: tables.token(handler, event.slot),
+      }));
     });
   }
 
   suspectPlaces(places: readonly ParkedPlace[]): Promise<readonly ParkedPlace[]> {
     return this.#access.answer('parked.suspectPlaces', (tables) => {
       const due = heads(tables, places)
-        .filter(({ dead, nextMs }) => !dead && nextMs <= tables.nowMs)
-        .sort((one, other) => one.nextMs - other.nextMs);
+        .filter((row) => !row.dead && dueMs(row) <= tables.nowMs)
+        .sort(byDue);
       const first = Map.groupBy(due, ({ handler, event }) => `${handler} ${event.slot}`);
       return places.filter(({ handler, slot }) => first.get(`${handler} ${slot}`)?.[0]?.suspect === true);
     });
@@ -110,7 +111,7 @@ export class MemoryParkedEvents implements ParkedEvents {
     return this.#access.answer('parked.nextDueMs', (tables) => {
       const waiting = waitingHeads(tables, places);
       if (waiting.length === 0) return undefined;
-      return Math.max(0, Math.min(...waiting.map(({ nextMs }) => nextMs)) - tables.nowMs);
+      return Math.max(0, Math.min(...waiting.map(dueMs)) - tables.nowMs);
     });
   }
 
@@ -182,6 +183,11 @@ export class MemoryParkedEvents implements ParkedEvents {
       }),
     );
   }
+}
+
+/** The longest due first. */
+function byDue(one: MemoryParked, other: MemoryParked): number {
+  return dueMs(one) - dueMs(other);
 }
 
 function models(tables: MemoryDeliveryTables, places: readonly ParkedPlace[]): ParkedModel[] {

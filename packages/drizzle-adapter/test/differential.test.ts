@@ -1,0 +1,49 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { Session, operations } from './differential/session.js';
+import { StorePair } from './differential/store-pair.js';
+
+const seed = Number(process.env['FC_SEED'] ?? 1);
+/** 100 in every run of the tests; more to look for what is rare. */
+const count = Number(process.env['DIFFERENTIAL_COUNT'] ?? 100);
+
+const sequences = fc.array(fc.tuple(fc.constantFrom(...operations), fc.nat()), {
+  minLength: 1,
+  maxLength: 80,
+  size: 'max',
+});
+
+/** What must occur, so that no operation is compared in idle cases only. */
+const expected = [
+  'persist: key-taken',
+  'persist: written-before',
+  'persist: stale-record',
+  'persist: constraint-violation',
+  'findKey: something',
+  'findHandlerKeys: some',
+  'register: handler-names',
+  'retire: handler-in-use',
+  'save: some',
+  'park: some',
+  'models: some',
+  'dueHeads: some',
+  'suspectPlaces: some',
+  'mayComeAgain: some',
+  ...['beginAttempt', 'endAttempt'].flatMap((operation) => [`${operation}: true`, `${operation}: false`]),
+];
+
+it(`the store in memory answers as PostgreSQL does (${count} sequences, seed ${seed})`, async () => {
+  const open = await StorePair.opener();
+  const met = new Set<string>();
+  await fc.assert(
+    fc.asyncProperty(sequences, async (sequence) => {
+      const session = new Session(await open());
+      await session.begin();
+      for (const [operation, choices] of sequence) await session.do(operation, choices);
+      await session.compare();
+      for (const answer of session.met) met.add(answer);
+    }),
+    { seed, numRuns: count, interruptAfterTimeLimit: 3_000_000 },
+  );
+  expect([...met]).toEqual(expect.arrayContaining(expected));
+}, 3_600_000);

@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict';
+import {
+  type DatabaseRegistry,
+  type DeliveryStore,
+  FrameworkException,
+  type Repository,
+  type TransactionManager,
+  openDatabases,
+} from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import { Account, home } from '@framework/testing/conformance';
+import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';
+import { openRegistry } from '../fixtures/open-registry.js';
+import { PgAccountRepository } from '../fixtures/pg-account-repository.js';
+import { VirtualTimeDatabase } from './virtual-time.js';
+
+/** One of the two stores, with all its ports. */
+export interface Store extends Pick<
+  DeliveryStore,
+  'leases' | 'cursors' | 'log' | 'parked' | 'deadLetters' | 'slotCount'
+> {
+  readonly name: 'memory' | 'postgres';
+  readonly manager: TransactionManager;
+  readonly accounts: Repository<Account> & { findAll(): Promise<readonly Account[]> };
+}
+
+/** What the two stores have for the same thing, such as the same place in the log or the same lease. */
+export interface Both<T> {
+  readonly memory: T;
+  readonly postgres: T;
+}
+
+/** A store in memory and one on PostgreSQL that are asked the same, at the same instants, and must answer alike. */
+export class StorePair {
+  readonly #memory: Store;
+  readonly #postgres: Store;
+  readonly #clock: VirtualClock;
+  readonly #database: VirtualTimeDatabase;
+  /** Which answers were given: texts, codes of refusals, whether something was found. */
+  readonly met = new Set<string>();
+
+  private constructor(memoryStore: Store, onPostgres: Store, time: [VirtualClock, VirtualTimeDatabase]) {
+    this.#memory = memoryStore;
+    this.#postgres = onPostgres;
+    [this.#clock, this.#database] = time;
+  }
+
+  /** Opens the database and gives what makes pairs on it, one after the other, each of which begins empty. */
+  static async opener(): Promise<() => Promise<StorePair>> {
+    // The ids of events are made by the computer's clock: later than the shards were adopted.
+    const start = new Date(Date.now() - 10 * 86_400_000);
+    const database = await VirtualTimeDatabase.create(start);
+    const registry = openRegistry([{ group: home.group, member: home.member, url: database.url }]);
+    await registry.ready();
+    const onPostgres = storeOf('postgres', registry, new PgAccountRepository(registry));
+    return async () => {
+      await database.clear();
+      await database.setTime(start);
+      const clock = new VirtualClock(start);
+      const databases = openDatabases(memorySharding(home), memory({ clock }));
+      const accounts = new MemoryRepository({ model: Account, databases });
+      return new StorePair(storeOf('memory', databases, accounts), onPostgres, [clock, database]);
+    };
+  }
+
+  get now(): Date {
+    return this.#clock.now();
+  }
+
+  get slotCount(): number {
+    return this.#memory.slotCount;
+  }
+
+  /** Lets time pass for both. */
+  async pass(durationMs: number): Promise<void> {
+    await this.#clock.advance(durationMs);
+    await this.#database.setTime(this.now);
+  }
+
+  /**
+   * Asks both, and fails the test unless they say the same or refuse with the same code.
+   *
+   * @param said what of an answer must be the same. Default: all of it
+   * @returns the answers; `undefined` when both refused
+   */
+  async ask<T>(
+    question: (store: Store) => Promise<T>,
+    said: (answer: T, store: Store) => unknown = (answer) => answer,
+  ): Promise<Both<T> | undefined> {
+    const [inMemory, onPostgres] = await Promise.all([
+      answerOf(question(this.#memory)),
+      answerOf(question(this.#postgres)),
+    ]);
+    assert.deepEqual(saidOf(onPostgres, said, this.#postgres), saidOf(inMemory, said, this.#memory));
+    this.met.add(kindOf(inMemory));
+    if (inMemory.refused || onPostgres.refused) return undefined;
+    return { memory: inMemory.value, postgres: onPostgres.value };
+  }
+}
+
+type Answer<T> =
+  { readonly refused: false; readonly value: T } | { readonly refused: true; readonly code: string };
+
+async function answerOf<T>(asked: Promise<T>): Promise<Answer<T>> {
+  try {
+    return { refused: false, value: await asked };
+  } catch (error) {
+    const code = FrameworkException.find(error)?.code;
+    if (code === undefined) throw error;
+    return { refused: true, code };
+  }
+}
+
+/** What kind of answer it is, for what a test must meet. */
+function kindOf(answer: Answer<unknown>): string {
+  if (answer.refused) return answer.code;
+  const { value } = answer;
+  if (Array.isArray(value)) return value.length > 0 ? 'some' : 'none';
+  if (typeof value === 'string' || typeof value === 'boolean') return `${value}`;
+  return value === undefined ? 'nothing' : 'something';
+}
+
+function saidOf<T>(answer: Answer<T>, said: (value: T, store: Store) => unknown, store: Store): unknown {
+  return answer.refused ? { refused: answer.code } : said(answer.value, store);
+}
+
+function storeOf(name: Store['name'], registry: DatabaseRegistry, accounts: Store['accounts']): Store {
+  const [delivery] = registry.deliveries();
+  if (delivery === undefined) throw new Error('The registry delivers nothing');
+  const { leases, cursors, log, parked, deadLetters, slotCount } = delivery.store;
+  const ports = { leases, cursors, log, parked, deadLetters, slotCount };
+  return { name, manager: registry.transactionManager(home), accounts, ...ports };
+}
