@@ -85,10 +85,24 @@ describe('turns', () => {
     await clock.wake();
     expect(ended).toBe(0);
     await clock.wake();
-    expect(await Promise.all(waits)).toEqual([undefined, undefined]);
+    const [next, other] = await Promise.all(waits);
+    expect(other).toBeUndefined();
     expect(clock.sleeps).toBe(3);
     turns.giveBack(held);
+    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
+    turns.giveBack(next!);
     expect(turns.takeFree(Wallet, 'a')).toBeDefined();
+  });
+
+  test('that are never given back hold up others once, and not each of them', async () => {
+    const clock = new ManualClock();
+    const turns = turnsOf(clock);
+    taken(turns, 'a');
+    const first = turns.waitFor(Wallet, 'a');
+    for (let tick = 0; tick < 3; tick++) await clock.wake();
+    const second = turns.waitFor(Wallet, 'a');
+    turns.giveBack((await first)!);
+    expect(await second).toBeDefined();
   });
 
   test('that were given back already are not given back twice', () => {

@@ -15,8 +15,11 @@ interface Waiter {
   readonly end: (turn: Turn | undefined) => void;
 }
 
-/** A turn that somebody holds, and those that wait for it, in the order in which they came. */
-interface HeldTurn extends Turn {
+/** A model whose turn somebody holds, and those that wait for it, in the order in which they came. */
+interface HeldModel {
+  /** Another one for each holder. */
+  turn: Turn;
+  takenTick: number;
   readonly waiters: Waiter[];
 }
 
@@ -24,22 +27,23 @@ interface HeldTurn extends Turn {
  * Lets the executions of one process change a model one after another, so that none of them is stale because of
  * another one.
  *
- * It only saves attempts: whoever goes on without a turn is as safe as with one, because versions are guarded.
+ * It only saves attempts: whoever goes on without a turn is as safe as with one, because versions are guarded. So a turn that
+ * is held for longer than anybody waits goes to the next one, because its holder may never give it back.
  */
 export class ModelTurns {
-  readonly #held = new ModelMap<HeldTurn>();
-  readonly #awaited = new Set<HeldTurn>();
+  readonly #held = new ModelMap<HeldModel>();
+  readonly #awaited = new Set<HeldModel>();
   readonly #ticker: Ticker;
 
   constructor({ waitMs }: TurnSettings, clock: Clock) {
-    this.#ticker = new Ticker(clock, waitMs, () => this.#sendAllAway());
+    this.#ticker = new Ticker(clock, waitMs, () => this.#endWaits());
   }
 
   /** Takes a turn that is free; `undefined` when somebody holds it. */
   takeFree(model: ModelClass<unknown>, id: string): Turn | undefined {
     if (this.#held.get(model, id) !== undefined) return undefined;
-    const turn: HeldTurn = { model, id, waiters: [] };
-    this.#held.set(model, id, turn);
+    const turn: Turn = { model, id };
+    this.#held.set(model, id, { turn, takenTick: this.#ticker.tick, waiters: [] });
     return turn;
   }
 
@@ -57,20 +61,32 @@ export class ModelTurns {
   /** Gives a turn back: to the one that has waited longest, if anybody does. */
   giveBack(turn: Turn): void {
     const held = this.#held.get(turn.model, turn.id);
-    if (held === undefined || held !== turn) return;
-    const next = held.waiters.shift();
-    if (held.waiters.length === 0) this.#awaited.delete(held);
-    if (next === undefined) this.#held.delete(turn.model, turn.id);
-    else next.end(held);
+    if (held?.turn === turn) this.#passOn(held);
   }
 
-  /** Ends the waits that have lasted long enough; tells whether any are left. */
-  #sendAllAway(): boolean {
-    for (const held of this.#awaited) this.#sendAway(held);
+  #passOn(held: HeldModel): void {
+    const { model, id } = held.turn;
+    const next = held.waiters.shift();
+    if (held.waiters.length === 0) this.#awaited.delete(held);
+    if (next === undefined) {
+      this.#held.delete(model, id);
+      return;
+    }
+    held.turn = { model, id };
+    held.takenTick = this.#ticker.tick;
+    next.end(held.turn);
+  }
+
+  /** Ends what has lasted long enough, turns and waits; tells whether any waits are left. */
+  #endWaits(): boolean {
+    for (const held of this.#awaited) {
+      if (this.#ticker.isOver(held.takenTick)) this.#passOn(held);
+      this.#sendAway(held);
+    }
     return this.#awaited.size > 0;
   }
 
-  #sendAway(held: HeldTurn): void {
+  #sendAway(held: HeldModel): void {
     const { waiters } = held;
     // They came in the order of their ticks.
     const kept = waiters.findIndex(({ startedTick }) => !this.#ticker.isOver(startedTick));

@@ -4,7 +4,7 @@ import { type RangesOf, waitRange } from '../action/settings.js';
 export interface TurnSettings {
   /**
    * How long an execution waits for its turn at least; after at most one and a half times as long it goes on without
-   * it, and the guarded version decides. Default 1,000.
+   * it, and the guarded version decides. Nor does another one keep its turn for longer while somebody waits. Default 1,000.
    */
   readonly waitMs: number;
 }
