@@ -2,8 +2,10 @@ import type { DeliveryStore } from '@framework/core';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { openRegistry } from './fixtures/open-registry.js';
+import { isSent, proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
 const dayMs = 86_400_000;
@@ -82,6 +84,30 @@ it('a partition stays when a transaction as old as itself commits while its drop
   await writer.query('commit');
   expect(await dropped).toEqual([]);
   expect(await query(url, 'select model_id from eventlog.events')).toEqual([{ model_id: 'a' }]);
+});
+
+it('no commit waits for a process from which nothing is heard any more while it drops a partition', async () => {
+  const database = await emptyDatabase();
+  const { url } = database;
+  const { proxy, url: proxiedUrl } = await proxied(database);
+  const registry = openRegistry([{ group: 0, member: 0, url: proxiedUrl }], {});
+  await registry.ready();
+  await query(url, addOldMonth);
+  const [delivery] = registry.deliveries();
+  let isSilent = false;
+  proxy.judge = (passage) => {
+    if (isSilent) return 'drop';
+    isSilent = isSent(passage, 'drop_partition');
+    return 'forward';
+  };
+  const dropped = delivery!.store.partitions.drop(30 * dayMs);
+  await vi.waitUntil(() => isSilent, { timeout: 30_000, interval: 1 });
+  const left = `select from pg_class where relname = 'events_2020_01'`;
+  await vi.waitFor(async () => expect(await query(url, left)).toEqual([]), { timeout: lockedMs });
+  await (await EventWriter.connect(url)).write('a', 1);
+  proxy.judge = () => 'forward';
+  proxy.cut();
+  expect(await dropped).toEqual([]);
 });
 
 describe('while somebody reads the log for long', () => {

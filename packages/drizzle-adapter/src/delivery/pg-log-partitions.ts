@@ -22,7 +22,7 @@ export class PgLogPartitions implements LogPartitions {
   }
 
   async create(): Promise<void> {
-    await this.#change('select eventlog.create_partitions($1)', partitionMonthsAhead, createTimeoutMs);
+    await this.#change(`eventlog.create_partitions(${partitionMonthsAhead})`, createTimeoutMs);
   }
 
   async drop(olderThanMs: number): Promise<readonly string[]> {
@@ -37,28 +37,38 @@ export class PgLogPartitions implements LogPartitions {
     });
     const dropped: string[] = [];
     for (const { name } of rows) {
-      const [row] = await this.#change('select eventlog.drop_partition($1) as changed', name, dropTimeoutMs);
-      if (row?.changed === true) dropped.push(name);
+      // The name is one of those that were asked for, and holds nothing that would have to be quoted.
+      const isDropped = await this.#change(`eventlog.drop_partition('${name}')`, dropTimeoutMs);
+      if (isDropped === true) dropped.push(name);
     }
     return dropped;
   }
 
-  /** Changes the partitions when no lock is in the way: a statement that waits for a lock blocks all that come after it. */
-  async #change(
-    text: string,
-    value: unknown,
-    timeoutMs: number,
-  ): Promise<readonly { readonly changed: unknown }[]> {
+  /**
+   * Changes the partitions when no lock is in the way: a statement that waits for a lock blocks all that come after it.
+   *
+   * It is one message, and so one transaction: its locks are held for no longer when nothing is heard of this process any more.
+   *
+   * @param call of a function, without parameters
+   */
+  async #change(call: string, timeoutMs: number): Promise<unknown> {
+    const text = `set local statement_timeout = ${timeoutMs}; select ${call} as changed`;
     for (let tryCount = 1; ; tryCount++) {
       try {
-        return await this.#manager.inTransaction(async () => {
-          await this.#manager.query({ text: `set local statement_timeout = ${timeoutMs}` });
-          return (await this.#manager.query<{ changed: unknown }>({ text, values: [value] })).rows;
-        });
+        return changedBy(await this.#manager.query({ text }));
       } catch (error) {
         if (tryCount === triesMax || !(FrameworkException.is(error) && error.retryable)) throw error;
         await delay(firstWaitMs * 2 ** (tryCount - 1));
       }
     }
   }
+}
+
+/** What the last of several statements gives; the types of `pg` do not show that there are several results. */
+function changedBy(results: unknown): unknown {
+  const [, { rows }] = results as readonly [
+    unknown,
+    { readonly rows: readonly [{ readonly changed: unknown }] },
+  ];
+  return rows[0].changed;
 }
