@@ -137,8 +137,8 @@ describe('a database that is down at the start', () => {
 
   it('is not worked on any more by the server when the registry is closed in the middle of a migration', async () => {
     const { url } = await emptyDatabase();
-    const migrationsFolder = await folderOf('select pg_sleep(300)');
-    const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder });
+    const folder = await folderOf('select pg_sleep(300)');
+    const registry = openRegistry([{ group: 0, member: 0, url }], { migrationsFolder: folder });
     const ready = registry.ready();
     const working = `select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()`;
     await vi.waitFor(async () => expect(await query(url, working)).toHaveLength(1), patience);

@@ -32,10 +32,7 @@ export class HeldShards implements ConnectionGuard {
 
   /** Asks when the database is opened, which notes what it holds when it has not been told of any shard yet. */
   get whenOpening(): ConnectionGuard {
-    // Such a connection has no deadlines by itself.
-    const notesOf = (client: pg.ClientBase): Promise<ShardNotes | undefined> =>
-      inShortTransaction(client, () => shardNotes(client));
-    return { ensure: (client) => this.#ensure(client, notesOf, () => this.#adoptFirst(client)) };
+    return { ensure: (client) => this.#ensure(client, notesInTime, () => this.#adoptFirst(client)) };
   }
 
   /**
@@ -90,4 +87,9 @@ export class HeldShards implements ConnectionGuard {
       cause: undefined,
     });
   }
+}
+
+/** For a connection whose statements have no deadline. */
+function notesInTime(client: pg.ClientBase): Promise<ShardNotes | undefined> {
+  return inShortTransaction(client, () => shardNotes(client));
 }
