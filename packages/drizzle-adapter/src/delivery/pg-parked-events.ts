@@ -51,7 +51,9 @@ const parkText = `
 /** The places of handlers that are not paused: each is one range of the index on due dates. */
 const placesText = `unnest($1::text[], $2::smallint[]) as held (handler, slot) join eventlog.handlers h using (handler)`;
 
-const isAskedFor = 'jsonb_build_array(m.handler, m.model_name, m.model_id) <> all($7::jsonb[])';
+/** What is being tried is left out; hashed, as it is compared with each model that is due. */
+const isAskedFor = `(m.handler, m.model_name, m.model_id) not in (
+          select * from unnest($7::text[], $8::text[], $9::text[]))`;
 
 /**
  * Of each place two ranges of that index: what is due, and what would wait for longer than anything does. Each handler has a
@@ -263,10 +265,12 @@ export class PgParkedEvents implements ParkedEvents {
   ): Promise<readonly ParkedHead[]> {
     const waits = places.map(({ waitMaxMs }) => waitMaxMs ?? null);
     const counts = places.map(({ headsMax }) => headsMax ?? null);
-    const left = except.map(({ handler, modelName, modelId }) =>
-      JSON.stringify([handler, modelName, modelId]),
-    );
-    const values = [...columnsOf(places), limit, bytesMax, waits, counts, left];
+    const left = [
+      except.map(({ handler }) => handler),
+      except.map(({ modelName }) => modelName),
+      except.map(({ modelId }) => modelId),
+    ];
+    const values = [...columnsOf(places), limit, bytesMax, waits, counts, ...left];
     const rows = await this.#rows<ParkedHead>('framework_due_heads', dueHeadsText, values);
     return rows.map((row) => ({ ...row, event: parkedEvent(row.event) }));
   }
