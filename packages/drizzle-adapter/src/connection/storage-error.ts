@@ -19,9 +19,10 @@ const transientStates = /^(40|55P03|08)/;
 
 /**
  * SQLSTATEs of a server that cannot serve now: timed out, shutting down, starting up (class 57), out of connections, memory
- * or disk (class 53).
+ * or disk (class 53), failed by its system, such as its disk (class 58), or with damaged tables or indexes. Whatever was asked is
+ * served when somebody has repaired that.
  */
-const unavailableStates = /^(57|53|25P03|25P04)/;
+const unavailableStates = /^(57|53|58|XX00[12]|25P03|25P04)/;
 
 /** What is wrong with such a server, and what to do; the first that matches. */
 const remedies: readonly (readonly [RegExp, NotReadyKind | undefined, remedy: string])[] = [

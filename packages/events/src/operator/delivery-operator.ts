@@ -125,7 +125,8 @@ export class DeliveryOperator {
   /**
    * Forgets a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its
    * names, and with `discardParked` what waits for it. A handler of the same name starts as a new one afterwards, and still
-   * executes nothing that the old one has executed: their keys are the same for as long as they are kept.
+   * executes nothing that the old one has executed: their keys are the same for as long as they are kept. One that was renamed
+   * has to have the old one's first name, its permanent id, for that: under its present name, other keys are its own.
    *
    * @param handler one of its names
    * @param options.discardParked whether its parked events and dead letters are lost; without, they are in the way
