@@ -34,10 +34,7 @@ export function nextGroup(
   }
   const claims = new Claims(ahead);
   for (const [index, plan] of queue.entries()) {
-    if (group.length === plansMax) {
-      rest.push(...queue.slice(index));
-      break;
-    }
+    if (group.length === plansMax) return { group, rest: rest.concat(queue.slice(index)) };
     const isFit = claims.admit(plan);
     plan.isHeldUp = !isFit && claims.holdUp(plan);
     (isFit ? group : rest).push(plan);
