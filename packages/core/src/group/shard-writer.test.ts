@@ -119,6 +119,31 @@ describe('a plan that waits behind a locked model', () => {
   });
 });
 
+describe('plans that expect the same version', () => {
+  test('are refused as stale when one of them is written, without being sent', async () => {
+    const writer = new ManualWriter();
+    const first = await writer.add('first', a);
+    writer.staged.hide(first);
+    const same = await writer.add('same', a, b);
+    const continued = await writer.add('continued', b);
+    const other = await writer.add('other', c);
+    await writer.answer('first');
+    expect(writer.open).toEqual(['other']);
+    expect(await errorOf(same)).toMatchObject({ code: 'stale-record', id: a.id.value, expectedVersion: 1 });
+    expect(await errorOf(continued)).toMatchObject({ code: 'stale-record', id: b.id.value });
+    expect(other.state).toBe('pending');
+  });
+
+  test('are sent one after the other while none is written', async () => {
+    const writer = new ManualWriter();
+    const first = await writer.add('first', a);
+    writer.staged.hide(first);
+    await writer.add('same', a);
+    await writer.answer('first', constraint);
+    expect(writer.open).toEqual(['same']);
+  });
+});
+
 describe('a write that takes long', () => {
   test('does not hold up plans of other models, but those of its own', async () => {
     const writer = new ManualWriter();

@@ -1,6 +1,8 @@
 import { outcomeOf } from '../action/commit.js';
 import type { Clock } from '../clock.js';
-import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import { ShardUnavailableException, StaleRecordException } from '../errors/storage-exceptions.js';
+import { modelNameOf } from '../model/model-class.js';
+import { ModelMap } from '../model/model-map.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -212,18 +214,42 @@ export class ShardWriter {
 
   /** Lets go on what waited for plans, and the executions of those that have their outcome. */
   #goOnAfter(batch: Batch): void {
+    const written = new ModelMap<number>();
     let isLost = false;
     for (const plan of batch) {
       if (plan.state === 'pending') continue;
       this.#staged.hide(plan);
       if (plan.state !== 'written') isLost = true;
+      else
+        for (const { repository, model } of plan.changes.changes)
+          written.set(repository.model, model.id.value, model.version);
     }
-    if (isLost) this.#dropEnded();
+    if (this.#refuseStale(written) || isLost) this.#dropEnded();
     if (this.#isOverdue && this.#asideCount < asideMax) this.#forgetAwaited();
     // The next group is on its way before the executions of this one go on, which takes the process a while.
     if (this.#sendAll()) this.#clock.after(0, () => tellAll(batch));
     else tellAll(batch);
     if (this.#hasWaiting) this.#ticker.start();
+  }
+
+  /**
+   * Fails plans that wait for their turn to be found stale: a model of theirs has a later version by now than they expect.
+   * Tells whether there are any.
+   */
+  #refuseStale(written: ModelMap<number>): boolean {
+    let isAny = false;
+    for (const plan of [...this.#again.flat(), ...this.#queue]) {
+      const stale = plan.changes.changes.find(
+        ({ kind, repository, model, expectedVersion }) =>
+          kind === 'update' && expectedVersion < (written.get(repository.model, model.id.value) ?? 0),
+      );
+      if (stale === undefined) continue;
+      const { repository, model, expectedVersion } = stale;
+      plan.fail(new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion));
+      this.#staged.hide(plan);
+      isAny = true;
+    }
+    return isAny;
   }
 
   /** Leaves out what has ended, and fails what was built on what is lost, in order: what was built on that is lost, too. */
