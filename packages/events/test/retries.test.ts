@@ -117,7 +117,7 @@ describe('a slot whose holder vanished', () => {
     before.access.kill();
     bench.database.processes.clear();
     bench.database.abandonAll();
-    for (const row of bench.database.parked.values()) row.nextMs -= 400 * 86_400_000;
+    for (const row of bench.database.parked.values()) row.nextMs = (row.nextMs ?? 0) - 400 * 86_400_000;
     bench.database.commit(deposited('a', 1), deposited('e', 1));
     const after = handlerOf({ name: 'one' }, async ({ modelId }) => {
       if (!modelId.startsWith('x')) return;
