@@ -1,22 +1,22 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { withSession } from '../database-session.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
-import type { Answer } from '../wallet-client.js';
+import type { Answer, WalletBody } from '../wallet-client.js';
 
 /** More than there are connections. */
 const lockedOutCount = 40;
+/** More than a handler handles at a time. */
+const lockedTransferCount = 24;
 const currency = 'EUR';
 
 let service: TestService;
 
-beforeEach(async () => {
-  service = await startTestService();
-});
 afterEach(() => stopTestService(service));
 
 it('a locked wallet holds up no other one, and its deposits are answered truthfully', async () => {
+  service = await startTestService();
   const { client } = service;
   const open = () => client.openWallet({ currency, initialBalance: '0' });
   const locked = await open();
@@ -62,6 +62,37 @@ it('a locked wallet holds up no other one, and its deposits are answered truthfu
   for (const key of keys) repeated.push(await depositUnder(key));
   expect(repeated.map(({ status }) => status)).toEqual(keys.map(() => 200));
   expect(await client.wallet(locked.id)).toMatchObject({ balance: String(lockedOutCount) });
+});
+
+it('transfers to a locked wallet hold up no transfer to another one, and arrive when it is free', async () => {
+  // Nobody has to wait for so long.
+  const never = { 'statement-timeout-ms': 120_000, 'acquisition-timeout-ms': 120_000 };
+  service = await startTestService({ mexico: never });
+  const { client } = service;
+  const source = await client.openWallet();
+  const [locked, other] = await Promise.all([1, 2].map(() => client.openWallet({ country: 'MX' })));
+  const transferTo = async (dest: WalletBody | undefined): Promise<string> => {
+    const transfer = { sourceId: source.id, destId: dest!.id, amount: '1' };
+    const { body, status } = await client.post('/transfers', transfer);
+    expect(status).toBe(202);
+    return String(body['id']);
+  };
+  const completed = async (ids: readonly string[]): Promise<void> => {
+    const transfers = await Promise.all(ids.map((id) => client.get(`/transfers/${id}`)));
+    expect(transfers.map(({ body }) => body['state'])).toEqual(ids.map(() => 'COMPLETED'));
+  };
+  const waiting: string[] = [];
+  await withSession(service.mexico, async (session) => {
+    await session.query('begin');
+    await session.query('select from wallets where id = $1 for update', [locked!.id]);
+    for (let n = 0; n < lockedTransferCount; n++) waiting.push(await transferTo(locked));
+    const beside = await transferTo(other);
+    // Before a call of a handler is given up, which leaves its place as well.
+    await vi.waitFor(() => completed([beside]), { timeout: 25_000, interval: 50 });
+    await session.query('rollback');
+  });
+  await vi.waitFor(() => completed(waiting), { timeout: 60_000, interval: 50 });
+  expect(await client.wallet(locked!.id)).toMatchObject({ balance: String(100 + lockedTransferCount) });
 });
 
 /** Deposits into a wallet again and again; tells how often, and what took the longest. */

@@ -119,6 +119,18 @@ describe('writes that wait for locks', () => {
     expect(running).toEqual(['a1']);
   });
 
+  it('are refused earlier where they are not to wait as long as others', async () => {
+    write('a', 'a1');
+    const hurried = waits.run(shard, ['a'], async () => 'a2', 100);
+    hurried.catch(() => undefined);
+    const other = write('a', 'a3');
+    await vi.advanceTimersByTimeAsync(100);
+    await expect(hurried).rejects.toMatchObject(unavailable);
+    await expect(hurried).rejects.toThrow(/not this write's turn within 100 ms/);
+    await vi.advanceTimersByTimeAsync(900);
+    await expect(other.ended).rejects.toThrow(/not this write's turn within 1000 ms/);
+  });
+
   it('are refused as locked out when the server gives them up', async () => {
     const cause = Object.assign(new pg.DatabaseError('canceling statement', 7, 'error'), { code: '57014' });
     const cancelled = write('a', 'a1');

@@ -10,6 +10,9 @@ interface LockedWrite {
   turn: PromiseWithResolvers<boolean> | undefined;
   /** When it last found a lock in its way, in the order of all; 0 when its row is known to be free by now. */
   lockedTurn: number;
+  /** How long it waits for its turns in all, and until when. */
+  readonly waitMaxMs: number;
+  readonly untilMs: number;
 }
 
 /**
@@ -62,20 +65,27 @@ export class LockWaits {
    *
    * @param rows the ids of the rows that it updates
    * @param write waits for a lock for a moment when it is to be brief, else as long as a statement may take
+   * @param waitMaxMs is how long it waits for its turn, where that is not as long as others do
    * @throws ShardUnavailableException `shard-unavailable` when its turn, or the lock, does not come in time; nothing was written
    */
   async run<T>(
     shard: ShardIdentifier,
     rows: readonly string[],
     write: (isBrief: boolean) => Promise<T>,
+    waitMaxMs: number = this.#waitMaxMs,
   ): Promise<T> {
-    const own: LockedWrite = { keys: keysOf(rows), turn: undefined, lockedTurn: ++this.#lockedTurns };
-    const untilMs = performance.now() + this.#waitMaxMs;
+    const own: LockedWrite = {
+      keys: keysOf(rows),
+      turn: undefined,
+      lockedTurn: ++this.#lockedTurns,
+      waitMaxMs,
+      untilMs: performance.now() + waitMaxMs,
+    };
     this.#count(rows, 1);
     this.#writes.add(own);
     try {
       for (;;) {
-        const isBrief = await this.#turnOf(own, untilMs, (reason) => this.#lockedOut(shard, rows, reason));
+        const isBrief = await this.#turnOf(own, (reason) => this.#lockedOut(shard, rows, reason));
         try {
           const result = await write(isBrief);
           this.#showFree(own);
@@ -101,14 +111,14 @@ export class LockWaits {
   }
 
   /** Resolves when it is its turn, with whether it is to be brief. */
-  async #turnOf(own: LockedWrite, untilMs: number, refusal: (reason: string) => Error): Promise<boolean> {
+  async #turnOf(own: LockedWrite, refusal: (reason: string) => Error): Promise<boolean> {
     const turn = Promise.withResolvers<boolean>();
     const refuse = (reason: string): void => {
       own.turn = undefined;
       turn.reject(refusal(reason));
     };
-    const refuseLate = (): void => refuse(`it was not this write's turn within ${this.#waitMaxMs} ms`);
-    const leftMs = Math.max(0, untilMs - performance.now());
+    const refuseLate = (): void => refuse(`it was not this write's turn within ${own.waitMaxMs} ms`);
+    const leftMs = Math.max(0, own.untilMs - performance.now());
     const timer = setTimeout(refuseLate, leftMs);
     own.turn = turn;
     if (leftMs > 0) this.#goOn();

@@ -30,6 +30,12 @@ import type { PreparedWrite } from '../write/change-set-writer.js';
 /** How often something is sent at most, each time on a new connection, while what the old ones have prepared does not fit. */
 const sendingsMax = 3;
 
+/**
+ * How long the action of a handler waits for its turn at a locked row: delivery tries it again by itself, and meanwhile it would
+ * keep its place from the events of other models.
+ */
+const handlerLockWaitMs = 1_000;
+
 /** A transaction in which the caller runs. */
 interface OpenTransaction {
   readonly client: pg.PoolClient;
@@ -103,7 +109,8 @@ export class PgTransactionManager implements TransactionManager {
         if (shortLockWait || !isLockTimeout(error)) throw error;
       }
     }
-    return lockWaits.run(this.shard, rows, send);
+    const isOfHandler = changes.key?.source !== undefined;
+    return lockWaits.run(this.shard, rows, send, isOfHandler ? handlerLockWaitMs : undefined);
   }
 
   /** Nobody waits behind a write that may wait for locks for long: it has a connection of its own. */
