@@ -60,6 +60,22 @@ describe('a process that ends', () => {
     expect([closed, exits, said]).toEqual([['server'], [1], ['Stopping: Error: no']]);
   });
 
+  test('closes also what is opened while it ends, and everything once', async () => {
+    const closed: string[] = [];
+    const ending = shutdown();
+    ending.add(async () => void closed.push('log'));
+    const databases = Promise.withResolvers<void>();
+    ending.add(() => {
+      closed.push('databases');
+      return databases.promise;
+    });
+    const exit = ending.exit(0);
+    ending.add(async () => void closed.push('service'));
+    databases.resolve();
+    await exit;
+    expect([closed, exits]).toEqual([['databases', 'service', 'log'], [0]]);
+  });
+
   test('takes signals of the first second for the first one, and ends at once with a later one', async () => {
     const ending = shutdown(60_000);
     let count = 0;

@@ -45,7 +45,8 @@ export class Shutdown {
       process.exit(1);
     }, this.#timeoutMs);
     let failed = false;
-    for (const step of this.#steps) {
+    // One by one off the list: the start that was interrupted may still open something.
+    for (let step = this.#steps.shift(); step !== undefined; step = this.#steps.shift()) {
       await step().catch((error: unknown) => {
         failed = true;
         this.#say(`Stopping: ${String(error)}`);
