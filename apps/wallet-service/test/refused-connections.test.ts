@@ -17,6 +17,7 @@ describe('what never becomes a request', () => {
   it.each([
     ['a host that is none', 400, 'GET /wallets HTTP/1.1\r\nhost: a b\r\n\r\n'],
     ['a host with a path', 400, 'GET /wallets HTTP/1.1\r\nhost: x/y?z\r\n\r\n'],
+    ['a host with a path that is as long as its address', 400, 'GET /live HTTP/1.1\r\nhost: 1.1/aaa\r\n\r\n'],
     ['no host', 400, 'GET /wallets HTTP/1.1\r\n\r\n'],
     ['two hosts', 400, 'GET /wallets HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n'],
     ['a backslash in the path', 400, 'GET /\\wallets HTTP/1.1\r\nhost: x\r\n\r\n'],

@@ -1,5 +1,6 @@
 import { channel } from 'node:diagnostics_channel';
 import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { type Socket, connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { HttpServer, type HttpServerOptions } from './http-server.js';
@@ -132,6 +133,30 @@ describe('a request that is cut while it waits for one before it', () => {
   }
 });
 
+test.each([
+  ['in part', '{'],
+  ['as a whole', '{"amount":"1"}'],
+])('a body that has arrived %s before its client went is waited for by nobody', async (_what, sent) => {
+  const server = await start({});
+  const gone = await server.connect();
+  const requests = channel('http.server.request.start');
+  const request = Promise.withResolvers<IncomingMessage>();
+  const onStart = (message: unknown): void =>
+    request.resolve((message as { readonly request: IncomingMessage }).request);
+  requests.subscribe(onStart);
+  try {
+    gone.write(`POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 14\r\n\r\n${sent}`);
+    const { socket } = await request.promise;
+    gone.resetAndDestroy();
+    await expect.poll(() => socket.destroyed).toBe(true);
+  } finally {
+    requests.unsubscribe(onStart);
+  }
+  server.answerSlow();
+  await expect.poll(server.refusedCount).toBe(1);
+  expect(server.readingCount()).toBe(0);
+});
+
 test('connections beyond their maximum are closed, and the others go on', async () => {
   const server = await start({ connectionsMax: 1 });
   const first = await server.connect();
@@ -163,6 +188,8 @@ interface TestServer {
   readonly droppedCount: () => number;
   /** How many requests were refused. */
   readonly refusedCount: () => number;
+  /** How many requests wait for their bodies. */
+  readonly readingCount: () => number;
 }
 
 /** A server that answers `/large` with much in chunks, `/whole` with much at once, and `/slow` when it is told to. */
@@ -171,6 +198,7 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
   const sockets: Socket[] = [];
   let droppedCount = 0;
   let refusedCount = 0;
+  let readingCount = 0;
   const large = (): ReadableStream => {
     let count = 0;
     return new ReadableStream({
@@ -183,7 +211,10 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
       fetch: async (request, body) => {
         const { pathname } = new URL(request.url);
         if (pathname === '/slow') await slow.promise;
-        if (request.method === 'POST') await body.read();
+        if (request.method === 'POST') {
+          readingCount++;
+          await body.read().finally(() => readingCount--);
+        }
         if (pathname === '/whole') return new Response(whole);
         return new Response(pathname === '/large' ? large() : 'small');
       },
@@ -213,5 +244,6 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
     answerSlow: () => slow.resolve(undefined),
     droppedCount: () => droppedCount,
     refusedCount: () => refusedCount,
+    readingCount: () => readingCount,
   };
 }

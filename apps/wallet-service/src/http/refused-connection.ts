@@ -51,6 +51,8 @@ export function headerFault(
     return new RequestFault('bad-request', 'The request is not one of HTTP/1.1');
   }
   if (httpVersion === '1.1' && !headers.host) return headerFaultOf('Host', 'is missing');
+  // With it, the path would be another one than the client's.
+  if (/[/?#@\\]/.test(headers.host ?? '')) return headerFaultOf('Host', 'is not a host');
   const seen = new Set<string>();
   // Names stand at even places. Looked at for every request, so most are passed over by their length.
   for (let index = 0; index < rawHeaders.length; index += 2) {

@@ -45,6 +45,8 @@ export class RequestBody {
   async read(): Promise<Buffer> {
     if (this.#fault !== undefined) throw this.#fault;
     if (this.isTooLarge) throw tooLarge();
+    // Nothing would be heard of it any more.
+    if (this.#request.destroyed) throw incomplete(undefined);
     this.#onRead();
     const request = this.#request;
     const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
