@@ -159,6 +159,22 @@ describe('a write that takes long', () => {
     expect(writer.open).toEqual(['same']);
   });
 
+  test('counts those that wait behind it apart, also when it was left aside only as soon as there was a place', async () => {
+    const writer = new ManualWriter({ queueMax: 2 });
+    for (let index = 0; index < 8; index++) {
+      await writer.add(`p${index}`, openWallet());
+      await writer.clock.pass(50);
+    }
+    await writer.add('slow', a);
+    await writer.clock.pass(50);
+    await writer.answer('p3');
+    await writer.add('awaited', b);
+    for (const name of ['behind0', 'behind1']) await writer.add(name, a);
+    for (const name of ['other0', 'other1']) await writer.add(name, openWallet());
+    await writer.answer('awaited');
+    expect(writer.open.at(-1)).toBe('other0+other1');
+  });
+
   test('leaves a last place for the others', async () => {
     const writer = new ManualWriter();
     for (let index = 0; index < 10; index++) {

@@ -173,9 +173,14 @@ export class ShardWriter {
       this.#isOverdue = true;
       return;
     }
+    this.#leaveAside();
+    this.#sendAll();
+  }
+
+  /** Those that change its models wait for longer than others from now on. */
+  #leaveAside(): void {
     holdUp(this.#awaited ?? []);
     this.#forgetAwaited();
-    this.#sendAll();
   }
 
   #forgetAwaited(): void {
@@ -225,7 +230,7 @@ export class ShardWriter {
           written.set(repository.model, model.id.value, model.version);
     }
     if (this.#refuseStale(written) || isLost) this.#dropEnded();
-    if (this.#isOverdue && this.#asideCount < asideMax) this.#forgetAwaited();
+    if (this.#isOverdue && this.#asideCount < asideMax) this.#leaveAside();
     // The next group is on its way before the executions of this one go on, which takes the process a while.
     if (this.#sendAll()) this.#clock.after(0, () => tellAll(batch));
     else tellAll(batch);
