@@ -53,6 +53,8 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
       // Where handlers run, what becomes of their leases and of events that fail: they read the same log, however the events
       // came into it. The kills of processes that deliver transfers, and the outcomes of their steps, are in both.
       'test/delivery/{handler-starts,hanging-handlers,poison-events,roles,worker-kills}.test.ts',
+      // Each seed decides itself whether it commits in groups.
+      'test/simulation/*.test.ts',
       // Databases that are away or read only, and processes that lack one: what happens to commits in a group when the
       // network fails is in `lost-groups`, and what happens when a database is killed, in `killed-database`, is in both.
       'test/faults/{long-outage,missing-shard,read-only-server,shard-away}.test.ts',

@@ -143,11 +143,11 @@ export class PassageFaults {
 
   #refused(process: PassingProcess, passage: MemoryPassage): Promise<void> {
     if (passage.operation === 'ready') return this.#after(process, passage, statementTimeoutMs);
-    // What was done before it went down has lost its answer.
-    const error =
-      passage.way === 'answer'
-        ? new ConnectionLost()
-        : new ShardUnavailableException(passage.shard, 'the database is down');
+    // What was done before it went down has lost its answer, and hints are heard by nobody.
+    const isLost = passage.way === 'answer' || passage.operation === 'hints.hear';
+    const error = isLost
+      ? new ConnectionLost()
+      : new ShardUnavailableException(passage.shard, 'the database is down');
     return this.#failing(process, passage, 1, error);
   }
 

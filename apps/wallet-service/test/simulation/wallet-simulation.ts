@@ -1,0 +1,155 @@
+import {
+  ConstraintViolationException,
+  FrameworkException,
+  ShardIdentifier,
+  ShardedId,
+} from '@framework/core';
+import {
+  type Choices,
+  Simulation,
+  type SimulationCall,
+  type SimulationGiven,
+  type SimulationState,
+  callOf,
+} from '@framework/testing/simulation';
+import { Big } from 'big.js';
+import { CompleteTransferAction } from '../../src/actions/complete-transfer-action.js';
+import { InitiateTransferAction } from '../../src/actions/initiate-transfer-action.js';
+import { NotifyRecipientAction } from '../../src/actions/notify-recipient-action.js';
+import { RefundTransferAction } from '../../src/actions/refund-transfer-action.js';
+import { SettleTransferAction } from '../../src/actions/settle-transfer-action.js';
+import { WalletCloseAction } from '../../src/actions/wallet-close-action.js';
+import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
+import { WalletTransferAction } from '../../src/actions/wallet-transfer-action.js';
+import { WalletWithdrawMoneyAction } from '../../src/actions/wallet-withdraw-money-action.js';
+import { NotifyRecipientOnDeposit } from '../../src/handlers/notify-recipient-on-deposit.js';
+import { ReceiveTransfer } from '../../src/handlers/receive-transfer.js';
+import { RefundTransfer } from '../../src/handlers/refund-transfer.js';
+import { SettleTransfer } from '../../src/handlers/settle-transfer.js';
+import { Notification } from '../../src/notification/notification.js';
+import { TransferDecision } from '../../src/transfer/transfer-decision.js';
+import { Transfer } from '../../src/transfer/transfer.js';
+import { Wallet } from '../../src/wallet/wallet.js';
+
+interface Given extends SimulationGiven {
+  readonly wallets: readonly Wallet[];
+}
+
+const global = ShardIdentifier.of(0, 0);
+const mexico = ShardIdentifier.of(1, 0);
+const shards = [global, mexico] as const;
+const currencies = ['EUR', 'USD'];
+
+/** Which ends transfers have come to, over all runs. */
+export type TransferEnds = Record<'completed' | 'refunded', number>;
+
+/** The wallet service's actions and handlers on several processes: clients move money, and wallets are closed meanwhile. */
+export function walletSimulation(ends: TransferEnds = { completed: 0, refunded: 0 }): Simulation<Given> {
+  return new Simulation<Given>({
+    models: [Wallet, Transfer, TransferDecision, Notification],
+    shards,
+    actions: ({ clock, repository }) => {
+      const wallets = repository(Wallet);
+      return [
+        new WalletDepositMoneyAction(clock, wallets),
+        new WalletWithdrawMoneyAction(clock, wallets),
+        new WalletCloseAction(clock, wallets),
+        new WalletTransferAction(clock, wallets),
+        new InitiateTransferAction(clock, wallets, { shards }),
+        new CompleteTransferAction(clock, wallets, repository(TransferDecision)),
+        new SettleTransferAction(clock, repository(Transfer)),
+        new RefundTransferAction(clock, wallets, repository(Transfer)),
+        new NotifyRecipientAction(clock),
+      ];
+    },
+    handlers: ({ repository }) => [
+      new ReceiveTransfer(repository(Transfer)),
+      new SettleTransfer(),
+      new RefundTransfer(),
+      new NotifyRecipientOnDeposit(),
+    ],
+    given: (choices) => {
+      const wallets = Array.from({ length: choices.between(2, 4) }, () => {
+        const shard = choices.chance(0.5) ? mexico : global;
+        return new Wallet({
+          id: ShardedId.generate(Wallet, shard),
+          state: 'OPENED',
+          createdDate: new Date('2025-12-31T23:59:59Z'),
+          ownerId: '6f1c0c5e-6d5b-4a53-9b1e-0d5f7c2b9a10',
+          currency: choices.chance(0.2) ? 'USD' : 'EUR',
+          balance: new Big(20),
+        });
+      });
+      return { wallets, models: wallets };
+    },
+    call: (choices, { wallets }) => moneyCall(choices, wallets),
+    check: (state) => checkMoney(state, ends),
+    retry: { retries: isWorthAnotherAttempt },
+    delivery: { retry: { attemptsMax: 100 } },
+  });
+}
+
+function moneyCall(choices: Choices, wallets: readonly Wallet[]): SimulationCall {
+  const { id: walletId } = choices.pick(wallets);
+  const others = wallets.filter(({ id }) => !id.equals(walletId));
+  const { id: destId } = choices.pick(choices.chance(0.05) ? wallets : others);
+  const amount = new Big(choices.between(1, 12));
+  if (choices.chance(0.04)) return callOf(WalletCloseAction, { walletId });
+  const kind = choices.pick(['initiate', 'initiate', 'initiate', 'deposit', 'withdraw', 'move']);
+  if (kind === 'deposit')
+    return callOf(WalletDepositMoneyAction, { walletId, amount, recipient: 'somebody' });
+  if (kind === 'withdraw') return callOf(WalletWithdrawMoneyAction, { walletId, amount });
+  if (kind === 'move') return callOf(WalletTransferAction, { sourceId: walletId, destId, amount });
+  return callOf(InitiateTransferAction, { sourceId: walletId, destId, amount });
+}
+
+/** Money is what it was and what clients put in and took out, and each transfer has come to one end, as its destination decided. */
+async function checkMoney(
+  { given, repository, commits, events }: SimulationState<Given>,
+  ends: TransferEnds,
+): Promise<void> {
+  const faults: string[] = [];
+  const wallets = await repository(Wallet).findAll();
+  const currencyOf = new Map(wallets.map(({ id, currency }) => [id.value, currency]));
+  for (const currency of currencies) {
+    const sumOf = (all: readonly Wallet[]): Big =>
+      all
+        .filter((each) => each.currency === currency)
+        .reduce((sum, { balance }) => sum.plus(balance), new Big(0));
+    const moved = (action: string): Big =>
+      commits
+        .filter(({ action: { name } }) => name === action)
+        .flatMap((commit) => commit.events)
+        .filter(({ modelId }) => currencyOf.get(modelId) === currency)
+        .reduce((sum, { payload }) => sum.plus((payload as { readonly amount: string }).amount), new Big(0));
+    const before = sumOf(given.wallets);
+    const expected = before.plus(moved('WalletDepositMoneyAction')).minus(moved('WalletWithdrawMoneyAction'));
+    const after = sumOf(wallets);
+    if (!after.eq(expected))
+      faults.push(`there are ${after.toFixed()} ${currency} instead of ${expected.toFixed()}`);
+  }
+  for (const { id, balance } of wallets) {
+    if (balance.lt(0)) faults.push(`wallet ${id.value} holds ${balance.toFixed()}`);
+  }
+  const initiated = new Set(
+    events.filter(({ type }) => type === 'TransferInitiatedEvent').map(({ modelId }) => modelId),
+  );
+  const decisions = new Map(
+    (await repository(TransferDecision).findAll()).map(({ transferId, state }) => [transferId.value, state]),
+  );
+  for (const { id, state } of await repository(Transfer).findAll()) {
+    if (!initiated.has(id.value)) continue;
+    const decided = decisions.get(id.value) === 'RECEIVED' ? 'COMPLETED' : 'REFUNDED';
+    if (state !== decided)
+      faults.push(`transfer ${id.value} is ${state} after ${decisions.get(id.value) ?? 'nothing'}`);
+    ends[decided === 'COMPLETED' ? 'completed' : 'refunded']++;
+  }
+  if (faults.length > 0) throw new Error(faults.join('; '));
+}
+
+/** As the composition on PostgreSQL has it: a transfer that was decided meanwhile is read again. */
+function isWorthAnotherAttempt(error: unknown): boolean {
+  const known = FrameworkException.find(error);
+  if (known?.code === 'stale-record' || known?.code === 'transient-storage') return true;
+  return known instanceof ConstraintViolationException && known.table === 'TransferDecision';
+}
