@@ -139,9 +139,9 @@ async function checkMoney(
   );
   for (const { id, state } of await repository(Transfer).findAll()) {
     if (!initiated.has(id.value)) continue;
-    const decided = decisions.get(id.value) === 'RECEIVED' ? 'COMPLETED' : 'REFUNDED';
-    if (state !== decided)
-      faults.push(`transfer ${id.value} is ${state} after ${decisions.get(id.value) ?? 'nothing'}`);
+    const decision = decisions.get(id.value);
+    const decided = decision && (decision === 'RECEIVED' ? 'COMPLETED' : 'REFUNDED');
+    if (state !== decided) faults.push(`transfer ${id.value} is ${state} after ${decision ?? 'no decision'}`);
     ends[decided === 'COMPLETED' ? 'completed' : 'refunded']++;
   }
   if (faults.length > 0) throw new Error(faults.join('; '));

@@ -42,6 +42,7 @@ const never = new Promise<never>(() => undefined);
 const statementTimeoutMs = 2_000;
 /** How long a write waits for locks that should not wait for long. */
 const shortLockWaitMs = 50;
+const outcomeShare = 0.5;
 const slowMaxMs = 400;
 const lateMaxMs = 3_000;
 
@@ -99,7 +100,10 @@ export class PassageFaults {
   }
 
   #fault(passage: MemoryPassage): PassageFaultKind | undefined {
-    if (this.#areOver || this.#kinds.length === 0 || !this.#choices.chance(this.#share)) return undefined;
+    if (this.#areOver || this.#share === 0 || this.#kinds.length === 0) return undefined;
+    // What became of a write is asked seldom, and matters most when that fails, too.
+    const share = passage.operation === 'is-committed' ? outcomeShare : this.#share;
+    if (!this.#choices.chance(share)) return undefined;
     const kind = this.#choices.pick(this.#kinds);
     return isPossible(kind, passage) ? kind : undefined;
   }

@@ -10,7 +10,7 @@ type Answer =
   | { readonly kind: 'refused'; readonly error: unknown; readonly mayRepeat: boolean }
   | { readonly kind: 'unknown' };
 
-const keyedShare = 0.8;
+const keyedShare = 0.65;
 const twiceShare = 0.15;
 const repeatWaitMaxMs = 800;
 const noProcessWaitMs = 200;

@@ -123,7 +123,7 @@ function reactionOf(choices: Choices, id: () => string): Reaction {
 
 /** The marks follow one another: nobody has written over what he did not read, and nobody answered with what is not there. */
 function checkRegisters({ given, events, calls, hasLosses }: SimulationState<Given>, notes: Notes): void {
-  const faults: string[] = [];
+  const faults = [...notes.wrongReads];
   const states = new Set<string>();
   const marks = new Set<string>();
   for (const [index, register] of given.registers.entries()) {

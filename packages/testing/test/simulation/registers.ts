@@ -95,6 +95,8 @@ export interface Sight {
 export class Notes {
   readonly sights = new Map<number, Sight[]>();
   readonly failures = new Map<string, number>();
+  /** Where a read gave something else than was asked for. */
+  readonly wrongReads: string[] = [];
   #markCount = 0;
 
   /** Differs at each attempt, so that what one wrote is never taken for what another did. */
@@ -146,10 +148,16 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
     return { marks: written };
   }
 
+  async #readOne(id: string): Promise<Register> {
+    const register = await this.#registers.getById(id);
+    if (register.id.value !== id) this.#notes().wrongReads.push(`${register.id.value} was read for ${id}`);
+    return register;
+  }
+
   async #read({ kind, ids: [one, other] }: Read): Promise<readonly Register[]> {
     const registers = this.#registers;
-    if (kind === 'one') return [await registers.getById(one)];
-    if (kind === 'beside') return Promise.all([registers.getById(one), registers.getById(other)]);
+    if (kind === 'one') return [await this.#readOne(one)];
+    if (kind === 'beside') return Promise.all([this.#readOne(one), this.#readOne(other)]);
     // The first read goes on when the second one has ended perform.
     if (kind === 'broken')
       await Promise.all([registers.getById(one), registers.getById(ShardedId.generate(Register, near))]);
