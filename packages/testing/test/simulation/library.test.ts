@@ -1,0 +1,55 @@
+import { expect, test } from 'vitest';
+import { Simulation, SimulationFailure, callOf } from '../../src/simulation/index.js';
+import { Book, CountLoanAction, CountLoans, LendOrReturnAction, Reader } from './library.js';
+
+const library = new Simulation({
+  models: [Book, Reader],
+  actions: ({ clock, repository }) => [
+    new LendOrReturnAction(clock, repository(Book)),
+    new CountLoanAction(clock, repository(Reader)),
+  ],
+  handlers: () => [new CountLoans()],
+  given: () => {
+    const [books, readers] = [
+      [Book.acquire('Emma'), Book.acquire('Persuasion')],
+      [Reader.register(), Reader.register()],
+    ];
+    return { books, readers, models: [...books, ...readers] };
+  },
+  call: (choices, { books, readers }) =>
+    callOf(LendOrReturnAction, {
+      bookId: choices.pick(books).id.value,
+      readerId: choices.pick(readers).id.value,
+    }),
+  check: async ({ repository, events }) => {
+    const readers = await repository(Reader).findAll();
+    const counted = readers.reduce((sum, { loanCount }) => sum + loanCount, 0);
+    const lent = events.filter(({ type }) => type === 'BookLentEvent').length;
+    if (counted !== lent) throw new Error(`${counted} of ${lent} loans are counted`);
+  },
+});
+
+test('every loan is counted once', { timeout: 300_000 }, async () => {
+  const { counts } = await library.explore({ from: 1, seeds: 50 });
+  expect(counts.get('ok')).toBeGreaterThan(0);
+});
+
+test('a seed that fails is simplified, and tells its steps', { timeout: 300_000 }, async () => {
+  const wrong = new Simulation({
+    models: [Book],
+    actions: ({ clock, repository }) => [new LendOrReturnAction(clock, repository(Book))],
+    given: () => ({ models: [Book.acquire('Emma')] }),
+    call: (_choices, { models: [book] }) =>
+      callOf(LendOrReturnAction, { bookId: book?.id.value ?? '', readerId: 'somebody' }),
+    check: ({ commits }) => {
+      if (commits.length > 3) throw new Error('there are more than 3 commits');
+    },
+    faults: [],
+    callsMax: 6,
+  });
+  const failure: unknown = await wrong.explore({ from: 1, seeds: 20 }).catch((error: unknown) => error);
+  expect(failure).toBeInstanceOf(SimulationFailure);
+  const { trace, message } = failure as SimulationFailure;
+  expect(message).toContain('SIMULATION_FROM=');
+  expect(trace.filter((line) => line.includes('call')).length).toBeLessThanOrEqual(4);
+});
