@@ -1,10 +1,10 @@
 import { strictEqual } from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 
 import { run } from './run.mjs';
 import { startService, until } from './start-service.mjs';
@@ -25,6 +25,15 @@ let wallet;
 await check('a fresh clone is made', async () => {
   const { code, output } = await run('git', ['clone', '--quiet', '--no-local', root, checkout]);
   strictEqual(code, 0, output);
+});
+await check('an installation that brings nothing fails, and is not taken for one later', async () => {
+  writeFileSync(join(temporary, 'npx'), '#!/bin/sh\n', { mode: 0o755 });
+  const env = { PATH: `${temporary}${delimiter}${process.env.PATH}` };
+  for (const _time of ['first', 'second']) {
+    const { code, output } = await run(process.execPath, ['scripts/start.mjs'], { cwd: checkout, env });
+    strictEqual(code, 1, output);
+    strictEqual(output.includes('does not run here'), true, output);
+  }
 });
 await check('npm start becomes ready, also when another command is given while it installs', async () => {
   service = startService(checkout, await freePort());

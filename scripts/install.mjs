@@ -34,13 +34,21 @@ async function installUnlessThere() {
   // An installation that was killed in the middle may look complete to the package manager.
   if (existsSync(unfinished)) await removeInstalled();
   let result = await install();
-  if (result.code === 0 && !(await works())) {
+  if (result.code === 0 && (await faultOfTools()) !== undefined) {
     await removeInstalled();
     result = await install();
   }
   if (result.code !== 0) {
     console.error(result.output);
     console.error(`Installing failed (see above). Check that npm's registry can be reached, then try again.`);
+    return false;
+  }
+  const fault = await faultOfTools();
+  if (fault !== undefined) {
+    console.error(fault);
+    console.error(
+      'What was installed does not run here (see above). Let the package manager run install scripts, and on Linux use a distribution with glibc, then try again.',
+    );
     return false;
   }
   rmSync(unfinished, { force: true });
@@ -56,9 +64,10 @@ function install() {
   return pnpm(['install', '--frozen-lockfile'], { CI: 'true' });
 }
 
-async function works() {
+/** What the first tool says that does not run, if there is one. */
+async function faultOfTools() {
   const results = await Promise.all(['node', 'turbo'].map((name) => run(tool(name), ['--version'])));
-  return results.every(({ code }) => code === 0);
+  return results.find(({ code }) => code !== 0)?.output;
 }
 
 async function removeInstalled() {
