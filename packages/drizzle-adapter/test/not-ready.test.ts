@@ -174,6 +174,23 @@ describe('a database', () => {
     ]);
   });
 
+  it('warns also when the reason is another one at each try, of each once', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    proxy.judge = ({ connection }) => {
+      if (connection % 2 === 0) proxy.cut('close');
+      return 'cut';
+    };
+    const warnings: string[] = [];
+    const registry = openRegistry([{ group: 0, member: 0, url }], {
+      onWarning: ({ message }) => warnings.push(message),
+    });
+    await vi.waitFor(() => expect(proxy.connectionCount).toBeGreaterThan(5), patience);
+    expect(warnings).toHaveLength(2);
+    expect(new Set(warnings).size).toBe(2);
+    proxy.judge = () => 'forward';
+    await registry.ready();
+  });
+
   it('goes on serving when its certificate, and the file that vouches for it, are renewed', async () => {
     const server = await startTlsServer();
     await server.trust();

@@ -46,6 +46,9 @@ const noConnectionLeft = '53300';
 const applicationNameDefault = 'framework';
 const deliveryPoolMaxDefault = 2;
 
+/** How many reasons why a database is not ready are remembered. */
+const reasonsMax = 100;
+
 /** What is said until the first try to open a database has ended. */
 const opening = 'it is being opened';
 
@@ -85,8 +88,8 @@ export class PgDatabase implements Database {
   #delivery: PgDelivery | undefined;
   /** Why it is not ready, as far as it was tried. */
   #notReady: DatabaseNotReadyError | undefined;
-  /** Whether operators were told of that reason. */
-  #isWarned = false;
+  /** The reasons of which operators were told. */
+  readonly #warnedOf = new Set<string>();
   readonly #onNotReady = new Set<(reason: DatabaseNotReadyError) => void>();
 
   constructor(database: ConfiguredDatabase, options: PostgresOptions) {
@@ -278,17 +281,16 @@ export class PgDatabase implements Database {
     return undefined;
   }
 
-  /** Once for as long as it stays the same: what may pass is a warning only when it has not passed at the next try. */
+  /** Each reason once: one that may pass is a warning only when the try before has failed as well. */
   #tell(reason: DatabaseNotReadyError): void {
-    const isNew = reason.message !== this.#notReady?.message;
+    const before = this.#notReady;
     this.#notReady = reason;
-    if (isNew) {
-      this.#isWarned = false;
-      for (const listener of this.#onNotReady) listener(reason);
-    }
-    if (this.#isWarned || (isNew && reason.mayPass)) return;
-    this.#isWarned = true;
-    const message = `${this.place.toString()} is not ready: ${reason.message}`;
-    this.#warn({ kind: 'not-ready', database: this.#config.path, message });
+    const { message } = reason;
+    if (message !== before?.message) for (const listener of this.#onNotReady) listener(reason);
+    if (this.#warnedOf.has(message) || (before === undefined && reason.mayPass)) return;
+    if (this.#warnedOf.size === reasonsMax) this.#warnedOf.clear();
+    this.#warnedOf.add(message);
+    const told = `${this.place.toString()} is not ready: ${message}`;
+    this.#warn({ kind: 'not-ready', database: this.#config.path, message: told });
   }
 }

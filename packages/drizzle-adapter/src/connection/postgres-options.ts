@@ -7,7 +7,7 @@ export interface PostgresWarning {
    * `connection-leak`: a connection was not given back within `leak-detection-threshold`. `pooler-settings`: behind a
    * pooler a setting of the server is missing. `new-epoch`: the database is on another server than before. `log-index`: the
    * index of a log of an earlier release was not replaced. `not-ready`: the database cannot be opened, and for which reason;
-   * given again when the reason changes, not with every try. `newer-schema`: migrations are applied that the code does not
+   * given once for each reason, not with every try. `newer-schema`: migrations are applied that the code does not
    * know. `log-partitions`: the role may not create the partitions of the log.
    */
   readonly kind:
