@@ -20,7 +20,7 @@ describe('writes that wait for locks', () => {
   let running: string[];
   beforeEach(() => {
     vi.useFakeTimers();
-    waits = new LockWaits({ placesMax: 2, waitMaxMs: 1_000, waitingMax: 3, place });
+    waits = new LockWaits({ poolMax: 4, waitMaxMs: 1_000, waitingMax: 3, place });
     running = [];
   });
   afterEach(() => void vi.useRealTimers());
@@ -71,6 +71,16 @@ describe('writes that wait for locks', () => {
     await d.release();
     expect(running).toEqual(['a1', 'b1', 'c1?', 'd1?', 'e1?', 'c1?', 'd1?', 'c1?']);
     expect([waits.hasOneOf(['c']), waits.hasOneOf(['d'])]).toEqual([true, false]);
+  });
+
+  it('are not tried where that would take the last connection', async () => {
+    waits = new LockWaits({ poolMax: 2, waitMaxMs: 1_000, waitingMax: 3, place });
+    const a = write('a', 'a1');
+    write('b', 'b1');
+    await settled();
+    expect(running).toEqual(['a1']);
+    await a.release();
+    expect(running).toEqual(['a1', 'b1']);
   });
 
   it.each<[string, Error | undefined]>([

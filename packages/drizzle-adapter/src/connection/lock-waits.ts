@@ -28,6 +28,8 @@ interface LockedWrite {
  */
 export class LockWaits {
   readonly #placesMax: number;
+  /** Whether there is a connection left for everything else beside the places and the one that is tried. */
+  readonly #mayTry: boolean;
   readonly #waitMaxMs: number;
   readonly #waitingMax: number;
   readonly #place: Pick<DatabasePlace, 'of'>;
@@ -40,16 +42,18 @@ export class LockWaits {
   #lockedTurns = 0;
 
   /**
+   * @param options.poolMax is how many connections there are, of which half are places
    * @param options.waitMaxMs is how long a write waits here; then it is refused
    * @param options.place says where that was
    */
   constructor(options: {
-    readonly placesMax: number;
+    readonly poolMax: number;
     readonly waitMaxMs: number;
     readonly waitingMax: number;
     readonly place: Pick<DatabasePlace, 'of'>;
   }) {
-    this.#placesMax = options.placesMax;
+    this.#placesMax = Math.max(1, Math.floor(options.poolMax / 2));
+    this.#mayTry = options.poolMax > this.#placesMax + 1;
     this.#waitMaxMs = options.waitMaxMs;
     this.#waitingMax = options.waitingMax;
     this.#place = options.place;
@@ -147,7 +151,7 @@ export class LockWaits {
         longest = write;
       }
     }
-    if (longest === undefined || this.#isTrying) return;
+    if (longest === undefined || this.#isTrying || !this.#mayTry) return;
     this.#isTrying = true;
     begin(longest, true);
   }

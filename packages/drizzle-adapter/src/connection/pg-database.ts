@@ -105,7 +105,7 @@ export class PgDatabase implements Database {
     this.place = new DatabasePlace(config);
     this.pool = new ConnectionPool(config, applicationName, this.place, this.#openedGuards, this.#warn);
     this.lockWaits = new LockWaits({
-      placesMax: Math.max(1, Math.floor(config.poolMax / 2)),
+      poolMax: config.poolMax,
       waitMaxMs: config.acquisitionTimeoutMs,
       waitingMax: config.acquisitionQueueMax,
       place: this.place,
