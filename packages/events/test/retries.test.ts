@@ -1,6 +1,11 @@
 import { type DeliverableEvent, ShardUnavailableException } from '@framework/core';
 import { describe, expect, test, vi } from 'vitest';
-import { type EventEnvelope, type EventHandler, FrameworkEventHandler } from '../src/index.js';
+import {
+  type BatchEventHandler,
+  type EventEnvelope,
+  type EventHandler,
+  FrameworkEventHandler,
+} from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
@@ -77,25 +82,36 @@ describe('retries of one handler', () => {
   });
 });
 
+/** A batch handler that is slow to find out that models `x…` cannot be served. */
+function slowBatches(
+  { clock }: DeliveryBench,
+  seen: string[],
+  whenBatchFails?: 'park' | 'wait',
+): BatchEventHandler<DepositedEvent> {
+  class Batches {
+    readonly event = DepositedEvent;
+    async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+      if (envelopes.some(({ modelId }) => modelId.startsWith('x'))) {
+        await clock.sleep(10_000);
+        throw new ShardUnavailableException(shard, 'silent');
+      }
+      seen.push(...envelopes.map(({ eventId }) => eventId));
+    }
+  }
+  FrameworkEventHandler({ name: 'one', startFrom: 'beginning', ...(whenBatchFails && { whenBatchFails }) })(
+    Batches,
+  );
+  return new Batches();
+}
+
 describe('retries of a batch handler', () => {
   test.each(['park', 'wait'] as const)(
     'hold up no new events of their slot, however slow they are (%s)',
     async (whenBatchFails) => {
       const bench = new DeliveryBench();
       const seen: string[] = [];
-      class Batches {
-        readonly event = DepositedEvent;
-        async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
-          if (envelopes.some(({ modelId }) => modelId.startsWith('x'))) {
-            await bench.clock.sleep(10_000);
-            throw new ShardUnavailableException(shard, 'silent');
-          }
-          seen.push(...envelopes.map(({ eventId }) => eventId));
-        }
-      }
-      FrameworkEventHandler({ name: 'one', startFrom: 'beginning', whenBatchFails })(Batches);
       for (let index = 0; index < 4; index++) park(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
-      const { executor } = bench.start([new Batches()]);
+      const { executor } = bench.start([slowBatches(bench, seen, whenBatchFails)]);
       await bench.clock.advance(120_000);
       for (let version = 1; version <= 5; version++) {
         bench.database.commit(deposited('a', version));
@@ -105,6 +121,16 @@ describe('retries of a batch handler', () => {
       expect(seen).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
     },
   );
+
+  test('hold up none of another slot, however many and slow they are', async () => {
+    const bench = new DeliveryBench();
+    const seen: string[] = [];
+    for (let index = 0; index < 40; index++) park(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
+    park(bench, 'one', deposited('b', 1));
+    bench.start([slowBatches(bench, seen)]);
+    await bench.clock.advance(30_000);
+    expect(seen).toEqual(['b1']);
+  });
 });
 
 describe('a slot whose holder vanished', () => {

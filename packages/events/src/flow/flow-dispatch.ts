@@ -105,6 +105,11 @@ export class FlowDispatch {
     return Math.max(1, Math.floor(this.#policy.concurrency / 2));
   }
 
+  /** How many of one slot: where that is one lane, one that is tried and one that is next. */
+  get retriesOfSlotMax(): number {
+    return this.#policy.batches ? 2 : Infinity;
+  }
+
   /**
    * Has events of one slot handled or, when their models are parked, parked.
    *

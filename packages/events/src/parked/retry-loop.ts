@@ -85,7 +85,7 @@ export class RetryLoop {
     // What is asked about was true before the answer was made.
     const ended = new Map(this.#ended);
     const heads = await this.#dueHeads();
-    const due = heads.flatMap((head) => this.#attempt(head) ?? []);
+    const due = this.#sharedOut(heads.flatMap((head) => this.#attempt(head) ?? []));
     this.#check(ended, heads);
     this.#take(due);
     // There may be room for more than one statement looks at.
@@ -100,11 +100,14 @@ export class RetryLoop {
   async #dueHeads(): Promise<readonly ParkedHead[]> {
     const { settings } = this.#context;
     const taken = [...this.#taken.values()];
-    const counts = countByFlow(taken);
-    const places = this.#keeper.slots.flatMap(({ handler, slot }) => {
+    const counts = countBy(taken, ({ flow }) => flow);
+    const countsOfSlots = countBy(taken, ({ slot }) => slot);
+    const places = this.#keeper.slots.flatMap((held) => {
+      const { handler, slot } = held;
       const flow = this.#flows.get(handler);
       if (flow === undefined || flow.paused) return [];
-      const { retriesMax, waitMaxMs } = flow.dispatch;
+      const { retriesMax, retriesOfSlotMax, waitMaxMs } = flow.dispatch;
+      if ((countsOfSlots.get(held) ?? 0) >= retriesOfSlotMax) return [];
       const headsMax = 2 * retriesMax - (counts.get(flow) ?? 0);
       return headsMax > 0 ? [{ handler, slot, waitMaxMs, headsMax }] : [];
     });
@@ -118,6 +121,16 @@ export class RetryLoop {
     const slot = this.#keeper.get(head.token);
     if (flow === undefined || slot === undefined) return undefined;
     return { key: `${head.handler} ${modelKey(head.event)}`, head, slot, flow };
+  }
+
+  /** Leaves to later rounds what would only wait for others of its slot, and keep those of other slots out. */
+  #sharedOut(due: readonly Attempt[]): readonly Attempt[] {
+    const counts = countBy(this.#taken.values(), ({ slot }) => slot);
+    return due.filter(({ flow, slot }) => {
+      const count = counts.get(slot) ?? 0;
+      counts.set(slot, count + 1);
+      return count < flow.dispatch.retriesOfSlotMax;
+    });
   }
 
   /** Has models looked at whose attempt has ended and that have no next event that is due. */
@@ -152,7 +165,10 @@ export class RetryLoop {
 
   /** Starts those for which there is room. */
   #start(): void {
-    const counts = countByFlow([...this.#taken.values()].filter((attempt) => !this.#next.has(attempt)));
+    const counts = countBy(
+      [...this.#taken.values()].filter((attempt) => !this.#next.has(attempt)),
+      ({ flow }) => flow,
+    );
     const next = new Set<Attempt>();
     for (const attempt of this.#next) {
       const { key, flow } = attempt;
@@ -199,8 +215,8 @@ function rank(attempt: Attempt): number {
   return attempt.head.suspect ? 1 : 2;
 }
 
-function countByFlow(attempts: readonly Attempt[]): Map<HandlerFlow, number> {
-  const counts = new Map<HandlerFlow, number>();
-  for (const { flow } of attempts) counts.set(flow, (counts.get(flow) ?? 0) + 1);
+function countBy<Key>(attempts: Iterable<Attempt>, keyOf: (attempt: Attempt) => Key): Map<Key, number> {
+  const counts = new Map<Key, number>();
+  for (const attempt of attempts) counts.set(keyOf(attempt), (counts.get(keyOf(attempt)) ?? 0) + 1);
   return counts;
 }
