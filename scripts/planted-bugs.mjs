@@ -43,11 +43,18 @@ try {
 
 async function plant(patch) {
   const [, name] = /^Simulation: (\w+)$/m.exec(readFileSync(patch, 'utf8')) ?? [];
-  await git(copy, 'apply', patch);
-  const { code, output } = await runSeeds(simulations[name]);
-  await git(copy, 'apply', '--reverse', patch);
+  const { code, output } = await planted(patch, () => runSeeds(simulations[name]));
   console.log(`${code === 0 ? '✓' : '✗'} ${basename(patch, '.patch')} (${name}): ${output.trim()}`);
   if (code !== 0) process.exitCode = 1;
+}
+
+/** Does some work while a bug is planted; code that has changed since must be planted anew. */
+async function planted(patch, work) {
+  const { code, output } = await run('git', ['-C', copy, 'apply', patch]);
+  if (code !== 0) return { code, output };
+  const result = await work();
+  await git(copy, 'apply', '--reverse', patch);
+  return result;
 }
 
 /** Runs seeds until one fails; ends with code 0 when one does. */
