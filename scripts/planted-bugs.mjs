@@ -1,102 +1,213 @@
-import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
-
-import { build } from 'esbuild';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join, relative } from 'node:path';
+import { createInterface } from 'node:readline';
+import { parseArgs } from 'node:util';
 
 import { installIfNeeded } from './install.mjs';
 import { run } from './run.mjs';
-import { members, root, tool } from './workspace.mjs';
+import { root, tool } from './workspace.mjs';
 
-// What `npm run planted-bugs` runs: plants one bug after another in a copy of the last commit, and tells after how many seeds
-// the simulation finds it. Arguments: names of bugs; without any, all of them.
-const bugs = join(root, 'scripts/planted-bugs/bugs');
-const seedsMax = Number(process.env.SIMULATION_SEEDS ?? 3_000);
+const bugsFolder = join(root, 'scripts/planted-bugs/bugs');
+const entry = join(root, 'scripts/planted-bugs/run-seeds.mjs');
+/** Of this run alone. */
+const cache = join(root, `node_modules/.cache/planted-bugs/${process.pid}`);
+const page = join(root, 'docs/operations/guarantees.md');
+const begin = '<!-- planted bugs -->';
+const end = '<!-- end of planted bugs -->';
+const violationMax = 160;
 
-const registers = 'packages/testing/test/simulation/registers-simulation.ts';
-/** The simulations that a patch may name: where they are, and how they are made. */
-const simulations = {
-  actions: { file: registers, make: 'registersSimulation({ handles: false })' },
-  deliveries: { file: registers, make: 'registersSimulation()' },
-  losses: { file: registers, make: 'registersSimulation({ faults: withLosses })' },
-  wallet: { file: 'apps/wallet-service/test/simulation/wallet-simulation.ts', make: 'walletSimulation()' },
-};
+const { values: options, positionals: names } = parseArgs({
+  allowPositionals: true,
+  options: {
+    /** Of each simulation; three times as many of the one of actions alone, as the project's tests have it. */
+    seeds: { type: 'string', default: process.env['SIMULATION_SEEDS'] ?? '100' },
+    /** How long the seeds of one bug may take. */
+    seconds: { type: 'string', default: '300' },
+    'dry-run': { type: 'boolean', default: false },
+  },
+});
 
-const names = process.argv.slice(2);
-const patches = readdirSync(bugs)
-  .filter(
-    (file) => file.endsWith('.patch') && (names.length === 0 || names.includes(basename(file, '.patch'))),
-  )
-  .map((file) => join(bugs, file));
-
-if (!(await installIfNeeded())) process.exit(1);
-const copy = join(mkdtempSync(join(tmpdir(), 'planted-bugs-')), 'copy');
-try {
-  await git(root, 'worktree', 'add', '--quiet', '--detach', copy, 'HEAD');
-  linkDependencies();
-  for (const patch of patches) await plant(patch);
-} finally {
-  await git(root, 'worktree', 'remove', '--force', copy).catch(() =>
-    rmSync(copy, { recursive: true, force: true }),
-  );
+/** Plants each bug in a copy of the sources, and tells which simulation finds it, after how many seeds. */
+async function main() {
+  const bugs = readBugs(names);
+  mkdirSync(cache, { recursive: true });
+  const sound = await bundle('sound');
+  const found = [];
+  for (const bug of bugs) {
+    const result = await search(bug, sound);
+    found.push({ ...bug, ...result });
+    console.log(`${bug.name}: ${textOf(result)}`);
+  }
+  const caught = found.filter(({ simulation }) => simulation !== undefined).length;
+  console.log(`${caught} of ${found.length} planted bugs were found`);
+  if (found.some(({ isBroken }) => isBroken)) process.exitCode = 1;
+  else if (!options['dry-run']) await writeTable(found);
 }
 
-async function plant(patch) {
-  const [, name] = /^Simulation: (\w+)$/m.exec(readFileSync(patch, 'utf8')) ?? [];
-  const { code, output } = await planted(patch, () => runSeeds(simulations[name]));
-  console.log(`${code === 0 ? '✓' : '✗'} ${basename(patch, '.patch')} (${name}): ${output.trim()}`);
-  if (code !== 0) process.exitCode = 1;
+/** The bugs, each with the sentence with which its patch begins. */
+function readBugs(chosen) {
+  const all = bugNames();
+  const unknown = chosen.filter((name) => !all.includes(name));
+  if (unknown.length > 0) throw new Error(`There is no ${unknown.join(', ')} in ${bugsFolder}`);
+  return (chosen.length === 0 ? all : chosen).map((name) => {
+    const file = join(bugsFolder, `${name}.patch`);
+    const patch = readFileSync(file, 'utf8');
+    return { name, file, does: patch.slice(0, patch.indexOf('\n')), patched: patchedFiles(patch) };
+  });
 }
 
-/** Does some work while a bug is planted; code that has changed since must be planted anew. */
-async function planted(patch, work) {
-  const { code, output } = await run('git', ['-C', copy, 'apply', patch]);
-  if (code !== 0) return { code, output };
-  const result = await work();
-  await git(copy, 'apply', '--reverse', patch);
-  return result;
+function bugNames() {
+  return readdirSync(bugsFolder)
+    .filter((file) => file.endsWith('.patch'))
+    .sort()
+    .map((file) => basename(file, '.patch'));
 }
 
-/** Runs seeds until one fails; ends with code 0 when one does. */
-async function runSeeds({ file, make }) {
-  const program = join(copy, 'program.mjs');
-  const contents = `
-    import * as simulations from ${JSON.stringify(join(copy, file))};
-    const { registersSimulation, walletSimulation, withLosses } = simulations;
-    const simulation = ${make};
-    for (let seed = 1; seed <= ${seedsMax}; seed++) {
-      const { violations } = await simulation.run(seed);
-      if (violations.length === 0) continue;
-      console.log('seed ' + seed + ': ' + violations[0]);
-      process.exit(0);
-    }
-    console.log('not found by ${seedsMax} seeds');
-    process.exit(1);`;
+function patchedFiles(patch) {
+  return [...patch.matchAll(/^\+\+\+ b\/(.+)$/gm)].map(([, path]) => path);
+}
+
+/** Runs the simulations with a bug until one of them fails, and the seed that fails once more without the bug. */
+async function search(bug, sound) {
+  const copy = join(cache, bug.name);
+  for (const path of bug.patched) {
+    if (!existsSync(join(root, path))) return { isBroken: true, reason: `${path} is not there any more` };
+    mkdirSync(dirname(join(copy, path)), { recursive: true });
+    writeFileSync(join(copy, path), readFileSync(join(root, path)));
+  }
+  // Within a repository, git takes the paths of a patch from the folder that is named here only.
+  const applied = await run('git', ['apply', `--directory=${relative(root, copy)}`, bug.file], { cwd: root });
+  if (applied.code !== 0) return { isBroken: true, reason: `the patch does not apply: ${applied.output}` };
+  const planted = await bundle(bug.name, copy);
+  const result = await runSeeds(planted, ['explore', options.seeds]);
+  if (result.violation === undefined) return result;
+  const again = await runSeeds(sound, ['one', result.simulation, String(result.seed)]);
+  if (again.violation === undefined) return result;
+  return { isBroken: true, reason: `${result.simulation} fails without it: ${again.violation}` };
+}
+
+/** Makes one file of the simulations and all that they run; takes files from a copy where it has them. */
+async function bundle(name, copy) {
+  const outfile = join(cache, `${name}.mjs`);
+  const { build } = await import('esbuild');
   await build({
-    stdin: { contents, resolveDir: join(copy, file, '..'), loader: 'js' },
-    outfile: program,
+    entryPoints: [entry],
+    outfile,
     bundle: true,
     platform: 'node',
     format: 'esm',
+    sourcemap: 'inline',
     target: 'es2022',
     conditions: ['@framework/source'],
+    // Names of classes are those of models and actions in the log.
     keepNames: true,
+    banner: {
+      js: `import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);`,
+    },
     logLevel: 'error',
-    logOverride: { 'import-is-undefined': 'silent' },
+    plugins: copy === undefined ? [] : [filesFrom(copy)],
   });
-  return run(tool('node'), ['--unhandled-rejections=warn', program]);
+  return outfile;
 }
 
-/** The copy has the workspace's dependencies, and its own packages. */
-function linkDependencies() {
-  symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
-  for (const member of members) {
-    const from = join(root, member, 'node_modules');
-    cpSync(from, join(copy, member, 'node_modules'), { recursive: true, verbatimSymlinks: true });
+function filesFrom(copy) {
+  return {
+    name: 'planted-bug',
+    setup({ onLoad }) {
+      onLoad({ filter: /\.ts$/ }, ({ path }) => {
+        const planted = join(copy, relative(root, path));
+        if (!existsSync(planted)) return undefined;
+        return { contents: readFileSync(planted, 'utf8'), loader: 'ts', resolveDir: dirname(path) };
+      });
+    },
+  };
+}
+
+/** What a process that runs seeds has told when it ended, or took too long. */
+async function runSeeds(file, args) {
+  const child = spawn(tool('node'), ['--enable-source-maps', file, ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let errors = '';
+  child.stderr.on('data', (data) => (errors += data));
+  let isOverdue = false;
+  const overdue = setTimeout(
+    () => {
+      isOverdue = true;
+      child.kill('SIGKILL');
+    },
+    Number(options.seconds) * 1_000,
+  );
+  let at = {};
+  let seedCount = 0;
+  let startedMs = Date.now();
+  let outcome;
+  const ended = new Promise((resolve) => child.once('close', resolve));
+  for await (const line of createInterface({ input: child.stdout })) {
+    const message = JSON.parse(line);
+    if (message.kind !== 'seed') {
+      outcome = message;
+      continue;
+    }
+    at = { simulation: message.simulation, seed: message.seed };
+    seedCount++;
+    startedMs = Date.now();
   }
+  await ended;
+  clearTimeout(overdue);
+  if (outcome?.kind === 'violated') return { ...at, seedCount, violation: plain(outcome.violations[0]) };
+  if (outcome?.kind === 'passed') return { seedCount, reason: 'not found' };
+  // A seed is a matter of milliseconds, or of some seconds where its steps have no end.
+  const isStuck = Date.now() - startedMs > (Number(options.seconds) * 1_000) / 2;
+  if (isOverdue && !isStuck) return { seedCount, reason: `not found within ${options.seconds} seconds` };
+  const what = isOverdue ? 'the process does nothing else any more' : `the process ends: ${errors.trim()}`;
+  return { ...at, seedCount, violation: plain(what) };
 }
 
-async function git(folder, ...args) {
-  const { code, output } = await run('git', ['-C', folder, ...args]);
-  if (code !== 0) throw new Error(`git ${args.join(' ')} failed: ${output}`);
+/** The first of what is violated, in one short line, without ids. */
+function plain(violation) {
+  const [first] = violation.split('; ');
+  const line = first.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}/g, '…').replaceAll(/\s+/g, ' ');
+  return line.length > violationMax ? `${line.slice(0, violationMax)} …` : line;
+}
+
+function textOf({ simulation, seed, seedCount, violation, reason }) {
+  if (simulation === undefined) return `${reason}${seedCount === undefined ? '' : `, ${seedCount} seeds`}`;
+  return `found by ${simulation}, seed ${seed}, ${seedCount} seeds in all: ${violation}`;
+}
+
+function row(cells) {
+  const escaped = cells.map((cell) => String(cell).replaceAll('|', '\\|').replaceAll('<', '&lt;'));
+  return `| ${escaped.join(' | ')} |`;
+}
+
+/** Writes what was found between the comments of the page; bugs that were not planted now keep their rows. */
+async function writeTable(found) {
+  const text = readFileSync(page, 'utf8');
+  const [before, after] = [text.indexOf(begin), text.indexOf(end)];
+  if (before === -1 || after === -1) throw new Error(`${page} has no ${begin} … ${end}`);
+  const rows = new Map(
+    [...text.slice(before, after).matchAll(/^\| `(.+?)` .*$/gm)].map(([line, name]) => [name, line]),
+  );
+  for (const { name, does, simulation, seedCount, violation, reason } of found)
+    rows.set(name, row([`\`${name}\``, does, simulation ?? 'none', seedCount, violation ?? reason]));
+  const table = [
+    row(['Bug', 'What it does', 'Found by', 'Seeds', 'Violation']),
+    row(['---', '---', '---', '---', '---']),
+    ...bugNames().flatMap((name) => rows.get(name) ?? []),
+  ];
+  const parts = [text.slice(0, before + begin.length), table.join('\n'), text.slice(after)];
+  writeFileSync(page, parts.join('\n\n'));
+  await run(tool('prettier'), ['--write', page], { cwd: root });
+}
+
+if (await installIfNeeded()) {
+  try {
+    await main();
+  } finally {
+    rmSync(cache, { recursive: true, force: true });
+  }
+} else {
+  process.exitCode = 1;
 }

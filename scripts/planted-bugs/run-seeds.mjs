@@ -1,0 +1,51 @@
+import { walletSimulation } from '../../apps/wallet-service/test/simulation/wallet-simulation.ts';
+import {
+  registersSimulation,
+  withLosses,
+} from '../../packages/testing/test/simulation/registers-simulation.ts';
+
+/** The simulations that the project's own tests run, and how many seeds each of them gets for one of the others. */
+const simulations = {
+  actions: { seedsPerRound: 3, simulation: registersSimulation({ handles: false }) },
+  deliveries: { seedsPerRound: 1, simulation: registersSimulation() },
+  losses: { seedsPerRound: 1, simulation: registersSimulation({ faults: withLosses }) },
+  wallets: { seedsPerRound: 1, simulation: walletSimulation() },
+};
+
+/** Tells one thing to whoever started this process. */
+function tell(message) {
+  process.stdout.write(`${JSON.stringify(message)}\n`);
+}
+
+async function violationsOf(name, seed) {
+  tell({ kind: 'seed', simulation: name, seed });
+  try {
+    return (await simulations[name].simulation.run(seed)).violations;
+  } catch (error) {
+    return [`the simulation itself fails: ${String(error)}`];
+  }
+}
+
+/** Runs seeds of all simulations in turns, until one fails. */
+async function explore(rounds) {
+  for (let round = 0; round < rounds; round++) {
+    for (const [name, { seedsPerRound }] of Object.entries(simulations)) {
+      for (let seed = round * seedsPerRound + 1; seed <= (round + 1) * seedsPerRound; seed++) {
+        const violations = await violationsOf(name, seed);
+        if (violations.length > 0) return tell({ kind: 'violated', violations });
+      }
+    }
+  }
+  tell({ kind: 'passed' });
+}
+
+/** Runs one seed of one simulation. */
+async function runOne(name, seed) {
+  const violations = await violationsOf(name, seed);
+  tell(violations.length > 0 ? { kind: 'violated', violations } : { kind: 'passed' });
+}
+
+const [how, ...rest] = process.argv.slice(2);
+await (how === 'explore' ? explore(Number(rest[0])) : runOne(rest[0], Number(rest[1])));
+// A bug may leave something behind that keeps the process alive.
+process.exit();
