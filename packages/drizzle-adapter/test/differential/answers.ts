@@ -1,0 +1,89 @@
+import type {
+  Cursor,
+  DeliverableEvent,
+  HandlerKey,
+  ParkedHead,
+  ParkedModel,
+  ParkedPlace,
+} from '@framework/core';
+import type { Both, Store } from './store-pair.js';
+
+export async function readAll(
+  { log }: Store,
+  {
+    slots,
+    cursor,
+    limit,
+  }: { readonly slots: readonly number[]; readonly cursor: Cursor; readonly limit: number },
+): Promise<{ readonly events: readonly DeliverableEvent[]; readonly cursor: Cursor }> {
+  const events: DeliverableEvent[] = [];
+  let place = cursor;
+  for (let more = true; more;) {
+    const batch = await log.read(slots, place, limit);
+    events.push(...batch.events);
+    ({ next: place, more } = batch);
+  }
+  return { events, cursor: place };
+}
+
+export async function handlerKeysOf(
+  { manager: { keys } }: Store,
+  olderThanMs: number,
+  limit: number,
+): Promise<readonly HandlerKey[]> {
+  const found: HandlerKey[] = [];
+  let after: string | undefined;
+  do {
+    const page = await keys.findHandlerKeys({ olderThanMs, limit, ...(after !== undefined && { after }) });
+    found.push(...page.items);
+    after = page.next;
+  } while (after !== undefined);
+  return found;
+}
+
+export async function modelsOf(
+  { parked }: Store,
+  places: readonly ParkedPlace[],
+  limit: number,
+): Promise<readonly ParkedModel[]> {
+  const models = [...(await parked.models(places, { limit }))];
+  for (let count = models.length; count === limit;) {
+    const page = await parked.models(places, { limit, after: models.at(-1) });
+    models.push(...page);
+    count = page.length;
+  }
+  return models;
+}
+
+export function nextOf(
+  page: Both<{ readonly next?: string | undefined }> | undefined,
+): Both<string> | undefined {
+  const [inMemory, onPostgres] = [page?.memory.next, page?.postgres.next];
+  return inMemory === undefined || onPostgres === undefined
+    ? undefined
+    : { memory: inMemory, postgres: onPostgres };
+}
+
+/** An event without what only one of the stores knows. */
+export function plain(event: Partial<DeliverableEvent>): unknown {
+  const { bytes: _bytes, omitted: _omitted, ...said } = JSON.parse(JSON.stringify(event)) as typeof event;
+  return said;
+}
+
+export function headOf(head: ParkedHead): unknown {
+  const { attempts, openCount, uncounted, suspect } = head;
+  return [keyOf(head), attempts, openCount, uncounted, suspect];
+}
+
+export function keyOf({ handler, event }: ParkedHead): string {
+  return `${handler} ${event.id}`;
+}
+
+export function modelOf({ handler, event: { slot, modelName, modelId } }: ParkedHead): ParkedModel {
+  return { handler, slot, modelName, modelId };
+}
+
+/** In an order that does not depend on the store. */
+export function inOrder(list: readonly unknown[]): readonly string[] {
+  return list.map((item) => JSON.stringify(item)).toSorted();
+}

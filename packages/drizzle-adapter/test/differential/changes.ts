@@ -1,0 +1,101 @@
+import {
+  type Change,
+  type ChangeSet,
+  CommitOutcomeUnknownException,
+  FrameworkException,
+  type KeyRecord,
+  ShardedId,
+} from '@framework/core';
+import { type Account, home } from '@framework/testing/conformance';
+import type { Store } from './store-pair.js';
+
+/** What one change set is to contain, whichever store it is written to. */
+export interface Write {
+  readonly actionId: string;
+  readonly models: readonly Account[];
+  readonly eventCounts: readonly number[];
+  readonly key: KeyRecord | undefined;
+  /** Whether an earlier run of the same action may have been committed. */
+  readonly isRepeat: boolean;
+}
+
+export function newId(): string {
+  return ShardedId.generate(Object, home).value;
+}
+
+/** The ids of the events that a write makes are made of its action's, so that both stores get the same. */
+export function eventsOf({ actionId, models, eventCounts }: Write): ChangeSet['events'] {
+  let ordinal = 0;
+  return models.flatMap(({ id, version }, index) =>
+    Array.from({ length: eventCounts[index] ?? 0 }, () => ({
+      id: `${actionId.slice(0, -2)}${(0x10 + ordinal).toString(16)}`,
+      ordinal: ordinal++,
+      modelId: id.value,
+      modelName: 'Account',
+      modelVersion: version,
+      type: 'TriedEvent',
+      payload: `{"text":"ünï \\\\ \\" {,}","version":${version}}`,
+    })),
+  );
+}
+
+export function changeSet(write: Write, { accounts: repository }: Store): ChangeSet {
+  const { actionId, models, key, isRepeat } = write;
+  const changes = models.map((model): Change => {
+    const expectedVersion = model.version - 1;
+    const kind = expectedVersion === 0 ? 'add' : 'update';
+    return { kind, repository, model, expectedVersion, row: repository.encode(model) };
+  });
+  return {
+    shard: home,
+    action: {
+      id: actionId,
+      name: 'TryAction',
+      params: `{"a":[1,{"b":null}]}`,
+      namespace: 'differential',
+      principal: 'tester',
+      headers: '{"trace":"1"}',
+      startedDate: new Date('2026-01-02T03:04:05.678Z'),
+    },
+    changes,
+    events: eventsOf(write),
+    key,
+    ...(isRepeat && { unknownCommits: [new CommitOutcomeUnknownException(home, actionId)] }),
+  };
+}
+
+/** Writes a group, and in turn what it could not hold. */
+export async function writeTogether(writes: readonly Write[], store: Store): Promise<readonly string[]> {
+  const { manager } = store;
+  const group = writes.map((write) => changeSet(write, store));
+  const lost = new Set<string>();
+  const inTurn = async (set: ChangeSet): Promise<string> => {
+    const ids = set.changes.map(({ model }) => model.id.value);
+    const outcome = ids.some((id) => lost.has(id)) ? 'stale-record' : await codeOf(manager.persist(set));
+    if (outcome !== 'written') for (const id of ids) lost.add(id);
+    return outcome;
+  };
+  const outcomes = await manager.persistAll(group).catch((error: unknown) => {
+    // Nothing of the whole group is written then.
+    if (FrameworkException.find(error) === undefined) throw error;
+    return group.map(() => 'alone' as const);
+  });
+  const codes: string[] = [];
+  for (const [index, outcome] of outcomes.entries()) {
+    const set = group[index] as ChangeSet;
+    const code = typeof outcome === 'string' ? outcome : outcome.code;
+    codes.push(code === 'alone' ? await inTurn(set) : code);
+    if (codes.at(-1) !== 'written') for (const { model } of set.changes) lost.add(model.id.value);
+  }
+  return codes;
+}
+
+async function codeOf(writing: Promise<string>): Promise<string> {
+  try {
+    return await writing;
+  } catch (error) {
+    const known = FrameworkException.find(error);
+    if (known === undefined) throw error;
+    return known.code;
+  }
+}

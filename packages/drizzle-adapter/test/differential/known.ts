@@ -1,0 +1,85 @@
+import { type Cursor, type DeliverableEvent, type ParkedPlace, type SlotLease } from '@framework/core';
+import { seededRandom } from '@framework/testing';
+import { Account, home } from '@framework/testing/conformance';
+import type { Both, StorePair } from './store-pair.js';
+
+export const handlerNames: readonly string[] = ['notify', 'index', 'settle', 'count'];
+const nobody = '00000000-0000-4000-8000-000000000000';
+const accountCount = 6;
+
+/** What a sequence of operations has learnt from two stores, and what chooses what is done next. */
+export class Known {
+  readonly stores: StorePair;
+  readonly accounts: readonly Account[] = Array.from({ length: accountCount }, () =>
+    Account.blank(home, new Date(0)),
+  );
+  readonly events: Both<DeliverableEvent>[] = [];
+  readonly cursors: Both<Cursor>[] = [];
+  /** All that were ever given, by handler and slot, the last one last. */
+  readonly #leases = new Map<string, Both<string>[]>();
+  readonly #tokenNames = new Map<string, string>();
+  #random: () => number = seededRandom(0);
+
+  constructor(stores: StorePair) {
+    this.stores = stores;
+  }
+
+  /** Lets a seed choose from now on. */
+  choose(seed: number): void {
+    this.#random = seededRandom(seed);
+  }
+
+  noteLeases(inMemory: readonly SlotLease[], onPostgres: readonly SlotLease[]): void {
+    for (const { handler, slot, token } of inMemory) {
+      const same = onPostgres.find((lease) => lease.handler === handler && lease.slot === slot);
+      const known = this.#leases.get(`${handler} ${slot}`) ?? [];
+      this.#leases.set(`${handler} ${slot}`, known);
+      if (same === undefined || known.at(-1)?.memory === token) continue;
+      const name = `${handler} ${slot} ${known.length}`;
+      this.#tokenNames.set(token, name).set(same.token, name);
+      known.push({ memory: token, postgres: same.token });
+    }
+  }
+
+  /** Mostly the last token that was given for a place, sometimes one before or none. */
+  token({ handler, slot }: ParkedPlace): Both<string> {
+    const known = this.#leases.get(`${handler} ${slot}`) ?? [];
+    const none = { memory: nobody, postgres: nobody };
+    return this.chance(0.9) ? (known.at(-1) ?? none) : this.of([none, ...known]);
+  }
+
+  named(tokens: readonly string[]): readonly string[] {
+    return tokens.map((token) => this.#tokenNames.get(token) ?? 'nobody').toSorted();
+  }
+
+  places(): ParkedPlace[] {
+    return this.some(handlerNames).flatMap((handler) => this.slots().map((slot) => ({ handler, slot })));
+  }
+
+  slots(): number[] {
+    return Array.from({ length: this.stores.slotCount }, (_unused, slot) => slot);
+  }
+
+  event(): Both<DeliverableEvent> | undefined {
+    return this.events.length === 0 ? undefined : this.of(this.events);
+  }
+
+  below(end: number): number {
+    return Math.floor(this.#random() * end);
+  }
+
+  chance(share: number): boolean {
+    return this.#random() < share;
+  }
+
+  of<T>(list: readonly T[]): T {
+    const item = list[this.below(list.length)];
+    if (list.length === 0) throw new Error('There is nothing to choose from');
+    return item as T;
+  }
+
+  /** About half of them. */
+  some<T>(list: readonly T[]): T[] {
+    return list.filter(() => this.chance(0.5));
+  }
+}

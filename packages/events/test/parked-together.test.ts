@@ -1,0 +1,39 @@
+import { ShardUnavailableException } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
+
+describe('what fails at the same time', () => {
+  const events = Array.from({ length: 50 }, (_unused, index) => deposited(`m${index}`, 1));
+
+  test('is parked in few statements, so that a slow database can renew leases between them', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(...events);
+    const { access } = bench.start([failingHandler()]);
+    access.delays.set('parked.park', [bench.clock.sleep(500), bench.clock.sleep(1_000)]);
+    await bench.clock.advance(3_000);
+    expect(bench.database.parkedOf('one')).toHaveLength(50);
+    expect(access.calls.get('parked.park')).toBeLessThan(6);
+  });
+
+  test('is parked each by itself when it is refused together', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(...events);
+    const process = bench.start([failingHandler()]);
+    const { parked } = process.store;
+    const park = parked.park.bind(parked);
+    parked.park = (given) =>
+      given.some(({ event }) => event.modelId === 'm7') ? Promise.reject(new Error('refused')) : park(given);
+    await bench.clock.advance(10_000);
+    expect(bench.database.parkedOf('one')).toHaveLength(49);
+    parked.park = park;
+    await bench.clock.advance(10_000);
+    expect(bench.database.parkedOf('one')).toHaveLength(50);
+  });
+});
+
+function failingHandler(): ReturnType<typeof handlerOf> {
+  return handlerOf({ name: 'one', concurrency: 50 }, () => {
+    throw new ShardUnavailableException(shard, 'no connection could be had');
+  });
+}
