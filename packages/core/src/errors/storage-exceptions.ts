@@ -42,8 +42,11 @@ export class TransientStorageException extends FrameworkException {
   }
 }
 
-/** Why a shard cannot serve: its database cannot, or somebody else holds a lock on what is to be changed. */
-export type UnavailableKind = NotReadyKind | 'locked';
+/**
+ * Why a shard cannot serve: its database cannot, somebody else holds a lock on what is to be changed, or what was asked for is
+ * damaged or cannot be read from its disk, while the rest of the database may serve.
+ */
+export type UnavailableKind = NotReadyKind | 'locked' | 'damaged';
 
 /** The shard cannot be reached, is not migrated yet, or its queue is full; nothing was written. */
 export class ShardUnavailableException extends FrameworkException {

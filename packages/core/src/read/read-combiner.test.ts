@@ -130,9 +130,12 @@ describe('reads that are combined', () => {
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
   });
 
-  test('are done one by one when the statement fails, so that only the culprit fails', async () => {
+  test.each([
+    ['is no id', new Error('one of them is no id')],
+    ['is damaged', new ShardUnavailableException(global, 'invalid page', { kind: 'damaged' })],
+  ])('are done one by one when one of them %s, so that only the culprit fails', async (_what, failure) => {
     const source = sourceOf('a', 'b');
-    source.failures.push(new Error('one of them is no id'));
+    source.failures.push(failure);
     const combiner = new ReadCombiner(source, systemClock);
     const [one, none, two] = await Promise.allSettled(['a', 'none', 'b'].map((id) => combiner.read(id)));
     expect([one, two].map((outcome) => outcome?.status)).toEqual(['fulfilled', 'fulfilled']);

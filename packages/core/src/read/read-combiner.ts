@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.js';
 import { FrameworkException } from '../errors/framework-exception.js';
+import type { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import type { AnyEntity } from '../model/entity.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { ModelSource } from './model-source.js';
@@ -71,11 +72,18 @@ export class ReadCombiner<M extends AnyEntity> {
       const models = await this.#source.readSeveral(reads.map(({ id }) => id));
       for (const read of reads) make(read, models.get(read.id));
     } catch (error) {
-      // One that cannot be read, such as an id that is none, must not fail the others.
-      if (FrameworkException.find(error)?.retryable === true) for (const { reject } of reads) reject(error);
+      // One that cannot be read, such as an id that is none or a damaged row, must not fail the others.
+      if (concernsAll(error)) for (const { reject } of reads) reject(error);
       else await Promise.all(reads.map((read) => this.#readOne(read)));
     }
   }
+}
+
+/** Whether an error says that the shard serves nobody now, however few rows are asked for. */
+function concernsAll(error: unknown): boolean {
+  const known = FrameworkException.find(error);
+  if (known?.retryable !== true) return false;
+  return known.code !== 'shard-unavailable' || (known as ShardUnavailableException).kind !== 'damaged';
 }
 
 /** A row that cannot be decoded fails only the executions that read it. */

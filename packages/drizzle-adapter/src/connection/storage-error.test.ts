@@ -48,6 +48,8 @@ describe('storageError', () => {
 
   it.each([
     ['57P01', 'not-serving', /: start the server, unless it comes back by itself\./],
+    ['58030', 'damaged', /: see the server's log, and repair its disk or what is damaged\./],
+    ['XX001', 'damaged', /: see the server's log, and repair its disk or what is damaged\./],
     ['57014', undefined, /: find in pg_stat_activity and pg_locks what keeps it\./],
   ])('says what to do about SQLSTATE %s', (state, kind, remedy) => {
     const error = storageError(shard, refusal(state), 'home-1 on db/home');

@@ -1,11 +1,11 @@
 import {
   ConstraintViolationException,
   FrameworkException,
-  type NotReadyKind,
   type ShardIdentifier,
   ShardUnavailableException,
   StorageFailureException,
   TransientStorageException,
+  type UnavailableKind,
 } from '@framework/core';
 import pg from 'pg';
 import { isLockedOut, isOutgrown, isReadOnly, isUnmigrated } from './server-error.js';
@@ -25,9 +25,10 @@ const transientStates = /^(40|55P03|08)/;
 const unavailableStates = /^(57|53|58|XX00[12]|25P03|25P04)/;
 
 /** What is wrong with such a server, and what to do; the first that matches. */
-const remedies: readonly (readonly [RegExp, NotReadyKind | undefined, remedy: string])[] = [
+const remedies: readonly (readonly [RegExp, UnavailableKind | undefined, remedy: string])[] = [
   [/^57P/, 'not-serving', 'start the server, unless it comes back by itself'],
   [/^53/, undefined, 'give the server more of that, or less to do'],
+  [/^(58|XX)/, 'damaged', "see the server's log, and repair its disk or what is damaged"],
 ];
 const slow = [/^/, undefined, 'find in pg_stat_activity and pg_locks what keeps it'] as const;
 

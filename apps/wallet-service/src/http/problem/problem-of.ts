@@ -93,6 +93,7 @@ function whyUnavailable(
   if (!(error instanceof ShardUnavailableException)) return undefined;
   const { shard, kind } = error;
   if (kind === 'locked') return { shard, what: 'somebody else holds a lock on what is to be changed' };
+  if (kind === 'damaged') return { shard, what: 'its disk fails, or what is asked for is damaged' };
   if (kind !== undefined) return { shard, what: shardCauses[kind].what };
   return { shard, what: 'it has too much to do, or does not answer in time' };
 }
