@@ -30,26 +30,32 @@ describe('the connections of delivery', () => {
     await holder;
   });
 
-  it('may all be in use while requests go on', async () => {
+  it('may all be in use while requests go on, and leases are renewed', async () => {
     const { registry, store, url } = await openDelivery();
+    await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
     const locker = new pg.Client({ connectionString: url });
     await locker.connect();
     onTestFinished(() => locker.end());
     await locker.query('begin');
-    await locker.query('lock table eventlog.processes in access exclusive mode');
-    const renewals = Promise.all(['one', 'two', 'three'].map((id) => store.leases.renew(id, [], leaseMs)));
+    await locker.query('lock table eventlog.parked_events in access exclusive mode');
+    const counts = Promise.all(Array.from({ length: 3 }, () => store.deadLetters.find({}, { limit: 1 })));
     await vi.waitFor(async () => expect(await connectionCount(url, 'framework delivery')).toBe(2), 30_000);
     expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+    expect((await store.leases.renew('one', ['notify'], leaseMs)).leases).toHaveLength(allSlots.length);
     await locker.query('commit');
-    expect(await renewals).toHaveLength(3);
+    expect(await counts).toHaveLength(3);
     expect(await connectionCount(url, 'framework delivery')).toBe(2);
+    expect(await connectionCount(url, 'framework leases')).toBe(1);
   });
 
   it('are made when delivery is used, and closed with the database', async () => {
     const { registry, store, url } = await openDelivery();
     expect(await connectionCount(url, 'framework delivery')).toBe(0);
-    await store.leases.list();
+    await store.deadLetters.find({}, { limit: 1 });
     expect(await connectionCount(url, 'framework delivery')).toBe(1);
+    expect(await connectionCount(url, 'framework leases')).toBe(0);
+    await store.leases.list();
+    expect(await connectionCount(url, 'framework leases')).toBe(1);
     await registry.close();
     await vi.waitFor(async () => expect(await connectionCount(url, 'framework%')).toBe(0), 30_000);
     await expect(store.leases.list()).rejects.toMatchObject({ code: 'shard-unavailable' });

@@ -54,7 +54,7 @@ const opening = 'it is being opened';
 
 /** What delivery has of a database for itself. */
 interface PgDelivery {
-  readonly pool: ConnectionPool;
+  readonly pools: readonly ConnectionPool[];
   readonly store: PgDeliveryStore;
 }
 
@@ -161,29 +161,34 @@ export class PgDatabase implements Database {
   async close(): Promise<void> {
     this.#closing.abort();
     const opened = this.#ready.catch(() => undefined);
-    await Promise.all([this.pool.close(), this.#delivery?.pool.close(), opened, this.#indexing]);
+    const pools = [this.pool, ...(this.#delivery?.pools ?? [])];
+    await Promise.all([...pools.map((pool) => pool.close()), opened, this.#indexing]);
   }
 
-  /** With connections of its own, so that requests and delivery do not wait for each other. */
+  /**
+   * With connections of its own, so that requests and delivery do not wait for each other; and with one for the leases alone, whose
+   * renewals must not come too late behind everything else that delivery has to store.
+   */
   #openDelivery(): PgDelivery {
     const shard = this.#firstShard;
     if (shard === undefined) throw new InvariantViolation('A database without shards delivers nothing');
     const { applicationName = applicationNameDefault, deliveryPoolMax: poolMax = deliveryPoolMaxDefault } =
       this.#options;
-    const config = { ...this.#config, poolMax, idleMin: 0 };
-    const pool = new ConnectionPool(
-      config,
-      `${applicationName} delivery`,
-      this.place,
-      this.#openedGuards,
-      this.#warn,
-    );
+    const pools = new Array<ConnectionPool>();
+    const managerOn = (purpose: string, max: number): PgTransactionManager => {
+      const config = { ...this.#config, poolMax: max, idleMin: 0 };
+      const name = `${applicationName} ${purpose}`;
+      const pool = new ConnectionPool(config, name, this.place, this.#openedGuards, this.#warn);
+      pools.push(pool);
+      return new PgTransactionManager(shard, this, pool);
+    };
     const client = (): pg.ClientConfig => ({
       ...connectionSettings(this.#config),
       application_name: `${applicationName} hints`,
     });
     const hints = { client, lifetimeMaxMs: this.#config.lifetimeMaxMs };
-    return { pool, store: new PgDeliveryStore(new PgTransactionManager(shard, this, pool), hints) };
+    const store = new PgDeliveryStore(managerOn('delivery', poolMax), managerOn('leases', 1), hints);
+    return { pools, store };
   }
 
   async #becomeReady(): Promise<void> {

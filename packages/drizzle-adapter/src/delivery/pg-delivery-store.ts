@@ -21,9 +21,12 @@ export class PgDeliveryStore implements DeliveryStore {
   readonly hints: PgHintChannel;
   readonly partitions: PgLogPartitions;
 
-  /** @param hints where to listen for hints, on a connection of its own */
-  constructor(manager: PgTransactionManager, hints: HintSettings) {
-    this.leases = new PgSlotLeases(manager);
+  /**
+   * @param leases where leases are renewed, behind nothing else
+   * @param hints where to listen for hints, on a connection of its own
+   */
+  constructor(manager: PgTransactionManager, leases: PgTransactionManager, hints: HintSettings) {
+    this.leases = new PgSlotLeases(leases);
     this.cursors = new PgHandlerCursors(manager);
     this.log = new PgDeliveryLog(manager);
     this.parked = new PgParkedEvents(manager);
