@@ -53,6 +53,24 @@ describe('a schema that is only compared', () => {
     expect((await migrateShards(sharding(url), migrationsFolder))[0]?.applied).toEqual([]);
   });
 
+  it("is not ready without the framework's tables where nothing is compared, and is ready when somebody has migrated", async () => {
+    const { url } = await emptyDatabase();
+    const registry = openRegistry([{ group: 0, member: 0, url }], { migrate: 'off', commands });
+    const told = Promise.withResolvers<ShardStatus>();
+    const ready = registry.ready(told.resolve);
+    expect(await Promise.race([told.promise, ready])).toMatchObject({
+      reason: {
+        kind: 'not-migrated',
+        message: expect.stringMatching(
+          /^the framework's tables are not there: apply what is missing with npm run migrate; or, /,
+        ) as string,
+      },
+    });
+    await migrateShards(sharding(url), migrationsFolder);
+    await ready;
+    await suiteOn(registry).openAccount(home);
+  });
+
   it('is not ready while only migrations of the application are missing', async () => {
     const { url } = await emptyDatabase();
     const [before, after] = [await folderOf('select 1'), await folderOf('select 1', 'select 2')];
