@@ -1,10 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { HintListener } from './hint-listener.js';
 
 it('a listener for hints closes while the server takes its connection and says nothing', async () => {
+  // The time in which the server may answer never passes.
+  vi.useFakeTimers({ toFake: ['setTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
   const server = createServer();
   onTestFinished(() => void server.close());
   const connected = once(server, 'connection');
@@ -18,7 +21,7 @@ it('a listener for hints closes while the server takes its connection and says n
   const listener = new HintListener(settings, 'eventlog', () => undefined);
   await connected;
   expect(await listener.close()).toBeUndefined();
-});
+}, 30_000);
 
 it('a listener for hints listens in the async context of nobody, whoever began it', async () => {
   const server = createServer((client) => client.destroy()).listen(0, '127.0.0.1');
