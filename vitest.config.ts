@@ -48,6 +48,7 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
     exclude: [
       // What is read from files, and what is refused or answered without any action.
       'test/{configuration,openapi,pages,request-shape,service-logger,shard-databases}.test.ts',
+      'test/fault-drill/*.test.ts',
       // How connections of clients are served, and how a process starts and stops: whatever its requests wait for.
       'test/{connections,embedded-process,refused-connections,service-process}.test.ts',
       // Where handlers run, what becomes of their leases and of events that fail: they read the same log, however the events

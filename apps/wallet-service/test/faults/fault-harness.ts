@@ -7,11 +7,11 @@ import { EmbeddedPostgres, TestDatabase, createTestDatabase } from '@framework/t
 import { vi } from 'vitest';
 import { bundleProgram } from '../delivery/bundle-program.js';
 import { rowsOf } from '../database-session.js';
-import { moneyByCurrency } from '../money-in-all.js';
 import { ServiceProcess, main } from '../service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from '../start-test-service.js';
 import { type WalletBody, WalletClient } from '../wallet-client.js';
 import { addStandby } from './add-standby.js';
+import { expectSettled } from './expect-settled.js';
 import { Traffic } from './traffic.js';
 
 const mexicoName = 'mexico';
@@ -23,8 +23,8 @@ const settledWithinMs = 30_000;
 /** How often as long as without a fault it may take, because it takes longer with cold connections. */
 const slownessMax = 10;
 
-/** Which shards a process has in its configuration. */
-export type KnownShards = 'both' | 'global' | 'mexico';
+/** Which shards a process has in its configuration; `exchanged` are both, each with the database of the other. */
+export type KnownShards = 'both' | 'global' | 'mexico' | 'exchanged';
 
 /**
  * The wallet service as real processes, and one of its two shards on a server of its own, behind a proxy: what a test needs
@@ -116,9 +116,9 @@ export class FaultHarness {
     return this.#processes.flatMap(({ stderr }) => stderr.split('\n'));
   }
 
-  /** Starts the process that answers requests and delivers, in the place of the one before, if there was one. */
-  async startService(knows: KnownShards = 'both'): Promise<ServiceProcess> {
-    const service = await this.startProcess('all', knows);
+  /** Starts the process that answers requests, and delivers, in the place of the one before, if there was one. */
+  async startService(knows: KnownShards = 'both', role: 'all' | 'http' = 'all'): Promise<ServiceProcess> {
+    const service = await this.startProcess(role, knows);
     this.#service = service;
     this.#client = new WalletClient(await service.printed('http://'));
     return service;
@@ -128,6 +128,12 @@ export class FaultHarness {
   async killService(): Promise<void> {
     this.#service?.kill('SIGKILL');
     await this.#service?.exitCode();
+  }
+
+  /** Ends it as operators do, and gives its exit code. */
+  async stopService(): Promise<unknown> {
+    this.#service?.kill('SIGTERM');
+    return this.#service?.exitCode();
   }
 
   /** Starts a further process. */
@@ -204,18 +210,7 @@ export class FaultHarness {
 
   /** That every transfer of the traffic has arrived, and that all money is there, no more and no less. */
   async expectSettled(traffic: Traffic): Promise<void> {
-    await traffic.end();
-    await vi.waitFor(async () => assert.deepEqual(await this.#transfersIn('INITIATED'), []), {
-      timeout: settledWithinMs + slownessMax * this.#healthyMs,
-      interval: 100,
-    });
-    assert.deepEqual(await this.#transfersIn('REFUNDED'), []);
-    const completed = new Set(await this.#transfersIn('COMPLETED'));
-    assert.deepEqual(
-      [...traffic.transfers].filter((id) => !completed.has(id)),
-      [],
-    );
-    assert.equal((await moneyByCurrency(this.shards))['EUR'], traffic.money);
+    await expectSettled(this.shards, traffic, settledWithinMs + slownessMax * this.#healthyMs);
     process.stdout.write(`answers: ${JSON.stringify(traffic.answers)}\n`);
   }
 
@@ -233,13 +228,6 @@ export class FaultHarness {
     assert.equal(status, 202);
     return String(body['id']);
   }
-
-  async #transfersIn(state: string): Promise<readonly unknown[]> {
-    const { global, mexico } = this.shards;
-    const text = 'select id from transfers where state = $1';
-    const rows = await Promise.all([global, mexico].map((database) => rowsOf(database, text, [state])));
-    return rows.flat().map(({ id }) => id);
-  }
 }
 
 function startServer(folder: string): Promise<EmbeddedPostgres> {
@@ -250,15 +238,26 @@ function serverFolder(folder: string): string {
   return join(folder, 'server');
 }
 
-/** The configuration without the shards that a process does not know. */
+interface ShardGroup {
+  readonly group: number;
+  readonly name: string;
+  readonly members: { configs: object }[];
+}
+
+/** The configuration as a process has it that knows these shards. */
 function withShards(tree: unknown, knows: KnownShards): unknown {
   const { framework } = structuredClone(tree) as {
     framework: {
-      sharding: { 'default-shard': object; groups: { readonly group: number; readonly name: string }[] };
+      sharding: { 'default-shard': object; groups: ShardGroup[] };
     };
   };
   const { sharding } = framework;
-  if (knows !== 'both') sharding.groups = sharding.groups.filter(({ name }) => name === knows);
+  if (knows === 'exchanged') {
+    const [first, second] = sharding.groups.flatMap(({ members }) => members);
+    [first!.configs, second!.configs] = [second!.configs, first!.configs];
+  } else if (knows !== 'both') {
+    sharding.groups = sharding.groups.filter(({ name }) => name === knows);
+  }
   sharding['default-shard'] = { group: sharding.groups[0]!.group, member: 0 };
   return { framework };
 }
