@@ -5,6 +5,7 @@ import type { HandlerFlow } from '../flow/handler-flow.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import type { LeaseKeeper } from '../lease/lease-keeper.js';
 import { Alarm } from '../waking/alarm.js';
+import { untilAborted } from '../waking/until-aborted.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import type { SuspectGate } from './suspect-gate.js';
 
@@ -197,11 +198,22 @@ export class RetryLoop {
       this.#start();
       if (![...this.#next].some((each) => each.flow === flow)) this.#alarm.ring();
     };
-    if (!isToBeAlone(attempt)) return this.#gate.runBeside(work);
+    const heldWork = (alone?: AbortSignal): Promise<void> => whileHeld(slot, work(alone));
+    if (!isToBeAlone(attempt)) return this.#gate.runBeside(heldWork);
     // However slow it is, the process ends one day while it is alone, or not at all.
     const aloneMs = settings.suspectAloneMs * 2 ** (head.openCount - 1);
-    await this.#gate.runAlone(work, Math.min(aloneMs, aloneMaxMs));
+    await this.#gate.runAlone(heldWork, Math.min(aloneMs, aloneMaxMs));
   }
+}
+
+/**
+ * Resolves when work has ended, or its slot is lost: the call is given up then, and what is left is told to a database that may be
+ * down, for which those of other databases do not wait.
+ */
+async function whileHeld({ lost }: HeldSlot, work: Promise<void>): Promise<void> {
+  const over = new AbortController();
+  const ended = work.finally(() => over.abort());
+  await Promise.race([ended, untilAborted(AbortSignal.any([lost, over.signal]))]);
 }
 
 /** Whether its process ended during an attempt: only alone is it known which event ends the next one. */
