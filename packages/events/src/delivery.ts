@@ -24,6 +24,7 @@ import { type DeliveryOverrides, type DeliverySettings, deliverySettings } from 
 import type { AnyEventHandler } from './handler/event-handler.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import { SuspectGate } from './parked/suspect-gate.js';
+import { quiet } from './quiet.js';
 
 /** What a delivery needs. */
 export interface DeliveryOptions {
@@ -214,12 +215,4 @@ function logError(error: unknown, shards: readonly ShardIdentifier[]): void {
 function logRecovery(shards: readonly ShardIdentifier[]): void {
   // oxlint-disable-next-line no-console -- it ends what was said of the outage
   console.error(`Delivery has recovered: the database of ${shards.join(', ')} serves again`);
-}
-
-/** A hook that reports an error must not cause another one, neither at once nor later. */
-function quiet<Report>(hook: (report: Report) => unknown): (report: Report) => void {
-  return (report) => {
-    // There is nobody left to tell.
-    void new Promise((resolve) => resolve(hook(report))).catch(() => undefined);
-  };
 }

@@ -6,6 +6,7 @@ import {
   systemClock,
 } from '@framework/core';
 import { deliverySettings } from './delivery-settings.js';
+import { quiet } from './quiet.js';
 import { CommitHints } from './waking/commit-hints.js';
 
 /**
@@ -27,7 +28,7 @@ export function hintCommits(options: {
   const intervalMs = options.notifyCoalesceMs ?? deliverySettings().notifyCoalesceMs;
   const byShard = new Map<unknown, CommitHints>();
   for (const { store, shards } of databases.deliveries()) {
-    const tell = (error: unknown): void => onError(error, shards);
+    const tell = quiet((error) => onError(error, shards));
     const hints = new CommitHints({ channel: store.hints, intervalMs, clock, onError: tell });
     for (const shard of shards) byShard.set(shard, hints);
   }

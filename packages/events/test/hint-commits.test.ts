@@ -1,0 +1,34 @@
+import type { ShardIdentifier } from '@framework/core';
+import { expect, test } from 'vitest';
+import { hintCommits } from '../src/index.js';
+import { DeliveryBench, shard } from './delivery-bench.js';
+
+test.each([
+  ['throws', (): void => fail()],
+  ['rejects', async (): Promise<void> => fail()],
+])('hints go on after one that failed, also when the hook that is told of it %s', async (_how, onError) => {
+  const bench = new DeliveryBench();
+  const { access, store, executor } = bench.process();
+  const told: (readonly ShardIdentifier[])[] = [];
+  const end = hintCommits({
+    databases: { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] },
+    executor,
+    clock: bench.clock,
+    onError: (_error, shards) => {
+      told.push(shards);
+      return onError();
+    },
+  });
+  access.failures.set('hints.notify', [new Error('down')]);
+  executor.committed();
+  await bench.clock.advance(1_000);
+  expect([told, bench.database.writes.notifies]).toEqual([[[shard]], 0]);
+  executor.committed();
+  await bench.clock.advance(1_000);
+  expect(bench.database.writes.notifies).toBe(1);
+  end();
+});
+
+function fail(): never {
+  throw new Error('the hook fails');
+}
