@@ -7,6 +7,7 @@ import { HeldSlot } from '../src/lease/held-slot.js';
 import { SlotProgress } from '../src/log/slot-progress.js';
 import { Parker } from '../src/parked/parker.js';
 import { deposited } from './account.js';
+import { DeliveryBench, handlerOf } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
 test('a slot whose holder vanished settles behind the whole of a large transaction, before which its cursor stood', async () => {
@@ -42,4 +43,26 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
   }
   expect(phases).toEqual([...Array<string>(6).fill('careful'), 'settling']);
   expect(parked).toHaveLength(14);
+});
+
+test('suspects are tried at once, also when the cursor behind them could not be saved', async () => {
+  const bench = new DeliveryBench();
+  const leaseMs = 10_000;
+  bench.database.commit(deposited('a', 1));
+  const { access: killed } = bench.start([handlerOf({ name: 'one' }, () => new Promise(() => undefined))], {
+    leaseMs,
+  });
+  await bench.clock.advance(300);
+  killed.kill();
+  const handler = handlerOf({ name: 'one' });
+  const { store, access } = bench.start([handler], { leaseMs });
+  // Later than the other slots are found to be without suspects.
+  const park = store.parked.park.bind(store.parked);
+  store.parked.park = async (events) => {
+    await bench.clock.sleep(200);
+    return park(events);
+  };
+  access.failures.set('cursors.save', [new Error('down')]);
+  await bench.clock.advance(leaseMs + 2_000);
+  expect(handler.seen).toEqual(['a1']);
 });

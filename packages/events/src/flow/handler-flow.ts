@@ -146,8 +146,7 @@ export class HandlerFlow {
     position.generation = generation;
     if (!areSuspects) return this.dispatch.handle(events, slot, () => progress.finish(step));
     for (const _event of events) progress.finish(step);
-    await this.#saveParked();
-    this.#around.onParked();
+    await this.#saveParked().finally(() => this.#around.onParked());
   }
 
   /** Before the events are tried: whoever had the slot next would park those again that are done by then, as never tried. */
