@@ -106,7 +106,8 @@ export interface ParkedEvents {
    * The first parked event of each model that is due for an attempt there, the longest due first; no handler's keep those of
    * another one out.
    *
-   * A model whose first parked event is a dead letter, or not due yet, has none; a paused handler has none at all.
+   * A model whose first parked event is a dead letter, or not due yet, has none; a paused handler, and a slot without a lease that
+   * holds, have none at all.
    *
    * @param limit how many of each handler
    * @param options.bytesMax larger events come without payload and params, as in {@link DeliveryLog.read}

@@ -57,7 +57,7 @@ const isAskedFor = `(m.handler, m.model_name, m.model_id) not in (
 
 /**
  * Of each place two ranges of that index: what is due, and what would wait for longer than anything does. Each handler has a
- * limit of its own, so that none hides another one.
+ * limit of its own, so that none hides another one. What no lease holds for could not be tried, and would be asked for again at once.
  */
 const dueHeadsText = `
   with due as (
@@ -85,6 +85,7 @@ const dueHeadsText = `
     select p.event, p.attempts, cardinality(p.open_attempts) as open_count, p.uncounted, p.suspect from eventlog.parked_events p
     where (p.slot, p.handler, p.model_name, p.model_id) = (due.slot, due.handler, due.model_name, due.model_id)
     order by p.model_version, p.ordinal limit 1) head
+  where l.history = (select eventlog.server_history())
   order by due.due_date`;
 
 /** One entry of that index per place, and its first event. */
