@@ -89,6 +89,19 @@ test('an answer that is being sent arrives to its end when the server closes', a
   expect(bytesReceived).toBeGreaterThan(whole.length);
 });
 
+test('a client that sends on after the last answer is not reset, which could take the answer from it', async () => {
+  const server = await start({});
+  const [sending, other] = await Promise.all([server.connect({ allowHalfOpen: true }), server.connect()]);
+  sending.resume().write('GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
+  await once(sending, 'end');
+  const errorOfWrite = (): Promise<unknown> => new Promise((resolve) => sending.write('x', resolve));
+  expect(await errorOfWrite()).not.toBeInstanceOf(Error);
+  // A reset would have come by then.
+  other.write(get('/'));
+  await once(other, 'data');
+  expect(await errorOfWrite()).not.toBeInstanceOf(Error);
+});
+
 describe('a request that is cut while it waits for one before it', () => {
   const timeouts = { headersTimeoutMs: 1_000, requestTimeoutMs: 2_000 };
   const head = 'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\n';
@@ -181,7 +194,7 @@ async function answersOf(
 }
 
 interface TestServer {
-  readonly connect: () => Promise<Socket>;
+  readonly connect: (options?: { readonly allowHalfOpen: boolean }) => Promise<Socket>;
   readonly close: () => Promise<void>;
   readonly answerSlow: () => void;
   /** How many answers were not taken to their end. */
@@ -231,8 +244,9 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
     for (const socket of sockets) socket.destroy();
     await server.close();
   };
-  const open = async (): Promise<Socket> => {
-    const socket = connect({ host: '127.0.0.1', port: Number(new URL(server.url).port) });
+  const open = async (socketOptions = {}): Promise<Socket> => {
+    const { hostname, port } = new URL(server.url);
+    const socket = connect({ host: hostname, port: Number(port), ...socketOptions });
     sockets.push(socket);
     socket.on('error', () => undefined);
     await once(socket, 'connect');
