@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
-import { anOwner } from './wallet-client.js';
+import { anOwner, problem } from './wallet-client.js';
 
 let service: TestService;
 
@@ -109,6 +109,22 @@ describe('GET /openapi.json', () => {
           true,
           true,
         ]);
+      }
+    }
+  });
+
+  it('takes no text that the service refuses because of a character in it', async () => {
+    const { client } = service;
+    const { body } = await client.get('/openapi.json');
+    const { schemas } = body['components'] as { readonly schemas: Readonly<Record<string, object>> };
+    const { properties } = schemas['NewWallet'] as {
+      readonly properties: Readonly<Record<string, TextSchema>>;
+    };
+    for (const name of ['country', 'currency']) {
+      for (const text of ['\0', '\ud800']) {
+        const wallet = { country: 'DE', currency: 'EUR', ownerId: anOwner, [name]: text };
+        expect(await client.post('/wallets', wallet)).toMatchObject(problem(400, 'bad-request'));
+        expect(accepts(properties[name] ?? {}, text)).toBe(false);
       }
     }
   });
