@@ -146,6 +146,19 @@ describe('a database', () => {
       { found: null },
     ]);
   });
+
+  it("of another shard is not given the framework's migrations that it lacks either", async () => {
+    const [one, other] = [await emptyDatabase(), await emptyDatabase()];
+    await migrateShards(shardingConfig([at(first, one), at(third, other)]));
+    const journal = 'eventlog.migrations';
+    // As the release before has left it.
+    await query(other.url, `delete from ${journal} where id = (select max(id) from ${journal})`);
+    const applied = await query(other.url, `select * from ${journal}`);
+    await expect(migrateShards(shardingConfig([at(first, other), at(third, one)]))).rejects.toThrow(
+      'the database holds shard (1, 0)',
+    );
+    expect(await query(other.url, `select * from ${journal}`)).toEqual(applied);
+  });
 });
 
 describe('a shard', () => {
