@@ -57,6 +57,17 @@ describe('the last attempt is not counted', () => {
     expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
+  test('when its process stops while it is made', async () => {
+    const bench = new DeliveryBench();
+    const running = failedOnce(bench, () => new Promise(() => undefined));
+    // It is alone still.
+    await bench.clock.advance(500);
+    expect(running.seen).toHaveLength(1);
+    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 2 }]);
+    await stop(bench, running);
+    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
+  });
+
   test('when its process has stopped before it learnt that it was counted', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
