@@ -38,9 +38,13 @@ export class Ticker {
     return this.#tick;
   }
 
-  /** Whether a wait that began at this tick is over; that tick does not count as a whole one. */
-  isOver(startedTick: number): boolean {
-    return this.#tick - startedTick > this.#ticksPerWait;
+  /**
+   * Whether a wait that began at this tick is over; that tick does not count as a whole one.
+   *
+   * @param ticks how many it lasts, where that is not as long as others do
+   */
+  isOver(startedTick: number, ticks: number = this.#ticksPerWait): boolean {
+    return this.#tick - startedTick > ticks;
   }
 
   /** Keeps ticking until nobody waits any more. */

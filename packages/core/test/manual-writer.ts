@@ -77,7 +77,16 @@ export class ManualWriter {
   }
 
   /** Queues a plan that changes a wallet, and continues what is staged of it. */
-  async add(name: string, ...wallets: readonly Wallet[]): Promise<QueuedPlan> {
+  add(name: string, ...wallets: readonly Wallet[]): Promise<QueuedPlan> {
+    return this.#add({ action: { id: name } }, wallets);
+  }
+
+  /** The same for an action that a handler executes. */
+  addOfHandler(name: string, ...wallets: readonly Wallet[]): Promise<QueuedPlan> {
+    return this.#add({ action: { id: name }, key: { key: name, source: 'event' } }, wallets);
+  }
+
+  async #add(about: object, wallets: readonly Wallet[]): Promise<QueuedPlan> {
     const bases = wallets.flatMap(({ id }) => this.staged.get(Wallet, id.value) ?? []);
     const changes = wallets.map(({ id, createdDate }): Change => {
       const expectedVersion = this.staged.get(Wallet, id.value)?.change.model.version ?? 1;
@@ -91,7 +100,7 @@ export class ManualWriter {
       });
       return { kind: 'update', repository, model, expectedVersion, row: {} };
     });
-    const set = { shard: global, action: { id: name }, changes, events: [] } as unknown as ChangeSet;
+    const set = { shard: global, ...about, changes, events: [] } as unknown as ChangeSet;
     const plan = new QueuedPlan(set, bases);
     plan.outcome.catch(() => undefined);
     this.#writer.add(plan);

@@ -56,6 +56,11 @@ export class QueuedPlan {
     return this.#builtOn;
   }
 
+  /** Whether a handler executes its action, whose event is delivered again when it fails. */
+  get isOfHandler(): boolean {
+    return this.changes.key?.source !== undefined;
+  }
+
   /** What it was built on and will never be written, as far as anybody knows, if there is such a model. */
   get lostBase(): StagedModel | undefined {
     return this.#builtOn.length === 0 ? undefined : this.#builtOn.find(isLost);

@@ -33,6 +33,24 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['waiting']);
   });
 
+  test('is refused sooner when it is that of a handler, once it is known to be locked', async () => {
+    const writer = new ManualWriter({ queueWaitMs: 4_000 });
+    await writer.add('locked', a, b);
+    const client = await writer.add('client', a);
+    const handler = await writer.addOfHandler('handler', b);
+    await writer.clock.wake();
+    await writer.clock.wake();
+    expect(handler.state).toBe('pending');
+    await writer.clock.pass(50);
+    await writer.clock.wake();
+    expect([client, handler].map(({ state }) => state)).toEqual(['pending', 'lost']);
+    expect(await errorOf(handler)).toMatchObject({
+      code: 'shard-unavailable',
+      kind: 'locked',
+      reason: expect.stringMatching(/within 1000 ms/) as string,
+    });
+  });
+
   test('is refused also when it was sent before in a group of which nothing was written', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);

@@ -27,6 +27,11 @@ const heldUpReason =
   'pg_locks and pg_stat_activity';
 /** How many ticks make up the time for which a plan may wait. */
 const ticksPerWait = 4;
+/**
+ * As many for the plan of a handler that is held up: delivery tries its event again by itself, and meanwhile it would keep its place from
+ * the events of other models.
+ */
+const ticksPerHandlerWait = 1;
 
 /**
  * Writes the plans of one shard in groups.
@@ -108,10 +113,11 @@ export class ShardWriter {
   #refuseOverdue(): boolean {
     let isLost = false;
     for (const plan of [...this.#again.flat(), ...this.#queue]) {
-      if (!this.#ticker.isOver(plan.queuedTick)) continue;
-      const { shard } = this.#manager;
-      const { queueWaitMs } = this.#settings;
-      plan.fail(unwritten(shard, `the plan was not sent within ${queueWaitMs} ms`, plan.isHeldUp));
+      const ticks = plan.isHeldUp && plan.isOfHandler ? ticksPerHandlerWait : ticksPerWait;
+      if (!this.#ticker.isOver(plan.queuedTick, ticks)) continue;
+      const waitedMs = (this.#settings.queueWaitMs * ticks) / ticksPerWait;
+      const reason = `the plan was not sent within ${waitedMs} ms`;
+      plan.fail(unwritten(this.#manager.shard, reason, plan.isHeldUp));
       this.#staged.hide(plan);
       isLost = true;
     }
