@@ -2,7 +2,7 @@ import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { ServiceProcess } from './service-process.js';
+import { ServiceProcess, fromSources } from './service-process.js';
 import { WalletClient } from './wallet-client.js';
 
 const timeout = 240_000;
@@ -18,7 +18,7 @@ let service: ServiceProcess;
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'wallet-embedded-'));
   await chmod(folder, 0o755);
-  service = new ServiceProcess({ WALLET_DATA: folder });
+  service = new ServiceProcess({ WALLET_DATA: folder }, fromSources, { leadsGroup: true });
 });
 afterEach(async () => {
   service.kill('SIGTERM');
@@ -47,7 +47,8 @@ it(
 it('the embedded server is stopped after the service, by one Ctrl-C', { timeout }, async () => {
   const client = new WalletClient(await service.served(startTimeoutMs));
   await client.openWallet();
-  service.kill('SIGINT');
+  service.interruptGroup();
+  // Once more from the parent, which passes it on.
   service.kill('SIGINT');
   expect(await service.exitCode()).toBe(0);
   expect(service.stderr).toBe('');

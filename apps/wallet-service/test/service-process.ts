@@ -23,10 +23,16 @@ export class ServiceProcess {
    * Starts it with an environment; PORT is a free one unless set.
    *
    * @param program what Node is to run. Default: the service's sources.
+   * @param options.leadsGroup whether it leads a process group, as what a shell starts does; else it is in that of the tests
    */
-  constructor(environment: Readonly<Record<string, string>>, program: readonly string[] = fromSources) {
+  constructor(
+    environment: Readonly<Record<string, string>>,
+    program: readonly string[] = fromSources,
+    { leadsGroup = false }: { readonly leadsGroup?: boolean } = {},
+  ) {
     const { PATH = '' } = process.env;
     this.#child = spawn(process.execPath, program, {
+      detached: leadsGroup,
       env: { PATH, PORT: '0', ...environment },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
@@ -77,6 +83,12 @@ export class ServiceProcess {
 
   kill(signal: NodeJS.Signals): void {
     this.#child.kill(signal);
+  }
+
+  /** As Ctrl-C in a terminal: SIGINT to every process of the group that it leads. */
+  interruptGroup(): void {
+    assert.ok(this.pid !== undefined);
+    process.kill(-this.pid, 'SIGINT');
   }
 
   /** Waits for its end and gives its exit code; `null` after a signal that it did not handle. */
