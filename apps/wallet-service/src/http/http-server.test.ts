@@ -89,6 +89,19 @@ test('an answer that is being sent arrives to its end when the server closes', a
   expect(bytesReceived).toBeGreaterThan(whole.length);
 });
 
+test('a client that takes nothing of an answer that is written while the server closes is not waited for', async () => {
+  const server = await start({ answerTimeoutMs: 600_000 });
+  const [stalled, idle] = await Promise.all([server.connect(), server.connect()]);
+  stalled.pause();
+  stalled.write(get('/slow/whole'));
+  idle.write(get('/'));
+  await once(idle, 'data');
+  const closed = server.close();
+  await once(idle, 'end');
+  server.answerSlow();
+  expect(await closed).toBeUndefined();
+}, 30_000);
+
 test('a client that sends on after the last answer is not reset, which could take the answer from it', async () => {
   const server = await start({});
   const [sending, other] = await Promise.all([server.connect({ allowHalfOpen: true }), server.connect()]);
@@ -205,7 +218,7 @@ interface TestServer {
   readonly readingCount: () => number;
 }
 
-/** A server that answers `/large` with much in chunks, `/whole` with much at once, and `/slow` when it is told to. */
+/** A server that answers `/large` with much in chunks, `/whole` with much at once, and below `/slow` when it is told to. */
 async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
   const slow = Promise.withResolvers<undefined>();
   const sockets: Socket[] = [];
@@ -223,12 +236,12 @@ async function start(options: Partial<HttpServerOptions>): Promise<TestServer> {
     {
       fetch: async (request, body) => {
         const { pathname } = new URL(request.url);
-        if (pathname === '/slow') await slow.promise;
+        if (pathname.startsWith('/slow')) await slow.promise;
         if (request.method === 'POST') {
           readingCount++;
           await body.read().finally(() => readingCount--);
         }
-        if (pathname === '/whole') return new Response(whole);
+        if (pathname.endsWith('/whole')) return new Response(whole);
         return new Response(pathname === '/large' ? large() : 'small');
       },
       refuse: (error) => {
