@@ -14,6 +14,7 @@ import {
   type IdempotencyKeys,
   type KeyScope,
   type Page,
+  type PersistOptions,
   type PersistOutcome,
   type ShardIdentifier,
   type StoredKey,
@@ -97,7 +98,7 @@ export class FakeTransactionManager implements TransactionManager {
     return work();
   }
 
-  async persist(changes: ChangeSet): Promise<PersistOutcome> {
+  async persist(changes: ChangeSet, _options?: PersistOptions): Promise<PersistOutcome> {
     const failure = this.persistFailures.shift();
     if (failure !== undefined) throw failure;
     if (this.answersToLose > 0) {

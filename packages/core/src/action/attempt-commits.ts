@@ -68,7 +68,7 @@ export class AttemptCommits {
     if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
       return this.#groups.commit(first, builtOn, () => reads.giveBackTurns());
     await untilWritten(builtOn);
-    return commit(changeSets, this.#databases);
+    return commit(changeSets, this.#databases, { onLockedOut: () => reads.giveBackTurns() });
   }
 }
 

@@ -1,7 +1,11 @@
 import { TransientStorageException } from '../errors/storage-exceptions.js';
 import { PartialCommitException } from '../errors/sharding-exceptions.js';
 import type { ChangeSet } from '../persistence/change-set.js';
-import type { PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
+import type {
+  PersistOptions,
+  PersistOutcome,
+  TransactionManager,
+} from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { hasHappened, isOutcomeUnknown } from './unknown-commits.js';
@@ -19,6 +23,7 @@ import { hasHappened, isOutcomeUnknown } from './unknown-commits.js';
 export async function commit(
   changeSets: readonly ChangeSet[],
   databases: DatabaseRegistry,
+  options: PersistOptions = {},
 ): Promise<PersistOutcome> {
   const commits = changeSets.map((changes) => ({
     changes,
@@ -27,7 +32,7 @@ export async function commit(
   const committed: ShardIdentifier[] = [];
   for (const { changes, manager } of commits) {
     try {
-      const outcome = await commitOne(changes, manager);
+      const outcome = await commitOne(changes, manager, options);
       if (outcome === 'key-taken' || (outcome === 'written-before' && changeSets.length === 1))
         return outcome;
       // The other shards would get what belongs to a later attempt than what is written here.
@@ -48,9 +53,13 @@ export async function commit(
 }
 
 /** Commits on one shard; when the answer is lost, asks the log instead of guessing. */
-async function commitOne(changes: ChangeSet, manager: TransactionManager): Promise<PersistOutcome> {
+async function commitOne(
+  changes: ChangeSet,
+  manager: TransactionManager,
+  options: PersistOptions,
+): Promise<PersistOutcome> {
   try {
-    return await manager.persist(changes);
+    return await manager.persist(changes, options);
   } catch (error) {
     return outcomeOf(error, manager);
   }

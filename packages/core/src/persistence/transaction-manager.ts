@@ -24,6 +24,8 @@ export interface PersistOptions {
    * long as a statement may take.
    */
   readonly shortLockWait?: boolean;
+  /** Called when somebody else has locked a row and that is waited for: others need not wait for this one. */
+  readonly onLockedOut?: () => void;
 }
 
 /** Port: the transactions of one shard. */

@@ -167,6 +167,26 @@ describe('executions that take turns', () => {
     expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 3 });
   });
 
+  test('give the turn back while their commit waits for a lock of somebody else', async () => {
+    const running = depositing();
+    const wallet = storedWallet(running);
+    const manager = running.manager(global);
+    const persist = manager.persist.bind(manager);
+    const lock = Promise.withResolvers<void>();
+    manager.persist = async (changes, options) => {
+      manager.persist = persist;
+      options?.onLockedOut?.();
+      await lock.promise;
+      return persist(changes);
+    };
+    const lockedOut = running.execute([wallet], once);
+    await settled();
+    // The clock stands still: whoever has to wait for the turn waits for ever.
+    await running.execute([wallet], once);
+    lock.resolve();
+    await expect(lockedOut).rejects.toMatchObject({ code: 'stale-record' });
+  });
+
   test('give the turn back when perform fails', async () => {
     const running = executorOf(async (_plan, params) => {
       await running.wallets.getById((params as Wallet).id);

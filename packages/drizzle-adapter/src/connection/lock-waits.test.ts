@@ -39,6 +39,9 @@ describe('writes that wait for locks', () => {
     return { ended, release, fail };
   };
 
+  /** One that is not to wait as long as others. */
+  const hurry = (row: string): Promise<string> => waits.run(shard, [row], async () => row, 100);
+
   it('are one for each row, and as many as there are places, beside the one that is brief', async () => {
     const first = write('a', 'a1');
     const again = write('a', 'a2');
@@ -139,6 +142,33 @@ describe('writes that wait for locks', () => {
     await expect(hurried).rejects.toThrow(/not this write's turn within 100 ms/);
     await vi.advanceTimersByTimeAsync(900);
     await expect(other.ended).rejects.toThrow(/not this write's turn within 1000 ms/);
+  });
+
+  it('are refused at once behind another one that is not to wait as long as others, and only for the same row', async () => {
+    const first = write('a', 'a1');
+    const hurried = hurry('a');
+    await expect(hurry('a')).rejects.toMatchObject(unavailable);
+    await expect(hurry('a')).rejects.toThrow(/home-1 .*the row a.* tried again later waits for it already/);
+    expect(await hurry('b')).toBe('b');
+    await first.release();
+    expect(await hurried).toBe('a');
+    expect(await hurry('a')).toBe('a');
+  });
+
+  it('take few of the places where they are not to wait as long as others', async () => {
+    waits = new LockWaits({ poolMax: 20, waitMaxMs: 1_000, waitingMax: 20, place });
+    const begun: string[] = [];
+    const begin = (row: string): void => {
+      const note = async (isBrief: boolean): Promise<void> => {
+        begun.push(isBrief ? `${row}?` : row);
+        await new Promise(() => undefined);
+      };
+      waits.run(shard, [row], note, 100).catch(() => undefined);
+    };
+    for (const row of ['a', 'b', 'c', 'd', 'e', 'f']) begin(row);
+    write('g', 'g1');
+    await settled();
+    expect([begun, running]).toEqual([['a', 'b', 'c', 'd', 'e?'], ['g1']]);
   });
 
   it('are refused as locked out when the server gives them up', async () => {

@@ -3,6 +3,9 @@ import type { DatabasePlace } from './database-place.js';
 import { isCancelled } from './server-error.js';
 import { isLockTimeout } from './storage-error.js';
 
+/** How many places hurried writes take at most: a handler has more for its events, and needs some for those whose rows are free. */
+const hurriedPlacesMax = 4;
+
 /** A write that waits for its turn, or has it. */
 interface LockedWrite {
   readonly keys: readonly string[];
@@ -10,6 +13,8 @@ interface LockedWrite {
   turn: PromiseWithResolvers<boolean> | undefined;
   /** When it last found a lock in its way, in the order of all; 0 when its row is known to be free by now. */
   lockedTurn: number;
+  /** Whether it does not wait as long as others do, nor behind another such write. */
+  readonly isHurried: boolean;
   /** How long it waits for its turns in all, and until when. */
   readonly waitMaxMs: number;
   readonly untilMs: number;
@@ -38,6 +43,8 @@ export class LockWaits {
   /** How many writes of one row there are for each row. */
   readonly #counts = new Map<string, number>();
   #placedCount = 0;
+  /** How many of those with a place are hurried. */
+  #hurriedCount = 0;
   #isTrying = false;
   #lockedTurns = 0;
 
@@ -69,17 +76,24 @@ export class LockWaits {
    *
    * @param rows the ids of the rows that it updates
    * @param write waits for a lock for a moment when it is to be brief, else as long as a statement may take
-   * @param waitMaxMs is how long it waits for its turn, where that is not as long as others do
+   * @param hurryMs is how long it waits for its turn, where that is not as long as others do; not at all while another such
+   *   write waits for the same row
    * @throws ShardUnavailableException `shard-unavailable` when its turn, or the lock, does not come in time; nothing was written
    */
   async run<T>(
     shard: ShardIdentifier,
     rows: readonly string[],
     write: (isBrief: boolean) => Promise<T>,
-    waitMaxMs: number = this.#waitMaxMs,
+    hurryMs?: number,
   ): Promise<T> {
+    const keys = keysOf(rows);
+    const isHurried = hurryMs !== undefined;
+    if (isHurried && this.#hasHurried(keys))
+      throw this.#lockedOut(shard, rows, 'another write that is tried again later waits for it already');
+    const waitMaxMs = hurryMs ?? this.#waitMaxMs;
     const own: LockedWrite = {
-      keys: keysOf(rows),
+      keys,
+      isHurried,
       turn: undefined,
       lockedTurn: ++this.#lockedTurns,
       waitMaxMs,
@@ -104,7 +118,7 @@ export class LockWaits {
           own.lockedTurn = ++this.#lockedTurns;
         } finally {
           if (isBrief) this.#isTrying = false;
-          else this.#placedCount--;
+          else this.#countPlaced(own, -1);
         }
       }
     } finally {
@@ -112,6 +126,12 @@ export class LockWaits {
       this.#count(rows, -1);
       this.#goOn();
     }
+  }
+
+  #hasHurried(keys: readonly string[]): boolean {
+    for (const write of this.#writes)
+      if (write.isHurried && write.keys.some((key) => keys.includes(key))) return true;
+    return false;
   }
 
   /** Resolves when it is its turn, with whether it is to be brief. */
@@ -144,8 +164,8 @@ export class LockWaits {
       const isNext = write.turn !== undefined && !write.keys.some((key) => needed.has(key));
       for (const key of write.keys) needed.add(key);
       if (!isNext) continue;
-      if (this.#placedCount < this.#placesMax) {
-        this.#placedCount++;
+      if (this.#hasPlaceFor(write)) {
+        this.#countPlaced(write, 1);
         begin(write, false);
       } else if (longest === undefined || write.lockedTurn < longest.lockedTurn) {
         longest = write;
@@ -154,6 +174,16 @@ export class LockWaits {
     if (longest === undefined || this.#isTrying || !this.#mayTry) return;
     this.#isTrying = true;
     begin(longest, true);
+  }
+
+  #hasPlaceFor({ isHurried }: LockedWrite): boolean {
+    if (isHurried && this.#hurriedCount >= hurriedPlacesMax) return false;
+    return this.#placedCount < this.#placesMax;
+  }
+
+  #countPlaced({ isHurried }: LockedWrite, change: 1 | -1): void {
+    this.#placedCount += change;
+    if (isHurried) this.#hurriedCount += change;
   }
 
   /** Others that need a row of this write do not wait behind those whose rows stay locked. */

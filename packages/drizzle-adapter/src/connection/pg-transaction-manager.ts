@@ -31,8 +31,8 @@ import type { PreparedWrite } from '../write/change-set-writer.js';
 const sendingsMax = 3;
 
 /**
- * How long the action of a handler waits for its turn at a locked row: delivery tries it again by itself, and meanwhile it would
- * keep its place from the events of other models.
+ * How long the action of a handler waits for its turn at a locked row, and one of them only: delivery tries it again by itself, and
+ * meanwhile it would keep its place from the events of other models.
  */
 const handlerLockWaitMs = 1_000;
 
@@ -95,7 +95,10 @@ export class PgTransactionManager implements TransactionManager {
     return end();
   }
 
-  async persist(changes: ChangeSet, { shortLockWait = false }: PersistOptions = {}): Promise<PersistOutcome> {
+  async persist(
+    changes: ChangeSet,
+    { shortLockWait = false, onLockedOut }: PersistOptions = {},
+  ): Promise<PersistOutcome> {
     this.#assertOutside();
     const { writer, lockWaits } = this.database;
     const rows = updatedRows(changes);
@@ -109,6 +112,7 @@ export class PgTransactionManager implements TransactionManager {
         if (shortLockWait || !isLockTimeout(error)) throw error;
       }
     }
+    onLockedOut?.();
     const isOfHandler = changes.key?.source !== undefined;
     return lockWaits.run(this.shard, rows, send, isOfHandler ? handlerLockWaitMs : undefined);
   }
