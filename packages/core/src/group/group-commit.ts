@@ -17,6 +17,9 @@ import {
 import { ShardWriter } from './shard-writer.js';
 import { StagedModels } from './staged-models.js';
 
+/** How long the outcome of a plan is waited for by whoever only wants to read what it leaves. */
+const outcomeWaitMs = 1_000;
+
 /** Writes the plans of concurrent executions together, and lets them read what is on its way into the database. */
 export class GroupCommit {
   readonly staged: StagedModels = new StagedModels();
@@ -70,6 +73,17 @@ export class GroupCommit {
     this.#writer(manager).add(plan);
     onQueued();
     return plan.outcome;
+  }
+
+  /**
+   * Waits until the plan of a staged model has its outcome, unless that takes long, because somebody holds a lock on a row of it: what is
+   * committed can be read as well, and whoever changes it waits no longer than others do.
+   */
+  async awaitOutcome({ plan }: StagedModel): Promise<void> {
+    const over = Promise.withResolvers<void>();
+    const endWait = this.#clock.after(outcomeWaitMs, over.resolve);
+    await Promise.race([plan.ended, over.promise]);
+    endWait();
   }
 
   #manager({ shard }: ChangeSet): TransactionManager {

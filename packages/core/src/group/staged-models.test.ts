@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { holdCommits } from '../../test/hold-commits.js';
-import { settled } from '../../test/manual-clock.js';
+import { ManualClock, settled } from '../../test/manual-clock.js';
 import { once, stagingExecutor } from '../../test/staging-executor.js';
 import { type TestExecutor, executorOf, global, storedWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
@@ -108,6 +108,38 @@ describe('a model that is staged and not committed yet', () => {
     await Promise.all([first, second]);
     expect(running.seen).toEqual([100n, 101n]);
   });
+
+  test.each(['one', 'several'])(
+    'is waited for for a second by an execution that may not build on it, which then takes what is committed (reads %s)',
+    async (how) => {
+      const manual = new ManualClock();
+      const seen: number[] = [];
+      const running = executorOf(
+        async (plan, params) => {
+          const { id } = params as Wallet;
+          const wallet =
+            how === 'one'
+              ? await running.wallets.getById(id)
+              : (await running.wallets.findAllByIds([id]))[0]!;
+          seen.push(wallet.version);
+          return plan().update(wallet.deposit(1n));
+        },
+        { groupCommit: true, clock: manual },
+      );
+      const wallet = storedWallet(running);
+      const release = holdCommits(running.manager(global));
+      const first = running.execute(wallet, once);
+      await settled();
+      const second = running.execute(wallet, { ...once, groupCommit: false });
+      await settled();
+      await manual.pass(999);
+      expect(seen).toEqual([1]);
+      await manual.pass(1);
+      expect(seen).toEqual([1, 1]);
+      release();
+      await Promise.all([first, second]);
+    },
+  );
 
   test('is not read when it is deleted', async () => {
     const running = executorOf(

@@ -51,7 +51,7 @@ export class AttemptReads {
     if (staged !== undefined) {
       const model = this.#see(source.model, staged);
       if (model !== undefined) return present(model);
-      await staged.plan.ended;
+      await groups.awaitOutcome(staged);
     }
     return this.#latest(source.model, id, await this.#combined.read(source, id));
   }
@@ -62,7 +62,7 @@ export class AttemptReads {
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, M>> {
     if (!this.#mayBuild) {
-      await Promise.all(ids.map(async (id) => this.#groups?.staged.get(source.model, id)?.plan.ended));
+      await Promise.all(ids.map((id) => this.#outcomeOf(source.model, id)));
       return madeModels(await source.readSeveral(ids));
     }
     const stored = await source.readSeveral(ids);
@@ -130,6 +130,11 @@ export class AttemptReads {
 
   #holds(model: ModelClass<unknown>, id: string): boolean {
     return this.#held.some((turn) => turn.model === model && turn.id === id);
+  }
+
+  async #outcomeOf(model: ModelClass<unknown>, id: string): Promise<void> {
+    const staged = this.#groups?.staged.get(model, id);
+    if (staged !== undefined) await this.#groups?.awaitOutcome(staged);
   }
 
   /** The staged model where it is newer than the one that was read, and this attempt may build on it. */
