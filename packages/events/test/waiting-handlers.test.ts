@@ -1,8 +1,8 @@
 import { InvariantViolation } from '@framework/core';
 import { describe, expect, test } from 'vitest';
-import { FrameworkEventHandler } from '../src/index.js';
+import { type BatchEventHandler, FrameworkEventHandler } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';
-import { type BenchProcess, DeliveryBench } from './delivery-bench.js';
+import { type BenchProcess, DeliveryBench, gate } from './delivery-bench.js';
 
 /** Processes that publish to one broker, and wait while it is down. */
 class PublishingBench extends DeliveryBench {
@@ -86,6 +86,41 @@ describe('a handler that waits when its batches fail', () => {
     expect(bench.published.toSorted()).toEqual(['a1', 'a2', 'e1', 'e2']);
   });
 
+  test.each([
+    ['was read already', 0],
+    ['is read while its process stops', 3_000],
+  ])('calls nothing behind a batch that fails while its process stops: what %s', async (_what, readMs) => {
+    const bench = new DeliveryBench();
+    const called: string[] = [];
+    const hold = gate();
+    bench.database.commit(deposited('a', 1), deposited('b', 1));
+    const { access, executor, delivery } = bench.start(
+      [
+        batchHandler(async (ids) => {
+          called.push(...ids);
+          // Another slot has the process stop for as long as it may.
+          if (ids.includes('b1')) await bench.clock.sleep(10_000);
+          await hold.opened;
+          if (ids.includes('a1')) throw new Error('the broker is down');
+        }),
+      ],
+      { batchMax: 1 },
+    );
+    await bench.clock.advance(2_000);
+    access.delays.set('log.read', [bench.clock.sleep(readMs)]);
+    bench.database.commit(deposited('a', 2));
+    executor.committed();
+    await bench.clock.advance(1_000);
+    const stopped = delivery.stop();
+    hold.open();
+    await bench.clock.advance(20_000);
+    await stopped;
+    expect(called).toEqual(['a1', 'b1']);
+    bench.start([batchHandler(async (ids) => void called.push(...ids))], { batchMax: 1 });
+    await bench.clock.advance(2_000);
+    expect(called).toEqual(['a1', 'b1', 'a1', 'a2']);
+  });
+
   test('still ends an event that kills its process as a dead letter after its attempts', async () => {
     const bench = new PublishingBench();
     bench.brokerError = undefined;
@@ -101,3 +136,15 @@ describe('a handler that waits when its batches fail', () => {
     expect(bench.published).toEqual(expect.arrayContaining(['b1', 'c1']));
   });
 });
+
+/** A handler that waits when its batches fail; its work gets the ids of a batch. */
+function batchHandler(work: (ids: readonly string[]) => Promise<void>): BatchEventHandler<DepositedEvent> {
+  class Batches implements BatchEventHandler<DepositedEvent> {
+    readonly event = DepositedEvent;
+    handleBatch(envelopes: readonly { readonly eventId: string }[]): Promise<void> {
+      return work(envelopes.map(({ eventId }) => eventId));
+    }
+  }
+  FrameworkEventHandler({ name: 'batches', startFrom: 'beginning', whenBatchFails: 'wait' })(Batches);
+  return new Batches();
+}

@@ -84,8 +84,7 @@ export class EventStep {
     attempt: number,
   ): Promise<LeftEvents | undefined> {
     const [{ slot, event }, ...others] = works;
-    const { ended, stopping } = this.#context;
-    if (!slot.held || ended.aborted) return undefined;
+    if (!slot.held || this.#context.ended.aborted) return undefined;
     const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
     if (outcome.kind === 'done') finish(works);
     if (outcome.kind === 'held-back') return { works, waitMs: undefined };
@@ -96,7 +95,7 @@ export class EventStep {
     }
     const waitMs = outageRetryAfterMs(this.#policy.retry, attempt, this.#context.random());
     this.#tell(works, attempt, outcome.error, waitMs);
-    return stopping.aborted ? undefined : { works, waitMs };
+    return { works, waitMs };
   }
 
   async #park(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {

@@ -168,7 +168,7 @@ export class FlowDispatch {
   }
 
   #step(lane: Lane<FlowWork>): Promise<void> {
-    if (this.#paused) return this.#leave(lane);
+    if (this.#paused) this.#leave(lane);
     const first = this.#nextOf(lane);
     if (first?.kind === 'event') return this.#runEvents(first, lane);
     lane.items.shift();
@@ -186,8 +186,11 @@ export class FlowDispatch {
     return next;
   }
 
-  /** Of a paused handler whose process stops: whoever holds the slots next reads again what was read. */
-  async #leave(lane: Lane<FlowWork>): Promise<void> {
+  /**
+   * Of a process that stops, where the handler is paused or its first events have failed: whoever holds the slots next reads again
+   * what was read.
+   */
+  #leave(lane: Lane<FlowWork>): void {
     this.#waiting.delete(lane);
     for (const work of lane.items.splice(0)) {
       if (work.kind === 'event') this.#unfinishedCount--;
@@ -210,8 +213,13 @@ export class FlowDispatch {
       if (left !== undefined) {
         lane.items.splice(firstEvent(lane.items), 0, ...left.works);
         const together = { slot: first.slot.slot, count: left.works.length };
-        if (left.waitMs !== undefined) this.#wait(lane, left, { ...together, attempt }, left.waitMs);
-        else if (waited !== undefined) this.#waiting.set(lane, { ...waited, ...together });
+        if (left.waitMs === undefined) {
+          if (waited !== undefined) this.#waiting.set(lane, { ...waited, ...together });
+        } else if (this.#around.context.stopping.aborted) {
+          this.#leave(lane);
+        } else {
+          this.#wait(lane, left, { ...together, attempt }, left.waitMs);
+        }
       }
       if (wasFull || waited !== undefined) this.#onRoom();
     }

@@ -132,11 +132,14 @@ export class HandlerFlow {
     );
   }
 
-  /** Moves one slot beyond a batch; it may have been lost while the batch was read. */
+  /**
+   * Moves one slot beyond a batch; it may have been lost while the batch was read. Where the handler stops meanwhile, the slot may
+   * have been left before earlier events.
+   */
   async #pass(position: SlotPosition, batch: ReadBatch, events: readonly DeliverableEvent[]): Promise<void> {
     const { slot, progress } = position;
     const { next, more, generation } = batch;
-    if (!slot.held) return;
+    if (!slot.held || this.#stopped) return;
     const areSuspects = position.phase === 'careful';
     if (areSuspects && !(await this.#suspects.take(position, events, batch))) return;
     const step = progress.add(next, events.length);
