@@ -24,7 +24,7 @@ export class LeaseKeeper {
   #alone = false;
   /** When leases were renewed last. */
   #renewedMs = Infinity;
-  #expiry = new AbortController();
+  #cancelExpiry: () => void = () => undefined;
   #stopped = false;
   /** Settles when no renewal is under way. */
   #renewing: Promise<unknown> = Promise.resolve();
@@ -96,7 +96,7 @@ export class LeaseKeeper {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#alarm.ring();
-    this.#expiry.abort();
+    this.#cancelExpiry();
     this.drop([...this.#slots.keys()]);
     // One that is under way would take the slots again after they were given back.
     await this.#renewing;
@@ -135,7 +135,7 @@ export class LeaseKeeper {
       .map((lease) => new HeldSlot({ ...lease, abandoned: lease.abandoned || stood }));
     for (const each of gained) this.#slots.set(each.token, each);
     // Counted from the question: the database counts from its answer, which came later.
-    void this.#expire(startedMs + this.#context.settings.leaseMs);
+    this.#expire(startedMs + this.#context.settings.leaseMs);
     this.#onRenewed(gained);
   }
 
@@ -145,11 +145,9 @@ export class LeaseKeeper {
   }
 
   /** Drops everything when no renewal came before the leases ended. */
-  async #expire(atMs: number): Promise<void> {
+  #expire(atMs: number): void {
     const { clock } = this.#context;
-    this.#expiry.abort();
-    const expiry = (this.#expiry = new AbortController());
-    await clock.sleep(atMs - clock.elapsedMs(), expiry.signal);
-    if (!expiry.signal.aborted) this.drop([...this.#slots.keys()]);
+    this.#cancelExpiry();
+    this.#cancelExpiry = clock.after(atMs - clock.elapsedMs(), () => this.drop([...this.#slots.keys()]));
   }
 }

@@ -19,13 +19,15 @@ export class Alarm {
   /** Waits until it is rung, or for a duration in milliseconds when one is given; tells whether it was rung. */
   async wait(durationMs?: number): Promise<boolean> {
     if (!this.#rung) {
-      const sleeping = new AbortController();
-      const rung = new Promise<void>((resolve) => (this.#wake = resolve));
-      await (durationMs === undefined
-        ? rung
-        : Promise.race([rung, this.#clock.sleep(durationMs, sleeping.signal)]));
+      await new Promise<void>((resolve) => {
+        // Not a sleep, which would have to be aborted: that collects a stack trace, at each wait of each loop.
+        const cancel = durationMs === undefined ? undefined : this.#clock.after(durationMs, resolve);
+        this.#wake = () => {
+          cancel?.();
+          resolve();
+        };
+      });
       this.#wake = undefined;
-      sleeping.abort();
     }
     const wasRung = this.#rung;
     this.#rung = false;
