@@ -13,7 +13,7 @@ type Answer =
 const keyedShare = 0.65;
 const twiceShare = 0.15;
 const repeatWaitMaxMs = 800;
-const noProcessWaitMs = 200;
+const noProcessWaitMs = 1_000;
 
 /** The clients: call actions, and repeat what has a key under it until they know what became of it. */
 export class SimulatedClients {

@@ -71,7 +71,7 @@ export interface SimulationOptions<Given extends SimulationGiven> {
   readonly call: (choices: Choices, given: Given) => SimulationCall | undefined;
   /** Checks an own invariant when everything has come to rest; throws when it does not hold. */
   readonly check?: (state: SimulationState<Given>) => void | Promise<void>;
-  /** How many calls a run has at most. Default 20. */
+  /** How many calls a run has at most. Default 60. */
   readonly callsMax?: number;
   /** The faults that a run may have. Default: all but `lossy-failover`, after which acknowledged writes may be gone. */
   readonly faults?: readonly FaultKind[];

@@ -28,7 +28,7 @@ import type { SimulationState } from './simulation-state.js';
 import { Trace } from './trace.js';
 
 const trafficMs = 6_000;
-const callsMaxDefault = 20;
+const callsMaxDefault = 60;
 const processesMax = 3;
 const calmCalls = 2;
 /** How long a call may take when there are no faults and no others: less than anybody waits for what is never given back. */
@@ -44,9 +44,9 @@ const virtualMsMax = 3_600_000;
 /** Short times, so that a run sees many leases and retries. */
 const deliveryDefaults: DeliveryOverrides = {
   leaseMs: 3_000,
-  pollMinMs: 100,
-  pollMaxMs: 1_000,
-  parkedPollMs: 1_000,
+  pollMinMs: 200,
+  pollMaxMs: 2_000,
+  parkedPollMs: 2_000,
   cursorSaveMs: 200,
   cursorSaveMaxMs: 2_000,
   cursorRestSaveMs: 1_000,
@@ -104,6 +104,7 @@ export class SimulationRun<Given extends SimulationGiven> {
   readonly #settings: string;
   readonly #processCount: number;
   readonly #burstCount: number;
+  readonly #callShare: number;
   readonly #versions = new Map<string, number>();
   #given: Given | undefined;
 
@@ -154,6 +155,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     this.#kinds = kinds;
     this.#settings = JSON.stringify({ processes: this.#processCount, ...executor, share, faults: kinds });
     this.#burstCount = settings.pick([2, 1, 4, 8]);
+    this.#callShare = settings.pick([0.3, 0.9]);
     const own = { readMax: settings.pick([1_000, 2, 10]), concurrency: settings.pick([16, 1, 3]) };
     const retry = { ...handlerRetryDefaults, ...options.delivery?.retry };
     const delivery = { ...deliveryDefaults, ...own, ...options.delivery, retry };
@@ -300,7 +302,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     const callsMax = this.#options.callsMax ?? callsMaxDefault;
     for (let index = 0; index < callsMax; index++) {
       const choices = this.#streams.of(`call ${index}`);
-      if (!choices.chance(0.9)) continue;
+      if (!choices.chance(this.#callShare)) continue;
       // Many at once, so that they meet.
       const atMs = (choices.below(this.#burstCount) * trafficMs * 0.8) / this.#burstCount;
       this.#scheduler.after(this.#owner, atMs, 'a client begins', () => {

@@ -55,7 +55,7 @@ export function registersSimulation(
     call: (choices, { registers }) => programCall(choices, registers, programCount++, handles),
     check: (state) => checkRegisters(state, notes),
     // Dead letters are older than the keys of clients before they are replayed.
-    idempotency: { keyLifetimeMs: 40_000, commitsPerSweep: 1 },
+    idempotency: { keyLifetimeMs: 20_000, commitsPerSweep: 1 },
     ...others,
   });
 }
