@@ -28,6 +28,7 @@ function sweepOf(
   };
   const manager = {
     keys: {
+      deleteExpired: down,
       findHandlerKeys: async ({
         limit,
         after = '0',
@@ -89,4 +90,19 @@ test('keys of handlers that stay do not keep those behind them from being delete
   for (let round = 0; round < 4; round++) await sweep.sweepHandlerKeys(global);
   expect([...left]).toEqual(dead);
   expect(places).toEqual(['0', '2', '4', '0']);
+});
+
+test('keys of handlers are swept after so many commits, also where expired keys of clients cannot be deleted', async () => {
+  const { sweep, left, places } = sweepOf(
+    [
+      ['dead', global],
+      ['done', mexico],
+    ],
+    async () => ['dead'],
+  );
+  const { commitsPerSweep } = defaultIdempotencySettings;
+  for (let count = 1; count < commitsPerSweep; count++) sweep.countCommit(global);
+  expect(places).toEqual([]);
+  sweep.countCommit(global);
+  await expect.poll(() => [...left]).toEqual(['dead']);
 });
