@@ -156,6 +156,19 @@ describe('a database', () => {
     expect(await suiteOn(registry).fixture.databases.status()).toMatchObject([{ ready: true }]);
   });
 
+  it('whose first try fails says why, and warns of nothing when the second one opens it', async () => {
+    const { proxy, url } = await proxied(await emptyDatabase());
+    proxy.judge = ({ connection }) => (connection === 1 ? 'cut' : 'forward');
+    const warnings: PostgresWarning[] = [];
+    const told: ShardStatus[] = [];
+    const registry = openRegistry([{ group: 0, member: 0, url }], {
+      onWarning: (warning) => warnings.push(warning),
+    });
+    await registry.ready((status) => told.push(status));
+    expect(told).toMatchObject([{ reason: { kind: 'unreachable' } }]);
+    expect(warnings).toEqual([]);
+  });
+
   it('warns again when the reason changes', async () => {
     const database = await emptyDatabase();
     const { proxy, url } = await proxied(database);
