@@ -56,6 +56,19 @@ it('An empty database in the place of one that was opened is not ready, until th
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
+it('A database that notes no shard, in the place of one that was opened, is not ready until it does', async () => {
+  const { database, registry, suite, account } = await openedDatabase();
+  await query(database.url, 'create table noted as table eventlog.shards; delete from eventlog.shards');
+  await whileClosed(database, `alter database ${database.database} with allow_connections true`);
+  const message = expect.stringContaining('notes no shard, so it is not the one that was opened') as string;
+  await expect(suite.credit(account, '1')).rejects.toMatchObject({ ...notMigrated, message });
+  expect(await registry.status()).toMatchObject([{ ready: false, reason: { message } }]);
+
+  await query(database.url, 'insert into eventlog.shards table noted');
+  expect(await suite.credit(account, '1')).toMatchObject({ version: 2 });
+  expect(await registry.status()).toMatchObject([{ ready: true }]);
+});
+
 it('A database is not ready while a restore has loaded its rows and not made its keys yet', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   await query(database.url, 'alter table eventlog.idempotency_keys drop constraint idempotency_keys_pkey');
