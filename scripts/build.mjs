@@ -35,7 +35,7 @@ async function buildUnlessThere() {
   // Another command may have done it meanwhile.
   if (isBuilt()) return true;
   console.log('Building …');
-  stamp.clear();
+  stamp.begin();
   if (!(await buildOrExplain('wallet-service'))) return false;
   stamp.set();
   return true;

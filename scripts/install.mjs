@@ -57,7 +57,7 @@ async function installUnlessThere() {
 }
 
 function install() {
-  stamp.clear();
+  stamp.begin();
   mkdirSync(join(root, 'node_modules'), { recursive: true });
   writeFileSync(unfinished, '');
   // In CI mode the package manager asks nothing.

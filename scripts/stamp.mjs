@@ -6,15 +6,21 @@ import { root } from './workspace.mjs';
 
 /**
  * Remembers in `file` the contents of files for which something was done, so that it is done again only when they
- * change. The paths are files and folders relative to the workspace, and may be absent.
+ * have changed since it was begun. The paths are files and folders relative to the workspace, and may be absent.
  */
 export function stampIn(file, paths) {
   const stamp = join(root, file);
+  let digest;
   return {
     /** Whether the files are as they were when the stamp was set. */
     matches: () => existsSync(stamp) && readFileSync(stamp, 'utf8') === digestOf(paths),
-    set: () => writeFileSync(stamp, digestOf(paths)),
-    clear: () => rmSync(stamp, { force: true }),
+    /** To be called before it is done. */
+    begin: () => {
+      rmSync(stamp, { force: true });
+      digest = digestOf(paths);
+    },
+    /** To be called when it is done. */
+    set: () => writeFileSync(stamp, digest),
   };
 }
 
