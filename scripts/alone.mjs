@@ -8,8 +8,11 @@ import { root } from './workspace.mjs';
 const lockFile = join(root, '.data/install.lock');
 const beatMs = 1_000;
 const pollMs = 250;
-/** A process that was killed does not touch its lock any more. Its id would tell less: another process may have it by now. */
-const deadAfterMs = 10_000;
+/**
+ * Who waits sees so many times that a lock is not touched any more; then its holder was killed. Clocks may be set, and
+ * machines sleep, so its age would tell less; and so would its holder's id, which another process may have by now.
+ */
+const deadAfterPolls = 40;
 
 /**
  * Does the work while no other command does such work in this workspace: whoever installs or builds removes and writes what
@@ -18,21 +21,27 @@ const deadAfterMs = 10_000;
 export async function alone(work) {
   const holder = `${process.pid} ${performance.timeOrigin}`;
   await take(holder);
-  const beat = setInterval(touch, beatMs);
-  process.once('exit', release);
+  const beat = setInterval(() => touch(holder), beatMs);
+  const end = () => release(holder);
+  process.once('exit', end);
   try {
     return await work();
   } finally {
     clearInterval(beat);
-    process.off('exit', release);
-    release();
+    process.off('exit', end);
+    end();
   }
 }
 
 async function take(holder) {
   mkdirSync(dirname(lockFile), { recursive: true });
+  let seen;
+  let unchanged = 0;
   for (let hasSaid = false; !create(holder);) {
-    if (isDead()) {
+    const beat = statSync(lockFile, { throwIfNoEntry: false })?.mtimeMs;
+    unchanged = beat === seen ? unchanged + 1 : 0;
+    seen = beat;
+    if (unchanged > deadAfterPolls) {
       rmSync(lockFile, { force: true });
       // Several may find it dead at once: the last one that made it anew has it.
       if (create(holder) && (await pause(pollMs)) === undefined && isHeldBy(holder)) return;
@@ -61,16 +70,13 @@ function isHeldBy(holder) {
   }
 }
 
-function isDead() {
-  const found = statSync(lockFile, { throwIfNoEntry: false });
-  return found !== undefined && Date.now() - found.mtimeMs > deadAfterMs;
+/** Who stood still for long may find that another one has it. */
+function release(holder) {
+  if (isHeldBy(holder)) rmSync(lockFile, { force: true });
 }
 
-function release() {
-  rmSync(lockFile, { force: true });
-}
-
-function touch() {
+function touch(holder) {
+  if (!isHeldBy(holder)) return;
   try {
     const now = new Date();
     utimesSync(lockFile, now, now);

@@ -1,11 +1,13 @@
 import { strictEqual } from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 
+import { processesWithin } from './processes-within.mjs';
 import { run } from './run.mjs';
 import { startService, until } from './start-service.mjs';
 import { Tally } from './tally.mjs';
@@ -26,9 +28,30 @@ await check('a fresh clone is made', async () => {
   const { code, output } = await run('git', ['clone', '--quiet', '--no-local', root, checkout]);
   strictEqual(code, 0, output);
 });
+await check(
+  'a lock is taken over whose holder was killed, also when the clock was set back since',
+  async () => {
+    const lock = join(checkout, '.data/install.lock');
+    mkdirSync(join(checkout, '.data'));
+    writeFileSync(lock, 'killed');
+    const tomorrow = Date.now() / 1_000 + 86_400;
+    utimesSync(lock, tomorrow, tomorrow);
+    const command = startWith('exit 1');
+    await until('did not take the lock', endMs, () => command.exitCode !== null);
+  },
+);
+await check('an installation ends with the command that began it, however that ends', async () => {
+  const begun = join(checkout, 'begun');
+  for (const signal of ['SIGHUP', 'SIGINT', 'SIGKILL']) {
+    const command = startWith('touch begun; exec sleep 600');
+    await until('did not begin to install', endMs, () => existsSync(begun));
+    rmSync(begun);
+    command.kill(signal);
+    await until(`did not end after ${signal}`, endMs, () => processesWithin(checkout).length === 0);
+  }
+});
 await check('an installation that brings nothing fails, and is not taken for one later', async () => {
-  writeFileSync(join(temporary, 'npx'), '#!/bin/sh\n', { mode: 0o755 });
-  const env = { PATH: `${temporary}${delimiter}${process.env.PATH}` };
+  const env = pathWith('');
   for (const _time of ['first', 'second']) {
     const { code, output } = await run(process.execPath, ['scripts/start.mjs'], { cwd: checkout, env });
     strictEqual(code, 1, output);
@@ -68,6 +91,12 @@ await check('npm start is ready within 5 s after everything was killed', async (
 });
 await check('the balance is still there after that', readBalance);
 await check('Ctrl-C ends it with nothing left running', () => endService('interrupt'));
+await check('nothing is left running of an npm that is killed while it builds', async () => {
+  rmSync(join(checkout, 'node_modules/.build-stamp'));
+  service = startService(checkout, await freePort());
+  await until('did not begin to build', endMs, () => service.output().includes('Building'));
+  await service.killNpm(firstReadyMs);
+});
 await check('the third npm start is ready within 5 s', () => start(againReadyMs));
 await check('the balance is still there after Ctrl-C', readBalance);
 await check('SIGTERM ends it once more', () => endService());
@@ -77,6 +106,18 @@ if (tally.failed > 0 && service)
 await service?.killAll(endMs);
 rmSync(temporary, { recursive: true, force: true });
 tally.close();
+
+/** An environment in which the package manager does this. */
+function pathWith(script) {
+  writeFileSync(join(temporary, 'npx'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  return { PATH: `${temporary}${delimiter}${process.env.PATH}` };
+}
+
+/** Runs what `npm start` runs while the package manager does this. */
+function startWith(script) {
+  const env = { ...process.env, ...pathWith(script) };
+  return spawn(process.execPath, ['scripts/start.mjs'], { cwd: checkout, env, stdio: 'ignore' });
+}
 
 async function start(timeoutMs) {
   service = startService(checkout, await freePort());

@@ -8,21 +8,30 @@ const environment = { TURBO_TELEMETRY_DISABLED: '1', DO_NOT_TRACK: '1' };
 // The workspace brings the Node that its tools need; the one that npm was called with may be too old for them.
 const PATH = `${join(root, 'node_modules/.bin')}${delimiter}${process.env.PATH}`;
 
-const endings = ['SIGINT', 'SIGTERM'];
+const endings = ['SIGHUP', 'SIGINT', 'SIGTERM'];
+
+// Ends its process group when its standard input does, and so with this process, also when that is killed.
+const untilInputEnds =
+  'exec 3<&0; "$@" </dev/null 3<&- & program=$!; ' +
+  '{ read -r _; kill -s TERM 0; } <&3 >/dev/null 2>&1 & watch=$!; ' +
+  'wait $program; code=$?; kill -s KILL $watch; exit $code';
 
 /**
  * Runs a program to its end and collects what it prints, unless `show` passes that on. It runs in the workspace's
  * folder unless `cwd` names another. A program that cannot be started counts as failed. Resolves to `{ code, output }`.
  *
- * A program that is not shown ends with this process, and so do the programs that it has started: a package manager
- * that went on would write where the next one does.
+ * A program that is not shown ends with this process, however that ends, and so do the programs that it has started: a
+ * package manager that went on would write where the next one does.
  */
 export function run(command, args, { cwd = root, env = {}, show = false } = {}) {
   return new Promise((resolve) => {
-    const child = spawn(command, args, {
+    const [program, words] = show
+      ? [command, args]
+      : ['/bin/sh', ['-c', untilInputEnds, 'sh', command, ...args]];
+    const child = spawn(program, words, {
       cwd,
       env: { ...process.env, ...environment, PATH, ...env },
-      stdio: show ? ['ignore', 'inherit', 'inherit'] : ['ignore', 'pipe', 'pipe'],
+      stdio: show ? ['ignore', 'inherit', 'inherit'] : ['pipe', 'pipe', 'pipe'],
       // A process group of its own, which can be ended as a whole.
       detached: !show,
     });
@@ -40,7 +49,8 @@ function endTogether(child) {
   const end = (signal) => {
     ending = signal;
     try {
-      if (child.pid !== undefined) process.kill(-child.pid, signal);
+      // What a shell runs aside ignores SIGINT.
+      if (child.pid !== undefined) process.kill(-child.pid, 'SIGTERM');
     } catch {
       // All of them have ended meanwhile.
     }

@@ -52,6 +52,12 @@ export function startService(folder, port) {
       return exit;
     },
 
+    /** Kills npm alone; resolves when nothing of it runs any more. */
+    async killNpm(timeoutMs) {
+      npm.kill('SIGKILL');
+      await until('did not end', timeoutMs, () => processesWithin(folder).length === 0);
+    },
+
     /** Kills everything that runs in the checkout, without a chance to clean up. */
     async killAll(timeoutMs) {
       await until('could not be killed', timeoutMs, () => {

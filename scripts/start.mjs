@@ -6,6 +6,8 @@ import { installIfNeeded } from './install.mjs';
 import { root, tool } from './workspace.mjs';
 
 const parentCheckIntervalMs = 200;
+/** Whoever started this: it may have been killed while something was installed or built. */
+const parent = process.ppid;
 
 // What `npm start` runs: installs and builds when needed, then becomes the wallet service, or its command for operators.
 if ((await installIfNeeded()) && (await buildIfNeeded())) {
@@ -32,7 +34,6 @@ function passOn(signal, service) {
 
 // A killed npm sends nothing; the service would go on without anybody to stop it, and keep its port.
 function endWithParent(service) {
-  const parent = process.ppid;
   const timer = setInterval(() => {
     if (process.ppid === parent) return;
     clearInterval(timer);
