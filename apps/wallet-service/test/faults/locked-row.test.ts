@@ -2,14 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it, vi } from 'vitest';
 import { withSession } from '../database-session.js';
-import { groupCommit } from '../group-commit.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
 import type { Answer, WalletBody } from '../wallet-client.js';
 
 /** More than there are connections. */
 const lockedOutCount = 40;
-/** More than a handler handles at a time; in groups of one, so many that others came too late if each kept its place for a second. */
-const lockedTransferCount = groupCommit ? 24 : 240;
+/** More than a handler handles at a time, and so many that others came too late if each kept its place for a second. */
+const lockedTransferCount = 240;
 const currency = 'EUR';
 
 let service: TestService;

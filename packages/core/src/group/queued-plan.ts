@@ -20,6 +20,8 @@ export class QueuedPlan {
   readonly outcome: Promise<PersistOutcome>;
   /** Since which tick of its writer it waits to be sent. */
   queuedTick = 0;
+  /** Since which tick it is under way, if it is. */
+  sentTick = 0;
   /** Whether it takes longer than others are to wait for, or changes a model of one that does. */
   isHeldUp = false;
   /** How often it was tried for a moment, on its own, and did not get what others hold. */
@@ -74,6 +76,13 @@ export class QueuedPlan {
   /** Whether it stages the version that follows a staged model, which its action read. */
   continues(base: StagedModel): boolean {
     return this.#builtOn.includes(base) && isContinued(base, this.changes);
+  }
+
+  /** Whether both change the same model. */
+  sharesModel(other: QueuedPlan): boolean {
+    return other.changes.changes.some((change) =>
+      this.changes.changes.some((own) => isOfModel({ plan: other, change }, own)),
+    );
   }
 
   /** Gives it its outcome; its execution goes on when it is told. */

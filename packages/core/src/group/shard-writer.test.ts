@@ -51,6 +51,27 @@ describe('a plan that waits behind a locked model', () => {
     });
   });
 
+  test('is refused at once when it is that of a handler, and another one has waited long enough', async () => {
+    const writer = new ManualWriter();
+    await writer.add('locked', a);
+    await writer.clock.pass(50);
+    const first = await writer.addOfHandler('first', a);
+    await writer.clock.wake();
+    await writer.clock.wake();
+    expect(first.state).toBe('lost');
+    await expect(writer.addOfHandler('next', a)).rejects.toMatchObject({
+      code: 'shard-unavailable',
+      kind: 'locked',
+    });
+    const client = await writer.add('client', a);
+    await writer.addOfHandler('other', b);
+    expect([client.state, writer.open]).toEqual(['pending', ['locked', 'other']]);
+    await writer.answer('locked');
+    await writer.answer('other');
+    await writer.addOfHandler('later', a);
+    expect(writer.open).toEqual(['later']);
+  });
+
   test('is refused also when it was sent before in a group of which nothing was written', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);

@@ -28,8 +28,8 @@ const heldUpReason =
 /** How many ticks make up the time for which a plan may wait. */
 const ticksPerWait = 4;
 /**
- * As many for the plan of a handler that is held up: delivery tries its event again by itself, and meanwhile it would keep its place from
- * the events of other models.
+ * As many for the plan of a handler that is held up, and for all of them behind the same write: delivery tries their events again by
+ * itself, and meanwhile they would keep their places from the events of other models.
  */
 const ticksPerHandlerWait = 1;
 
@@ -71,10 +71,14 @@ export class ShardWriter {
     this.#ticker = new Ticker(clock, settings.queueWaitMs, () => this.#refuseOverdue(), ticksPerWait);
   }
 
-  /** @throws ShardUnavailableException `shard-unavailable` when too many plans wait already */
+  /**
+   * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already, or, for the plan of a handler, when a
+   * write of its models takes long
+   */
   add(plan: QueuedPlan): void {
     plan.isHeldUp = this.#staged.areHeldUp(plan);
     this.#refuseBeyondQueue(plan);
+    this.#refuseBehindLocked(plan);
     plan.queuedTick = this.#ticker.tick;
     this.#queue.push(plan);
     this.#staged.show(plan);
@@ -103,6 +107,15 @@ export class ShardWriter {
     const what = isHeldUp ? 'for models that take long to be' : 'to be';
     const reason = `${queueMax} plans wait ${what} written already`;
     throw unwritten(this.#manager.shard, reason, isHeldUp);
+  }
+
+  /** One plan of a handler after the other would wait for the same write. */
+  #refuseBehindLocked(plan: QueuedPlan): void {
+    if (!plan.isOfHandler) return;
+    const isLocked = [...[...this.#underWay].flat(), ...this.#asked].some(
+      (ahead) => this.#ticker.isOver(ahead.sentTick, ticksPerHandlerWait) && plan.sharesModel(ahead),
+    );
+    if (isLocked) throw unwritten(this.#manager.shard, 'plans of handlers wait no longer', true);
   }
 
   get #hasWaiting(): boolean {
@@ -197,6 +210,7 @@ export class ShardWriter {
 
   async #write(batch: Batch): Promise<void> {
     this.#underWay.add(batch);
+    for (const plan of batch) plan.sentTick = this.#ticker.tick;
     const isPatient = batch.length === 1 && this.#patient.size < patientMax;
     if (isPatient) this.#patient.add(batch);
     const { again, unknown } = await writeBatch(batch, this.#manager, isPatient);
