@@ -124,6 +124,17 @@ describe('connections that commits share', () => {
     expect(await Promise.all([one, other])).toMatchObject([{ version: 2 }, { version: 2 }]);
   });
 
+  it('write everything that many executions change of a row that was locked, none of it in vain', async () => {
+    const suite = await open(20);
+    const account = await suite.openAccount();
+    const release = await lock(database, account.id.value);
+    const credits = Array.from({ length: 100 }, () => suite.credit(account, '1'));
+    await vi.waitUntil(() => isBlocked(database), patience);
+    await release();
+    const versions = (await Promise.all(credits)).map(({ version }) => version);
+    expect(new Set(versions).size).toBe(100);
+  });
+
   it('let a commit pass whose caller holds the lock, in a transaction on another shard', async () => {
     const suite = await open(3);
     const account = await suite.openAccount();

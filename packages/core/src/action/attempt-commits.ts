@@ -68,7 +68,11 @@ export class AttemptCommits {
     if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
       return this.#groups.commit(first, builtOn, () => reads.giveBackTurns());
     await untilWritten(builtOn);
-    return commit(changeSets, this.#databases, { onLockedOut: () => reads.giveBackTurns() });
+    // Its event is tried again later, and so are those that come next; a client's next executions would be stale one after the other.
+    const isOfHandler = first?.key?.source !== undefined;
+    return commit(changeSets, this.#databases, {
+      ...(isOfHandler && { onLockedOut: () => reads.giveBackTurns() }),
+    });
   }
 }
 

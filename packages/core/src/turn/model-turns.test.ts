@@ -167,8 +167,20 @@ describe('executions that take turns', () => {
     expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 3 });
   });
 
-  test('give the turn back while their commit waits for a lock of somebody else', async () => {
-    const running = depositing();
+  test.each([
+    [
+      'an action of a handler gives the turn back',
+      { handler: 'notify', eventId: 'event', shard: global },
+      true,
+    ],
+    ['an action of a client keeps the turn', undefined, false],
+  ])('%s while its commit waits for a lock of somebody else', async (_what, handledEvent, isGivenBack) => {
+    const running = executorOf(
+      async (plan, params) => {
+        plan().update((await running.wallets.getById((params as Wallet).id)).deposit(1n));
+      },
+      { clock: new ManualClock() },
+    );
     const wallet = storedWallet(running);
     const manager = running.manager(global);
     const persist = manager.persist.bind(manager);
@@ -179,12 +191,16 @@ describe('executions that take turns', () => {
       await lock.promise;
       return persist(changes);
     };
-    const lockedOut = running.execute([wallet], once);
+    const key = { idempotencyKey: 'key', ...(handledEvent && { handledEvent }) };
+    const lockedOut = running.execute(wallet, { ...once, ...key }).catch(() => undefined);
     await settled();
-    // The clock stands still: whoever has to wait for the turn waits for ever.
-    await running.execute([wallet], once);
+    let isOver = false;
+    // The clock stands still: whoever has to wait for the turn waits until it is given back.
+    const other = running.execute(wallet, once).then(() => (isOver = true));
+    for (let round = 0; round < 3; round++) await settled();
+    expect(isOver).toBe(isGivenBack);
     lock.resolve();
-    await expect(lockedOut).rejects.toMatchObject({ code: 'stale-record' });
+    await Promise.all([lockedOut, other]);
   });
 
   test('give the turn back when perform fails', async () => {
