@@ -23,6 +23,7 @@ const waitingCount = 300;
 const requestsAtATime = 10;
 const answerTimeoutMs = 30_000;
 const repeatPauseMs = 200;
+const statePauseMs = 100;
 const parkedTimeoutMs = 180_000;
 
 /** What clients do in a drill, beside the traffic: transfers that wait, and requests by which one sees whether all is well. */
@@ -138,7 +139,7 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
     await Promise.all(
       directions.map(async (ends) => {
         const id = await this.#accepted({ ...ends, amount: '1' }, over);
-        for (let state: unknown; state !== 'COMPLETED' && !over.aborted; await delay(20)) {
+        for (let state: unknown; state !== 'COMPLETED' && !over.aborted; await delay(statePauseMs)) {
           const transfer = await this.stage.client.get(`/transfers/${id}`).catch(() => undefined);
           state = transfer?.body['state'];
         }

@@ -9,7 +9,8 @@ import { DrillScene } from './drill-scene.js';
 import type { Fault } from './faults.js';
 import { shortLog } from './short-log.js';
 
-const probePauseMs = 50;
+/** So rarely that looking is no load of its own. */
+const probePauseMs = 200;
 const probeTimeoutMs = 5_000;
 const settledWithinMs = 60_000;
 
