@@ -30,7 +30,7 @@ const library = new Simulation({
 });
 
 test('every loan is counted once', { timeout: 300_000 }, async () => {
-  const { counts } = await library.explore({ from: 1, seeds: 50 });
+  const { counts } = await library.explore({ from: 1, seeds: 100 });
   expect(counts.get('ok')).toBeGreaterThan(0);
 });
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { registersSimulation, withLosses } from './registers-simulation.js';
 
-const seedsDefault = Number(process.env['SIMULATION_SEEDS'] ?? 100);
+const seedsDefault = Number(process.env['SIMULATION_SEEDS'] ?? 120);
 /** What ends a run is its bound of steps and of virtual time; a busy machine only takes longer. */
 const timeout = 900_000;
 
