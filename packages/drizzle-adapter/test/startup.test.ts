@@ -115,7 +115,8 @@ describe('a database that is down at the start', () => {
       onTestFinished(() => holder.end());
       await holder.query(`begin; lock table ${table} in access exclusive mode`);
       const registry = openRegistry(members, { migrate, migrationsFolder });
-      const reason = { kind: 'not-serving', cause: { code: '55P03' } };
+      const message = expect.stringMatching(/lock timeout: .* pg_locks and pg_stat_activity/) as string;
+      const reason = { kind: 'not-serving', message, cause: { code: '55P03' } };
       await vi.waitFor(
         async () => expect(await registry.status()).toMatchObject([{ ready: false, reason }]),
         patience,

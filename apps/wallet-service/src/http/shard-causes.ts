@@ -16,8 +16,9 @@ export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; r
     remedy: 'start the server, or correct jdbc-url',
   },
   'not-serving': {
-    what: 'its database server takes no connections now',
-    remedy: 'wait until the server has started, or give it more connections',
+    what: 'its database server takes no connections now, or somebody holds a lock',
+    remedy:
+      'wait until the server has started, or give it more connections; the log says of a lock where to look',
   },
   'in-recovery': {
     what: 'its database server does not lead',

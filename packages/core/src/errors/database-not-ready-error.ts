@@ -4,7 +4,7 @@
  * | kind                    | what is wrong                                                            |
  * | ----------------------- | ------------------------------------------------------------------------ |
  * | `unreachable`           | no connection: refused, not answered in time, or the host is not known   |
- * | `not-serving`           | the server takes no work now: starting, stopping, or out of connections  |
+ * | `not-serving`           | the server starts or stops, is out of connections, or a lock is held      |
  * | `in-recovery`           | the server is a standby, or does not lead yet                            |
  * | `read-only`             | the server leads, and takes no writes                                    |
  * | `access-refused`        | the server refuses the user, the password, or the host it is called from |

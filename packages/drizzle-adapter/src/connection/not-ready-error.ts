@@ -22,6 +22,11 @@ const kindsOfStates: readonly (readonly [RegExp, FoundKind])[] = [
   [/^(57|53|40|55P03|25P03|25P04)/, 'not-serving'],
 ];
 
+/** SQLSTATEs of those of them that say nothing of connections: somebody else is in the way, or something takes too long. */
+const heldUpStates = /^(40|55P03|57014|25P03|25P04)/;
+const heldUpRemedy =
+  'it is tried again; find in pg_locks and pg_stat_activity who holds a lock, or what takes so long';
+
 /**
  * A login refused with 55000, as by a database that takes no connections, comes from here, in no language; a migration may be
  * refused with that state, too.
@@ -51,7 +56,7 @@ export function notReadyError(
   const kind = kindOf(error) ?? (migrates ? 'migration-failed' : 'refused');
   return new DatabaseNotReadyError(kind, {
     what: textOf(error),
-    remedy: remedyOf(kind, config),
+    remedy: heldUpStates.test(sqlStateOf(error) ?? '') ? heldUpRemedy : remedyOf(kind, config),
     cause: error,
   });
 }
