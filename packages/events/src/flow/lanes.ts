@@ -51,11 +51,9 @@ export class Lanes<Item> {
   remove(isOff: (item: Item) => boolean): readonly Item[] {
     const removed: Item[] = [];
     for (const lane of this.#lanes.values()) {
-      const off = lane.items.filter(isOff);
-      if (off.length === 0) continue;
-      removed.push(...off);
-      lane.items.splice(0, Infinity, ...lane.items.filter((item) => !isOff(item)));
-      if (!lane.active) this.#settle(lane);
+      const before = removed.length;
+      for (const item of lane.items.splice(0)) (isOff(item) ? removed : lane.items).push(item);
+      if (removed.length > before && !lane.active) this.#settle(lane);
     }
     return removed;
   }
