@@ -85,11 +85,11 @@ const onHarness: readonly Fault<FaultHarness>[] = [
     name: 'exchanged-urls',
     what: 'the service is started with the jdbc-urls of its shards exchanged, then with the right ones',
     lastsMs: 0,
-    hold: ({ stage }) => stage.proxy.refuse(),
-    begin: async ({ stage }) => {
-      await stage.stopService();
-      await stage.proxy.accept();
-      await (await stage.startProcess('all', 'exchanged')).exitCode();
+    hold: (scene) => scene.lock(),
+    begin: async (scene) => {
+      await scene.unlock();
+      await scene.stage.stopService();
+      await (await scene.stage.startProcess('all', 'exchanged')).exitCode();
     },
     end: ({ stage }) => stage.startService(),
   },
@@ -97,12 +97,12 @@ const onHarness: readonly Fault<FaultHarness>[] = [
     name: 'sigterm',
     what: 'the service is stopped while half of some requests has arrived, and started again',
     lastsMs: 0,
-    hold: ({ stage }) => stage.proxy.refuse(),
-    begin: async ({ stage }) => (await import('./stop-amid-requests.js')).stopAmidRequests(stage),
-    end: async ({ stage }) => {
-      await stage.proxy.accept();
-      await stage.startService();
+    hold: (scene) => scene.lock(),
+    begin: async (scene) => {
+      await scene.unlock();
+      await (await import('./stop-amid-requests.js')).stopAmidRequests(scene.stage);
     },
+    end: ({ stage }) => stage.startService(),
   },
 ];
 
