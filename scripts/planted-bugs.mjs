@@ -21,7 +21,7 @@ const { values: options, positionals: names } = parseArgs({
   allowPositionals: true,
   options: {
     /** Of each simulation; three times as many of the one of actions alone, as the project's tests have it. */
-    seeds: { type: 'string', default: process.env['SIMULATION_SEEDS'] ?? '100' },
+    seeds: { type: 'string', default: '800' },
     /** How long the seeds of one bug may take. */
     seconds: { type: 'string', default: '300' },
     'dry-run': { type: 'boolean', default: false },

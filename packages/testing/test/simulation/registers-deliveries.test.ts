@@ -1,0 +1,13 @@
+import { expect, test } from 'vitest';
+import { registersSimulation } from './registers-simulation.js';
+import { seedCountOf, timeout } from './seed-count.js';
+
+test(
+  'every event reaches every handler in order, and what handlers do has its effect once',
+  { timeout },
+  async () => {
+    const { counts } = await registersSimulation().explore({ seeds: seedCountOf(0.16) });
+    const met = ['dead letters replayed', 'pause', 'operator-pause', 'fewer-shards', 'partition', 'unknown'];
+    expect(met.filter((what) => !counts.has(what))).toEqual([]);
+  },
+);
