@@ -64,7 +64,7 @@ it('a locked wallet holds up no other one, and its deposits are answered truthfu
   expect(await client.wallet(locked.id)).toMatchObject({ balance: String(lockedOutCount) });
 });
 
-it('transfers to a locked wallet hold up no transfer to another one, and arrive when it is free', async () => {
+it('transfers to a locked wallet, for which clients wait too, hold up no other transfer, and arrive when it is free', async () => {
   // Nobody has to wait for so long.
   const never = { 'statement-timeout-ms': 120_000, 'acquisition-timeout-ms': 120_000 };
   service = await startTestService({ mexico: never });
@@ -82,17 +82,25 @@ it('transfers to a locked wallet hold up no transfer to another one, and arrive 
     expect(transfers.map(({ body }) => body['state'])).toEqual(ids.map(() => 'COMPLETED'));
   };
   const waiting: string[] = [];
+  const deposits: Promise<Answer>[] = [];
   await withSession(service.mexico, async (session) => {
     await session.query('begin');
     await session.query('select from wallets where id = $1 for update', [locked!.id]);
-    for (let n = 0; n < lockedTransferCount; n++) waiting.push(await transferTo(locked));
-    const beside = await transferTo(other);
-    // Before a call of a handler is given up, which leaves its place as well.
-    await vi.waitFor(() => completed([beside]), { timeout: 25_000, interval: 50 });
+    const endDeposits = depositOften(locked!.id, deposits);
+    try {
+      for (let n = 0; n < lockedTransferCount; n++) waiting.push(await transferTo(locked));
+      const beside = await transferTo(other);
+      // Sooner than all of them have waited for a second each.
+      await vi.waitFor(() => completed([beside]), { timeout: 15_000, interval: 50 });
+    } finally {
+      endDeposits();
+    }
     await session.query('rollback');
   });
   await vi.waitFor(() => completed(waiting), { timeout: 60_000, interval: 1_000 });
-  expect(await client.wallet(locked!.id)).toMatchObject({ balance: String(100 + lockedTransferCount) });
+  const depositCount = (await Promise.all(deposits)).filter(({ status }) => status === 200).length;
+  const balance = String(100 + lockedTransferCount + depositCount);
+  expect(await client.wallet(locked!.id)).toMatchObject({ balance });
 });
 
 /** Deposits into a wallet again and again; tells how often, and what took the longest. */
@@ -109,4 +117,14 @@ async function depositUntil(
     await delay(20);
   }
   return { count, slowestMs };
+}
+
+/** Begins a deposit into a wallet ten times in a second, also while none of them is answered; gives what ends that. */
+function depositOften(id: string, deposits: Promise<Answer>[]): () => void {
+  const timer = setInterval(() => {
+    const deposit = service.client.post(`/wallets/${id}/deposit`, { amount: '1' });
+    deposit.catch(() => undefined);
+    deposits.push(deposit);
+  }, 100);
+  return () => clearInterval(timer);
 }

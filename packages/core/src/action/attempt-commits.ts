@@ -50,11 +50,14 @@ export class AttemptCommits {
    * @param mayBuild whether it may build on what is not committed yet, where the execution commits in groups
    */
   openReads(
-    { groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration,
+    { groupCommit: isGrouped = this.#isGroupedByDefault, handledEvent }: ExecutionConfiguration,
     mayBuild: boolean,
   ): AttemptReads {
     if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings, this.#clock);
-    return new AttemptReads(this.#reads, this.#turns, this.#groups, isGrouped && mayBuild);
+    return new AttemptReads(this.#reads, this.#turns, this.#groups, {
+      mayBuild: isGrouped && mayBuild,
+      isOfHandler: handledEvent !== undefined,
+    });
   }
 
   /** Commits in a group where the execution may and the plan can be in one, else as {@link commit}. */
@@ -68,11 +71,7 @@ export class AttemptCommits {
     if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
       return this.#groups.commit(first, builtOn, () => reads.giveBackTurns());
     await untilWritten(builtOn);
-    // Its event is tried again later, and so are those that come next; a client's next executions would be stale one after the other.
-    const isOfHandler = first?.key?.source !== undefined;
-    return commit(changeSets, this.#databases, {
-      ...(isOfHandler && { onLockedOut: () => reads.giveBackTurns() }),
-    });
+    return commit(changeSets, this.#databases, { onLockedOut: () => reads.holdUpTurns() });
   }
 }
 

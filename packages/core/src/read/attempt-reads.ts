@@ -18,6 +18,7 @@ export class AttemptReads {
   readonly #turns: ModelTurns | undefined;
   readonly #groups: GroupCommit | undefined;
   readonly #mayBuild: boolean;
+  readonly #isOfHandler: boolean;
   #isOver = false;
   #builtOn: StagedModel[] = [];
   #held: Turn[] = [];
@@ -28,17 +29,19 @@ export class AttemptReads {
    * @param turns `undefined` when executions take no turns
    * @param groups what the executor writes in groups, if anything
    * @param mayBuild whether this attempt may build on what is not committed yet
+   * @param isOfHandler whether a handler executes it, whose event is tried again when it fails
    */
   constructor(
     combined: CombinedReads,
     turns: ModelTurns | undefined,
     groups: GroupCommit | undefined,
-    mayBuild: boolean,
+    { mayBuild, isOfHandler }: { readonly mayBuild: boolean; readonly isOfHandler: boolean },
   ) {
     this.#combined = combined;
     this.#turns = turns;
     this.#groups = groups;
     this.#mayBuild = mayBuild;
+    this.#isOfHandler = isOfHandler;
   }
 
   /** Reads a model when it is this attempt's turn, or when that took too long. */
@@ -110,6 +113,15 @@ export class AttemptReads {
     this.#mayWait = false;
   }
 
+  /**
+   * Does with the turns what is right while the commit waits for a lock. The event of a handler is tried again later, and so are
+   * those that come next: they need not wait. A client's next executions would be stale one after the other, so they do.
+   */
+  holdUpTurns(): void {
+    if (this.#isOfHandler) this.giveBackTurns();
+    else for (const turn of this.#held) this.#turns?.holdUp(turn);
+  }
+
   /** Waits only for the first turn: waiting while holding one could end in a deadlock. */
   #takeTurn(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
     if (this.#turns === undefined || this.#held.length >= turnsMax || this.#holds(model, id))
@@ -122,7 +134,7 @@ export class AttemptReads {
 
   async #waitForTurn(turns: ModelTurns, model: ModelClass<unknown>, id: string): Promise<void> {
     this.#mayWait = false;
-    const turn = await turns.waitFor(model, id);
+    const turn = await turns.waitFor(model, id, this.#isOfHandler);
     if (turn === undefined) return;
     if (this.#isOver) turns.giveBack(turn);
     else this.#held.push(turn);

@@ -105,6 +105,21 @@ describe('turns', () => {
     expect(await second).toBeDefined();
   });
 
+  test('are not waited for by who is in a hurry while their holder is held up, until they go to the next one', async () => {
+    const turns = turnsOf();
+    const held = taken(turns, 'a');
+    const [hurried, patient] = [turns.waitFor(Wallet, 'a', true), turns.waitFor(Wallet, 'a')];
+    turns.holdUp(held);
+    expect(await hurried).toBeUndefined();
+    expect(await turns.waitFor(Wallet, 'a', true)).toBeUndefined();
+    turns.giveBack(held);
+    const next = await patient;
+    turns.holdUp(held);
+    const later = turns.waitFor(Wallet, 'a', true);
+    turns.giveBack(next!);
+    expect(await later).toBeDefined();
+  });
+
   test('that were given back already are not given back twice', () => {
     const turns = turnsOf();
     const old = taken(turns, 'a');
@@ -167,14 +182,18 @@ describe('executions that take turns', () => {
     expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 3 });
   });
 
+  const handledEvent = { handler: 'notify', eventId: 'event', shard: global };
+  const [ofClient, ofHandler] = [{}, { handledEvent }];
   test.each([
+    ['an action of a handler gives the turn back', ofHandler, ofClient, true],
+    ['an action of a client keeps the turn', ofClient, ofClient, false],
     [
-      'an action of a handler gives the turn back',
-      { handler: 'notify', eventId: 'event', shard: global },
+      'the action of a handler that comes next does not wait for the turn of a client',
+      ofClient,
+      ofHandler,
       true,
     ],
-    ['an action of a client keeps the turn', undefined, false],
-  ])('%s while its commit waits for a lock of somebody else', async (_what, handledEvent, isGivenBack) => {
+  ])('%s while its commit waits for a lock of somebody else', async (_what, first, next, goesOn) => {
     const running = executorOf(
       async (plan, params) => {
         plan().update((await running.wallets.getById((params as Wallet).id)).deposit(1n));
@@ -191,14 +210,17 @@ describe('executions that take turns', () => {
       await lock.promise;
       return persist(changes);
     };
-    const key = { idempotencyKey: 'key', ...(handledEvent && { handledEvent }) };
-    const lockedOut = running.execute(wallet, { ...once, ...key }).catch(() => undefined);
+    const lockedOut = running
+      .execute(wallet, { ...once, ...first, idempotencyKey: 'one' })
+      .catch(() => undefined);
     await settled();
     let isOver = false;
     // The clock stands still: whoever has to wait for the turn waits until it is given back.
-    const other = running.execute(wallet, once).then(() => (isOver = true));
+    const other = running
+      .execute(wallet, { ...once, ...next, idempotencyKey: 'other' })
+      .then(() => (isOver = true));
     for (let round = 0; round < 3; round++) await settled();
-    expect(isOver).toBe(isGivenBack);
+    expect(isOver).toBe(goesOn);
     lock.resolve();
     await Promise.all([lockedOut, other]);
   });

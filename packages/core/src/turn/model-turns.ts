@@ -12,6 +12,8 @@ export interface Turn {
 
 interface Waiter {
   readonly startedTick: number;
+  /** Whether it does not wait for a turn that takes long to come. */
+  readonly isHurried: boolean;
   readonly end: (turn: Turn | undefined) => void;
 }
 
@@ -20,7 +22,9 @@ interface HeldModel {
   /** Another one for each holder. */
   turn: Turn;
   takenTick: number;
-  readonly waiters: Waiter[];
+  /** Whether its holder is known to keep it for long. */
+  isHeldUp: boolean;
+  waiters: Waiter[];
 }
 
 /**
@@ -43,16 +47,21 @@ export class ModelTurns {
   takeFree(model: ModelClass<unknown>, id: string): Turn | undefined {
     if (this.#held.get(model, id) !== undefined) return undefined;
     const turn: Turn = { model, id };
-    this.#held.set(model, id, { turn, takenTick: this.#ticker.tick, waiters: [] });
+    this.#held.set(model, id, { turn, takenTick: this.#ticker.tick, isHeldUp: false, waiters: [] });
     return turn;
   }
 
-  /** Waits for a turn that somebody holds; `undefined` when it did not come in time. */
-  waitFor(model: ModelClass<unknown>, id: string): Promise<Turn | undefined> {
+  /**
+   * Waits for a turn that somebody holds; `undefined` when it did not come in time.
+   *
+   * @param isHurried whether it is not waited for while its holder is held up
+   */
+  waitFor(model: ModelClass<unknown>, id: string, isHurried: boolean = false): Promise<Turn | undefined> {
     const held = this.#held.get(model, id);
     if (held === undefined) return Promise.resolve(this.takeFree(model, id));
+    if (held.isHeldUp && isHurried) return Promise.resolve(undefined);
     return new Promise((end) => {
-      held.waiters.push({ startedTick: this.#ticker.tick, end });
+      held.waiters.push({ startedTick: this.#ticker.tick, isHurried, end });
       this.#awaited.add(held);
       this.#ticker.start();
     });
@@ -62,6 +71,17 @@ export class ModelTurns {
   giveBack(turn: Turn): void {
     const held = this.#held.get(turn.model, turn.id);
     if (held?.turn === turn) this.#passOn(held);
+  }
+
+  /** Says that the holder of a turn keeps it for long: who is in a hurry waits for it no longer. */
+  holdUp(turn: Turn): void {
+    const held = this.#held.get(turn.model, turn.id);
+    if (held?.turn !== turn) return;
+    held.isHeldUp = true;
+    const { waiters } = held;
+    held.waiters = waiters.filter(({ isHurried }) => !isHurried);
+    if (held.waiters.length === 0) this.#awaited.delete(held);
+    for (const { isHurried, end } of waiters) if (isHurried) end(undefined);
   }
 
   #passOn(held: HeldModel): void {
@@ -74,6 +94,7 @@ export class ModelTurns {
     }
     held.turn = { model, id };
     held.takenTick = this.#ticker.tick;
+    held.isHeldUp = false;
     next.end(held.turn);
   }
 
