@@ -1,6 +1,8 @@
-import type { DeliverableEvent, ParkedModel } from '@framework/core';
+import type { DatabaseDelivery, DeliverableEvent, DeliveryStore, ParkedModel } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
+import { openRegistry } from './fixtures/open-registry.js';
 import { asJson, everywhere, withEvents } from './fixtures/parked-events.js';
 import { query } from './fixtures/query.js';
 
@@ -32,18 +34,39 @@ describe('very much that is parked', () => {
     for (const model of ['b', 'c', 'd', 'e']) await write(model, 1);
     const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
     await park(...events.map((event) => ({ event })));
-    const found: ParkedModel[] = [];
-    for (let after: ParkedModel | undefined; ; after = found.at(-1)) {
-      const page = await store.parked.models(everywhere, { limit: 2, after });
-      expect(page.length).toBeLessThanOrEqual(2);
-      found.push(...page);
-      if (page.length < 2) break;
-    }
+    const found = await modelsByPages(store, 2);
     expect(found.map(({ modelId }) => modelId).sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
     const [one, other] = found;
     const absent = { ...one!, modelName: 'Another' };
     expect(await store.parked.stillParked([other!, absent, one!])).toHaveLength(2);
     expect(await store.parked.stillParked([absent])).toEqual([]);
+  });
+
+  it('is read once while its models are looked at page by page, and not anew for each page', async () => {
+    const { url } = await emptyDatabase();
+    const registry = openRegistry([{ group: 0, member: 0, url }], {});
+    await registry.ready();
+    const [{ store }] = registry.deliveries() as [DatabaseDelivery];
+    await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+    await query(
+      url,
+      `insert into eventlog.parked_models (slot, handler, model_name, model_id)
+       select n % 16, 'notify', 'Thing', 'm' || n from generate_series(1, 40000) n`,
+    );
+    await query(url, 'analyze eventlog.parked_models');
+    expect(await modelsByPages(store, 2_000)).toHaveLength(40_000);
+    // What a connection has read is known when it has ended.
+    await registry.close();
+    const connections = `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
+    await expect.poll(() => query(url, connections), { timeout: 20_000 }).toEqual([]);
+    const [read] = await query<{ rows: number }>(
+      url,
+      `select (t.seq_tup_read + sum(i.idx_tup_read))::integer as rows
+       from pg_stat_user_tables t join pg_stat_user_indexes i using (relid)
+       where t.relname = 'parked_models' group by t.seq_tup_read`,
+    );
+    expect(read!.rows).toBeGreaterThanOrEqual(40_000);
+    expect(read!.rows).toBeLessThan(3 * 40_000);
   });
 
   it('is found by indexes that fit the questions about it', async () => {
@@ -131,6 +154,17 @@ describe('very much that is parked', () => {
     expect(inOrder.map(({ event }) => asJson(event))).toEqual(events.map(asJson));
   });
 });
+
+/** All models of `notify` that have parked events, as a process looks at them that gains the slots. */
+async function modelsByPages(store: DeliveryStore, limit: number): Promise<readonly ParkedModel[]> {
+  const found: ParkedModel[] = [];
+  for (let after: ParkedModel | undefined; ; after = found.at(-1)) {
+    const page = await store.parked.models(everywhere, { limit, after });
+    expect(page.length).toBeLessThanOrEqual(limit);
+    found.push(...page);
+    if (page.length < limit) return found;
+  }
+}
 
 it('a large event is read without payload and params, and loaded as it is, from what is parked, too', async () => {
   const { store, url, park } = await withEvents('a', 1, 2);

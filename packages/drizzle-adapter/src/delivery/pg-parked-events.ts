@@ -163,11 +163,21 @@ const failedText = `
 
 const modelColumns = 'm.handler, m.slot, m.model_name as "modelName", m.model_id as "modelId"';
 
+/** The places in their order, each read on in the index behind the page before: a page costs no more however many models follow. */
 const modelsText = `
   select ${modelColumns}
-  from unnest($1::text[], $2::smallint[]) as held (handler, slot) join eventlog.parked_models m using (handler, slot)
-  where (m.slot, m.handler, m.model_name, m.model_id) > ($4::smallint, $5::text, $6::text, $7::text)
-  order by m.slot, m.handler, m.model_name, m.model_id limit $3`;
+  from (
+    select handler, slot,
+      case when (slot, handler) = ($4::smallint, $5::text) then $6::text else '' end as after_name,
+      case when (slot, handler) = ($4::smallint, $5::text) then $7::text else '' end as after_id
+    from unnest($1::text[], $2::smallint[]) as asked (handler, slot)
+    where (slot, handler) >= ($4::smallint, $5::text)
+    order by slot, handler) held cross join lateral (
+    select * from eventlog.parked_models m
+    where m.slot = held.slot and m.handler = held.handler
+      and (m.model_name, m.model_id) > (held.after_name, held.after_id)
+    order by m.model_name, m.model_id limit $3) m
+  order by held.slot, held.handler, m.model_name, m.model_id limit $3`;
 
 const stillParkedText = `
   select ${modelColumns}
