@@ -8,6 +8,7 @@ export default defineConfig({
     'conformance/index': 'src/conformance/index.ts',
     'memory/index': 'src/memory/index.ts',
     'postgres/index': 'src/postgres/index.ts',
+    'record/index': 'src/record/index.ts',
     'simulation/index': 'src/simulation/index.ts',
     'specification/index': 'src/specification/index.ts',
   },

@@ -1,32 +1,49 @@
 import assert from 'node:assert/strict';
-import { vi } from 'vitest';
-import { rowsOf } from '../database-session.js';
+import { type RecordState, checkRecord } from '@framework/testing/record';
 import { moneyByCurrency } from '../money-in-all.js';
 import type { ShardDatabases } from '../start-test-service.js';
+import type { Answer } from '../wallet-client.js';
 import type { Traffic } from './traffic.js';
 
-/** That every transfer of the traffic arrives within a time, and that all money is there, no more and no less. */
+/** How many calls are repeated that were answered long ago. */
+const repeatCount = 10;
+
+/**
+ * That delivery comes to rest within a time, every transfer of the traffic has arrived, what clients were told is what the databases
+ * hold, also for those who ask again, and all money is there, no more and no less.
+ */
 export async function expectSettled(
   shards: ShardDatabases,
   traffic: Traffic,
-  withinMs: number,
+  restWithinMs: number,
 ): Promise<void> {
   await traffic.end();
-  await vi.waitFor(async () => assert.deepEqual(await transfersIn(shards, 'INITIATED'), []), {
-    timeout: withinMs,
-    interval: 100,
+  const { recorder } = traffic;
+  for (const call of recorder.calls.filter(({ outcome }) => outcome === 'ok').slice(0, repeatCount))
+    await recorder.repeat(call);
+  const violations = await checkRecord({
+    recorder,
+    databases: [shards.global.url, shards.mexico.url],
+    tables: { Wallet: 'wallets', Transfer: 'transfers', TransferDecision: 'transfer_decisions' },
+    // Whatever is sent beside the traffic has wallets of its own.
+    mayBeThere: ({ params }) => !traffic.owns(params),
+    restWithinMs,
+    check: (state) => checkTransfers(state, traffic),
   });
-  assert.deepEqual(await transfersIn(shards, 'REFUNDED'), []);
-  const completed = new Set(await transfersIn(shards, 'COMPLETED'));
-  assert.deepEqual(
-    [...traffic.transfers].filter((id) => !completed.has(id)),
-    [],
-  );
+  assert.deepEqual(violations, []);
   assert.equal((await moneyByCurrency(shards))['EUR'], traffic.money);
 }
 
-async function transfersIn({ global, mexico }: ShardDatabases, state: string): Promise<readonly unknown[]> {
-  const text = 'select id from transfers where state = $1';
-  const rows = await Promise.all([global, mexico].map((database) => rowsOf(database, text, [state])));
-  return rows.flat().map(({ id }) => id);
+async function checkTransfers(
+  { rows }: RecordState<Answer>,
+  { transfers }: Traffic,
+): Promise<readonly string[]> {
+  const states = await rows(`select id, state from transfers where state <> 'COMPLETED'`);
+  const completed = new Set(
+    (await rows(`select id from transfers where state = 'COMPLETED'`)).map(({ id }) => id),
+  );
+  return [
+    ...states.map(({ id, state }) => `the transfer ${String(id)} is ${String(state)}`),
+    ...[...transfers].filter((id) => !completed.has(id)).map((id) => `the transfer ${id} has not arrived`),
+  ];
 }

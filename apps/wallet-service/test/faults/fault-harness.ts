@@ -211,7 +211,7 @@ export class FaultHarness {
   /** That every transfer of the traffic has arrived, and that all money is there, no more and no less. */
   async expectSettled(traffic: Traffic): Promise<void> {
     await expectSettled(this.shards, traffic, settledWithinMs + slownessMax * this.#healthyMs);
-    process.stdout.write(`answers: ${JSON.stringify(traffic.answers)}\n`);
+    process.stdout.write(`answers: ${JSON.stringify(Object.fromEntries(traffic.recorder.counts))}\n`);
   }
 
   /** Kills every process, and removes the databases. */

@@ -1,40 +1,29 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { CallRecorder, type Verdict } from '@framework/testing/record';
 import { Big } from 'big.js';
 import type { Answer, WalletBody, WalletClient } from '../wallet-client.js';
 
 const pauseMs = 200;
 /** How many requests of one wallet are under way at most. */
 const runningMax = 10;
-const answerTimeoutMs = 30_000;
-const repeatPauseMs = 200;
 const initialBalance = 1_000_000;
-
-/** A write of a client, with the key under which it is repeated. */
-interface Write {
-  readonly path: string;
-  readonly body: Readonly<Record<string, string>>;
-  readonly key: string;
-}
 
 /**
  * What clients do while something fails: deposits and transfers on and between two shards, each under a key of its own. Those
  * that got no final answer are repeated under their keys in the end, so that it is known of each what became of it.
  */
 export class Traffic {
-  /** How often each answer came, such as `200`, `503 shard-unavailable` or `none`. */
-  readonly answers: Record<string, number> = {};
-  /** The transfers that were accepted. */
-  readonly transfers = new Set<string>();
+  /** The deposits and transfers, with what clients were told. */
+  readonly recorder = new CallRecorder<Answer>({ judge: verdictOf });
   readonly #client: () => WalletClient;
-  readonly #unknown: Write[] = [];
+  readonly #wallets: readonly WalletBody[];
   readonly #over = new AbortController();
-  readonly #sending: Promise<void>;
-  #deposited = new Big(0);
+  readonly #sending: Promise<unknown>;
 
   private constructor(client: () => WalletClient, wallets: readonly WalletBody[]) {
     this.#client = client;
-    this.#sending = this.#send(wallets);
+    this.#wallets = wallets;
+    this.#sending = Promise.all(wallets.map((wallet) => this.#sendFrom(wallet)));
   }
 
   /**
@@ -49,32 +38,48 @@ export class Traffic {
     return new Traffic(client, await Promise.all(opened));
   }
 
+  /** The transfers that were accepted. */
+  get transfers(): ReadonlySet<string> {
+    return new Set(this.#accepted(202).map(({ body }) => String(body['id'])));
+  }
+
   /** How much money there must be in EUR: what was there first, and every deposit that was acknowledged. */
   get money(): string {
-    return this.#deposited.plus(4 * initialBalance).toFixed();
+    return new Big(4 * initialBalance).plus(this.#accepted(200).length).toFixed();
+  }
+
+  /** Whether what was asked of an action is about one of its wallets. */
+  owns(params: unknown): boolean {
+    const text = JSON.stringify(params);
+    return this.#wallets.some(({ id }) => text.includes(id));
   }
 
   /** Sends nothing more, and waits until every request has had a final answer. */
   async end(): Promise<void> {
     this.#over.abort();
     await this.#sending;
-    for (let write = this.#unknown.pop(); write !== undefined; write = this.#unknown.pop()) {
-      if (!(await this.#write(write))) await delay(repeatPauseMs);
-    }
+    await this.recorder.settle();
+  }
+
+  /** The last answers of the calls that were answered so. */
+  #accepted(status: number): readonly Answer[] {
+    return this.recorder.calls
+      .map(({ answers }) => answers.at(-1))
+      .filter((answer): answer is Answer => answer?.status === status);
   }
 
   /** Each wallet has requests of its own under way, so that a shard that is silent does not hold up those of the other. */
-  async #send(wallets: readonly WalletBody[]): Promise<void> {
-    await Promise.all(wallets.map((wallet) => this.#sendFrom(wallet, wallets)));
-  }
-
-  async #sendFrom(source: WalletBody, wallets: readonly WalletBody[]): Promise<void> {
+  async #sendFrom(source: WalletBody): Promise<void> {
     const { signal } = this.#over;
-    const others = wallets.filter((wallet) => wallet !== source);
+    const others = this.#wallets.filter((wallet) => wallet !== source);
     const running = new Set<Promise<unknown>>();
     for (let n = 0; !signal.aborted; n++) {
-      const write = n % 2 === 0 ? deposit(source) : transfer(source, others[(n >> 1) % others.length]!);
-      const sent: Promise<unknown> = this.#write(write).finally(() => running.delete(sent));
+      const { id: destId } = others[(n >> 1) % others.length]!;
+      const call =
+        n % 2 === 0
+          ? this.#post(`/wallets/${source.id}/deposit`, { amount: '1' })
+          : this.#post('/transfers', { sourceId: source.id, destId, amount: '1' });
+      const sent: Promise<unknown> = call.finally(() => running.delete(sent));
       running.add(sent);
       if (running.size >= runningMax) await Promise.race(running);
       await delay(pauseMs, undefined, { signal }).catch(() => undefined);
@@ -82,37 +87,20 @@ export class Traffic {
     await Promise.all(running);
   }
 
-  /** @returns whether the answer was final; one that was not is sent again in the end */
-  async #write(write: Write): Promise<boolean> {
-    const { path, body, key } = write;
-    const answer = await this.#client()
-      .send(path, {
+  async #post(path: string, body: object): Promise<void> {
+    await this.recorder.call(`POST ${path}`, (key, signal) =>
+      this.#client().send(path, {
         method: 'POST',
         headers: { 'content-type': 'application/json', 'idempotency-key': key },
         body: JSON.stringify(body),
-        signal: AbortSignal.timeout(answerTimeoutMs),
-      })
-      .catch(() => undefined);
-    const said = answer === undefined ? 'none' : sayingOf(answer);
-    this.answers[said] = (this.answers[said] ?? 0) + 1;
-    if (answer === undefined || answer.status >= 500 || answer.status === 409) {
-      this.#unknown.push(write);
-      return false;
-    }
-    if (answer.status === 200) this.#deposited = this.#deposited.plus(body['amount']!);
-    if (answer.status === 202) this.transfers.add(String(answer.body['id']));
-    return true;
+        signal,
+      }),
+    );
   }
 }
 
-function deposit({ id }: WalletBody): Write {
-  return { path: `/wallets/${id}/deposit`, body: { amount: '1' }, key: randomUUID() };
-}
-
-function transfer({ id: sourceId }: WalletBody, { id: destId }: WalletBody): Write {
-  return { path: '/transfers', body: { sourceId, destId, amount: '1' }, key: randomUUID() };
-}
-
-function sayingOf({ status, body }: Answer): string {
-  return status < 300 ? String(status) : `${status} ${String(body['code'])}`;
+function verdictOf({ status, body }: Answer): Verdict {
+  if (status < 300) return { outcome: 'ok', says: String(status), result: [status, body] };
+  const says = `${status} ${String(body['code'])}`;
+  return { outcome: status >= 500 || status === 409 ? 'unknown' : 'refused', says };
 }

@@ -1,0 +1,145 @@
+import { Client, escapeIdentifier } from 'pg';
+
+/** An event as the log holds it. */
+export interface RecordedEvent {
+  readonly id: string;
+  readonly actionId: string;
+  readonly type: string;
+  readonly modelName: string;
+  readonly modelId: string;
+  readonly modelVersion: number;
+  readonly ordinal: number;
+  readonly payload: unknown;
+}
+
+/** An action as the log of one database holds it. */
+export interface RecordedAction {
+  readonly id: string;
+  readonly name: string;
+  readonly params: unknown;
+  readonly principal: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** An idempotency key with what was committed under it. */
+interface RecordedKey {
+  readonly key: string;
+  readonly principal: string;
+  readonly namespace: string;
+  readonly actionId: string;
+}
+
+/** Rows of a query. */
+export type Rows = readonly Readonly<Record<string, unknown>>[];
+
+/** What one database holds of what was done. */
+export interface DatabaseRecord {
+  /** Host and name, for people. */
+  readonly place: string;
+  readonly actions: readonly RecordedAction[];
+  /** In the order of the log. */
+  readonly events: readonly RecordedEvent[];
+  /** The actions that are committed more than once. */
+  readonly doubled: readonly string[];
+  readonly keys: readonly RecordedKey[];
+  /** The versions of the rows of a model, by ids. */
+  readonly rowVersions: ReadonlyMap<string, ReadonlyMap<string, number>>;
+  /** The events that handlers have given up, as texts. */
+  readonly deadLetters: readonly string[];
+}
+
+// A model with a dead letter waits for an operator, and so does what comes after it.
+const waitingText = `
+  select handler || ' has not handled ' || count(*) || ' events' as what from (
+    select c.handler from eventlog.cursors c join eventlog.events e on e.slot = c.slot
+    where e.event_type is not null
+      and (e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))
+    union all
+    select p.handler from eventlog.parked_events p
+    where not exists (
+      select from eventlog.parked_events d
+      where d.dead and d.handler = p.handler and d.model_name = p.model_name and d.model_id = p.model_id)
+  ) waiting group by handler order by handler`;
+
+const actionsText = `
+  select distinct on (action_id) action_id as id, action_name as name, action_params as params, principal, headers
+  from eventlog.events order by action_id, ordinal`;
+
+const eventsText = `
+  select id, action_id as "actionId", event_type as type, model_name as "modelName", model_id as "modelId",
+         model_version::double precision as "modelVersion", ordinal, payload
+  from eventlog.events where event_type is not null order by position`;
+
+const doubledText = `
+  select distinct action_name || ' ' || action_id as what from (
+    select action_name, action_id from eventlog.events group by action_name, action_id, ordinal having count(*) > 1
+  ) doubled`;
+
+const keysText = `select key, principal, namespace, action_id as "actionId" from eventlog.idempotency_keys`;
+
+const deadText = `
+  select handler || ' gave up ' || event_type || ' of version ' || model_version || ' of ' || model_name || ' ' || model_id ||
+         coalesce(': ' || error, '') as what
+  from eventlog.parked_events where dead order by what`;
+
+/** A database whose record is read, on a connection of its own. */
+export class RecordedDatabase {
+  readonly #client: Client;
+
+  private constructor(client: Client) {
+    this.#client = client;
+  }
+
+  /** @param url of a user who may read the schema `eventlog` and the tables of the models */
+  static async open(url: string): Promise<RecordedDatabase> {
+    const client = new Client({ connectionString: url });
+    await client.connect();
+    return new RecordedDatabase(client);
+  }
+
+  /** The rows of a query. */
+  async rows(text: string, values: readonly unknown[] = []): Promise<Rows> {
+    return (await this.#client.query<Record<string, unknown>>(text, [...values])).rows;
+  }
+
+  /** What handlers have still to do, one text for each of them; none when delivery is at rest. */
+  async waiting(): Promise<readonly string[]> {
+    return this.#texts(waitingText);
+  }
+
+  /** Reads everything, as it is at one moment. */
+  async read(tables: Readonly<Record<string, string>>): Promise<DatabaseRecord> {
+    await this.#client.query('begin isolation level repeatable read read only');
+    const rowVersions = new Map<string, ReadonlyMap<string, number>>();
+    for (const [model, table] of Object.entries(tables)) {
+      const name = table.split('.').map(escapeIdentifier).join('.');
+      const rows = await this.#rowsOf<{ id: string; version: string }>(
+        `select id::text as id, version::text as version from ${name}`,
+      );
+      rowVersions.set(model, new Map(rows.map(({ id, version }) => [id, Number(version)])));
+    }
+    const record = {
+      place: `${this.#client.host}:${this.#client.port}/${this.#client.database ?? ''}`,
+      actions: await this.#rowsOf<RecordedAction>(actionsText),
+      events: await this.#rowsOf<RecordedEvent>(eventsText),
+      doubled: await this.#texts(doubledText),
+      keys: await this.#rowsOf<RecordedKey>(keysText),
+      rowVersions,
+      deadLetters: await this.#texts(deadText),
+    };
+    await this.#client.query('commit');
+    return record;
+  }
+
+  close(): Promise<void> {
+    return this.#client.end();
+  }
+
+  async #texts(text: string): Promise<readonly string[]> {
+    return (await this.#rowsOf<{ what: string }>(text)).map(({ what }) => what);
+  }
+
+  async #rowsOf<Row extends object>(text: string): Promise<readonly Row[]> {
+    return (await this.#client.query<Row>(text)).rows;
+  }
+}
