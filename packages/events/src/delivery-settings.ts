@@ -16,7 +16,7 @@ export interface DeliverySettings {
   readonly readMax: number;
   /**
    * How many bytes of events are read at once: those with more than their share of it are read by themselves, when their turn
-   * comes. Default 16,777,216, and so 16 KiB each.
+   * comes. No statement parks more either, unless one event alone has more. Default 16,777,216, and so 16 KiB each.
    */
   readonly readBytesMax: number;
   /** How many events of one handler may be read and not finished. Default 2,000. */

@@ -95,6 +95,26 @@ describe('large events', () => {
     expect(bench.database.parked.size).toBe(0);
   });
 
+  test('are parked in statements of a bounded size, as soon as there are many of one model or of several', async () => {
+    const bench = new DeliveryBench();
+    const large = { payload: { amount: 1, text: 'x'.repeat(2_000) } };
+    for (let version = 1; version <= 8; version++)
+      bench.database.commit(...['a', 'b', 'c'].map((model) => deposited(model, version, large)));
+    const handler = handlerOf({ name: 'one' }, () => {
+      throw new Error('no');
+    });
+    const { store } = bench.start([handler], { readMax: 10, readBytesMax: 6_000 });
+    const sizes: number[] = [];
+    const park = store.parked.park.bind(store.parked);
+    store.parked.park = (events) => {
+      sizes.push(events.length);
+      return park(events);
+    };
+    await bench.clock.advance(10_000);
+    expect(bench.database.parked.size).toBe(24);
+    expect(Math.max(...sizes)).toBe(2);
+  });
+
   test('bound a batch by its bytes, and are delivered alone when one has more', async () => {
     const bench = new DeliveryBench();
     const sizes: number[] = [];

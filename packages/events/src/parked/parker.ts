@@ -1,9 +1,15 @@
-import type { ParkedEvent, ParkedEvents } from '@framework/core';
+import type { DeliverableEvent, ParkedEvent, ParkedEvents } from '@framework/core';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 
+/** How much events are to park. */
+interface Load {
+  readonly count: number;
+  readonly bytes: number;
+}
+
 /** Events that are to be parked in one statement, and who waits for that. */
-interface Waiting {
+interface Waiting extends Load {
   readonly events: readonly ParkedEvent[];
   readonly answer: (isParked: boolean) => void;
 }
@@ -29,9 +35,11 @@ export class Parker {
   /** Parks events of one slot, in order; false when they are another process's business now. */
   async park(slot: HeldSlot, events: readonly Omit<ParkedEvent, 'token'>[]): Promise<boolean> {
     const { settings, ended } = this.#context;
-    for (let from = 0; from < events.length; from += settings.parkMax) {
+    for (let from = 0; from < events.length;) {
       if (!slot.held || ended.aborted) return false;
-      const chunk = events.slice(from, from + settings.parkMax);
+      const next = events.slice(from, from + settings.parkMax);
+      const chunk = next.slice(0, this.#fittingCount(next.map(({ event }) => loadOf([event]))));
+      from += chunk.length;
       const tokened = chunk.map((event) => ({ ...event, token: slot.token }));
       // What is refused among others must not keep them out.
       if (!(await this.#parkWithOthers(tokened)) && !(await this.#parkAlone(slot, tokened))) return false;
@@ -42,7 +50,7 @@ export class Parker {
   /** Parks together what is asked for at the same time: one statement at once leaves connections for what keeps the leases. */
   #parkWithOthers(events: readonly ParkedEvent[]): Promise<boolean> {
     return new Promise((answer) => {
-      this.#waiting.push({ events, answer });
+      this.#waiting.push({ ...loadOf(events.map(({ event }) => event)), events, answer });
       if (!this.#parking) void this.#parkWaiting();
     });
   }
@@ -52,21 +60,23 @@ export class Parker {
     // What comes in the same turn of the event loop goes together.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
-      const together = this.#takeWaiting();
+      const together = this.#waiting.splice(0, this.#fittingCount(this.#waiting));
       const isParked = await this.#tryToPark(together.flatMap(({ events }) => events));
       for (const { answer } of together) answer(isParked);
     }
     this.#parking = false;
   }
 
-  /** The first ones, with so many events as one statement may have. */
-  #takeWaiting(): readonly Waiting[] {
-    let count = 0;
-    const end = this.#waiting.findIndex(({ events }, index) => {
-      count += events.length;
-      return index > 0 && count > this.#context.settings.parkMax;
+  /** How many of the first ones, at least one, are not too much for one statement: events are copied, however large they are. */
+  #fittingCount(loads: readonly Load[]): number {
+    const { parkMax, readBytesMax } = this.#context.settings;
+    let [count, bytes] = [0, 0];
+    const end = loads.findIndex((load, index) => {
+      count += load.count;
+      bytes += load.bytes;
+      return index > 0 && (count > parkMax || bytes > readBytesMax);
     });
-    return this.#waiting.splice(0, end === -1 ? this.#waiting.length : end);
+    return end === -1 ? loads.length : end;
   }
 
   async #parkAlone(slot: HeldSlot, events: readonly ParkedEvent[]): Promise<boolean> {
@@ -88,4 +98,8 @@ export class Parker {
       return false;
     }
   }
+}
+
+function loadOf(events: readonly DeliverableEvent[]): Load {
+  return { count: events.length, bytes: events.reduce((sum, { bytes = 0 }) => sum + bytes, 0) };
 }
