@@ -215,7 +215,7 @@ export class PgDeliveryLog implements DeliveryLog {
         bytesMax,
       ];
       known = await this.#rows('framework_delivery_before', versionBeforeText, values, bytesMax);
-      earlier.push(...known);
+      for (const row of known) earlier.push(row);
     }
     return earlier;
   }

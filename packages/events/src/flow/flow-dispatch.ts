@@ -211,7 +211,7 @@ export class FlowDispatch {
       const wasFull = this.full;
       this.#unfinishedCount -= works.length - (left?.works.length ?? 0);
       if (left !== undefined) {
-        lane.items.splice(firstEvent(lane.items), 0, ...left.works);
+        putBack(lane.items, left.works);
         const together = { slot: first.slot.slot, count: left.works.length };
         if (left.waitMs === undefined) {
           if (waited !== undefined) this.#waiting.set(lane, { ...waited, ...together });
@@ -257,6 +257,13 @@ interface Waiting {
 function firstEvent(items: readonly FlowWork[]): number {
   const index = items.findIndex(({ kind }) => kind === 'event');
   return index === -1 ? items.length : index;
+}
+
+/** Puts events back before those that wait in a lane; a call has no room for so many arguments as a batch may have events. */
+function putBack(items: FlowWork[], works: readonly EventWork[]): void {
+  const behind = items.splice(firstEvent(items));
+  for (const work of works) items.push(work);
+  for (const work of behind) items.push(work);
 }
 
 /** Takes the first events off a lane, up to a count and to so many bytes; at least one. */
