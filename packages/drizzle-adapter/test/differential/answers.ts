@@ -87,3 +87,14 @@ export function modelOf({ handler, event: { slot, modelName, modelId } }: Parked
 export function inOrder(list: readonly unknown[]): readonly string[] {
   return list.map((item) => JSON.stringify(item)).toSorted();
 }
+
+/**
+ * Events by their models, those of one model in the order in which they came: where plans of a group go alone, the groups of the
+ * stores write the same in another order of models, which nobody is promised.
+ */
+export function byModels(events: readonly DeliverableEvent[]): readonly unknown[] {
+  const byModel = Map.groupBy(events, ({ modelId }) => modelId);
+  return [...byModel.entries()]
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .map(([, own]) => own.map(plain));
+}

@@ -1,4 +1,4 @@
-import { inOrder, plain, readAll } from './answers.js';
+import { byModels, inOrder, plain, readAll } from './answers.js';
 import { type Known, handlerNames } from './known.js';
 
 const processIds = ['one', 'two', 'three'];
@@ -92,7 +92,7 @@ export class Handling {
     const limit = 1 + this.#known.below(4);
     const read = await this.#known.stores.ask(
       (store) => readAll(store, { slots, cursor: cursor[store.name], limit }),
-      ({ events }) => events.map(plain),
+      ({ events }) => byModels(events),
     );
     if (read !== undefined) {
       this.#known.cursors.push({ memory: read.memory.cursor, postgres: read.postgres.cursor });
