@@ -94,6 +94,22 @@ describe('turns', () => {
     expect(turns.takeFree(Wallet, 'a')).toBeDefined();
   });
 
+  test('come at once to whoever waits when nobody holds them', async () => {
+    expect(await turnsOf().waitFor(Wallet, 'a')).toEqual({ model: Wallet, id: 'a' });
+  });
+
+  test('that are never given back by one who waited for them go on to the next one, too', async () => {
+    const clock = new ManualClock();
+    const turns = turnsOf(clock);
+    const held = taken(turns, 'a');
+    const first = turns.waitFor(Wallet, 'a');
+    const second = turns.waitFor(Wallet, 'a');
+    turns.giveBack(held);
+    expect(await first).toBeDefined();
+    for (let tick = 0; tick < 3; tick++) await clock.wake();
+    expect(await Promise.race([second, settled()])).toBeDefined();
+  });
+
   test('that are never given back hold up others once, and not each of them', async () => {
     const clock = new ManualClock();
     const turns = turnsOf(clock);
@@ -123,6 +139,7 @@ describe('turns', () => {
   test('that were given back already are not given back twice', () => {
     const turns = turnsOf();
     const old = taken(turns, 'a');
+    turns.giveBack(old);
     turns.giveBack(old);
     taken(turns, 'a');
     turns.giveBack(old);

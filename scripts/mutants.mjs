@@ -1,0 +1,114 @@
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+
+import { installIfNeeded } from './install.mjs';
+import { explanations } from './mutants/explanations.mjs';
+import { printScores } from './mutants/scores.mjs';
+import { run } from './run.mjs';
+import { root, tool } from './workspace.mjs';
+
+const usage = `npm run mutants -- [--changed COMMIT] [PATH …]
+
+Changes the sources, one small change at a time, and runs the tests that meet it. A change that no test notices survives:
+either a test is missing, or the change makes no difference, which docs/operations/mutation-testing.md then explains.
+Fails when there is a survivor that is not explained.
+
+  PATH              a file or folder of sources
+  --changed COMMIT  the lines of sources that this commit does not have`;
+
+/** Where sources are that decide, and whose tests need no database. */
+const mutable =
+  /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:actions|handlers|transfer|wallet))\/.*(?<!\.test)\.ts$/;
+
+const { values: options, positionals: paths } = parseArgs({
+  allowPositionals: true,
+  options: {
+    changed: { type: 'string' },
+    help: { type: 'boolean', default: false },
+  },
+});
+
+async function main() {
+  const sources = [...(await sourcesIn(paths)), ...(await changedLines(options.changed))];
+  if (sources.length === 0) {
+    console.log('There is no source to be changed');
+    return;
+  }
+  const folder = join(root, `.data/mutants/${process.pid}`);
+  mkdirSync(folder, { recursive: true });
+  try {
+    const report = await mutate(sources, folder);
+    const isWhole = options.changed === undefined;
+    if (report === undefined || !printScores(report, explanations(), isWhole)) process.exitCode = 1;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** The sources in these files and folders, relative to the workspace. */
+async function sourcesIn(places) {
+  if (places.length === 0) return [];
+  const named = places.map((path) => relative(root, resolve(process.env['INIT_CWD'] ?? root, path)));
+  const missing = named.filter((path) => !existsSync(join(root, path)));
+  if (missing.length > 0) throw new Error(`There is no ${missing.join(', ')}`);
+  const lines = await git(['ls-files', '--cached', '--others', '--exclude-standard', '--', ...named]);
+  return lines.filter((file) => mutable.test(file) && existsSync(join(root, file)));
+}
+
+/** The lines of sources that a commit does not have, as `file:first-last`. */
+async function changedLines(commit) {
+  if (commit === undefined) return [];
+  const ranges = [];
+  let file;
+  for (const line of await git([
+    'diff',
+    '--unified=0',
+    '--no-ext-diff',
+    '--src-prefix=a/',
+    '--dst-prefix=b/',
+    '--diff-filter=d',
+    commit,
+    '--',
+  ])) {
+    file = /^\+\+\+ b\/(.+)$/.exec(line)?.[1] ?? file;
+    const [, first, count = '1'] = /^@@ -\S+ \+(\d+)(?:,(\d+))? @@/.exec(line) ?? [];
+    if (first === undefined || count === '0' || !mutable.test(file)) continue;
+    ranges.push(`${file}:${first}-${Number(first) + Number(count) - 1}`);
+  }
+  return ranges;
+}
+
+async function git(args) {
+  const { code, output } = await run('git', args);
+  if (code !== 0) throw new Error(output);
+  return output.split('\n').filter(Boolean);
+}
+
+/** What Stryker reports about these sources; `undefined` when it could not do its work, which it has said then. */
+async function mutate(sources, folder) {
+  const reportFile = join(folder, 'report.json');
+  const optionsFile = join(folder, 'options.json');
+  const settings = {
+    mutate: sources,
+    testRunner: 'vitest',
+    vitest: { configFile: 'scripts/mutants/vitest.config.ts' },
+    plugins: ['@stryker-mutator/vitest-runner'],
+    ignorePatterns: ['.data', '.turbo', 'dist'],
+    symlinkNodeModules: false,
+    buildCommand: 'node scripts/mutants/link-modules.mjs',
+    tempDirName: relative(root, join(folder, 'copies')),
+    reporters: ['progress-append-only', 'json'],
+    jsonReporter: { fileName: relative(root, reportFile) },
+    logLevel: 'warn',
+  };
+  writeFileSync(optionsFile, JSON.stringify(settings));
+  const tested = [...new Set(sources.map((source) => source.split('/').slice(0, 2).join('/')))];
+  const env = { MUTANTS_WORKSPACE: root, MUTANTS_MEMBERS: tested.join() };
+  const { code } = await run(tool('stryker'), ['run', relative(root, optionsFile)], { env, show: true });
+  return code === 0 ? JSON.parse(readFileSync(reportFile, 'utf8')) : undefined;
+}
+
+if (options.help || (paths.length === 0 && options.changed === undefined)) console.log(usage);
+else if (await installIfNeeded()) await main();
+else process.exitCode = 1;

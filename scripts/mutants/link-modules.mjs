@@ -1,0 +1,14 @@
+import { cpSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { members, root } from '../workspace.mjs';
+
+// Runs in the copy of the workspace that holds the mutants. The members' links are copied as they are, so that members find
+// each other within the copy: tests of one would meet the sources of another otherwise, without their mutants.
+const workspace = process.env['MUTANTS_WORKSPACE'];
+
+symlinkSync(join(workspace, 'node_modules'), join(root, 'node_modules'));
+for (const member of members) {
+  const [from, to] = [workspace, root].map((folder) => join(folder, member, 'node_modules'));
+  cpSync(from, to, { recursive: true, verbatimSymlinks: true });
+}

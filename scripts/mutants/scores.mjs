@@ -1,0 +1,73 @@
+import { dirname } from 'node:path';
+
+/**
+ * Prints what became of the mutants that a report tells of, folder by folder, and the survivors that nothing explains. Tells
+ * whether there are none of these, nor explanations that nothing needs any more.
+ */
+export function printScores({ files }, explanations, isWhole) {
+  const explained = new Set(explanations.map(keyOf));
+  const mutants = Object.entries(files).flatMap(([file, content]) =>
+    content.mutants.map((mutant) => {
+      const change = { file, ...changeOf(content.source, mutant) };
+      return { ...mutant, ...change, isExplained: explained.has(keyOf(change)) };
+    }),
+  );
+  const survivors = mutants.filter(hasSurvived);
+  const open = survivors.filter(({ isExplained }) => !isExplained);
+  // A survivor that met no test although it has some says nothing.
+  const unmeasured = survivors.filter((one) => one.status === 'Survived' && !one.testsCompleted);
+  const needed = new Set(survivors.map(keyOf));
+  const stale = isWhole
+    ? explanations.filter((change) => change.file in files && !needed.has(keyOf(change)))
+    : [];
+  for (const one of open) printChange(`${one.file}:${one.location.start.line}${metOf(one)}`, one);
+  for (const change of stale) printChange(`${change.file}: explained, and no survivor`, change);
+  if (unmeasured.length > 0) console.log(`Of ${unmeasured.length} survivors no test was run\n`);
+  const folders = [...new Set(mutants.map(({ file }) => dirname(file)))];
+  for (const folder of folders)
+    printScore(
+      folder,
+      mutants.filter(({ file }) => dirname(file) === folder),
+    );
+  if (folders.length > 1) printScore('all', mutants);
+  return open.length === 0 && stale.length === 0 && unmeasured.length === 0;
+}
+
+function printChange(title, { was, is }) {
+  console.log(`${title}\n- ${was}\n+ ${is}\n`);
+}
+
+function metOf({ status }) {
+  return status === 'NoCoverage' ? ' (met by no test)' : '';
+}
+
+function printScore(title, mutants) {
+  const killedCount = mutants.filter(({ status }) => status === 'Killed' || status === 'Timeout').length;
+  const survivors = mutants.filter(hasSurvived);
+  const explainedCount = survivors.filter(({ isExplained }) => isExplained).length;
+  const score = (100 * killedCount) / (killedCount + survivors.length - explainedCount);
+  const counts = `${killedCount} killed, ${survivors.length} survived, ${explainedCount} of them explained`;
+  console.log(`${title}: ${Number.isNaN(score) ? 'no mutants' : `${counts}: ${score.toFixed(1)} %`}`);
+}
+
+function hasSurvived({ status }) {
+  return status === 'Survived' || status === 'NoCoverage';
+}
+
+function keyOf({ file, was, is }) {
+  return JSON.stringify([file, was, is]);
+}
+
+/** The lines that a mutant changes, each time as one line; of code that is left out, the first line. */
+function changeOf(source, { location: { start, end }, replacement }) {
+  const lines = source.split('\n');
+  const first = lines[start.line - 1];
+  const before = first.slice(0, start.column - 1);
+  const after = lines[end.line - 1].slice(end.column - 1);
+  const was = end.line > start.line ? `${first} …` : first;
+  return { was: flat(was), is: flat(`${before}${replacement}${after}`) };
+}
+
+function flat(code) {
+  return code.trim().replaceAll(/\s+/g, ' ');
+}
