@@ -24,8 +24,11 @@ interface NoAnswer {
 /** The idempotency keys in one database. */
 export class PgIdempotencyKeys implements IdempotencyKeys {
   readonly #manager: PgTransactionManager;
-  /** Whether an answer is missing for which a wait has timed out: until it arrives, no further call waits. */
-  #isOverdue = false;
+  /**
+   * How many answers are missing for which a wait has timed out. Until the last one has come, no further call asks: else a database that
+   * is busy would have ever more questions before it that nobody waits for, and its own requests behind them.
+   */
+  #overdueCount = 0;
 
   constructor(manager: PgTransactionManager) {
     this.#manager = manager;
@@ -33,11 +36,11 @@ export class PgIdempotencyKeys implements IdempotencyKeys {
 
   async find(scope: KeyScope, waitMs?: number): Promise<StoredKey | undefined> {
     if (waitMs === undefined) return this.#find(scope);
-    if (this.#isOverdue) throw this.#tooLate();
+    if (this.#overdueCount > 0) throw this.#tooLate();
     const answer = this.#find(scope);
     return withinMs(answer, waitMs, () => {
-      this.#isOverdue = true;
-      const end = (): void => void (this.#isOverdue = false);
+      this.#overdueCount++;
+      const end = (): void => void this.#overdueCount--;
       answer.then(end, end);
       return this.#tooLate();
     });
