@@ -7,6 +7,7 @@ export class Fleet {
   readonly #shards: readonly ShardIdentifier[];
   readonly #around: ProcessSurroundings;
   #processes: SimulatedProcess[] = [];
+  readonly #versions = new Set<number>();
   #startedCount = 0;
 
   constructor(shards: readonly ShardIdentifier[], around: ProcessSurroundings) {
@@ -19,15 +20,28 @@ export class Fleet {
     return this.#processes;
   }
 
-  /** Those that have all shards and are not paused. */
+  /** Those that have all shards, are not paused, and do not stop. */
   get serving(): readonly SimulatedProcess[] {
     return this.#processes.filter(({ isServing, owner }) => isServing && owner.state === 'running');
   }
 
-  /** @param shards of its configuration. Default: all */
-  start(shards: readonly ShardIdentifier[] = this.#shards): SimulatedProcess {
-    const process = new SimulatedProcess(`p${++this.#startedCount}`, shards, this.#around);
+  /** The versions of the code that any process has had. */
+  get versions(): ReadonlySet<number> {
+    return this.#versions;
+  }
+
+  /**
+   * @param setup.shards of its configuration. Default: all
+   * @param setup.version of its code. Default: the last one
+   */
+  start({
+    shards = this.#shards,
+    version = 0,
+  }: Partial<Pick<SimulatedProcess, 'shards' | 'version'>> = {}): SimulatedProcess {
+    const process = new SimulatedProcess(`p${++this.#startedCount}`, { shards, version }, this.#around);
     this.#processes.push(process);
+    this.#versions.add(version);
+    this.#around.history.count(version === 0 ? 'start' : 'start of another version');
     return process;
   }
 

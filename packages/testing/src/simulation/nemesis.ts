@@ -20,6 +20,8 @@ export const nemesisKinds = [
   'operator-replay',
   'hint',
   'fewer-shards',
+  'stop',
+  'rollout',
 ] as const;
 
 export type NemesisKind = (typeof nemesisKinds)[number];
@@ -29,6 +31,8 @@ const pauseMaxMs = 8_000;
 const outageMaxMs = 4_000;
 const clockJumpMaxMs = 60_000;
 const downMaxMs = 4_000;
+const rolloutsMax = 4;
+const rolloutStepMaxMs = 800;
 
 /** Lets things happen to processes and databases as a whole, at chosen times, and mends everything in the end. */
 export class Nemesis {
@@ -40,6 +44,7 @@ export class Nemesis {
   readonly #fleet: Fleet;
   readonly #shards: readonly ShardIdentifier[];
   readonly #handlers: readonly string[];
+  readonly #versionCount: number;
   readonly #operator: DeliveryOperator;
   /** What ends the faults that last. */
   readonly #mends = new Set<() => void>();
@@ -55,6 +60,8 @@ export class Nemesis {
     readonly shards: readonly ShardIdentifier[];
     /** The names of all handlers. */
     readonly handlers: readonly string[];
+    /** How many versions of the code there are. */
+    readonly versionCount: number;
   }) {
     this.#scheduler = options.scheduler;
     this.#owner = options.owner;
@@ -64,36 +71,42 @@ export class Nemesis {
     this.#fleet = options.fleet;
     this.#shards = options.shards;
     this.#handlers = options.handlers;
+    this.#versionCount = options.versionCount;
     this.#operator = new DeliveryOperator(openFaultless(options.server));
   }
 
   /** Plans what happens within a time. */
   plan(kinds: readonly NemesisKind[], withinMs: number): void {
     if (kinds.length === 0) return;
-    const count = this.#streams.of('faults').below(eventsMax + 1);
-    for (let index = 0; index < count; index++) {
-      const choices = this.#streams.of(`fault ${index}`);
-      if (!choices.chance(0.9)) continue;
-      const kind = choices.pick(kinds);
+    const plan = (kind: NemesisKind, choices: Choices): void => {
       this.#scheduler.after(this.#owner, choices.below(withinMs), `fault: ${kind}`, () => {
         if (!this.#isOver) this.#happen(kind, choices);
       });
+    };
+    const count = this.#streams.of('faults').below(eventsMax + 1);
+    for (let index = 0; index < count; index++) {
+      const choices = this.#streams.of(`fault ${index}`);
+      if (choices.chance(0.9)) plan(choices.pick(kinds), choices);
     }
+    // What one version leaves is met by another only where they change often.
+    const rolloutCount = kinds.includes('rollout') ? this.#streams.of('rollouts').below(rolloutsMax + 1) : 0;
+    for (let index = 0; index < rolloutCount; index++) plan('rollout', this.#streams.of(`rollout ${index}`));
   }
 
   /** Starts a process in the place of one that has crashed, after a while. */
-  replace({ shards }: SimulatedProcess): void {
+  replace({ shards, version }: Pick<SimulatedProcess, 'shards' | 'version'>): void {
     this.#lasting(this.#streams.of('restarts').between(10, downMaxMs), () => {
-      this.#fleet.start(this.#isOver ? undefined : shards);
+      this.#fleet.start(this.#isOver ? {} : { shards, version });
     });
   }
 
-  /** Mends everything: all processes run with all shards, all databases serve, no handler is paused. */
+  /** Mends everything: all processes run the last version with all shards, or stop, all databases serve, no handler is paused. */
   async end(): Promise<void> {
     this.#isOver = true;
     for (const mend of this.#mends) mend();
-    for (const process of this.#fleet.processes) if (!process.isServing) this.#fleet.kill(process);
-    while (this.#fleet.processes.length < 2) this.#fleet.start();
+    for (const process of this.#fleet.processes)
+      if (!process.isStopping && (!process.isServing || process.version > 0)) this.#fleet.kill(process);
+    while (this.#fleet.serving.length < 2) this.#fleet.start();
     for (const handler of this.#handlers) await this.#operator.resume(handler).catch(() => undefined);
   }
 
@@ -130,6 +143,10 @@ export class Nemesis {
         return choices.pick(this.#server.databases).delivery.hint();
       case 'fewer-shards':
         return this.#loseShard(choices);
+      case 'stop':
+        return this.#stop(choices);
+      case 'rollout':
+        return this.#rollOut(choices);
     }
   }
 
@@ -138,6 +155,32 @@ export class Nemesis {
     if (process === undefined) return;
     this.#fleet.kill(process);
     this.replace(process);
+  }
+
+  /** A process is stopped as an operator does it, and replaced. */
+  #stop(choices: Choices): void {
+    const process = this.#fleet.any(choices);
+    if (process === undefined || process.isStopping) return;
+    process.stop(() => {
+      this.#fleet.forget(process);
+      if (!this.#isOver) this.replace(process);
+    });
+  }
+
+  /** One process after the other is replaced by one with another version of the code, which starts before the old one ends. */
+  #rollOut(choices: Choices): void {
+    const version = choices.below(this.#versionCount);
+    let atMs = 0;
+    for (const process of this.#fleet.processes) {
+      const isKilled = choices.chance(0.3);
+      atMs += choices.below(rolloutStepMaxMs);
+      this.#scheduler.after(this.#owner, atMs, `fault: rollout of version ${version}`, () => {
+        if (this.#isOver || !process.isAlive || process.isStopping) return;
+        this.#fleet.start({ shards: process.shards, version });
+        if (isKilled) this.#fleet.kill(process);
+        else process.stop(() => this.#fleet.forget(process));
+      });
+    }
   }
 
   /** A process stands still, longer than its leases last, and does not know it. */
@@ -181,7 +224,8 @@ export class Nemesis {
     if (process === undefined || this.#shards.length < 2 || this.#fleet.serving.length < 2) return;
     const lost = choices.pick(this.#shards);
     this.#fleet.kill(process);
-    this.#fleet.start(this.#shards.filter((shard) => shard !== lost));
+    const { version } = process;
+    this.#fleet.start({ shards: this.#shards.filter((shard) => shard !== lost), version });
   }
 
   /** Mends a fault after a time, or when all faults end. */

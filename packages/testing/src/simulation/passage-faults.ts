@@ -25,6 +25,8 @@ export interface PassingProcess {
   readonly owner: StepOwner;
   /** Whether it has no connection to the database of a shard now. */
   isCutOff(shard: ShardIdentifier): boolean;
+  /** Called when something is wrong on one of its ways to the database of a shard. */
+  disturb(shard: ShardIdentifier): void;
   crash(): void;
 }
 
@@ -39,7 +41,7 @@ export interface PassedServer {
 
 const never = new Promise<never>(() => undefined);
 /** How long a statement may take before its connection is given up. */
-const statementTimeoutMs = 2_000;
+export const statementTimeoutMs = 2_000;
 /** How long a write waits for locks that should not wait for long. */
 const shortLockWaitMs = 50;
 const outcomeShare = 0.5;
@@ -111,6 +113,7 @@ export class PassageFaults {
   #happens(kind: PassageFaultKind, process: PassingProcess, passage: MemoryPassage): Promise<void> {
     const { shard } = passage;
     this.#history.count(kind);
+    process.disturb(shard);
     switch (kind) {
       case 'slow':
         return this.#after(process, passage, 1 + this.#choices.below(slowMaxMs));
@@ -146,6 +149,7 @@ export class PassageFaults {
   }
 
   #refused(process: PassingProcess, passage: MemoryPassage): Promise<void> {
+    process.disturb(passage.shard);
     if (passage.operation === 'ready') return this.#after(process, passage, statementTimeoutMs);
     // What was done before it went down has lost its answer, and hints are heard by nobody.
     const isLost = passage.way === 'answer' || passage.operation === 'hints.hear';
@@ -156,6 +160,7 @@ export class PassageFaults {
   }
 
   #silent(process: PassingProcess, passage: MemoryPassage): Promise<void> {
+    process.disturb(passage.shard);
     if (passage.operation === 'ready') return this.#after(process, passage, statementTimeoutMs);
     return this.#failing(process, passage, statementTimeoutMs, new ConnectionLost());
   }

@@ -16,6 +16,10 @@ export class StepOwner {
   state: 'running' | 'paused' | 'dead' = 'running';
   /** What became ready while it was paused. */
   readonly held: Step[] = [];
+  /** For how long it was paused so far, each time until it was resumed. */
+  stoodMs = 0;
+  /** When it was paused last. */
+  pausedAtMs = 0;
 
   constructor(name: string) {
     this.name = name;
@@ -104,6 +108,7 @@ export class Scheduler {
   pause(owner: StepOwner): void {
     if (owner.state !== 'running') return;
     owner.state = 'paused';
+    owner.pausedAtMs = this.#nowMs;
     owner.held.push(...this.#takeOut(owner));
   }
 
@@ -111,6 +116,7 @@ export class Scheduler {
   resume(owner: StepOwner): void {
     if (owner.state !== 'paused') return;
     owner.state = 'running';
+    owner.stoodMs += this.#nowMs - owner.pausedAtMs;
     this.#ready.push(...owner.held.splice(0));
   }
 

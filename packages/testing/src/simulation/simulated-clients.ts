@@ -104,8 +104,9 @@ export class SimulatedClients {
     const answer = new Promise<Answer>((resolve) => {
       const label = `call ${number} ${call.action.name}${key === undefined ? '' : ' with a key'}`;
       this.#scheduler.after(process.owner, 0, label, () => {
-        process.executor
-          .execute(call.principal ?? this.#principal, call.action, call.params as never, configuration)
+        const principal = call.principal ?? this.#principal;
+        process
+          .serve((executor) => executor.execute(principal, call.action, call.params as never, configuration))
           .then(
             (result) => resolve({ kind: 'ok', result }),
             (error: unknown) => resolve(refusal(error)),

@@ -10,6 +10,8 @@ import {
 import { Delivery, type DeliveryOverrides } from '@framework/events';
 import { MemoryFaults, memory } from '../memory/index.js';
 import { WorldRepositories } from '../specification/world/world-repositories.js';
+import { GracefulStop } from './graceful-stop.js';
+import type { HandlerVersions } from './handler-versions.js';
 import { type History, codeOf } from './history.js';
 import type { PassageFaults, PassingProcess } from './passage-faults.js';
 import { type Scheduler, StepOwner } from './scheduler.js';
@@ -17,6 +19,27 @@ import { SimulatedClock } from './simulated-clock.js';
 import type { SimulatedServer } from './simulated-server.js';
 import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
 import { watchedHandlers } from './watched-handlers.js';
+
+/** Short times, so that a run sees many leases and retries. */
+const deliveryDefaults = {
+  leaseMs: 3_000,
+  pollMinMs: 200,
+  pollMaxMs: 2_000,
+  parkedPollMs: 2_000,
+  cursorSaveMs: 200,
+  cursorSaveMaxMs: 2_000,
+  cursorRestSaveMs: 1_000,
+  timeoutMs: 2_000,
+  suspectAloneMs: 200,
+  storeBackoffMaxMs: 1_000,
+  stopTimeoutMs: 1_000,
+} satisfies DeliveryOverrides;
+const handlerRetryDefaults = {
+  attemptsMax: 4,
+  backoffBaseMs: 100,
+  backoffMaxMs: 2_000,
+  outageBackoffMaxMs: 2_000,
+};
 
 /** The namespace of everything that simulated processes write. */
 const namespace = 'simulation';
@@ -31,6 +54,7 @@ export interface ProcessSurroundings {
   readonly start: Date;
   readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'turns'>;
   readonly delivery: DeliveryOverrides;
+  readonly versions: HandlerVersions;
   readonly randomOf: (name: string) => () => number;
   /** Called when a process crashes by a fault on its way to a database. */
   readonly onCrash: (process: SimulatedProcess) => void;
@@ -43,17 +67,28 @@ export class SimulatedProcess implements PassingProcess {
   readonly executor: ActionExecutor;
   /** The shards in its configuration. */
   readonly shards: readonly ShardIdentifier[];
+  /** Of its code. */
+  readonly version: number;
   /** Resolves when it is killed. */
   readonly killed: Promise<void>;
   readonly #around: ProcessSurroundings;
   readonly #cutOff = new Set<ShardIdentifier>();
+  readonly #stop: GracefulStop;
   #tellKilled!: () => void;
 
-  /** @param shards those that its configuration has */
-  constructor(name: string, shards: readonly ShardIdentifier[], around: ProcessSurroundings) {
+  /**
+   * @param has.shards those that its configuration has
+   * @param has.version of its code, which says what handlers it has
+   */
+  constructor(
+    name: string,
+    { shards, version }: Pick<SimulatedProcess, 'shards' | 'version'>,
+    around: ProcessSurroundings,
+  ) {
     const { options, scheduler, server, faults, history, start, randomOf } = around;
     this.#around = around;
     this.shards = shards;
+    this.version = version;
     this.owner = new StepOwner(name);
     this.clock = new SimulatedClock(scheduler, this.owner, start);
     this.killed = new Promise((resolve) => (this.#tellKilled = resolve));
@@ -65,7 +100,21 @@ export class SimulatedProcess implements PassingProcess {
       }),
     );
     const repositories = new WorldRepositories(options.models, databases);
-    const setup = { clock: this.clock, databases, repository: repositories.of };
+    const setup = { clock: this.clock, databases, repository: repositories.of, version };
+    const settings = {
+      ...deliveryDefaults,
+      ...around.delivery,
+      retry: { ...handlerRetryDefaults, ...around.delivery.retry },
+    };
+    const stop = (this.#stop = new GracefulStop({
+      owner: this.owner,
+      clock: this.clock,
+      server,
+      history,
+      databases,
+      shards,
+      stopTimeoutMs: settings.stopTimeoutMs ?? deliveryDefaults.stopTimeoutMs,
+    }));
     const handlers = options.handlers?.(setup) ?? [];
     this.executor = new ActionExecutor({
       ...around.executor,
@@ -79,19 +128,28 @@ export class SimulatedProcess implements PassingProcess {
       random: randomOf(`chance of ${name}`),
     });
     if (handlers.length === 0) return;
-    new Delivery({
-      databases,
+    const delivery = new Delivery({
+      databases: stop.watched,
       executor: this.executor,
-      handlers: watchedHandlers(handlers, history, () => this.isAlive),
+      handlers: watchedHandlers(handlers, {
+        history,
+        nameOf: (handler) => around.versions.nameOf(handler),
+        owner: this.owner,
+        clock: this.clock,
+        timeoutMs: settings.timeoutMs ?? deliveryDefaults.timeoutMs,
+        onRunning: (change) => stop.handlerCalls(change),
+      }),
       models: repositories.all.map(({ model }) => model),
-      settings: around.delivery,
+      settings,
       clock: this.clock,
       random: randomOf(`delivery of ${name}`),
       onError: (error) => this.#failed(error),
       onRecovered: () => undefined,
       onAttemptFailed: ({ willRetry }) => history.count(willRetry ? 'failed attempt' : 'dead letter'),
       onRestartNeeded: () => history.count('restart needed'),
-    }).start();
+    });
+    stop.delivery = delivery;
+    delivery.start();
   }
 
   get isAlive(): boolean {
@@ -100,7 +158,22 @@ export class SimulatedProcess implements PassingProcess {
 
   /** Whether it can execute any action. */
   get isServing(): boolean {
-    return this.isAlive && this.shards.length === this.#around.server.sharding.members.length;
+    const isComplete = this.shards.length === this.#around.server.sharding.members.length;
+    return this.isAlive && isComplete && !this.isStopping;
+  }
+
+  /** Whether it is being stopped. */
+  get isStopping(): boolean {
+    return this.#stop.hasBegun;
+  }
+
+  /** Executes an action for a client. */
+  serve<T>(execute: (executor: ActionExecutor) => Promise<T>): Promise<T> {
+    return this.#stop.awaiting(execute(this.executor));
+  }
+
+  disturb(shard: ShardIdentifier): void {
+    this.#stop.disturb(shard);
   }
 
   isCutOff(shard: ShardIdentifier): boolean {
@@ -111,6 +184,13 @@ export class SimulatedProcess implements PassingProcess {
   cutOff(shard: ShardIdentifier): () => void {
     this.#cutOff.add(shard);
     return () => void this.#cutOff.delete(shard);
+  }
+
+  /** Stops it as an operator does; calls back when it has ended by itself, as a step of its own. */
+  stop(onEnded: () => void): void {
+    const { scheduler } = this.#around;
+    this.#stop.hasBegun = true;
+    scheduler.after(this.owner, 0, 'is stopped', () => void this.#untilStopped(onEnded));
   }
 
   /** Ends it at once: nothing of it runs any more. */
@@ -124,6 +204,14 @@ export class SimulatedProcess implements PassingProcess {
   crash(): void {
     this.kill();
     this.#around.onCrash(this);
+  }
+
+  async #untilStopped(onEnded: () => void): Promise<void> {
+    await this.#stop.run();
+    if (!this.isAlive) return;
+    this.#around.scheduler.kill(this.owner);
+    this.#tellKilled();
+    onEnded();
   }
 
   #failed(error: unknown): void {

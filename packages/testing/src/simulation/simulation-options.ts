@@ -22,6 +22,8 @@ export interface ProcessSetup {
   readonly clock: Clock;
   readonly databases: DatabaseRegistry;
   readonly repository: RepositoryOf;
+  /** Which version of the code it runs, from 0, the last one. */
+  readonly version: number;
 }
 
 /** A call of an action by a client. */
@@ -63,6 +65,12 @@ export interface SimulationOptions<Given extends SimulationGiven> {
   readonly actions: (setup: ProcessSetup) => readonly AnyAction[];
   /** Makes the handlers of a process. Default: none. */
   readonly handlers?: (setup: ProcessSetup) => readonly AnyEventHandler[];
+  /**
+   * How many versions of the code there are, for runs with the fault `rollout`: processes of several ones run side by side, with what
+   * `handlers` makes for each `version`. 0 is the last one, which has every handler, knows all their former names, and wants all events
+   * that others want: with it every run ends. Default 1.
+   */
+  readonly versions?: number;
   /** The shards, each in a database of its own; the first is the default. Default: shard (0, 0). */
   readonly shards?: readonly [ShardIdentifier, ...ShardIdentifier[]];
   /** What is there before the calls begin: under `models` the models to be stored, and whatever else the calls need. */

@@ -6,12 +6,12 @@ import {
   modelNameOf,
   useIdSource,
 } from '@framework/core';
-import { type DeliveryOverrides, EventHandlerRegistry, type RegisteredHandler } from '@framework/events';
 import { memorySharding } from '../memory/index.js';
 import { isAtRest } from '../specification/delivery/at-rest.js';
 import { WorldRepositories } from '../specification/world/world-repositories.js';
 import { ChoiceStreams, type Script } from './choices.js';
 import { Fleet } from './fleet.js';
+import { HandlerVersions } from './handler-versions.js';
 import { History, codeOf } from './history.js';
 import { Nemesis, type NemesisKind, nemesisKinds } from './nemesis.js';
 import { PassageFaults, type PassageFaultKind, passageFaultKinds } from './passage-faults.js';
@@ -40,27 +40,6 @@ const replaysMax = 40;
 const keyLifetimeWaitMaxMs = 600_000;
 const stepsMaxDefault = 200_000;
 const virtualMsMax = 3_600_000;
-
-/** Short times, so that a run sees many leases and retries. */
-const deliveryDefaults: DeliveryOverrides = {
-  leaseMs: 3_000,
-  pollMinMs: 200,
-  pollMaxMs: 2_000,
-  parkedPollMs: 2_000,
-  cursorSaveMs: 200,
-  cursorSaveMaxMs: 2_000,
-  cursorRestSaveMs: 1_000,
-  timeoutMs: 2_000,
-  suspectAloneMs: 200,
-  storeBackoffMaxMs: 1_000,
-  stopTimeoutMs: 1_000,
-};
-const handlerRetryDefaults = {
-  attemptsMax: 4,
-  backoffBaseMs: 100,
-  backoffMaxMs: 2_000,
-  outageBackoffMaxMs: 2_000,
-};
 
 /** What a run has shown. */
 export interface RunReport {
@@ -94,7 +73,7 @@ export class SimulationRun<Given extends SimulationGiven> {
   readonly #server: SimulatedServer;
   readonly #registry: DatabaseRegistry;
   readonly #repositories: WorldRepositories;
-  readonly #handlers: readonly RegisteredHandler[];
+  readonly #versions: HandlerVersions;
   readonly #faults: PassageFaults;
   readonly #fleet: Fleet;
   readonly #nemesis: Nemesis;
@@ -105,7 +84,8 @@ export class SimulationRun<Given extends SimulationGiven> {
   readonly #processCount: number;
   readonly #burstCount: number;
   readonly #callShare: number;
-  readonly #versions = new Map<string, number>();
+  /** Those in which what is given was stored. */
+  readonly #givenVersions = new Map<string, number>();
   #given: Given | undefined;
 
   /**
@@ -139,9 +119,8 @@ export class SimulationRun<Given extends SimulationGiven> {
     this.#registry = openFaultless(this.#server);
     this.#repositories = new WorldRepositories(options.models, this.#registry);
     const repository = this.#repositories.of;
-    this.#handlers = new EventHandlerRegistry(
-      options.handlers?.({ clock, databases: this.#registry, repository }) ?? [],
-    ).handlers;
+    const anyOptions = options as unknown as SimulationOptions<SimulationGiven>;
+    this.#versions = new HandlerVersions(anyOptions, { clock, databases: this.#registry, repository });
 
     const settings = this.#streams.of('settings');
     this.#processCount = 1 + settings.below(processesMax);
@@ -149,7 +128,11 @@ export class SimulationRun<Given extends SimulationGiven> {
       groupCommit: options.groupCommit ?? settings.pick([false, true, { plansMax: 2 }]),
       turns: options.turns ?? settings.chance(0.5),
     };
-    const kinds = settings.some(options.faults ?? defaultFaults, 0.35);
+    const possible = options.faults ?? defaultFaults;
+    const kinds = settings.some(
+      possible.filter((kind) => kind !== 'rollout' || this.#versions.count > 1),
+      0.35,
+    );
     const share = settings.pick([0, 0.01, 0.03, 0.1]);
     const hopShare = settings.pick([1, 0.5, 0.2]);
     this.#kinds = kinds;
@@ -157,8 +140,6 @@ export class SimulationRun<Given extends SimulationGiven> {
     this.#burstCount = settings.pick([2, 1, 4, 8]);
     this.#callShare = settings.pick([0.3, 0.9]);
     const own = { readMax: settings.pick([1_000, 2, 10]), concurrency: settings.pick([16, 1, 3]) };
-    const retry = { ...handlerRetryDefaults, ...options.delivery?.retry };
-    const delivery = { ...deliveryDefaults, ...own, ...options.delivery, retry };
     this.#faults = new PassageFaults({
       scheduler,
       choices: this.#streams.of('passages'),
@@ -169,14 +150,15 @@ export class SimulationRun<Given extends SimulationGiven> {
       hopShare,
     });
     this.#fleet = new Fleet(this.#shards, {
-      options: options as unknown as SimulationOptions<SimulationGiven>,
+      options: anyOptions,
       scheduler,
       server: this.#server,
       faults: this.#faults,
       history: this.#history,
       start: this.#start,
       executor,
-      delivery,
+      delivery: { ...own, ...options.delivery },
+      versions: this.#versions,
       randomOf: (name) => this.#streams.randomOf(name),
       onCrash: (process) => {
         this.#fleet.forget(process);
@@ -194,7 +176,8 @@ export class SimulationRun<Given extends SimulationGiven> {
       ...around,
       server: this.#server,
       shards: this.#shards,
-      handlers: this.#handlers.map(({ name }) => name),
+      handlers: this.#handlerNames,
+      versionCount: this.#versions.count,
     });
     this.#clients = new SimulatedClients({
       ...around,
@@ -269,7 +252,7 @@ export class SimulationRun<Given extends SimulationGiven> {
   async #play(): Promise<void> {
     const given = (this.#given = this.#options.given(this.#streams.of('given')));
     for (const model of given.models) await this.#store(model);
-    for (let count = 0; count < this.#processCount; count++) this.#fleet.start();
+    this.#startProcesses();
     this.#nemesis.plan(
       this.#kinds.filter((kind): kind is NemesisKind => isOneOf(nemesisKinds, kind)),
       trafficMs,
@@ -290,12 +273,20 @@ export class SimulationRun<Given extends SimulationGiven> {
     }
   }
 
+  /** Of any versions of the code, where they may be side by side. */
+  #startProcesses(): void {
+    const versions = this.#streams.of('versions');
+    const isMixed = this.#kinds.includes('rollout');
+    for (let count = 0; count < this.#processCount; count++)
+      this.#fleet.start({ version: isMixed ? versions.below(this.#versions.count) : 0 });
+  }
+
   async #store(model: AnyEntity): Promise<void> {
     const modelClass = model.constructor as ModelClass<AnyEntity>;
     const name = modelNameOf(modelClass);
     const { version } = await this.#repositories.of(modelClass).put(model);
-    this.#trace?.name(model.id.value, `${name}-${this.#versions.size}`);
-    this.#versions.set(`${name} ${model.id.value}`, version);
+    this.#trace?.name(model.id.value, `${name}-${this.#givenVersions.size}`);
+    this.#givenVersions.set(`${name} ${model.id.value}`, version);
   }
 
   #planCalls(given: Given): void {
@@ -338,8 +329,12 @@ export class SimulationRun<Given extends SimulationGiven> {
     return this.#server.databases.some(({ delivery }) => delivery.parked.size > 0);
   }
 
+  get #handlerNames(): readonly string[] {
+    return this.#versions.last.map(({ name }) => name);
+  }
+
   #rest(): Promise<void> {
-    const names = this.#handlers.map(({ name }) => name);
+    const names = this.#handlerNames;
     return this.#until(
       () => this.#server.databases.every(({ delivery }) => isAtRest(delivery, names, Infinity)),
       'delivery does not come to rest',
@@ -364,9 +359,11 @@ export class SimulationRun<Given extends SimulationGiven> {
     const { databases } = this.#server;
     const commits = databases.flatMap((tables) => tables.commits);
     violations.push(
-      ...databases.flatMap((tables) => checkVersions(tables, this.#versions)),
+      ...databases.flatMap((tables) => checkVersions(tables, this.#givenVersions)),
       ...checkEffects(this.#history, commits),
-      ...checkDeliveries(this.#history, databases, this.#handlers),
+      ...checkDeliveries(this.#history, databases, this.#versions.last, (handler, type) =>
+        this.#versions.areWanted(handler, type, this.#fleet.versions),
+      ),
     );
     const dead = databases.flatMap(({ delivery }) => [...delivery.parked.values()]).filter((row) => row.dead);
     if (this.#options.deadLettersMayStay !== true)

@@ -1,4 +1,4 @@
-import { type ActionClass, actionNameOf } from '@framework/core';
+import { type ActionClass, type Clock, actionNameOf } from '@framework/core';
 import {
   type AnyEventHandler,
   type EventEnvelope,
@@ -7,19 +7,34 @@ import {
   type HandlerExecution,
 } from '@framework/events';
 import { type HandlerCallRecord, type History, effectHeader } from './history.js';
+import type { StepOwner } from './scheduler.js';
+
+/** For whom handlers are watched. */
+export interface HandlerWatch {
+  readonly history: History;
+  readonly owner: StepOwner;
+  readonly clock: Clock;
+  /** How long a call may take whose handler does not say that. */
+  readonly timeoutMs: number;
+  /** The name under which a handler is known, whatever this version of the code calls it. */
+  readonly nameOf: (name: string) => string;
+  /** Told how many more calls run. */
+  readonly onRunning: (change: 1 | -1) => void;
+}
 
 /** The handlers of a process with a watch around them, which records every call and every effect. */
 export function watchedHandlers(
   handlers: readonly AnyEventHandler[],
-  history: History,
-  isAlive: () => boolean,
+  watch: HandlerWatch,
 ): readonly AnyEventHandler[] {
-  return new EventHandlerRegistry(handlers).handlers.map(({ name, handler }) => {
+  return new EventHandlerRegistry(handlers).handlers.map(({ name: declared, handler, options }) => {
+    const name = watch.nameOf(declared);
+    const timeoutMs = options.timeoutMs ?? watch.timeoutMs;
     const call = (
       envelopes: readonly EventEnvelope<never>[],
       context: HandlerContext,
       work: (watched: HandlerContext) => Promise<void>,
-    ): Promise<void> => watchedCall({ name, history, isAlive, envelopes, context, work });
+    ): Promise<void> => watchedCall({ ...watch, name, timeoutMs, envelopes, context, work });
     // Has the class of the handler, by which it is registered, and everything else of it.
     if ('handleBatch' in handler) {
       const handleBatch = (envelopes: readonly EventEnvelope<never>[], context: HandlerContext) =>
@@ -35,20 +50,24 @@ export function watchedHandlers(
 async function watchedCall({
   name,
   history,
-  isAlive,
+  owner,
+  clock,
+  timeoutMs,
+  onRunning,
   envelopes,
   context,
   work,
-}: {
+}: HandlerWatch & {
   readonly name: string;
-  readonly history: History;
-  readonly isAlive: () => boolean;
   readonly envelopes: readonly EventEnvelope<never>[];
   readonly context: HandlerContext;
   readonly work: (watched: HandlerContext) => Promise<void>;
 }): Promise<void> {
   // What is left of a process after its death does nothing any more.
-  if (!isAlive()) return new Promise(() => undefined);
+  const isDead = (): boolean => owner.state === 'dead';
+  if (isDead()) return new Promise(() => undefined);
+  const { stoodMs } = owner;
+  const startedMs = clock.elapsedMs();
   const begun = history.nextPlace();
   const records = envelopes.map((envelope): HandlerCallRecord => ({
     handler: name,
@@ -59,8 +78,20 @@ async function watchedCall({
   }));
   history.handlerCalls.push(...records);
   const [first] = envelopes;
-  await work(watchedContext(context, name, first?.eventId ?? '', history));
-  if (!isAlive()) return new Promise(() => undefined);
+  onRunning(1);
+  try {
+    await work(watchedContext(context, name, first?.eventId ?? '', history));
+  } finally {
+    onRunning(-1);
+    if (clock.elapsedMs() - startedMs > timeoutMs && owner.stoodMs === stoodMs) {
+      history.count('call that took too long');
+      if (!context.signal.aborted)
+        history.violations.push(`${name} was not told after ${timeoutMs} ms that its call is given up`);
+    }
+  }
+  if (isDead()) return new Promise(() => undefined);
+  // Nobody waits any more for the outcome of a call that was given up.
+  if (context.signal.aborted) return;
   const done = history.nextPlace();
   for (const record of records) record.done = done;
 }
@@ -84,7 +115,9 @@ function watchedContext(
     ): Promise<Result> => {
       const effect = [handler, eventId, actionNameOf(action), configuration.key ?? ''].join(' ');
       const headers = { ...configuration.headers, [effectHeader]: effect };
+      const wasGivenUp = context.signal.aborted;
       const result = await context.execute(action, params, { ...configuration, headers });
+      if (wasGivenUp) history.violations.push(`${effect} was begun by a call that was given up`);
       history.effects.push({ handler, eventId, effect });
       return result;
     },

@@ -8,6 +8,8 @@ test(
   async () => {
     const { counts } = await registersSimulation().explore({ seeds: seedCountOf(0.16) });
     const met = ['dead letters replayed', 'pause', 'operator-pause', 'fewer-shards', 'partition', 'unknown'];
+    const ends = ['stop amid calls', 'stop amid handlers', 'stop with leases given back'];
+    met.push(...ends, 'rollout', 'start of another version', 'call that took too long');
     expect(met.filter((what) => !counts.has(what))).toEqual([]);
   },
 );

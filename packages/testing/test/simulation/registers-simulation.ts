@@ -8,13 +8,12 @@ import {
   type SimulationState,
   callOf,
 } from '../../src/simulation/index.js';
+import { handlersOf, versionCount } from './registers-handlers.js';
 import {
-  Collector,
   EchoAction,
   Notes,
   type Program,
   type Reaction,
-  Reactor,
   type Read,
   Register,
   type RegisterWrittenEvent,
@@ -35,6 +34,7 @@ export function registersSimulation(
   const { handles = true, ...others } = options;
   let notes = new Notes();
   let programCount = 0;
+  let waits = false;
   const current = (): Notes => notes;
   return new Simulation<Given>({
     models: [Register],
@@ -43,13 +43,17 @@ export function registersSimulation(
       new RunProgramAction(clock, repository(Register), current),
       new EchoAction(clock, repository(Register), current),
     ],
-    ...(handles && { handlers: () => [new Reactor(current), new Collector()] }),
+    ...(handles && {
+      handlers: ({ version, clock }) => handlersOf(version, { clock, notes: current, waits }),
+      versions: versionCount,
+    }),
     given: (choices) => {
       notes = new Notes();
       programCount = 0;
       const registers = Array.from({ length: choices.between(2, 4) }, () =>
         Register.of(choices.chance(0.3) ? far : near),
       );
+      waits = choices.chance(0.5);
       return { registers, models: registers };
     },
     call: (choices, { registers }) => programCall(choices, registers, programCount++, handles),
@@ -68,6 +72,7 @@ export const withLosses: readonly FaultKind[] = [
   'slow',
   'answer-lost',
   'pause',
+  'stop',
 ];
 
 const readKinds = [
@@ -106,6 +111,7 @@ function programCall(
     writes: [...written].filter(([target]) => isHere(target)).map(([target, from]) => ({ id: target, from })),
     refuses: choices.chance(0.1),
     reaction: handles ? reactionOf(choices, id) : { times: 0, throws: 'error' },
+    stamps: handles && choices.chance(0.3),
   };
   return callOf(RunProgramAction, params);
 }
@@ -118,6 +124,14 @@ function reactionOf(choices: Choices, id: () => string): Reaction {
     ...(isFailing && { fails: choices.chance(0.5) ? ('after' as const) : ('before' as const) }),
     times: isFailing ? choices.between(1, 6) : 0,
     throws: choices.pick(['error', 'text', 'nothing', 'hostile', 'hangs', 'hangs-deaf']),
+    ...(choices.chance(0.1) && {
+      waits: {
+        ms: choices.pick([50, 300, 1_500, 2_500, 6_000]),
+        times: choices.between(1, 2),
+        isDeaf: choices.chance(0.3),
+      },
+    }),
+    ...(choices.chance(0.1) && { batchFails: choices.between(1, 3) }),
   };
 }
 

@@ -9,13 +9,6 @@ import {
   ShardIdentifier,
   ShardedId,
 } from '@framework/core';
-import {
-  type BatchEventHandler,
-  type EventEnvelope,
-  type EventHandler,
-  FrameworkEventHandler,
-  type HandlerContext,
-} from '@framework/events';
 import * as z from 'zod';
 import type { MemoryRepository } from '../../src/memory/index.js';
 
@@ -25,13 +18,17 @@ export const far: ShardIdentifier = ShardIdentifier.of(1, 0);
 /** What every register holds that nobody has written to. */
 export const blank = 'blank';
 
-/** What a handler does with an event: how often it fails, how, and whom it writes to before. */
+/** What handlers do with an event: how often they fail, how, how long they wait, and whom they write to before. */
 const reactionSchema = z.object({
   writesTo: z.string().optional(),
   fails: z.enum(['before', 'after']).optional(),
   /** How often it does so. */
   times: z.number(),
   throws: z.enum(['error', 'text', 'nothing', 'hostile', 'hangs', 'hangs-deaf']),
+  /** How long calls take, by the clock of their process, how many of them, and whether they go on when they are given up. */
+  waits: z.object({ ms: z.number(), times: z.number(), isDeaf: z.boolean() }).optional(),
+  /** How often a batch with it fails. */
+  batchFails: z.number().optional(),
 });
 export type Reaction = z.infer<typeof reactionSchema>;
 
@@ -52,11 +49,30 @@ export class Register extends Model<Register, ShardedId<Register>, 'OPEN'> {
   write(mark: string, reacts: Reaction): Register {
     return this.copy({ mark }, new RegisterWrittenEvent(this.id.value, this.mark, mark, reacts));
   }
+
+  /** Writes what not every version of a handler is interested in. */
+  stamp(mark: string, reacts: Reaction): Register {
+    return this.copy({ mark }, new RegisterStampedEvent(this.id.value, this.mark, mark, reacts));
+  }
 }
 
 /** A register holds another mark. */
 export class RegisterWrittenEvent extends ModelEvent<Register> {
   static readonly payload = z.object({ before: z.string(), mark: z.string(), reaction: reactionSchema });
+
+  constructor(
+    registerId: string,
+    readonly before: string,
+    readonly mark: string,
+    readonly reaction: Reaction,
+  ) {
+    super(registerId, Register);
+  }
+}
+
+/** A register holds another mark, which was stamped. */
+export class RegisterStampedEvent extends ModelEvent<Register> {
+  static readonly payload = RegisterWrittenEvent.payload;
 
   constructor(
     registerId: string,
@@ -82,6 +98,7 @@ export interface Program {
   readonly writes: readonly { readonly id: string; readonly from: 'first' | 'last' }[];
   readonly refuses: boolean;
   readonly reaction: Reaction;
+  readonly stamps: boolean;
 }
 
 /** What the last attempt of a program saw of a register. */
@@ -142,7 +159,8 @@ export class RunProgramAction extends Action<Program, z.infer<typeof marks>> {
       const register = seen.get(id)?.at(from === 'first' ? 0 : -1);
       if (register === undefined) continue;
       const mark = `${program.program}.${notes.nextMark()}`;
-      this.plan().update(register.write(mark, program.reaction));
+      const { stamps, reaction } = program;
+      this.plan().update(stamps ? register.stamp(mark, reaction) : register.write(mark, reaction));
       written.push(mark);
     }
     return { marks: written };
@@ -185,57 +203,4 @@ export class EchoAction extends Action<{ readonly id: string; readonly of: strin
     const mark = `echo of ${params.of}.${this.#notes().nextMark()}`;
     this.plan().update(register.write(mark, { times: 0, throws: 'error' }));
   }
-}
-
-/** Does what the events ask for: writes, and fails in every way. */
-@FrameworkEventHandler({ name: 'reactor', startFrom: 'beginning' })
-export class Reactor implements EventHandler<RegisterWrittenEvent> {
-  readonly event = RegisterWrittenEvent;
-  readonly #notes: () => Notes;
-
-  constructor(notes: () => Notes) {
-    this.#notes = notes;
-  }
-
-  async handle(
-    { event, eventId }: EventEnvelope<RegisterWrittenEvent>,
-    context: HandlerContext,
-  ): Promise<void> {
-    const { writesTo, fails } = event.reaction;
-    if (fails === 'before') await this.#fail(eventId, event.reaction, context);
-    if (writesTo !== undefined) await context.execute(EchoAction, { id: writesTo, of: event.mark });
-    if (fails === 'after') await this.#fail(eventId, event.reaction, context);
-  }
-
-  async #fail(eventId: string, { times, throws }: Reaction, context: HandlerContext): Promise<void> {
-    const { failures } = this.#notes();
-    const count = failures.get(eventId) ?? 0;
-    if (count >= times) return;
-    failures.set(eventId, count + 1);
-    if (throws === 'hangs-deaf') await new Promise(() => undefined);
-    if (throws === 'hangs')
-      await new Promise((resolve) => context.signal.addEventListener('abort', resolve, { once: true }));
-    if (throws === 'error') throw new Error('now and then');
-    throw thrown[throws];
-  }
-}
-
-const thrown = {
-  text: 'a text',
-  nothing: undefined,
-  hangs: new Error('given up'),
-  'hangs-deaf': undefined,
-  hostile: {
-    toString(): string {
-      throw new Error('not even this');
-    },
-  },
-};
-
-/** Takes all events, several at once. */
-@FrameworkEventHandler({ name: 'collector', startFrom: 'beginning', batchMax: 3 })
-export class Collector implements BatchEventHandler<undefined> {
-  readonly event = 'all';
-
-  async handleBatch(): Promise<void> {}
 }

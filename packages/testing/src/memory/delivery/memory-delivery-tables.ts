@@ -58,6 +58,8 @@ export class MemoryDeliveryTables {
   /** By handler and slot: how much of the log is done or parked. */
   readonly cursors = new Map<string, number>();
   readonly parked = new Map<string, MemoryParked>();
+  /** The keys of all that were parked in this history: what is parked no more was handled, skipped, or discarded. */
+  readonly parkedEver = new Set<string>();
   readonly listeners = new Set<() => void>();
   /** How many rows were written, by kind. */
   readonly writes = { cursors: 0, parked: 0, attempts: 0, notifies: 0 };
@@ -182,6 +184,8 @@ export class MemoryDeliveryTables {
     replace(this.names, replica.names);
     replace(this.cursors, replica.cursors);
     replace(this.parked, copyOf(replica.parked));
+    this.parkedEver.clear();
+    for (const key of replica.parked.keys()) this.parkedEver.add(key);
     replace(this.#leases, replica.leases);
     for (const [id, process] of this.processes) {
       this.processes.set(id, { ...process, untilMs: this.nowMs + process.leaseMs });

@@ -34,6 +34,7 @@ export class MemoryParkedEvents implements ParkedEvents {
         const nextMs = retryAfterMs === undefined ? undefined : nowMs + retryAfterMs;
         const state = { nextMs, parkedMs: nowMs, serial: tables.writes.parked };
         parked.set(key, { ...event, ...state, openAttempts: new Set() });
+        tables.parkedEver.add(key);
         tables.writes.parked++;
       }
       return lostLeases(

@@ -6,11 +6,16 @@ import type { HandlerCallRecord, History } from '../history.js';
 /**
  * Every event reaches every handler that wants it, nothing else does, repeats are the same, and no event of a model is delivered
  * before the one before it is handled.
+ *
+ * What a version of a handler does not want, it may pass over: of such events only those that were parked have to be handled.
+ *
+ * @param isWanted whether every version of a handler that has run wants the events of a type
  */
 export function checkDeliveries(
   history: History,
   databases: readonly MemoryTables[],
   handlers: readonly RegisteredHandler[],
+  isWanted: (handler: string, type: string) => boolean,
 ): readonly string[] {
   const lost = new Set(history.lost.flatMap(({ events }) => events.map(({ id }) => id)));
   const callsBy = Map.groupBy(history.handlerCalls, ({ handler, eventId }) => `${handler} ${eventId}`);
@@ -20,7 +25,7 @@ export function checkDeliveries(
     ...differing(callsBy),
     ...handlers.flatMap((handler) =>
       databases.flatMap((tables) =>
-        faultsOf(handler, tables, (event) => callsBy.get(`${handler.name} ${event.id}`)),
+        faultsOf(handler, tables, isWanted, (event) => callsBy.get(`${handler.name} ${event.id}`)),
       ),
     ),
   ];
@@ -44,6 +49,7 @@ function differing(callsBy: ReadonlyMap<string, readonly HandlerCallRecord[]>): 
 function faultsOf(
   { name, eventClasses, options }: RegisteredHandler,
   { delivery }: MemoryTables,
+  isWanted: (handler: string, type: string) => boolean,
   callsOf: (event: DeliverableEvent) => readonly HandlerCallRecord[] | undefined,
 ): readonly string[] {
   const faults: string[] = [];
@@ -59,6 +65,11 @@ function faultsOf(
       const begun = Math.min(...calls.map((call) => call.begun));
       const done = Math.min(...calls.map((call) => call.done ?? Infinity));
       const isParked = delivery.parked.has(`${id} ${event.id}`);
+      if (!isWanted(name, event.type)) {
+        const wasParked = delivery.parkedEver.has(`${id} ${event.id}`);
+        if (wasParked && done === Infinity && !isParked) faults.push(`${what} was parked and thrown away`);
+        continue;
+      }
       if (isComplete && done === Infinity && !isParked) faults.push(`${what} was never handled`);
       // Those of one batch begin together.
       const isTogether =
