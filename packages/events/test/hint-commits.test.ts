@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { ShardIdentifier } from '@framework/core';
 import { expect, test } from 'vitest';
 import { hintCommits } from '../src/index.js';
@@ -26,6 +27,23 @@ test.each([
   executor.committed();
   await bench.clock.advance(1_000);
   expect(bench.database.writes.notifies).toBe(1);
+  end();
+});
+
+test('hints are sent in the context of no request, however many requests commit meanwhile', async () => {
+  const request = new AsyncLocalStorage<string>();
+  const bench = new DeliveryBench();
+  const { store, executor } = bench.process();
+  const contexts: unknown[] = [];
+  store.hints.notify = async () => void contexts.push(request.getStore());
+  const end = hintCommits({
+    databases: { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] },
+    executor,
+    clock: bench.clock,
+  });
+  for (const name of ['one', 'other']) request.run(name, () => executor.committed());
+  await bench.clock.advance(1_000);
+  expect(contexts).toEqual([undefined, undefined]);
   end();
 });
 

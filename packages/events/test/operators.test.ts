@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { hostname } from 'node:os';
 import { ShardIdentifier } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
@@ -257,6 +258,29 @@ describe('a paused handler', () => {
     await bench.clock.advance(5_000);
     // The first one was read with the others, so that the cursor stands before it: at least once.
     expect(next.seen).toEqual(Array.from({ length: 50 }, (_item, index) => `a${index + 1}`));
+  });
+
+  test('is called in the context of no request, also with what it had read before it was resumed in one', async () => {
+    const request = new AsyncLocalStorage<string>();
+    const contexts: unknown[] = [];
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one' }, async () => {
+      contexts.push(request.getStore());
+      await hold.opened;
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('a', 3));
+    const { operator } = operated(bench.start([handler]));
+    await bench.clock.advance(300);
+    await operator.pause('one');
+    hold.open();
+    await bench.clock.advance(300);
+    await request.run('a request', () => operator.resume('one'));
+    await bench.clock.advance(300);
+    expect([handler.seen, contexts]).toEqual([
+      ['a1', 'a2', 'a3'],
+      [undefined, undefined, undefined],
+    ]);
   });
 
   test('is called no more in the process of the operator from then on, also with what was read', async () => {

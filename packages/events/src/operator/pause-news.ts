@@ -1,4 +1,4 @@
-import type { DeliveryStore } from '@framework/core';
+import { type DeliveryStore, outsideRequests } from '@framework/core';
 
 type PauseListener = (handler: string, paused: boolean) => void;
 
@@ -12,7 +12,7 @@ export function onPause(store: DeliveryStore, listener: PauseListener): () => vo
   return () => listeners.delete(listener);
 }
 
-/** Tells at once what other processes learn when they renew their leases. */
+/** Tells at once what other processes learn when they renew their leases; what goes on by it is no part of the operator's request. */
 export function tellPause(store: DeliveryStore, handler: string, paused: boolean): void {
-  for (const listener of listenersByStore.get(store) ?? []) listener(handler, paused);
+  for (const listener of listenersByStore.get(store) ?? []) outsideRequests(() => listener(handler, paused));
 }

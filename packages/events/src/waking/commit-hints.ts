@@ -1,4 +1,4 @@
-import type { Clock, HintChannel } from '@framework/core';
+import { type Clock, type HintChannel, outsideRequests } from '@framework/core';
 
 /** Tells other processes that something was committed: at once, then at most once per interval. */
 export class CommitHints {
@@ -26,7 +26,8 @@ export class CommitHints {
   /** Returns at once, whatever becomes of the hint: nobody's commit waits for it. */
   hint(): void {
     this.#pending = true;
-    if (!this.#sending) void this.#send();
+    // For whoever commits meanwhile as well.
+    if (!this.#sending) outsideRequests(() => void this.#send());
   }
 
   stop(): void {
