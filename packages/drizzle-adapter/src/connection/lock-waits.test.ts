@@ -171,6 +171,27 @@ describe('writes that wait for locks', () => {
     expect([begun, running]).toEqual([['a', 'b', 'c', 'd', 'e?'], ['g1']]);
   });
 
+  it('are refused at once where enough of them wait that are not to wait as long as others, for whatever rows', async () => {
+    waits = new LockWaits({ poolMax: 20, waitMaxMs: 1_000, waitingMax: 20, place });
+    for (const row of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
+      waits.run(shard, [row], () => new Promise<never>(() => undefined), 100).catch(() => undefined);
+    await settled();
+    await expect(hurry('i')).rejects.toMatchObject(unavailable);
+    await expect(hurry('i')).rejects.toThrow(
+      /the row i.* 8 writes that are tried again later wait for locks already/,
+    );
+    const patient = write('i', 'i1');
+    await settled();
+    expect(running).toEqual(['i1']);
+    await patient.release();
+    // Three have waited in vain.
+    await vi.advanceTimersByTimeAsync(100);
+    const later = hurry('i');
+    later.catch(() => undefined);
+    await vi.advanceTimersByTimeAsync(100);
+    await expect(later).rejects.toThrow(/not this write's turn within 100 ms/);
+  });
+
   it('are refused as locked out when the server gives them up', async () => {
     const cause = Object.assign(new pg.DatabaseError('canceling statement', 7, 'error'), { code: '57014' });
     const cancelled = write('a', 'a1');

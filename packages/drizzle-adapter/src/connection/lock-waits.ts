@@ -5,6 +5,8 @@ import { isLockTimeout } from './storage-error.js';
 
 /** How many places hurried writes take at most: a handler has more for its events, and needs some for those whose rows are free. */
 const hurriedPlacesMax = 4;
+/** How many hurried writes there are at most, also those that wait for a place: each keeps a place of a handler meanwhile. */
+const hurriedMax = 8;
 
 /** A write that waits for its turn, or has it. */
 interface LockedWrite {
@@ -77,7 +79,7 @@ export class LockWaits {
    * @param rows the ids of the rows that it updates
    * @param write waits for a lock for a moment when it is to be brief, else as long as a statement may take
    * @param hurryMs is how long it waits for its turn, where that is not as long as others do; not at all while another such
-   *   write waits for the same row
+   *   write waits for the same row, or many wait for others
    * @throws ShardUnavailableException `shard-unavailable` when its turn, or the lock, does not come in time; nothing was written
    */
   async run<T>(
@@ -88,8 +90,8 @@ export class LockWaits {
   ): Promise<T> {
     const keys = keysOf(rows);
     const isHurried = hurryMs !== undefined;
-    if (isHurried && this.#hasHurried(keys))
-      throw this.#lockedOut(shard, rows, 'another write that is tried again later waits for it already');
+    const refusal = isHurried ? this.#hurriedRefusal(keys) : undefined;
+    if (refusal !== undefined) throw this.#lockedOut(shard, rows, refusal);
     const waitMaxMs = hurryMs ?? this.#waitMaxMs;
     const own: LockedWrite = {
       keys,
@@ -128,10 +130,13 @@ export class LockWaits {
     }
   }
 
-  #hasHurried(keys: readonly string[]): boolean {
-    for (const write of this.#writes)
-      if (write.isHurried && write.keys.some((key) => keys.includes(key))) return true;
-    return false;
+  /** Why no further hurried write is to wait for these rows; `undefined` when one may. */
+  #hurriedRefusal(keys: readonly string[]): string | undefined {
+    const hurried = [...this.#writes].filter((write) => write.isHurried);
+    if (hurried.some((write) => write.keys.some((key) => keys.includes(key))))
+      return 'another write that is tried again later waits for it already';
+    if (hurried.length < hurriedMax) return undefined;
+    return `${hurriedMax} writes that are tried again later wait for locks already`;
   }
 
   /** Resolves when it is its turn, with whether it is to be brief. */
