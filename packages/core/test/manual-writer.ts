@@ -20,6 +20,8 @@ interface Sent {
   readonly isCommit: boolean;
   /** Whether it waits for locks as long as a statement may take. */
   readonly isPatient: boolean;
+  /** Says that it has found a lock of somebody else, and waits for that. */
+  readonly lockOut: () => Promise<void>;
   readonly answer: (answer?: Answer) => Promise<void>;
 }
 
@@ -38,11 +40,12 @@ export class ManualWriter {
   constructor(settings: Partial<GroupSettings> = {}) {
     const manager: Partial<TransactionManager> = {
       shard: global,
-      persist: (changes, { shortLockWait = false } = {}) =>
-        this.#send([changes], { isCommit: true, isPatient: !shortLockWait }).then(([outcome]) =>
+      persist: (changes, { shortLockWait = false, onLockedOut = () => undefined } = {}) =>
+        this.#send([changes], { isCommit: true, isPatient: !shortLockWait, onLockedOut }).then(([outcome]) =>
           one(outcome),
         ),
-      persistAll: (group) => this.#send(group, { isCommit: false, isPatient: false }),
+      persistAll: (group) =>
+        this.#send(group, { isCommit: false, isPatient: false, onLockedOut: () => undefined }),
       isCommitted: ({ actionId: action, session }) =>
         new Promise((resolve, reject) => {
           const answer = (is: boolean | Error): Promise<void> => {
@@ -116,19 +119,32 @@ export class ManualWriter {
 
   /** Answers a write that was sent. */
   async answer(actions: string, answer?: Answer): Promise<void> {
+    await this.#sentOf(actions).answer(answer);
+  }
+
+  /** Lets a write that was sent find a lock of somebody else, for which it waits. */
+  async lockOut(actions: string): Promise<void> {
+    await this.#sentOf(actions).lockOut();
+  }
+
+  #sentOf(actions: string): Sent {
     const sent = this.sent.find((each) => each.actions.join('+') === actions);
     if (sent === undefined) throw new Error(`${actions} was not sent, but ${this.open.join(' and ')}`);
-    await sent.answer(answer);
+    return sent;
   }
 
   #send(
     group: readonly ChangeSet[],
-    kind: Pick<Sent, 'isCommit' | 'isPatient'>,
+    { onLockedOut, ...kind }: Pick<Sent, 'isCommit' | 'isPatient'> & { readonly onLockedOut: () => void },
   ): Promise<readonly GroupOutcome[]> {
     return new Promise((resolve, reject) => {
       const sent: Sent = {
         actions: group.map(({ action }) => action.id),
         ...kind,
+        lockOut: () => {
+          onLockedOut();
+          return settled();
+        },
         answer: (answer) => {
           this.sent.splice(this.sent.indexOf(sent), 1);
           if (answer instanceof Error) reject(answer);

@@ -9,6 +9,8 @@ import type { Answer, WalletBody } from '../wallet-client.js';
 const lockedOutCount = 40;
 /** More than a handler handles at a time, and so many that others came too late if each kept its place for a second. */
 const lockedTransferCount = 240;
+/** More than the places in which writes wait for locks. */
+const lockedWalletCount = 12;
 const currency = 'EUR';
 
 let service: TestService;
@@ -64,15 +66,17 @@ it('a locked wallet holds up no other one, and its deposits are answered truthfu
   expect(await client.wallet(locked.id)).toMatchObject({ balance: String(lockedOutCount) });
 });
 
-it('transfers to a locked wallet, for which clients wait too, hold up no other transfer, and arrive when it is free', async () => {
+it('transfers to locked wallets, for which clients wait too, hold up no other transfer, and arrive when these are free', async () => {
   // Nobody has to wait for so long.
   const never = { 'statement-timeout-ms': 120_000, 'acquisition-timeout-ms': 120_000 };
   service = await startTestService({ mexico: never });
   const { client } = service;
   const source = await client.openWallet({ initialBalance: String(lockedTransferCount + 1) });
-  const [locked, other] = await Promise.all([1, 2].map(() => client.openWallet({ country: 'MX' })));
-  const transferTo = async (dest: WalletBody | undefined): Promise<string> => {
-    const transfer = { sourceId: source.id, destId: dest!.id, amount: '1' };
+  const open = () => client.openWallet({ country: 'MX' });
+  const locked = await Promise.all(Array.from({ length: lockedWalletCount }, open));
+  const other = await open();
+  const transferTo = async (dest: WalletBody): Promise<string> => {
+    const transfer = { sourceId: source.id, destId: dest.id, amount: '1' };
     const { body, status } = await client.post('/transfers', transfer);
     expect(status).toBe(202);
     return String(body['id']);
@@ -85,10 +89,11 @@ it('transfers to a locked wallet, for which clients wait too, hold up no other t
   const deposits: Promise<Answer>[] = [];
   await withSession(service.mexico, async (session) => {
     await session.query('begin');
-    await session.query('select from wallets where id = $1 for update', [locked!.id]);
-    const endDeposits = depositOften(locked!.id, deposits);
+    await session.query('select from wallets where id = any($1) for update', [locked.map(({ id }) => id)]);
+    const endDeposits = depositOften(locked[0]!.id, deposits);
     try {
-      for (let n = 0; n < lockedTransferCount; n++) waiting.push(await transferTo(locked));
+      for (let n = 0; n < lockedTransferCount; n++)
+        waiting.push(await transferTo(locked[n % lockedWalletCount]!));
       const beside = await transferTo(other);
       // Sooner than all of them have waited for a second each.
       await vi.waitFor(() => completed([beside]), { timeout: 15_000, interval: 50 });
@@ -99,8 +104,12 @@ it('transfers to a locked wallet, for which clients wait too, hold up no other t
   });
   await vi.waitFor(() => completed(waiting), { timeout: 60_000, interval: 1_000 });
   const depositCount = (await Promise.all(deposits)).filter(({ status }) => status === 200).length;
-  const balance = String(100 + lockedTransferCount + depositCount);
-  expect(await client.wallet(locked!.id)).toMatchObject({ balance });
+  const wallets = await Promise.all(locked.map(({ id }) => client.wallet(id)));
+  const received = 100 + lockedTransferCount / lockedWalletCount;
+  expect(wallets.map(({ balance }) => balance)).toEqual([
+    String(received + depositCount),
+    ...Array<string>(lockedWalletCount - 1).fill(String(received)),
+  ]);
 });
 
 /** Deposits into a wallet again and again; tells how often, and what took the longest. */

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.js';
-import { GroupCommit, untilWritten } from '../group/group-commit.js';
+import { GroupCommit } from '../group/group-commit.js';
 import { type GroupSettings, defaultGroupSettings, groupRanges } from '../group/group-settings.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome } from '../persistence/transaction-manager.js';
@@ -67,10 +67,9 @@ export class AttemptCommits {
     reads: AttemptReads,
   ): Promise<PersistOutcome> {
     const [first] = changeSets;
-    const builtOn = reads.handOver();
     if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
-      return this.#groups.commit(first, builtOn, () => reads.giveBackTurns());
-    await untilWritten(builtOn);
+      return this.#groups.commit(first, reads.handOver(), () => reads.giveBackTurns());
+    await reads.untilWritten();
     return commit(changeSets, this.#databases, { onLockedOut: () => reads.holdUpTurns() });
   }
 }

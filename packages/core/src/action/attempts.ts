@@ -1,7 +1,6 @@
 import type { Clock } from '../clock.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { CrossShardException } from '../errors/sharding-exceptions.js';
-import { untilWritten } from '../group/group-commit.js';
 import type { IdempotencySettings } from '../idempotency/idempotency-settings.js';
 import type { KeySearch } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
@@ -85,7 +84,7 @@ export class Attempts {
       reads.giveBackTurns();
       // A refusal because of a model that is not committed yet holds only if that is committed. A commit checks that
       // itself.
-      await untilWritten(reads.handOver());
+      await reads.untilWritten();
       throw error;
     } finally {
       reads.giveBackTurns();
@@ -159,7 +158,7 @@ export class Attempts {
   ): Promise<StoredKey | undefined> {
     const recordShard = this.#recordShard(run);
     const others = new Set([...run.shards].filter((shard) => shard !== recordShard));
-    if (others.size > 0) await untilWritten(reads.handOver());
+    if (others.size > 0) await reads.untilWritten();
     const stored = await this.#keySearch.onShards(scope, others);
     return stored ?? (isSearched(run.configuration) ? undefined : this.#keySearch.everywhere(scope));
   }

@@ -9,12 +9,14 @@ import type { GroupSettings } from './group-settings.js';
 import {
   QueuedPlan,
   type StagedModel,
+  firstOf,
   isContinued,
   isLost,
+  isOfHandler,
   isOfModel,
   lostBaseError,
 } from './queued-plan.js';
-import { ShardWriter } from './shard-writer.js';
+import { ShardWriter, lockedOut } from './shard-writer.js';
 import { StagedModels } from './staged-models.js';
 
 /** How long the outcome of a plan is waited for by whoever only wants to read what it leaves. */
@@ -64,12 +66,13 @@ export class GroupCommit {
     const manager = this.#manager(changes);
     const others = builtOn.filter((base) => !isContinued(base, changes));
     if (others.length > 0) {
-      await untilWritten(others);
+      await this.untilWritten(others, isOfHandler(changes));
       for (const base of others) refuseIfOvertaken(base, changes);
     }
     const plan = new QueuedPlan(changes, builtOn);
     const lost = plan.lostBase;
     if (lost !== undefined) throw lostBaseError(lost);
+    plan.queuedMs = this.#clock.elapsedMs();
     this.#writer(manager).add(plan);
     onQueued();
     return plan.outcome;
@@ -77,13 +80,38 @@ export class GroupCommit {
 
   /**
    * Waits until the plan of a staged model has its outcome, unless that takes long, because somebody holds a lock on a row of it: what is
-   * committed can be read as well, and whoever changes it waits no longer than others do.
+   * committed can be read as well, and whoever changes it waits no longer than others do. A handler does not wait at all for one that
+   * has taken long already: one event after the other would keep a place of it.
    */
-  async awaitOutcome({ plan }: StagedModel): Promise<void> {
+  async awaitOutcome({ plan }: StagedModel, isForHandler: boolean): Promise<void> {
+    if (isForHandler && this.#takesLong(plan)) return;
     const over = Promise.withResolvers<void>();
     const endWait = this.#clock.after(outcomeWaitMs, over.resolve);
     await Promise.race([plan.ended, over.promise]);
     endWait();
+  }
+
+  /**
+   * Waits until the plans that staged these models are committed; for a handler, whose event is tried again later, not while one of
+   * them takes long.
+   *
+   * @throws StaleRecordException `stale-record` when one of them is not written, TransientStorageException
+   * `transient-storage` when nobody knows, ShardUnavailableException `shard-unavailable` when a handler waits no longer
+   */
+  async untilWritten(models: readonly StagedModel[], isForHandler: boolean): Promise<void> {
+    for (const base of models) {
+      const { plan } = base;
+      while (plan.state === 'pending') {
+        if (isForHandler && this.#takesLong(plan)) throw lockedOut(plan.changes.shard);
+        await (isForHandler ? this.awaitOutcome(base, true) : plan.ended);
+      }
+      if (isLost(base)) throw lostBaseError(base);
+    }
+  }
+
+  /** Whether a plan, or one that is written before it, has waited for as long as its outcome is waited for. */
+  #takesLong(plan: QueuedPlan): boolean {
+    return plan.isHeldUp && this.#clock.elapsedMs() - firstOf(plan).queuedMs >= outcomeWaitMs;
   }
 
   #manager({ shard }: ChangeSet): TransactionManager {
@@ -97,19 +125,6 @@ export class GroupCommit {
       this.#writers.set(manager.shard, writer);
     }
     return writer;
-  }
-}
-
-/**
- * Waits until the plans that staged these models are committed.
- *
- * @throws StaleRecordException `stale-record` when one of them is not written, TransientStorageException
- * `transient-storage` when nobody knows
- */
-export async function untilWritten(models: readonly StagedModel[]): Promise<void> {
-  for (const base of models) {
-    if (base.plan.state === 'pending') await base.plan.ended;
-    if (isLost(base)) throw lostBaseError(base);
   }
 }
 

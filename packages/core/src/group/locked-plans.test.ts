@@ -116,3 +116,65 @@ describe('more locked models than there are places to wait for them', () => {
     expect(await errorOf(plans[5]!)).toBe(locked);
   });
 });
+
+describe('plans of handlers at models that somebody else has locked', () => {
+  const refused = { code: 'shard-unavailable', kind: 'locked' };
+  const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
+
+  /** A writer whose places to wait for locks in the database are taken. */
+  async function fullWriter(): Promise<ManualWriter> {
+    const { writer } = await lockedGroup();
+    for (let index = 5; index < 12; index++) await writer.answer(`p${index}`);
+    expect(writer.open).toEqual(waiting);
+    return writer;
+  }
+
+  test.each(['in the database', 'in turns'])('wait one for each model: %s', async (how) => {
+    const writer = how === 'in turns' ? await fullWriter() : new ManualWriter();
+    const before = writer.open.length;
+    const first = await writer.addOfHandler('first', a);
+    const [second, client] = [await writer.addOfHandler('second', a), await writer.add('client', a)];
+    const other = await writer.addOfHandler('other', b);
+    await (how === 'in turns' ? writer.answer('first', locked) : writer.lockOut('first'));
+    expect([first, second, other].map(({ state }) => state)).toEqual(['pending', 'lost', 'pending']);
+    expect(await errorOf(second)).toMatchObject(refused);
+    // It was built on the second one.
+    expect(client.state).toBe('lost');
+    await expect(writer.addOfHandler('third', a)).rejects.toMatchObject(refused);
+    await writer.clock.pass(50);
+    await writer.answer('other');
+    expect(writer.open.slice(before)).toEqual(['first']);
+    await writer.answer('first');
+    await writer.addOfHandler('fourth', a);
+    expect(writer.open.slice(before)).toEqual(['fourth']);
+  });
+
+  test('are few in all', async () => {
+    const writer = await fullWriter();
+    const plans: QueuedPlan[] = [];
+    for (let index = 0; index < 10; index++) {
+      plans.push(await writer.addOfHandler(`h${index}`, openWallet()));
+      await writer.answer(`h${index}`, locked);
+    }
+    const states = plans.map(({ state }) => state);
+    expect(states).toEqual([...Array<string>(8).fill('pending'), 'lost', 'lost']);
+    expect(await errorOf(plans[9]!)).toMatchObject(refused);
+  });
+
+  test('do not wait behind that of a client which is tried in turns and has waited as long as they do', async () => {
+    const writer = await fullWriter();
+    await writer.add('client', a);
+    await writer.answer('client', locked);
+    const early = await writer.addOfHandler('early', a);
+    for (let tick = 0; tick < 2; tick++) {
+      expect(early.state).toBe('pending');
+      await writer.clock.wake();
+      await writer.answer('client', locked);
+    }
+    expect(await errorOf(early)).toMatchObject(refused);
+    await expect(writer.addOfHandler('late', a)).rejects.toMatchObject(refused);
+    await writer.answer('client');
+    await writer.addOfHandler('later', a);
+    expect(writer.open).toEqual([...waiting, 'later']);
+  });
+});

@@ -20,8 +20,12 @@ export class QueuedPlan {
   readonly outcome: Promise<PersistOutcome>;
   /** Since which tick of its writer it waits to be sent. */
   queuedTick = 0;
-  /** Since which tick it is under way, if it is. */
-  sentTick = 0;
+  /** Since when it waits to be written, in milliseconds. */
+  queuedMs = 0;
+  /** Since which tick it is tried, if it is. */
+  sentTick: number | undefined;
+  /** Whether it has found a row of it locked by somebody else. */
+  isLockedOut = false;
   /** Whether it takes longer than others are to wait for, or changes a model of one that does. */
   isHeldUp = false;
   /** How often it was tried for a moment, on its own, and did not get what others hold. */
@@ -60,7 +64,7 @@ export class QueuedPlan {
 
   /** Whether a handler executes its action, whose event is delivered again when it fails. */
   get isOfHandler(): boolean {
-    return this.changes.key?.source !== undefined;
+    return isOfHandler(this.changes);
   }
 
   /** What it was built on and will never be written, as far as anybody knows, if there is such a model. */
@@ -104,6 +108,21 @@ export class QueuedPlan {
   #end(state: PlanState): void {
     this.#state = state;
     this.#builtOn = [];
+  }
+}
+
+/** Whether a handler executes the action of a change set. */
+export function isOfHandler({ key }: ChangeSet): boolean {
+  return key?.source !== undefined;
+}
+
+/** Of the plans that are written before a plan, because it was built on them, one that waits for none of them; else the plan itself. */
+export function firstOf(plan: QueuedPlan): QueuedPlan {
+  let first = plan;
+  for (;;) {
+    const base = first.builtOn.find(({ plan: { state } }) => state === 'pending');
+    if (base === undefined) return first;
+    first = base.plan;
   }
 }
 

@@ -32,6 +32,8 @@ const ticksPerWait = 4;
  * itself, and meanwhile they would keep their places from the events of other models.
  */
 const ticksPerHandlerWait = 1;
+/** How many plans of handlers wait for locks at most: a handler has more places for its events, and needs some for the others. */
+const handlersLockedMax = 8;
 
 /**
  * Writes the plans of one shard in groups.
@@ -112,10 +114,37 @@ export class ShardWriter {
   /** One plan of a handler after the other would wait for the same write. */
   #refuseBehindLocked(plan: QueuedPlan): void {
     if (!plan.isOfHandler) return;
-    const isLocked = [...[...this.#underWay].flat(), ...this.#asked].some(
-      (ahead) => this.#ticker.isOver(ahead.sentTick, ticksPerHandlerWait) && plan.sharesModel(ahead),
+    const isLocked = [...this.#tried, ...this.#asked].some(
+      (ahead) => (this.#takesLong(ahead) || isLockedHandler(ahead)) && plan.sharesModel(ahead),
     );
-    if (isLocked) throw unwritten(this.#manager.shard, 'plans of handlers wait no longer', true);
+    if (isLocked) throw lockedOut(this.#manager.shard);
+  }
+
+  #takesLong({ sentTick }: QueuedPlan): boolean {
+    return sentTick !== undefined && this.#ticker.isOver(sentTick, ticksPerHandlerWait);
+  }
+
+  #waitsForLock(plan: QueuedPlan): void {
+    plan.isLockedOut = true;
+    this.#refuseForLocked(plan);
+    this.#sendAll();
+  }
+
+  /** Of the plans of handlers only one waits for the lock of a row, and few do in all. */
+  #refuseForLocked(locked: QueuedPlan): void {
+    if (!isLockedHandler(locked)) return;
+    const isOneTooMany = this.#tried.filter(isLockedHandler).length > handlersLockedMax;
+    for (const plan of [...this.#again.flat(), ...this.#queue]) {
+      if (plan === locked ? !isOneTooMany : !plan.isOfHandler || !plan.sharesModel(locked)) continue;
+      plan.fail(lockedOut(this.#manager.shard));
+      this.#staged.hide(plan);
+    }
+    this.#dropEnded();
+  }
+
+  /** What is under way, or was, and has no outcome yet. */
+  get #tried(): readonly QueuedPlan[] {
+    return [...this.#underWay, ...this.#again].flat();
   }
 
   get #hasWaiting(): boolean {
@@ -149,7 +178,7 @@ export class ShardWriter {
   #sendAll(): boolean {
     const sentAgain = this.#sendAgain();
     if (this.#awaited !== undefined || this.#queue.length === 0) return sentAgain;
-    const ahead = [...[...this.#underWay, ...this.#again].flat(), ...this.#asked];
+    const ahead = [...this.#tried, ...this.#asked];
     const { group, rest } = nextGroup(this.#queue, this.#settings.plansMax, ahead);
     if (group.length === 0) return sentAgain;
     this.#queue = rest;
@@ -210,16 +239,20 @@ export class ShardWriter {
 
   async #write(batch: Batch): Promise<void> {
     this.#underWay.add(batch);
-    for (const plan of batch) plan.sentTick = this.#ticker.tick;
+    for (const plan of batch) plan.sentTick ??= this.#ticker.tick;
     const isPatient = batch.length === 1 && this.#patient.size < patientMax;
     if (isPatient) this.#patient.add(batch);
-    const { again, unknown } = await writeBatch(batch, this.#manager, isPatient);
+    const { again, unknown } = await writeBatch(batch, this.#manager, isPatient, (plan) =>
+      // It may be told while batches are being sent.
+      queueMicrotask(() => this.#waitsForLock(plan)),
+    );
     this.#underWay.delete(batch);
     this.#patient.delete(batch);
     if (this.#awaited === batch) this.#forgetAwaited();
     // What waits behind them waits behind their parts.
     this.#again.unshift(...again);
     holdUp(again.flat());
+    for (const plan of again.flat()) this.#refuseForLocked(plan);
     for (const { plan, error } of unknown) void this.#ask(plan, error);
     this.#goOnAfter(batch);
   }
@@ -295,10 +328,19 @@ export class ShardWriter {
   }
 }
 
+/** Why the plan of a handler is refused that would wait for a lock, or that needs one that takes long. */
+export function lockedOut(shard: ShardIdentifier): ShardUnavailableException {
+  return unwritten(shard, 'plans of handlers wait no longer', true);
+}
+
 /** Why a plan is refused of which nothing was sent. */
 function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): ShardUnavailableException {
   if (!isHeldUp) return new ShardUnavailableException(shard, reason);
   return new ShardUnavailableException(shard, `${reason}, ${heldUpReason}`, { kind: 'locked' });
+}
+
+function isLockedHandler(plan: QueuedPlan): boolean {
+  return plan.isOfHandler && plan.isLockedOut && plan.state === 'pending';
 }
 
 function holdUp(batch: Batch): void {

@@ -246,3 +246,67 @@ describe('a model that is staged and not committed yet', () => {
     expect(running.driver.committed).toHaveLength(2);
   });
 });
+
+/** An executor of an action that reads a wallet, whose commit waits, and changes that, another one, or nothing. */
+async function lockedOut() {
+  const manual = new ManualClock();
+  const seen: number[] = [];
+  const running = executorOf(
+    async (plan, params) => {
+      const changed = params as Wallet | undefined;
+      const read = await running.wallets.getById(wallet.id);
+      seen.push(read.version);
+      if (changed === undefined) throw new Error('refused');
+      plan().update((changed.id.value === read.id.value ? read : changed).deposit(1n));
+    },
+    { groupCommit: true, clock: manual },
+  );
+  const [wallet, other] = [storedWallet(running), storedWallet(running)];
+  const release = holdCommits(running.manager(global));
+  const first = running.execute(wallet, once);
+  await settled();
+  await manual.pass(50);
+  return { ...running, manual, seen, wallet, other, first, release };
+}
+
+describe('a model that is staged, and whose row somebody else has locked for long', () => {
+  const refused = { code: 'shard-unavailable', kind: 'locked' };
+  let eventCount = 0;
+  const ofHandler = (): ExecutionConfiguration => {
+    const eventId = `event-${++eventCount}`;
+    const handledEvent = { handler: 'notify', eventId, shard: global };
+    return { ...once, idempotencyKey: eventId, handledEvent };
+  };
+
+  test.each(['reads it', 'is refused by it'])(
+    'is waited for for a second by the action of a handler that only %s, and later not at all',
+    async (how) => {
+      const { execute, manual, wallet, other, first, release } = await lockedOut();
+      const executeOfHandler = () => execute(how === 'reads it' ? other : undefined, ofHandler());
+      const early = executeOfHandler();
+      let isOver = false;
+      early.catch(() => (isOver = true));
+      await settled();
+      await manual.pass(999);
+      expect(isOver).toBe(false);
+      await manual.pass(1);
+      await expect(early).rejects.toMatchObject(refused);
+      const next = execute(wallet, once);
+      await settled();
+      // The clock stands still, also where it was changed again just now.
+      await expect(executeOfHandler()).rejects.toMatchObject(refused);
+      release();
+      await Promise.all([first, next]);
+    },
+  );
+
+  test('is read as it is committed by the action of a handler that may not build on it', async () => {
+    const { execute, manual, seen, wallet, first, release } = await lockedOut();
+    await manual.pass(1_000);
+    const later = execute(wallet, { ...ofHandler(), groupCommit: false });
+    await settled();
+    expect(seen).toEqual([1, 1]);
+    release();
+    await Promise.allSettled([first, later]);
+  });
+});

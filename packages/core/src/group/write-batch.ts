@@ -2,7 +2,7 @@ import { isOutcomeUnknown } from '../action/unknown-commits.js';
 import { FrameworkException } from '../errors/framework-exception.js';
 import { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
 import { ModelMap } from '../model/model-map.js';
-import type { GroupOutcome, TransactionManager } from '../persistence/transaction-manager.js';
+import type { GroupOutcome, PersistOptions, TransactionManager } from '../persistence/transaction-manager.js';
 import type { QueuedPlan } from './queued-plan.js';
 
 /** How often a plan is tried for a moment before it fails, in case that something else than a lock is in its way. */
@@ -32,15 +32,20 @@ const nothing: Undecided = { again: [], unknown: [] };
  *
  * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit; else it waits
  * for a moment, as a group of one if a group can hold it, and is to be written again when that was too short
+ * @param onLockedOut called when a single plan that is patient begins to wait for a lock
  */
 export async function writeBatch(
   batch: Batch,
   manager: TransactionManager,
   isPatient: boolean,
+  onLockedOut: (plan: QueuedPlan) => void,
 ): Promise<Undecided> {
   const [only] = batch;
   if (only === undefined) return nothing;
-  if (batch.length === 1 && (isPatient || only.isAlone)) return writeAlone(only, manager, isPatient);
+  if (batch.length === 1 && (isPatient || only.isAlone)) {
+    const options = { shortLockWait: !isPatient, onLockedOut: () => onLockedOut(only) };
+    return writeAlone(only, manager, options);
+  }
   let outcomes: readonly GroupOutcome[];
   try {
     outcomes = await manager.persistAll(batch.map(({ changes }) => changes));
@@ -53,10 +58,10 @@ export async function writeBatch(
 async function writeAlone(
   plan: QueuedPlan,
   manager: TransactionManager,
-  isPatient: boolean,
+  options: PersistOptions,
 ): Promise<Undecided> {
   try {
-    plan.decide(await manager.persist(plan.changes, { shortLockWait: !isPatient }));
+    plan.decide(await manager.persist(plan.changes, options));
   } catch (error) {
     if (isOutcomeUnknown(error)) return { again: [], unknown: [{ plan, error }] };
     const code = FrameworkException.find(error)?.code;
@@ -97,6 +102,7 @@ function undecided(batch: Batch, error: unknown): Undecided {
 /** Whether a plan that was tried for a moment is to be tried again, because a lock was in its way; counts how often. */
 function isLockedOut(plan: QueuedPlan, code: string | undefined): boolean {
   if (code !== 'transient-storage') return false;
+  plan.isLockedOut = true;
   plan.lockedTurn = ++lockedTurns;
   return ++plan.lockedCount <= lockedMax;
 }

@@ -54,7 +54,7 @@ export class AttemptReads {
     if (staged !== undefined) {
       const model = this.#see(source.model, staged);
       if (model !== undefined) return present(model);
-      await groups.awaitOutcome(staged);
+      await groups.awaitOutcome(staged, this.#isOfHandler);
     }
     return this.#latest(source.model, id, await this.#combined.read(source, id));
   }
@@ -90,6 +90,12 @@ export class AttemptReads {
     const builtOn = this.#builtOn;
     this.#builtOn = [];
     return builtOn;
+  }
+
+  /** Waits until these models are committed, and takes their fate for certain: see {@link GroupCommit.untilWritten}. */
+  async untilWritten(): Promise<void> {
+    const builtOn = this.handOver();
+    if (builtOn.length > 0) await this.#groups?.untilWritten(builtOn, this.#isOfHandler);
   }
 
   /** Gives back the turns of models that the plan does not change. */
@@ -146,7 +152,7 @@ export class AttemptReads {
 
   async #outcomeOf(model: ModelClass<unknown>, id: string): Promise<void> {
     const staged = this.#groups?.staged.get(model, id);
-    if (staged !== undefined) await this.#groups?.awaitOutcome(staged);
+    if (staged !== undefined) await this.#groups?.awaitOutcome(staged, this.#isOfHandler);
   }
 
   /** The staged model where it is newer than the one that was read, and this attempt may build on it. */
