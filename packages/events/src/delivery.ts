@@ -8,6 +8,7 @@ import {
   type ModelClass,
   type ShardIdentifier,
   UnknownShardException,
+  outsideRequests,
   randomUuid,
   systemClock,
 } from '@framework/core';
@@ -154,7 +155,8 @@ export class Delivery {
     }
     if (this.#ignoreCommits !== undefined) return;
     this.#ignoreCommits = this.#executor.onCommit((shard) => this.#byShard.get(shard)?.committed());
-    for (const worker of this.#workers) worker.start();
+    // What it does, it does for nobody who happens to start it.
+    for (const worker of this.#workers) outsideRequests(() => worker.start());
   }
 
   /**

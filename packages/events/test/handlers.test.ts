@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { Action, FrameworkAction, FrameworkException, type ModelClass, ModelEvent } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
@@ -177,6 +178,26 @@ describe('context.execute', () => {
     expect(executed).toEqual([]);
     expect(refused).toMatchObject([{ code: 'handler-timeout' }]);
   });
+});
+
+test('a delivery that is started in a request calls its handlers, and the database, in the context of none', async () => {
+  const request = new AsyncLocalStorage<string>();
+  const contexts = new Set<unknown>();
+  const bench = new DeliveryBench();
+  bench.database.commit(deposited('a', 1), deposited('b', 1));
+  const handler = handlerOf({ name: 'one' }, ({ modelId, attempt }) => {
+    contexts.add(request.getStore());
+    if (modelId === 'b' && attempt === 1) throw new Error('once');
+  });
+  const { store } = request.run('a request', () => bench.start([handler]));
+  const save = store.cursors.save.bind(store.cursors);
+  store.cursors.save = (moves) => {
+    contexts.add(request.getStore());
+    return save(moves);
+  };
+  await bench.clock.advance(10_000);
+  expect(handler.seen).toEqual(['a1', 'b1', 'b1']);
+  expect(contexts).toEqual(new Set([undefined]));
 });
 
 describe('a new handler', () => {
