@@ -42,7 +42,7 @@ export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): Persis
     shard: changes.shard,
     action: changes.action,
     createdDate,
-    changes: rows.map(({ kind, table, row: { id, version } }) => ({ kind, table, id, version })),
+    changes: rows.map(({ kind, table, row }) => ({ kind, table, id: row.id, version: row.version, row })),
     events,
     recordId: randomUuid(),
   };

@@ -1,4 +1,5 @@
 import type { ActionRecord, DeliverableEvent, ShardIdentifier } from '@framework/core';
+import type { MemoryRow } from './memory-row.js';
 
 /** What one change set left behind: all of it was written at once. */
 export interface MemoryCommit {
@@ -24,4 +25,6 @@ export interface MemoryChange {
   readonly id: string;
   /** The version that the commit gave it. */
   readonly version: number;
+  /** The row as the commit left it. */
+  readonly row: MemoryRow;
 }

@@ -111,9 +111,14 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     return new MemoryRow({ id: id.value, version, state, fields, isWhole: !this.#hasOwnMapping() });
   }
 
+  /** The model that a read gives where a row stands in the database. */
+  modelOf({ fields }: MemoryRow): M {
+    return this.toModel(this.#copy(fields));
+  }
+
   /** The model that a read will give; `undefined` where the row may leave out what only the database knows. */
   decode(row: MemoryRow): M | undefined {
-    return row.isWhole ? this.#modelOf(row) : undefined;
+    return row.isWhole ? this.modelOf(row) : undefined;
   }
 
   /**
@@ -151,7 +156,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   /** Reads the model of an id, also one of state `DELETED`; throws as {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
     const row = await this.#manager(String(id)).read(() => this.#row(String(id)));
-    return row && this.#modelOf(row);
+    return row && this.modelOf(row);
   }
 
   /** Reads the models of several ids, in the order of the ids; missing ones are left out. */
@@ -224,10 +229,6 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     return (await this.findById(id)) !== undefined;
   }
 
-  #modelOf({ fields }: MemoryRow): M {
-    return this.toModel(this.#copy(fields));
-  }
-
   #hasOwnMapping(): boolean {
     return this.toRow !== MemoryRepository.prototype.toRow;
   }
@@ -246,7 +247,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
       .flat()
       .filter(({ state }) => state !== deletedState)
       .sort((one, other) => byBytes(one.id, other.id))
-      .map((row) => this.#modelOf(row))
+      .map((row) => this.modelOf(row))
       .filter((model) => condition?.(model) ?? true);
   }
 
@@ -259,7 +260,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
 
   #present(id: string): M | undefined {
     const row = this.#row(id);
-    return row === undefined || row.state === deletedState ? undefined : this.#modelOf(row);
+    return row === undefined || row.state === deletedState ? undefined : this.modelOf(row);
   }
 
   async #presentOf(ids: readonly string[]): Promise<ReadonlyMap<string, () => M>> {
@@ -267,7 +268,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     const present = (each: readonly string[]): void => {
       for (const id of each) {
         const row = this.#row(id);
-        if (row !== undefined && row.state !== deletedState) found.set(id, () => this.#modelOf(row));
+        if (row !== undefined && row.state !== deletedState) found.set(id, () => this.modelOf(row));
       }
     };
     const byManager = Map.groupBy(ids, (id) => this.#manager(id));

@@ -9,6 +9,7 @@ export {
   callOf,
 } from './simulation-options.js';
 export type { Choices, Script } from './choices.js';
+export type { CommitListener, WatchedCommit } from './commit-watch.js';
 export type { SimulationState } from './simulation-state.js';
 export type { CallOutcome, CallRecord } from './history.js';
 export type { RunReport } from './simulation-run.js';

@@ -20,6 +20,8 @@ export class StepOwner {
   stoodMs = 0;
   /** When it was paused last. */
   pausedAtMs = 0;
+  /** When it was resumed last; `undefined` when it never was. */
+  resumedMs: number | undefined;
 
   constructor(name: string) {
     this.name = name;
@@ -117,6 +119,7 @@ export class Scheduler {
     if (owner.state !== 'paused') return;
     owner.state = 'running';
     owner.stoodMs += this.#nowMs - owner.pausedAtMs;
+    owner.resumedMs = this.#nowMs;
     this.#ready.push(...owner.held.splice(0));
   }
 

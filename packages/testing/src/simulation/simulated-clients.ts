@@ -46,14 +46,18 @@ export class SimulatedClients {
     return this.#runningCount;
   }
 
-  /** Calls, and resolves when the client knows the outcome, or never will. */
-  async call(call: SimulationCall, choices: Choices): Promise<CallRecord> {
+  /**
+   * Calls, and resolves when the client knows the outcome, or never will.
+   *
+   * @param usedKey the key of another call. Default: one of its own, or none
+   */
+  async call(call: SimulationCall, choices: Choices, usedKey?: string): Promise<CallRecord> {
     const number = this.#history.calls.length;
-    const isKeyed = call.keyed ?? choices.chance(keyedShare);
+    const isKeyed = usedKey !== undefined || (call.keyed ?? choices.chance(keyedShare));
     const record: CallRecord = {
       number,
       call,
-      key: isKeyed ? `call-${number}` : undefined,
+      key: isKeyed ? (usedKey ?? `call-${number}`) : undefined,
       outcome: undefined,
       code: undefined,
       results: [],

@@ -7,39 +7,20 @@ import {
   type ShardingConfig,
   openDatabases,
 } from '@framework/core';
-import { Delivery, type DeliveryOverrides } from '@framework/events';
-import { MemoryFaults, memory } from '../memory/index.js';
+import { Delivery } from '@framework/events';
+import { MemoryFaults, type MemoryPassage, memory } from '../memory/index.js';
 import { WorldRepositories } from '../specification/world/world-repositories.js';
 import { GracefulStop } from './graceful-stop.js';
 import type { HandlerVersions } from './handler-versions.js';
 import { type History, codeOf } from './history.js';
 import type { PassageFaults, PassingProcess } from './passage-faults.js';
+import type { DeliveryWatch } from './reference/delivery-watch.js';
+import type { RunSettings } from './run-settings.js';
 import { type Scheduler, StepOwner } from './scheduler.js';
 import { SimulatedClock } from './simulated-clock.js';
 import type { SimulatedServer } from './simulated-server.js';
 import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
 import { watchedHandlers } from './watched-handlers.js';
-
-/** Short times, so that a run sees many leases and retries. */
-const deliveryDefaults = {
-  leaseMs: 3_000,
-  pollMinMs: 200,
-  pollMaxMs: 2_000,
-  parkedPollMs: 2_000,
-  cursorSaveMs: 200,
-  cursorSaveMaxMs: 2_000,
-  cursorRestSaveMs: 1_000,
-  timeoutMs: 2_000,
-  suspectAloneMs: 200,
-  storeBackoffMaxMs: 1_000,
-  stopTimeoutMs: 1_000,
-} satisfies DeliveryOverrides;
-const handlerRetryDefaults = {
-  attemptsMax: 4,
-  backoffBaseMs: 100,
-  backoffMaxMs: 2_000,
-  outageBackoffMaxMs: 2_000,
-};
 
 /** The namespace of everything that simulated processes write. */
 const namespace = 'simulation';
@@ -51,9 +32,10 @@ export interface ProcessSurroundings {
   readonly server: SimulatedServer;
   readonly faults: PassageFaults;
   readonly history: History;
+  readonly watch: DeliveryWatch;
   readonly start: Date;
   readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'turns'>;
-  readonly delivery: DeliveryOverrides;
+  readonly delivery: RunSettings['delivery'];
   readonly versions: HandlerVersions;
   readonly randomOf: (name: string) => () => number;
   /** Called when a process crashes by a fault on its way to a database. */
@@ -85,7 +67,7 @@ export class SimulatedProcess implements PassingProcess {
     { shards, version }: Pick<SimulatedProcess, 'shards' | 'version'>,
     around: ProcessSurroundings,
   ) {
-    const { options, scheduler, server, faults, history, start, randomOf } = around;
+    const { options, scheduler, server, history, start, randomOf } = around;
     this.#around = around;
     this.shards = shards;
     this.version = version;
@@ -96,16 +78,11 @@ export class SimulatedProcess implements PassingProcess {
       configOf(server.sharding, shards),
       memory({
         server: server.memory,
-        faults: new MemoryFaults((passage) => faults.pass(this, passage)),
+        faults: new MemoryFaults((passage) => this.#pass(passage)),
       }),
     );
     const repositories = new WorldRepositories(options.models, databases);
     const setup = { clock: this.clock, databases, repository: repositories.of, version };
-    const settings = {
-      ...deliveryDefaults,
-      ...around.delivery,
-      retry: { ...handlerRetryDefaults, ...around.delivery.retry },
-    };
     const stop = (this.#stop = new GracefulStop({
       owner: this.owner,
       clock: this.clock,
@@ -113,7 +90,7 @@ export class SimulatedProcess implements PassingProcess {
       history,
       databases,
       shards,
-      stopTimeoutMs: settings.stopTimeoutMs ?? deliveryDefaults.stopTimeoutMs,
+      stopTimeoutMs: around.delivery.stopTimeoutMs,
     }));
     const handlers = options.handlers?.(setup) ?? [];
     this.executor = new ActionExecutor({
@@ -133,14 +110,15 @@ export class SimulatedProcess implements PassingProcess {
       executor: this.executor,
       handlers: watchedHandlers(handlers, {
         history,
+        watch: around.watch,
         nameOf: (handler) => around.versions.nameOf(handler),
         owner: this.owner,
         clock: this.clock,
-        timeoutMs: settings.timeoutMs ?? deliveryDefaults.timeoutMs,
+        timeoutMs: around.delivery.timeoutMs,
         onRunning: (change) => stop.handlerCalls(change),
       }),
       models: repositories.all.map(({ model }) => model),
-      settings,
+      settings: around.delivery,
       clock: this.clock,
       random: randomOf(`delivery of ${name}`),
       onError: (error) => this.#failed(error),
@@ -212,6 +190,24 @@ export class SimulatedProcess implements PassingProcess {
     this.#around.scheduler.kill(this.owner);
     this.#tellKilled();
     onEnded();
+  }
+
+  #pass(passage: MemoryPassage): Promise<void> | undefined {
+    const { faults, watch, server } = this.#around;
+    const { operation, shard, way, error } = passage;
+    if (operation === 'hints.hear') return faults.pass(this, passage);
+    const tables = server.memory.tables(shard);
+    const isRenewal = operation === 'leases.renew' && error === undefined;
+    // Also when it has ended since it asked.
+    if (way === 'answer' && error === undefined) watch.answered(this.owner, passage, tables);
+    if (way === 'request' && isRenewal) watch.asksForLeases(this.owner, tables);
+    const arrival = faults.pass(this, passage);
+    if (way === 'answer' && isRenewal) {
+      const arrived = (): void => watch.getsLeases(this.owner, tables);
+      if (arrival === undefined) arrived();
+      else arrival.then(arrived, () => undefined);
+    }
+    return arrival;
   }
 
   #failed(error: unknown): void {

@@ -12,6 +12,7 @@ import type {
 import type { AnyEventHandler, DeliveryOverrides } from '@framework/events';
 import type { RepositoryOf, WorldOptions } from '../specification/world/world-setup.js';
 import type { Choices } from './choices.js';
+import type { CommitListener } from './commit-watch.js';
 import type { NemesisKind } from './nemesis.js';
 import type { PassageFaultKind } from './passage-faults.js';
 import type { SimulationState } from './simulation-state.js';
@@ -77,6 +78,11 @@ export interface SimulationOptions<Given extends SimulationGiven> {
   readonly given: (choices: Choices) => Given;
   /** The next call of a client; `undefined` for none. */
   readonly call: (choices: Choices, given: Given) => SimulationCall | undefined;
+  /**
+   * Begins to watch an own invariant that holds after every commit, and gives what is told each of them, those of all databases in their
+   * order; that throws when the invariant does not hold. After a failover that has lost commits it begins again, and is told what is left.
+   */
+  readonly watch?: (given: Given) => CommitListener;
   /** Checks an own invariant when everything has come to rest; throws when it does not hold. */
   readonly check?: (state: SimulationState<Given>) => void | Promise<void>;
   /** How many calls a run has at most. Default 60. */

@@ -9,15 +9,19 @@ import {
 import { memorySharding } from '../memory/index.js';
 import { isAtRest } from '../specification/delivery/at-rest.js';
 import { WorldRepositories } from '../specification/world/world-repositories.js';
+import { Calm } from './calm.js';
 import { ChoiceStreams, type Script } from './choices.js';
+import { CommitWatch } from './commit-watch.js';
 import { Fleet } from './fleet.js';
 import { HandlerVersions } from './handler-versions.js';
 import { History, codeOf } from './history.js';
-import { Nemesis, type NemesisKind, nemesisKinds } from './nemesis.js';
-import { PassageFaults, type PassageFaultKind, passageFaultKinds } from './passage-faults.js';
+import { Nemesis } from './nemesis.js';
+import { PassageFaults } from './passage-faults.js';
 import { checkDeliveries } from './reference/check-deliveries.js';
 import { checkEffects } from './reference/check-effects.js';
 import { checkVersions } from './reference/check-versions.js';
+import { DeliveryWatch } from './reference/delivery-watch.js';
+import { type RunSettings, chooseSettings } from './run-settings.js';
 import { BoundExceeded, Scheduler, StepOwner } from './scheduler.js';
 import { SimulatedClients } from './simulated-clients.js';
 import { SimulatedClock } from './simulated-clock.js';
@@ -29,10 +33,6 @@ import { Trace } from './trace.js';
 
 const trafficMs = 6_000;
 const callsMaxDefault = 60;
-const processesMax = 3;
-const calmCalls = 2;
-/** How long a call may take when there are no faults and no others: less than anybody waits for what is never given back. */
-const calmMs = 600;
 /** How long the calls may take, and the delivery, when there are no faults any more. */
 const restMs = 180_000;
 const pollMs = 200;
@@ -79,14 +79,11 @@ export class SimulationRun<Given extends SimulationGiven> {
   readonly #nemesis: Nemesis;
   readonly #clients: SimulatedClients;
   readonly #trace: Trace | undefined;
-  readonly #kinds: readonly string[];
-  readonly #settings: string;
-  readonly #processCount: number;
-  readonly #burstCount: number;
-  readonly #callShare: number;
+  readonly #settings: RunSettings;
   /** Those in which what is given was stored. */
   readonly #givenVersions = new Map<string, number>();
   #given: Given | undefined;
+  #commitWatch: CommitWatch | undefined;
 
   /**
    * @param how.script what is to be chosen
@@ -106,7 +103,10 @@ export class SimulationRun<Given extends SimulationGiven> {
     const scheduler = (this.#scheduler = new Scheduler(
       this.#streams.of('schedule'),
       { stepsMax: options.stepsMax ?? stepsMaxDefault, virtualMsMax },
-      trace && ((owner, label) => trace.add(this.#scheduler.nowMs, owner, label)),
+      (owner, label) => {
+        this.#commitWatch?.look();
+        trace?.add(this.#scheduler.nowMs, owner, label);
+      },
     ));
     const clock = new SimulatedClock(scheduler, this.#owner, this.#start);
     this.#server = new SimulatedServer({
@@ -122,32 +122,23 @@ export class SimulationRun<Given extends SimulationGiven> {
     const anyOptions = options as unknown as SimulationOptions<SimulationGiven>;
     this.#versions = new HandlerVersions(anyOptions, { clock, databases: this.#registry, repository });
 
-    const settings = this.#streams.of('settings');
-    this.#processCount = 1 + settings.below(processesMax);
-    const executor = {
-      groupCommit: options.groupCommit ?? settings.pick([false, true, { plansMax: 2 }]),
-      turns: options.turns ?? settings.chance(0.5),
-    };
-    const possible = options.faults ?? defaultFaults;
-    const kinds = settings.some(
-      possible.filter((kind) => kind !== 'rollout' || this.#versions.count > 1),
-      0.35,
-    );
-    const share = settings.pick([0, 0.01, 0.03, 0.1]);
-    const hopShare = settings.pick([1, 0.5, 0.2]);
-    this.#kinds = kinds;
-    this.#settings = JSON.stringify({ processes: this.#processCount, ...executor, share, faults: kinds });
-    this.#burstCount = settings.pick([2, 1, 4, 8]);
-    this.#callShare = settings.pick([0.3, 0.9]);
-    const own = { readMax: settings.pick([1_000, 2, 10]), concurrency: settings.pick([16, 1, 3]) };
+    const settings = (this.#settings = chooseSettings(options, this.#streams.of('settings')));
+    const { executor, delivery } = settings;
+    const watch = new DeliveryWatch({
+      databases: this.#server.databases,
+      versions: this.#versions,
+      settings: { leaseMs: delivery.leaseMs, attemptsMax: settings.attemptsMax },
+      scheduler,
+      history: this.#history,
+    });
     this.#faults = new PassageFaults({
       scheduler,
       choices: this.#streams.of('passages'),
       history: this.#history,
       server: this.#server,
-      kinds: kinds.filter((kind): kind is PassageFaultKind => isOneOf(passageFaultKinds, kind)),
-      share,
-      hopShare,
+      kinds: settings.passageKinds,
+      share: settings.share,
+      hopShare: settings.hopShare,
     });
     this.#fleet = new Fleet(this.#shards, {
       options: anyOptions,
@@ -155,9 +146,10 @@ export class SimulationRun<Given extends SimulationGiven> {
       server: this.#server,
       faults: this.#faults,
       history: this.#history,
+      watch,
       start: this.#start,
       executor,
-      delivery: { ...own, ...options.delivery },
+      delivery,
       versions: this.#versions,
       randomOf: (name) => this.#streams.randomOf(name),
       onCrash: (process) => {
@@ -203,7 +195,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       virtualMs: this.#scheduler.nowMs,
       script: this.#streams.taken,
       trace: this.#trace?.lines ?? [],
-      settings: this.#settings,
+      settings: this.#settings.text,
     };
   }
 
@@ -252,11 +244,9 @@ export class SimulationRun<Given extends SimulationGiven> {
   async #play(): Promise<void> {
     const given = (this.#given = this.#options.given(this.#streams.of('given')));
     for (const model of given.models) await this.#store(model);
+    this.#commitWatch = this.#watchCommits(given);
     this.#startProcesses();
-    this.#nemesis.plan(
-      this.#kinds.filter((kind): kind is NemesisKind => isOneOf(nemesisKinds, kind)),
-      trafficMs,
-    );
+    this.#nemesis.plan(this.#settings.nemesisKinds, trafficMs);
     this.#planCalls(given);
     await this.#sleep(trafficMs);
 
@@ -265,8 +255,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     await this.#until(() => this.#clients.runningCount === 0, 'the calls do not end');
     await this.#rest();
     if (this.#isAnyParked()) await this.#outliveKeys();
-    await this.#callInCalm(given);
-    await this.#rest();
+    await this.#calm(given).play();
     for (let replay = 0; replay < replaysMax && (await this.#nemesis.replayDeadLetters()) > 0; replay++) {
       this.#history.count('dead letters replayed');
       await this.#rest();
@@ -276,8 +265,8 @@ export class SimulationRun<Given extends SimulationGiven> {
   /** Of any versions of the code, where they may be side by side. */
   #startProcesses(): void {
     const versions = this.#streams.of('versions');
-    const isMixed = this.#kinds.includes('rollout');
-    for (let count = 0; count < this.#processCount; count++)
+    const isMixed = this.#settings.nemesisKinds.includes('rollout');
+    for (let count = 0; count < this.#settings.processCount; count++)
       this.#fleet.start({ version: isMixed ? versions.below(this.#versions.count) : 0 });
   }
 
@@ -290,12 +279,13 @@ export class SimulationRun<Given extends SimulationGiven> {
   }
 
   #planCalls(given: Given): void {
+    const { burstCount, callShare } = this.#settings;
     const callsMax = this.#options.callsMax ?? callsMaxDefault;
     for (let index = 0; index < callsMax; index++) {
       const choices = this.#streams.of(`call ${index}`);
-      if (!choices.chance(this.#callShare)) continue;
+      if (!choices.chance(callShare)) continue;
       // Many at once, so that they meet.
-      const atMs = (choices.below(this.#burstCount) * trafficMs * 0.8) / this.#burstCount;
+      const atMs = (choices.below(burstCount) * trafficMs * 0.8) / burstCount;
       this.#scheduler.after(this.#owner, atMs, 'a client begins', () => {
         const call = this.#options.call(choices, given);
         if (call !== undefined) void this.#clients.call(call, choices);
@@ -303,20 +293,32 @@ export class SimulationRun<Given extends SimulationGiven> {
     }
   }
 
-  /** Calls one after another; nobody is in their way. */
-  async #callInCalm(given: Given): Promise<void> {
-    for (let index = 0; index < calmCalls; index++) {
-      const choices = this.#streams.of(`calm call ${index}`);
-      const call = this.#options.call(choices, given);
-      if (call === undefined) continue;
-      const startedMs = this.#scheduler.nowMs;
-      const record = await this.#clients.call(call, choices);
-      const tookMs = this.#scheduler.nowMs - startedMs;
-      const what = `call ${record.number} (${call.action.name}), with no fault and no other call in its way,`;
-      if (tookMs > calmMs) this.#history.violations.push(`${what} took ${Math.round(tookMs)} ms`);
-      if (record.outcome === 'unknown') this.#history.violations.push(`${what} has no known outcome`);
-      await this.#rest();
-    }
+  #calm(given: Given): Calm {
+    return new Calm({
+      scheduler: this.#scheduler,
+      owner: this.#owner,
+      history: this.#history,
+      streams: this.#streams,
+      clients: this.#clients,
+      server: this.#server,
+      handlers: this.#handlerNames,
+      leaseMs: this.#settings.delivery.leaseMs,
+      callOf: (choices) => this.#options.call(choices, given),
+      rest: () => this.#rest(),
+    });
+  }
+
+  #watchCommits(given: Given): CommitWatch | undefined {
+    const { watch } = this.#options;
+    if (watch === undefined) return undefined;
+    return new CommitWatch({
+      databases: this.#server.databases,
+      repository: this.#repositories.of,
+      lostCount: () => this.#history.lost.length,
+      begin: () => watch(given),
+      onThrown: (thrown, { action: { name, id } }) =>
+        this.#history.violations.push(`after ${name} ${id}: ${textOf(thrown)}`),
+    });
   }
 
   /** Waits until keys have expired, so that those are missed that must not. */
@@ -355,6 +357,7 @@ export class SimulationRun<Given extends SimulationGiven> {
   }
 
   async #check(): Promise<void> {
+    this.#commitWatch?.look();
     const { violations, counts } = this.#history;
     const { databases } = this.#server;
     const commits = databases.flatMap((tables) => tables.commits);
@@ -386,13 +389,11 @@ export class SimulationRun<Given extends SimulationGiven> {
     try {
       await this.#options.check?.(state);
     } catch (error) {
-      violations.push(error instanceof Error ? error.message : String(error));
+      violations.push(textOf(error));
     }
   }
 }
 
-const defaultFaults = [...passageFaultKinds, ...nemesisKinds].filter((kind) => kind !== 'lossy-failover');
-
-function isOneOf(kinds: readonly string[], kind: string): boolean {
-  return kinds.includes(kind);
+function textOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
 }

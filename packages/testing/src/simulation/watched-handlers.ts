@@ -1,4 +1,4 @@
-import { type ActionClass, type Clock, actionNameOf } from '@framework/core';
+import { type ActionClass, type Clock, FrameworkException, actionNameOf } from '@framework/core';
 import {
   type AnyEventHandler,
   type EventEnvelope,
@@ -7,11 +7,13 @@ import {
   type HandlerExecution,
 } from '@framework/events';
 import { type HandlerCallRecord, type History, effectHeader } from './history.js';
+import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { StepOwner } from './scheduler.js';
 
 /** For whom handlers are watched. */
 export interface HandlerWatch {
   readonly history: History;
+  readonly watch: Pick<DeliveryWatch, 'begins'>;
   readonly owner: StepOwner;
   readonly clock: Clock;
   /** How long a call may take whose handler does not say that. */
@@ -25,16 +27,16 @@ export interface HandlerWatch {
 /** The handlers of a process with a watch around them, which records every call and every effect. */
 export function watchedHandlers(
   handlers: readonly AnyEventHandler[],
-  watch: HandlerWatch,
+  around: HandlerWatch,
 ): readonly AnyEventHandler[] {
   return new EventHandlerRegistry(handlers).handlers.map(({ name: declared, handler, options }) => {
-    const name = watch.nameOf(declared);
-    const timeoutMs = options.timeoutMs ?? watch.timeoutMs;
+    const name = around.nameOf(declared);
+    const timeoutMs = options.timeoutMs ?? around.timeoutMs;
     const call = (
       envelopes: readonly EventEnvelope<never>[],
       context: HandlerContext,
       work: (watched: HandlerContext) => Promise<void>,
-    ): Promise<void> => watchedCall({ ...watch, name, timeoutMs, envelopes, context, work });
+    ): Promise<void> => watchedCall({ ...around, declared, name, timeoutMs, envelopes, context, work });
     // Has the class of the handler, by which it is registered, and everything else of it.
     if ('handleBatch' in handler) {
       const handleBatch = (envelopes: readonly EventEnvelope<never>[], context: HandlerContext) =>
@@ -48,8 +50,10 @@ export function watchedHandlers(
 }
 
 async function watchedCall({
+  declared,
   name,
   history,
+  watch,
   owner,
   clock,
   timeoutMs,
@@ -58,6 +62,8 @@ async function watchedCall({
   context,
   work,
 }: HandlerWatch & {
+  /** What this version of the code calls it. */
+  readonly declared: string;
   readonly name: string;
   readonly envelopes: readonly EventEnvelope<never>[];
   readonly context: HandlerContext;
@@ -66,6 +72,8 @@ async function watchedCall({
   // What is left of a process after its death does nothing any more.
   const isDead = (): boolean => owner.state === 'dead';
   if (isDead()) return new Promise(() => undefined);
+  const eventIds = envelopes.map(({ eventId }) => eventId);
+  const onFailed = watch.begins({ process: owner, handler: declared, eventIds });
   const { stoodMs } = owner;
   const startedMs = clock.elapsedMs();
   const begun = history.nextPlace();
@@ -80,7 +88,8 @@ async function watchedCall({
   const [first] = envelopes;
   onRunning(1);
   try {
-    await work(watchedContext(context, name, first?.eventId ?? '', history));
+    const watched = watchedContext(context, name, first?.eventId ?? '', history);
+    await untilGivenUp(() => work(watched), context, onFailed);
   } finally {
     onRunning(-1);
     if (clock.elapsedMs() - startedMs > timeoutMs && owner.stoodMs === stoodMs) {
@@ -94,6 +103,26 @@ async function watchedCall({
   if (context.signal.aborted) return;
   const done = history.nextPlace();
   for (const record of records) record.done = done;
+}
+
+/** Tells how a call fails, by itself or because it takes too long; once it is given up nobody is interested any more. */
+async function untilGivenUp(
+  call: () => Promise<void>,
+  { signal }: HandlerContext,
+  onFailed: (thrown: unknown) => void,
+): Promise<void> {
+  const onAborted = (): void => {
+    if (FrameworkException.find(signal.reason)?.code === 'handler-timeout') onFailed(signal.reason);
+  };
+  signal.addEventListener('abort', onAborted, { once: true });
+  try {
+    await call();
+  } catch (thrown) {
+    if (!signal.aborted) onFailed(thrown);
+    throw thrown;
+  } finally {
+    signal.removeEventListener('abort', onAborted);
+  }
 }
 
 /** Marks what the handler's actions commit, and records those that were ok. */

@@ -9,7 +9,13 @@ test(
     const { counts } = await registersSimulation().explore({ seeds: seedCountOf(0.16) });
     const met = ['dead letters replayed', 'pause', 'operator-pause', 'fewer-shards', 'partition', 'unknown'];
     const ends = ['stop amid calls', 'stop amid handlers', 'stop with leases given back'];
-    met.push(...ends, 'rollout', 'start of another version', 'call that took too long');
+    met.push(
+      ...ends,
+      'rollout',
+      'start of another version',
+      'call that took too long',
+      'call while a handler is paused',
+    );
     expect(met.filter((what) => !counts.has(what))).toEqual([]);
   },
 );

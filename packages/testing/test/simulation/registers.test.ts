@@ -18,6 +18,14 @@ test('one seed leads to the same run, step by step', async () => {
 test('actions have their effect once or not at all, whatever fails on their way', { timeout }, async () => {
   const simulation = registersSimulation({ handles: false });
   const { counts } = await simulation.explore({ seeds: seedCountOf(0.52) });
-  const met = ['late-commit', 'group', 'chain of pending versions', 'repeated', 'process killed', 'failover'];
+  const met = [
+    'late-commit',
+    'group',
+    'chain of pending versions',
+    'repeated',
+    'key used again',
+    'process killed',
+    'failover',
+  ];
   expect(met.filter((what) => !counts.has(what))).toEqual([]);
 });

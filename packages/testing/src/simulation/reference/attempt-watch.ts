@@ -1,0 +1,136 @@
+import type { MemoryDeliveryTables, MemoryParked } from '../../memory/index.js';
+
+/** How a call of a handler failed: `final` cannot succeed, an `outage` is no attempt. */
+export type CallFailure = 'counts' | 'outage' | 'final';
+
+/** What is known of the attempts at an event since it was parked, or replayed. */
+interface Attempts {
+  /** The lease under which the last ones were made. */
+  lease: string;
+  /**
+   * How many attempts were recorded and calls begun under it, because a process may end in between, and how many of those calls
+   * failed by themselves: alone, and beside other events of a batch.
+   */
+  begunCount: number;
+  failedCount: number;
+  failedInBatchCount: number;
+  /** How many were begun under earlier leases: nobody may know how they ended, so any of them may count. */
+  beforeCount: number;
+  isFinal: boolean;
+}
+
+/** What was seen of a parked event. */
+interface Seen {
+  readonly row: MemoryParked;
+  readonly text: string;
+  readonly dead: boolean;
+  readonly openCount: number;
+}
+
+/**
+ * Counts the attempts at the events of one database: none is a dead letter before it has had all of them, and none is tried again
+ * after.
+ */
+export class AttemptWatch {
+  readonly #tables: MemoryDeliveryTables;
+  readonly #attemptsMaxOf: (handler: string) => number;
+  readonly #violated: (text: string) => void;
+  /** By handler and event. */
+  readonly #attempts = new Map<string, Attempts>();
+  readonly #seen = new Map<string, Seen>();
+  #timeline: number;
+
+  constructor(
+    tables: MemoryDeliveryTables,
+    attemptsMaxOf: (handler: string) => number,
+    violated: (text: string) => void,
+  ) {
+    this.#tables = tables;
+    this.#timeline = tables.timeline;
+    this.#attemptsMaxOf = attemptsMaxOf;
+    this.#violated = violated;
+  }
+
+  /**
+   * Takes note that a call begins.
+   *
+   * @param call.lease under which it is made: another one when it has lapsed in between
+   * @param call.eventCount how many events it gets
+   * @returns what is to be called when it fails
+   */
+  begins(
+    handler: string,
+    eventId: string,
+    call: { readonly lease: string; readonly eventCount: number },
+  ): (failure: CallFailure) => void {
+    const attempts = this.#attemptsAt(`${handler} ${eventId}`, call.lease);
+    const max = this.#attemptsMaxOf(handler);
+    if (attempts.failedCount >= max)
+      this.#violated(`${handler} is called again with ${eventId} after ${max} attempts that failed`);
+    attempts.begunCount++;
+    attempts.isFinal = false;
+    return (failure) => {
+      // Of an earlier lease, which is counted already.
+      if (attempts.lease !== call.lease) return;
+      attempts.isFinal = failure === 'final';
+      if (failure !== 'counts') return;
+      if (call.eventCount > 1) attempts.failedInBatchCount++;
+      else attempts.failedCount++;
+    };
+  }
+
+  /**
+   * Looks at what a statement has changed in the parked events.
+   *
+   * @param onWritten called with each row that it has added, changed or deleted
+   */
+  look(onWritten: (row: MemoryParked) => void): void {
+    const { parked, timeline } = this.#tables;
+    // What a failover has changed was written by nobody.
+    const isSame = timeline === this.#timeline;
+    this.#timeline = timeline;
+    for (const [key, row] of parked) {
+      const seen = this.#seen.get(key);
+      const { dead, openAttempts, attempts, uncounted, nextMs, suspect } = row;
+      const text = `${attempts} ${uncounted} ${dead} ${nextMs} ${suspect} ${[...openAttempts].join()}`;
+      if (seen?.text === text) continue;
+      this.#seen.set(key, { row, text, dead, openCount: openAttempts.size });
+      if (!isSame) continue;
+      // An operator has replayed it.
+      if (seen?.dead === true && !dead) {
+        this.#attempts.delete(key);
+        continue;
+      }
+      if (openAttempts.size > (seen?.openCount ?? 0)) this.#attemptsAt(key).begunCount++;
+      if (dead && seen?.dead !== true) this.#judge(key, row);
+      onWritten(row);
+    }
+    if (this.#seen.size === parked.size) return;
+    for (const [key, { row }] of this.#seen) {
+      if (parked.has(key)) continue;
+      this.#seen.delete(key);
+      if (isSame) onWritten(row);
+    }
+  }
+
+  #attemptsAt(key: string, lease?: string): Attempts {
+    const known = this.#attempts.get(key);
+    if (known !== undefined && (lease === undefined || known.lease === lease)) return known;
+    const beforeCount = known === undefined ? 0 : known.beforeCount + known.begunCount;
+    const none = { begunCount: 0, failedCount: 0, failedInBatchCount: 0, isFinal: false };
+    const attempts: Attempts = { lease: lease ?? '', beforeCount, ...none };
+    this.#attempts.set(key, attempts);
+    return attempts;
+  }
+
+  #judge(key: string, { handler, event }: MemoryParked): void {
+    const attempts = this.#attemptsAt(key);
+    const { beforeCount, failedCount, failedInBatchCount, isFinal } = attempts;
+    const max = this.#attemptsMaxOf(handler);
+    const count = beforeCount + failedCount + failedInBatchCount;
+    if (count < max && !isFinal)
+      this.#violated(
+        `${handler} gives up ${event.type} ${event.id} after ${count} of ${max} attempts that failed`,
+      );
+  }
+}

@@ -1,0 +1,185 @@
+import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
+import { expect, test } from 'vitest';
+import { MemoryAccess, MemoryDeliveryStore, MemoryFaults, MemoryTables } from '../../memory/index.js';
+import { VirtualClock } from '../../virtual-clock.js';
+import { StepOwner } from '../scheduler.js';
+import { DeliveryWatch } from './delivery-watch.js';
+
+const shard = ShardIdentifier.of(0, 0);
+const leaseMs = 3_000;
+const handler = 'notify';
+
+const event: DeliverableEvent = {
+  id: 'event-1',
+  slot: 0,
+  namespace: 'test',
+  actionId: 'action-1',
+  actionName: 'WriteAction',
+  actionParams: {},
+  principal: 'somebody',
+  ordinal: 0,
+  modelId: 'model-1',
+  modelName: 'Note',
+  modelVersion: 1,
+  type: 'NoteWrittenEvent',
+  payload: {},
+  headers: {},
+  startedDate: new Date(0),
+  createdDate: new Date(0),
+};
+
+/** A database with one slot and one event, of whose processes every answer is watched. */
+async function watchedDatabase() {
+  const clock = new VirtualClock();
+  const tables = new MemoryTables(clock, 1, () => 0);
+  const violations: string[] = [];
+  const scheduler = {
+    stepCount: 0,
+    get nowMs() {
+      return clock.elapsedMs();
+    },
+  };
+  const settings = { leaseMs, attemptsMax: 2 };
+  const watch = new DeliveryWatch({
+    databases: [tables],
+    versions: { last: [], nameOf: (name) => name },
+    settings,
+    scheduler,
+    history: { violations },
+  });
+  const processOf = (name: string) => {
+    const owner = new StepOwner(name);
+    const faults = new MemoryFaults((passage) => {
+      if (passage.way === 'answer') watch.answered(owner, passage, tables);
+      return undefined;
+    });
+    const store = new MemoryDeliveryStore(new MemoryAccess(tables.delivery, faults, shard));
+    const renew = async (): Promise<string> => {
+      watch.asksForLeases(owner, tables);
+      const { leases } = await store.leases.renew(name, [handler], leaseMs);
+      watch.getsLeases(owner, tables);
+      scheduler.stepCount++;
+      return leases[0]?.token ?? 'none';
+    };
+    const call = () => watch.begins({ process: owner, handler, eventIds: [event.id] });
+    return { owner, store, renew, call };
+  };
+  const [one, other] = [processOf('p1'), processOf('p2')];
+  await one.store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
+  tables.delivery.commit(event);
+  return { clock, tables, violations, one, other };
+}
+
+const failed = { handler, event, uncounted: 0, error: 'x', retryAfterMs: 0, suspect: false };
+
+test('a call under a lease that has not ended is as it should be', async () => {
+  const { clock, one, violations } = await watchedDatabase();
+  await one.renew();
+  await clock.advance(leaseMs);
+  one.call();
+  expect(violations).toEqual([]);
+});
+
+test('a call after the end of the lease is found, but not that of a process which has just stood still', async () => {
+  const { clock, one, violations } = await watchedDatabase();
+  await one.renew();
+  await clock.advance(leaseMs + 1);
+  one.owner.resumedMs = clock.elapsedMs();
+  one.call();
+  expect(violations).toEqual([]);
+  await clock.advance(1);
+  one.call();
+  expect(violations).toEqual([expect.stringMatching(/^p1 calls notify .* whose lease has ended/)]);
+});
+
+test('a call by a process that never had the lease is found', async () => {
+  const { one, other, violations } = await watchedDatabase();
+  await one.renew();
+  await other.renew();
+  other.call();
+  expect(violations).toEqual([expect.stringContaining('of which it never had the lease')]);
+});
+
+test('a slot that is given away while its lease lasts is found', async () => {
+  const { tables, one, other, violations } = await watchedDatabase();
+  await one.renew();
+  tables.delivery.hand({ handler, slot: 0 }, undefined, false);
+  await other.renew();
+  expect(violations).toEqual([expect.stringContaining('p2 is given slot 0 of notify, which p1 holds')]);
+});
+
+test('a slot that was given back, or whose lease has ended, is had by another process', async () => {
+  const { clock, one, other, violations } = await watchedDatabase();
+  await one.renew();
+  await one.store.leases.release('p1');
+  await other.renew();
+  await clock.advance(leaseMs + 1);
+  await one.renew();
+  one.call();
+  expect(violations).toEqual([]);
+});
+
+test('what a process writes without the slot is found', async () => {
+  const { tables, one, other, violations } = await watchedDatabase();
+  const token = await one.renew();
+  await other.renew();
+  const [cursor] = await one.store.cursors.load([0]);
+  await one.store.cursors.save([{ handler, slot: 0, token, cursor: cursor?.cursor ?? '' }]);
+  await one.store.parked.park([{ ...failed, token, attempts: 1, dead: false }]);
+  expect(violations).toEqual([]);
+  tables.delivery.cursors.set(`${handler} 0`, 1);
+  tables.delivery.parked.clear();
+  await other.store.cursors.save([]);
+  await other.store.parked.park([]);
+  expect(violations).toEqual([
+    expect.stringContaining('p2 moves the cursor of notify in slot 0, which it does not hold'),
+    expect.stringContaining('p2 writes parked events of notify in slot 0, which it does not hold'),
+  ]);
+});
+
+test('a cursor that moves back is found', async () => {
+  const { tables, one, violations } = await watchedDatabase();
+  await one.renew();
+  tables.delivery.cursors.set(`${handler} 0`, 1);
+  await one.store.cursors.save([]);
+  tables.delivery.cursors.set(`${handler} 0`, 0);
+  await one.store.cursors.save([]);
+  expect(violations).toEqual([expect.stringContaining('p1 moves the cursor of notify back in slot 0')]);
+});
+
+test('a call of a handler that was paused before the lease began is found', async () => {
+  const { tables, one, violations } = await watchedDatabase();
+  tables.delivery.handlers.set(handler, true);
+  await one.renew();
+  one.call();
+  expect(violations).toEqual([expect.stringContaining('although the handler was paused')]);
+});
+
+test('an event is a dead letter after all its attempts, and not before', async () => {
+  const { one, violations } = await watchedDatabase();
+  const token = await one.renew();
+  one.call()(new Error('once'));
+  one.call()(new Error('twice'));
+  await one.store.parked.park([{ ...failed, token, attempts: 2, dead: true }]);
+  expect(violations).toEqual([]);
+  const early = await watchedDatabase();
+  const earlyToken = await early.one.renew();
+  early.one.call()(new Error('once'));
+  await early.one.store.parked.park([{ ...failed, token: earlyToken, attempts: 1, dead: true }]);
+  expect(early.violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
+});
+
+test('an event that is tried again after all its attempts is found, unless it was replayed', async () => {
+  const { one, violations } = await watchedDatabase();
+  const token = await one.renew();
+  one.call()(new Error('once'));
+  one.call()(new Error('twice'));
+  await one.store.parked.park([{ ...failed, token, attempts: 2, dead: true }]);
+  await one.store.deadLetters.replay({}, { limit: 10 });
+  await one.store.parked.park([]);
+  one.call()(new Error('once more'));
+  one.call()(new Error('and again'));
+  expect(violations).toEqual([]);
+  one.call();
+  expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
+});

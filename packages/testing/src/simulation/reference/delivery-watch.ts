@@ -1,0 +1,191 @@
+import { FrameworkException } from '@framework/core';
+import type { RegisteredHandler } from '@framework/events';
+import type { MemoryPassage, MemoryTables } from '../../memory/index.js';
+import type { HandlerVersions } from '../handler-versions.js';
+import type { History } from '../history.js';
+import type { Scheduler, StepOwner } from '../scheduler.js';
+import { AttemptWatch, type CallFailure } from './attempt-watch.js';
+import { LeaseWatch } from './lease-watch.js';
+
+/** How many violations are told: what is wrong once mostly goes on. */
+const violationsMax = 10;
+
+interface DatabaseWatch {
+  readonly tables: MemoryTables;
+  readonly leases: LeaseWatch;
+  readonly attempts: AttemptWatch;
+  /** By handler and slot, as they were seen last. */
+  readonly cursors: Map<string, number>;
+  /** The slots of the events of the log by their ids, as far as it was read. */
+  readonly slots: Map<string, number>;
+  timeline: number;
+}
+
+/**
+ * Watches at every moment of a run what delivery promises: one process at a time works in a slot, who has lost it writes nothing
+ * there, a paused handler is left alone, and an event is tried as often as it should be.
+ */
+export class DeliveryWatch {
+  readonly #databases: readonly DatabaseWatch[];
+  readonly #versions: Pick<HandlerVersions, 'last' | 'nameOf'>;
+  readonly #handlers: ReadonlyMap<string, RegisteredHandler>;
+  readonly #scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
+  readonly #history: Pick<History, 'violations'>;
+  #violationCount = 0;
+
+  constructor(options: {
+    readonly databases: readonly MemoryTables[];
+    readonly versions: Pick<HandlerVersions, 'last' | 'nameOf'>;
+    /** Those of delivery. */
+    readonly settings: { readonly leaseMs: number; readonly attemptsMax: number };
+    readonly scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
+    readonly history: Pick<History, 'violations'>;
+  }) {
+    const { databases, versions, settings } = options;
+    this.#versions = versions;
+    this.#handlers = new Map(versions.last.map((handler) => [handler.name, handler]));
+    this.#scheduler = options.scheduler;
+    this.#history = options.history;
+    const violated = (text: string): void => this.#violated(text);
+    this.#databases = databases.map((tables) => {
+      const attemptsMaxOf = (id: string): number => {
+        const name = [...tables.delivery.names].find(([, each]) => each === id)?.[0] ?? id;
+        return this.#handlerOf(name)?.options.retry?.attemptsMax ?? settings.attemptsMax;
+      };
+      return {
+        tables,
+        leases: new LeaseWatch(tables.delivery, settings.leaseMs, violated),
+        attempts: new AttemptWatch(tables.delivery, attemptsMaxOf, violated),
+        cursors: new Map(),
+        slots: new Map(),
+        timeline: tables.delivery.timeline,
+      };
+    });
+  }
+
+  /** Looks at what a question of a process has changed, when it was answered and the process does not know yet. */
+  answered({ name }: StepOwner, { operation }: Pick<MemoryPassage, 'operation'>, tables: MemoryTables): void {
+    const watch = this.#databases.find((each) => each.tables === tables);
+    if (watch === undefined) return;
+    if (operation === 'leases.renew') watch.leases.renewed(name);
+    else if (operation === 'leases.release') watch.leases.released(name);
+    else if (operation === 'cursors.load') watch.leases.notePauses();
+    else if (operation === 'cursors.save') this.#lookAtCursors(watch, name);
+    else if (operation === 'parked.giveBackAttempt') watch.attempts.look(() => undefined);
+    else if (mayWrite.has(operation))
+      watch.attempts.look(({ handler, event: { slot } }) => {
+        if (watch.leases.holds(name, handler, slot)) return;
+        this.#violated(`${name} writes parked events of ${handler} in slot ${slot}, which it does not hold`);
+      });
+  }
+
+  /** Takes note that a process asks for its leases. */
+  asksForLeases({ name }: StepOwner, tables: MemoryTables): void {
+    const watch = this.#databases.find((each) => each.tables === tables);
+    watch?.leases.asked(name, this.#scheduler.nowMs);
+  }
+
+  /** Takes note that a process knows what its last renewal has given it. */
+  getsLeases({ name }: StepOwner, tables: MemoryTables): void {
+    const watch = this.#databases.find((each) => each.tables === tables);
+    watch?.leases.told(name, this.#scheduler);
+  }
+
+  /**
+   * Looks at a call of a handler that begins.
+   *
+   * @param call.handler its name in the version of the code that is called
+   * @returns what is to be called with what it throws, when it fails
+   */
+  begins(call: {
+    readonly process: StepOwner;
+    readonly handler: string;
+    readonly eventIds: readonly string[];
+  }): (thrown: unknown) => void {
+    const { process, handler: name, eventIds } = call;
+    const onFailed = eventIds.flatMap((eventId) => {
+      const place = this.#placeOf(eventId);
+      // A failover has lost the event.
+      if (place === undefined) return [];
+      const { watch, slot } = place;
+      const handler = watch.tables.delivery.names.get(name) ?? name;
+      const grant = watch.leases.grant(process.name, handler, slot);
+      const what = `${process.name} calls ${handler} with ${eventId} of slot ${slot}`;
+      const { nowMs, stepCount } = this.#scheduler;
+      if (grant === undefined) {
+        this.#violated(`${what}, of which it never had the lease`);
+        return [];
+      }
+      // What has just stood still comes to itself with several things at once, of which the end of the lease is one.
+      if (watch.tables.delivery.nowMs > grant.untilMs && process.resumedMs !== nowMs)
+        this.#violated(`${what}, whose lease has ended`);
+      if (stepCount > grant.toldStep && watch.leases.wasPaused(handler, grant))
+        this.#violated(`${what}, although the handler was paused before it got the lease`);
+      return watch.attempts.begins(handler, eventId, { lease: grant.lease, eventCount: eventIds.length });
+    });
+    return (thrown) => {
+      for (const failed of onFailed) failed(this.#failureOf(name, thrown));
+    };
+  }
+
+  #lookAtCursors(watch: DatabaseWatch, process: string): void {
+    forgetOldHistory(watch);
+    const { leases, cursors } = watch;
+    const { delivery } = watch.tables;
+    for (const [place, cursor] of delivery.cursors) {
+      const before = cursors.get(place);
+      if (before === cursor) continue;
+      cursors.set(place, cursor);
+      const [handler = '', slot = ''] = place.split(' ');
+      if (before === undefined) continue;
+      if (!leases.holds(process, handler, Number(slot)))
+        this.#violated(`${process} moves the cursor of ${handler} in slot ${slot}, which it does not hold`);
+      if (cursor < before) this.#violated(`${process} moves the cursor of ${handler} back in slot ${slot}`);
+    }
+  }
+
+  #placeOf(eventId: string): { readonly watch: DatabaseWatch; readonly slot: number } | undefined {
+    for (const watch of this.#databases) {
+      const slot = slotIn(watch, eventId);
+      if (slot !== undefined) return { watch, slot };
+    }
+    return undefined;
+  }
+
+  /** What the documents say of how a call ended. */
+  #failureOf(handler: string, thrown: unknown): CallFailure {
+    if (this.#handlerOf(handler)?.options.whenBatchFails === 'wait') return 'outage';
+    const known = FrameworkException.find(thrown);
+    if (known === undefined || known.code === 'handler-timeout') return 'counts';
+    return known.retryable || known.code === 'unknown-shard' ? 'outage' : 'final';
+  }
+
+  #handlerOf(name: string): RegisteredHandler | undefined {
+    return this.#handlers.get(this.#versions.nameOf(name));
+  }
+
+  #violated(text: string): void {
+    if (this.#violationCount++ < violationsMax)
+      this.#history.violations.push(`${text} (at ${this.#scheduler.nowMs.toFixed(1)} ms)`);
+  }
+}
+
+/** What of the store changes parked events under a lease. */
+const mayWrite: ReadonlySet<string> = new Set(['parked.park', 'parked.beginAttempt', 'parked.endAttempt']);
+
+function slotIn(watch: DatabaseWatch, eventId: string): number | undefined {
+  forgetOldHistory(watch);
+  const { slots } = watch;
+  const { log } = watch.tables.delivery;
+  for (const event of slots.size < log.length ? log.slice(slots.size) : []) slots.set(event.id, event.slot);
+  return slots.get(eventId);
+}
+
+/** What a failover has changed was written by nobody. */
+function forgetOldHistory(watch: DatabaseWatch): void {
+  const { timeline } = watch.tables.delivery;
+  if (watch.timeline === timeline) return;
+  watch.timeline = timeline;
+  watch.slots.clear();
+  watch.cursors.clear();
+}

@@ -1,0 +1,90 @@
+import type { ExecutorOptions } from '@framework/core';
+import type { DeliveryOverrides } from '@framework/events';
+import type { Choices } from './choices.js';
+import { type NemesisKind, nemesisKinds } from './nemesis.js';
+import { type PassageFaultKind, passageFaultKinds } from './passage-faults.js';
+import type { FaultKind, SimulationGiven, SimulationOptions } from './simulation-options.js';
+
+const processesMax = 3;
+const defaultFaults = [...passageFaultKinds, ...nemesisKinds].filter((kind) => kind !== 'lossy-failover');
+
+/** Short times, so that a run sees many leases and retries. */
+const deliveryDefaults = {
+  leaseMs: 3_000,
+  pollMinMs: 200,
+  pollMaxMs: 2_000,
+  parkedPollMs: 2_000,
+  cursorSaveMs: 200,
+  cursorSaveMaxMs: 2_000,
+  cursorRestSaveMs: 1_000,
+  timeoutMs: 2_000,
+  suspectAloneMs: 200,
+  storeBackoffMaxMs: 1_000,
+  stopTimeoutMs: 1_000,
+} satisfies DeliveryOverrides;
+const handlerRetryDefaults = {
+  attemptsMax: 4,
+  backoffBaseMs: 100,
+  backoffMaxMs: 2_000,
+  outageBackoffMaxMs: 2_000,
+};
+
+/** Where the code has only one version, nothing is rolled out. */
+function possibleFaults<Given extends SimulationGiven>({
+  faults = defaultFaults,
+  versions = 1,
+}: SimulationOptions<Given>): readonly FaultKind[] {
+  return faults.filter((kind) => kind !== 'rollout' || versions > 1);
+}
+
+/** What holds for a run as a whole. */
+export interface RunSettings {
+  readonly processCount: number;
+  readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'turns'>;
+  readonly passageKinds: readonly PassageFaultKind[];
+  readonly nemesisKinds: readonly NemesisKind[];
+  /** How many ways to databases have a fault, and how many of the others take a step of their own, from 0 to 1. */
+  readonly share: number;
+  readonly hopShare: number;
+  /** At how many times calls begin, and how many of those that may be made are. */
+  readonly burstCount: number;
+  readonly callShare: number;
+  readonly delivery: DeliveryOverrides &
+    Required<Pick<DeliveryOverrides, 'leaseMs' | 'timeoutMs' | 'stopTimeoutMs'>>;
+  readonly attemptsMax: number;
+  /** The same for people. */
+  readonly text: string;
+}
+
+/** Chooses what the options leave open. */
+export function chooseSettings<Given extends SimulationGiven>(
+  options: SimulationOptions<Given>,
+  choices: Choices,
+): RunSettings {
+  const processCount = 1 + choices.below(processesMax);
+  const executor = {
+    groupCommit: options.groupCommit ?? choices.pick([false, true, { plansMax: 2 }]),
+    turns: options.turns ?? choices.chance(0.5),
+  };
+  const kinds = choices.some(possibleFaults(options), 0.35);
+  const share = choices.pick([0, 0.01, 0.03, 0.1]);
+  const hopShare = choices.pick([1, 0.5, 0.2]);
+  const burstCount = choices.pick([2, 1, 4, 8]);
+  const callShare = choices.pick([0.3, 0.9]);
+  const own = { readMax: choices.pick([1_000, 2, 10]), concurrency: choices.pick([16, 1, 3]) };
+  const retry = { ...handlerRetryDefaults, ...options.delivery?.retry };
+  const delivery = { ...deliveryDefaults, ...own, ...options.delivery, retry };
+  return {
+    processCount,
+    executor,
+    passageKinds: passageFaultKinds.filter((kind) => kinds.includes(kind)),
+    nemesisKinds: nemesisKinds.filter((kind) => kinds.includes(kind)),
+    share,
+    hopShare,
+    burstCount,
+    callShare,
+    delivery,
+    attemptsMax: retry.attemptsMax,
+    text: JSON.stringify({ processes: processCount, ...executor, share, faults: kinds }),
+  };
+}
