@@ -30,6 +30,7 @@ import { Notification } from '../../src/notification/notification.js';
 import { TransferDecision } from '../../src/transfer/transfer-decision.js';
 import { Transfer } from '../../src/transfer/transfer.js';
 import { Wallet } from '../../src/wallet/wallet.js';
+import { MoneyWatch } from './money-watch.js';
 
 interface Given extends SimulationGiven {
   readonly wallets: readonly Wallet[];
@@ -38,7 +39,6 @@ interface Given extends SimulationGiven {
 const global = ShardIdentifier.of(0, 0);
 const mexico = ShardIdentifier.of(1, 0);
 const shards = [global, mexico] as const;
-const currencies = ['EUR', 'USD'];
 
 /** Which ends transfers have come to, over all runs. */
 export type TransferEnds = Record<'completed' | 'refunded', number>;
@@ -83,7 +83,11 @@ export function walletSimulation(ends: TransferEnds = { completed: 0, refunded: 
       return { wallets, models: wallets };
     },
     call: (choices, { wallets }) => moneyCall(choices, wallets),
-    check: (state) => checkMoney(state, ends),
+    watch: ({ wallets }) => {
+      const money = new MoneyWatch(wallets);
+      return (commit) => money.take(commit);
+    },
+    check: (state) => checkTransfers(state, ends),
     retry: { retries: isWorthAnotherAttempt },
     delivery: { retry: { attemptsMax: 100 } },
   });
@@ -103,34 +107,12 @@ function moneyCall(choices: Choices, wallets: readonly Wallet[]): SimulationCall
   return callOf(InitiateTransferAction, { sourceId: walletId, destId, amount });
 }
 
-/** Money is what it was and what clients put in and took out, and each transfer has come to one end, as its destination decided. */
-async function checkMoney(
-  { given, repository, commits, events }: SimulationState<Given>,
+/** Each transfer has come to one end, as its destination decided. */
+async function checkTransfers(
+  { repository, events }: SimulationState<Given>,
   ends: TransferEnds,
 ): Promise<void> {
   const faults: string[] = [];
-  const wallets = await repository(Wallet).findAll();
-  const currencyOf = new Map(wallets.map(({ id, currency }) => [id.value, currency]));
-  for (const currency of currencies) {
-    const sumOf = (all: readonly Wallet[]): Big =>
-      all
-        .filter((each) => each.currency === currency)
-        .reduce((sum, { balance }) => sum.plus(balance), new Big(0));
-    const moved = (action: string): Big =>
-      commits
-        .filter(({ action: { name } }) => name === action)
-        .flatMap((commit) => commit.events)
-        .filter(({ modelId }) => currencyOf.get(modelId) === currency)
-        .reduce((sum, { payload }) => sum.plus((payload as { readonly amount: string }).amount), new Big(0));
-    const before = sumOf(given.wallets);
-    const expected = before.plus(moved('WalletDepositMoneyAction')).minus(moved('WalletWithdrawMoneyAction'));
-    const after = sumOf(wallets);
-    if (!after.eq(expected))
-      faults.push(`there are ${after.toFixed()} ${currency} instead of ${expected.toFixed()}`);
-  }
-  for (const { id, balance } of wallets) {
-    if (balance.lt(0)) faults.push(`wallet ${id.value} holds ${balance.toFixed()}`);
-  }
   const initiated = new Set(
     events.filter(({ type }) => type === 'TransferInitiatedEvent').map(({ modelId }) => modelId),
   );

@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest';
-import { Simulation, SimulationFailure, callOf } from '../../src/simulation/index.js';
+import {
+  Simulation,
+  SimulationFailure,
+  type SimulationGiven,
+  type SimulationOptions,
+  callOf,
+} from '../../src/simulation/index.js';
 import { Book, CountLoanAction, CountLoans, LendOrReturnAction, Reader } from './library.js';
 import { seedCountOf, timeout } from './seed-count.js';
 
@@ -37,13 +43,54 @@ test('every loan is counted once', { timeout }, async () => {
   expect(counts.get('ok')).toBeGreaterThan(0);
 });
 
+/** One book that is lent and given back. */
+const emma = {
+  models: [Book],
+  actions: ({ clock, repository }) => [new LendOrReturnAction(clock, repository(Book))],
+  given: () => ({ models: [Book.acquire('Emma')] }),
+  call: (_choices, { models: [book] }) =>
+    callOf(LendOrReturnAction, { bookId: book?.id.value ?? '', readerId: 'somebody' }),
+} satisfies SimulationOptions<SimulationGiven>;
+
+test('an invariant that is broken for a while is found at the commit that breaks it', async () => {
+  const wrong = new Simulation({
+    ...emma,
+    watch: () => (commit) => {
+      for (const { state, title } of commit.changed(Book))
+        if (state === 'LENT') throw new Error(`${title} is not there`);
+    },
+    check: async ({ repository }) => {
+      for (const { state } of await repository(Book).findAll())
+        if (state === 'LENT') throw new Error('it is lent in the end');
+    },
+  });
+  const found: string[] = [];
+  for (const seed of [1, 2, 3, 4]) found.push((await wrong.run(seed)).violations.join('; '));
+  expect(found).toContainEqual(expect.stringMatching(/^after LendOrReturnAction \S+: Emma is not there$/));
+});
+
+test(
+  'who watches commits begins again with those that a failover has left',
+  { timeout: 60_000 },
+  async () => {
+    let told: string[] = [];
+    const withLosses = new Simulation({
+      ...emma,
+      watch: () => {
+        told = [];
+        return ({ action }) => void told.push(action.id);
+      },
+      check: ({ commits }) => expect(told).toEqual(commits.map(({ action }) => action.id)),
+      faults: ['lossy-failover', 'slow'],
+    });
+    const { counts } = await withLosses.explore({ from: 1, seeds: 60 });
+    expect(counts.get('failover with losses')).toBeGreaterThan(0);
+  },
+);
+
 test('a seed that fails is simplified, and tells its steps', { timeout: 300_000 }, async () => {
   const wrong = new Simulation({
-    models: [Book],
-    actions: ({ clock, repository }) => [new LendOrReturnAction(clock, repository(Book))],
-    given: () => ({ models: [Book.acquire('Emma')] }),
-    call: (_choices, { models: [book] }) =>
-      callOf(LendOrReturnAction, { bookId: book?.id.value ?? '', readerId: 'somebody' }),
+    ...emma,
     check: ({ commits }) => {
       if (commits.length > 3) throw new Error('there are more than 3 commits');
     },
