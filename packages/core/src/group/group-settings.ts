@@ -12,7 +12,7 @@ export interface GroupSettings {
   /**
    * How long a plan waits at least until it is sent; after at most a quarter longer it is refused as `shard-unavailable`.
    * That of a handler waits a quarter of it at least, and half at most, for a model that takes long, and not at all for one that
-   * has taken as long already, or for whose lock that of another event waits: its event is delivered again.
+   * has taken as long already, or behind eight others of handlers: its event is delivered again.
    * Default 5,000.
    */
   readonly queueWaitMs: number;

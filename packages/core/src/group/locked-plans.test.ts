@@ -129,24 +129,25 @@ describe('plans of handlers at models that somebody else has locked', () => {
     return writer;
   }
 
-  test.each(['in the database', 'in turns'])('wait one for each model: %s', async (how) => {
+  test.each(['in the database', 'in turns'])('are few, also behind each other: %s', async (how) => {
     const writer = how === 'in turns' ? await fullWriter() : new ManualWriter();
     const before = writer.open.length;
-    const first = await writer.addOfHandler('first', a);
-    const [second, client] = [await writer.addOfHandler('second', a), await writer.add('client', a)];
+    const plans: QueuedPlan[] = [];
+    for (let index = 0; index < 10; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
+    const client = await writer.add('client', a);
     const other = await writer.addOfHandler('other', b);
-    await (how === 'in turns' ? writer.answer('first', locked) : writer.lockOut('first'));
-    expect([first, second, other].map(({ state }) => state)).toEqual(['pending', 'lost', 'pending']);
-    expect(await errorOf(second)).toMatchObject(refused);
-    // It was built on the second one.
-    expect(client.state).toBe('lost');
-    await expect(writer.addOfHandler('third', a)).rejects.toMatchObject(refused);
+    await (how === 'in turns' ? writer.answer('h0', locked) : writer.lockOut('h0'));
+    const states = plans.map(({ state }) => state);
+    expect(states).toEqual([...Array<string>(8).fill('pending'), 'lost', 'lost']);
+    expect(await errorOf(plans[8]!)).toMatchObject(refused);
+    // It was built on the last one.
+    expect([client, other].map(({ state }) => state)).toEqual(['lost', 'pending']);
+    await expect(writer.addOfHandler('late', a)).rejects.toMatchObject(refused);
     await writer.clock.pass(50);
     await writer.answer('other');
-    expect(writer.open.slice(before)).toEqual(['first']);
-    await writer.answer('first');
-    await writer.addOfHandler('fourth', a);
-    expect(writer.open.slice(before)).toEqual(['fourth']);
+    expect(writer.open.slice(before)).toEqual(['h0']);
+    await writer.answer('h0');
+    expect(writer.open.slice(before)).toEqual(['h1+h2+h3+h4+h5+h6+h7']);
   });
 
   test('are few in all', async () => {

@@ -32,7 +32,10 @@ const ticksPerWait = 4;
  * itself, and meanwhile they would keep their places from the events of other models.
  */
 const ticksPerHandlerWait = 1;
-/** How many plans of handlers wait for locks at most: a handler has more places for its events, and needs some for the others. */
+/**
+ * How many plans of handlers wait for locks at most, or behind those that do: a handler has more places for its events, and needs some
+ * for the others.
+ */
 const handlersLockedMax = 8;
 
 /**
@@ -114,10 +117,20 @@ export class ShardWriter {
   /** One plan of a handler after the other would wait for the same write. */
   #refuseBehindLocked(plan: QueuedPlan): void {
     if (!plan.isOfHandler) return;
-    const isLocked = [...this.#tried, ...this.#asked].some(
-      (ahead) => (this.#takesLong(ahead) || isLockedHandler(ahead)) && plan.sharesModel(ahead),
+    const ahead = [...this.#tried, ...this.#asked];
+    const takesLong = ahead.some((each) => this.#takesLong(each) && plan.sharesModel(each));
+    const isBehind = takesLong || ahead.some((each) => isLockedHandler(each) && plan.sharesModel(each));
+    if (takesLong || (isBehind && this.#handlersBehindLocks().length >= handlersLockedMax))
+      throw lockedOut(this.#manager.shard);
+  }
+
+  /** The plans of handlers that wait for locks, then those that wait behind them. */
+  #handlersBehindLocks(): readonly QueuedPlan[] {
+    const locked = this.#tried.filter(isLockedHandler);
+    const behind = [...this.#again.flat(), ...this.#queue].filter(
+      (plan) => plan.isOfHandler && !plan.isLockedOut && locked.some((each) => plan.sharesModel(each)),
     );
-    if (isLocked) throw lockedOut(this.#manager.shard);
+    return [...locked, ...behind];
   }
 
   #takesLong({ sentTick }: QueuedPlan): boolean {
@@ -130,12 +143,15 @@ export class ShardWriter {
     this.#sendAll();
   }
 
-  /** Of the plans of handlers only one waits for the lock of a row, and few do in all. */
+  /** Few plans of handlers wait for locks, or behind plans of handlers that do. */
   #refuseForLocked(locked: QueuedPlan): void {
     if (!isLockedHandler(locked)) return;
-    const isOneTooMany = this.#tried.filter(isLockedHandler).length > handlersLockedMax;
-    for (const plan of [...this.#again.flat(), ...this.#queue]) {
-      if (plan === locked ? !isOneTooMany : !plan.isOfHandler || !plan.sharesModel(locked)) continue;
+    const others = this.#handlersBehindLocks().filter((plan) => plan !== locked);
+    const behind = others.findIndex(({ isLockedOut }) => !isLockedOut);
+    const inOrder = others.toSpliced(behind === -1 ? others.length : behind, 0, locked);
+    const unsent = new Set([...this.#again.flat(), ...this.#queue]);
+    for (const plan of inOrder.slice(handlersLockedMax)) {
+      if (!unsent.has(plan)) continue;
       plan.fail(lockedOut(this.#manager.shard));
       this.#staged.hide(plan);
     }
