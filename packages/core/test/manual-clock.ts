@@ -21,6 +21,11 @@ export class ManualClock implements Clock {
     return this.#elapsedMs;
   }
 
+  /** How many timers run. */
+  get timerCount(): number {
+    return this.#timers.size;
+  }
+
   sleep(): Promise<void> {
     this.sleeps++;
     return new Promise((resolve) => this.#sleepers.push(resolve));

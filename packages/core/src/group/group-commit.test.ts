@@ -167,6 +167,31 @@ describe('grouped commit', () => {
     expect(running.manager(global).groups).toHaveLength(1);
   });
 
+  test('takes a plan that is as large as one may be, and leaves out one that is larger', async () => {
+    const running = executorOf(
+      async (plan, count) => plan().addAll(Array.from({ length: count as number }, () => openWallet())),
+      { groupCommit: { planSizeMax: 2 } },
+    );
+    await Promise.all([running.execute(3), running.execute(3)]);
+    expect(running.manager(global).groups).toEqual([]);
+    await Promise.all([running.execute(2), running.execute(2)]);
+    expect(running.manager(global).groups).toHaveLength(1);
+    const long = executorOf(async () => null, { groupCommit: { planCharactersMax: 100 } });
+    // With its quotation marks and the empty headers.
+    const executeLong = (length: number) => long.execute('x'.repeat(length - 4));
+    await Promise.all([executeLong(101), executeLong(101)]);
+    expect(long.manager(global).groups).toEqual([]);
+    await Promise.all([executeLong(100), executeLong(100)]);
+    expect(long.manager(global).groups).toHaveLength(1);
+  });
+
+  test('takes a plan under an idempotency key whose action has no result', async () => {
+    const running = executorOf(async () => undefined, { groupCommit: true });
+    const keys = ['one', 'other'];
+    await Promise.all(keys.map((idempotencyKey) => running.execute('x', { idempotencyKey })));
+    expect(running.manager(global).groups).toHaveLength(1);
+  });
+
   test('leaves out a plan of several shards, and one within a transaction', async () => {
     const running = executorOf(async (plan) => plan().addAll([openWallet(global), openWallet(mexico)]), {
       groupCommit: true,

@@ -21,9 +21,11 @@ function rereading(): TestExecutor & {
   readonly readAgain: () => void;
   readonly release: () => void;
   readonly seen: (readonly number[])[];
+  readonly sent: (readonly number[])[];
 } {
   const [again, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const seen: (readonly number[])[] = [];
+  const sent: (readonly number[])[] = [];
   const running = executorOf(
     async (plan, params) => {
       const { wallet, amount, rereads } = params as Rereading;
@@ -39,6 +41,7 @@ function rereading(): TestExecutor & {
   const persist = manager.persist.bind(manager);
   const versions = new Map<string, number>();
   manager.persist = async (changes) => {
+    sent.push(changes.changes.map(({ model }) => model.version));
     await gate.promise;
     for (const { model, expectedVersion } of changes.changes) {
       if (expectedVersion !== (versions.get(model.id.value) ?? 1))
@@ -48,7 +51,7 @@ function rereading(): TestExecutor & {
     }
     return persist(changes);
   };
-  return { ...running, readAgain: again.resolve, release: gate.resolve, seen };
+  return { ...running, readAgain: again.resolve, release: gate.resolve, seen, sent };
 }
 
 /** The wallet of a state that its type does not have, as another version of the code may know it. */
@@ -107,6 +110,7 @@ describe('a model that is staged and not committed yet', () => {
     running.release();
     await Promise.all([first, second]);
     expect(running.seen).toEqual([100n, 101n]);
+    expect(running.manual.timerCount).toBe(0);
   });
 
   test.each(['one', 'several'])(
@@ -188,6 +192,8 @@ describe('a model that is staged and not committed yet', () => {
       { version: 3, balance: 205n },
       { version: 2, balance: 200n },
     ]);
+    // What is stale for certain is not sent at all.
+    expect(running.sent).toEqual([[2], [3]]);
   });
 
   test('does not give way to a plan that stages from an older version', async () => {
