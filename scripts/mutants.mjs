@@ -19,7 +19,7 @@ Fails when there is a survivor that is not explained.
 
 /** Where sources are that decide, and whose tests need no database. */
 const mutable =
-  /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:actions|handlers|transfer|wallet))\/.*(?<!\.test)\.ts$/;
+  /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:actions|handlers|transfer|wallet)(?!.*-(?:repository|tables?)\.ts))\/.*(?<!\.test)\.ts$/;
 
 const { values: options, positionals: paths } = parseArgs({
   allowPositionals: true,
@@ -93,7 +93,8 @@ async function mutate(sources, folder) {
     mutate: sources,
     testRunner: 'vitest',
     vitest: { configFile: 'scripts/mutants/vitest.config.ts' },
-    plugins: ['@stryker-mutator/vitest-runner'],
+    plugins: ['@stryker-mutator/vitest-runner', './scripts/mutants/error-texts.mjs'],
+    ignorers: ['error-texts'],
     ignorePatterns: ['.data', '.turbo', 'dist'],
     symlinkNodeModules: false,
     buildCommand: 'node scripts/mutants/link-modules.mjs',

@@ -5,12 +5,22 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 import base from '../../vitest.config.js';
 
-/** The tests that mutants meet: those that need no database, no other process and no built package. */
-const include: Readonly<Record<string, readonly string[]>> = {
-  'packages/core': ['{src,test}/**/*.test.ts'],
-  'packages/events': ['{src,test}/**/*.test.ts'],
-  'packages/drizzle-adapter': ['src/**/*.test.ts'],
-  'apps/wallet-service': ['src/{actions,handlers,notification,transfer,wallet}/**/*.test.ts'],
+interface Suite {
+  readonly include: readonly string[];
+  /** After which time a test waits for what its mutant never does. */
+  readonly testTimeout: number;
+}
+
+/** The tests that mutants meet, by their member: those that need no database, no other process and no built package. */
+const suites: Readonly<Record<string, Suite>> = {
+  'packages/core': { include: ['{src,test}/**/*.test.ts'], testTimeout: 2_000 },
+  // Some of them run simulations.
+  'packages/events': { include: ['{src,test}/**/*.test.ts'], testTimeout: 15_000 },
+  'packages/drizzle-adapter': { include: ['src/**/*.test.ts'], testTimeout: 2_000 },
+  'apps/wallet-service': {
+    include: ['src/{actions,handlers,transfer,wallet}/**/*.test.ts'],
+    testTimeout: 2_000,
+  },
 };
 
 /** Begins with the tests beside the source that has the mutant: most mutants end there, and the other files are not run. */
@@ -35,16 +45,13 @@ export default defineConfig({
   ...base,
   test: {
     ...test,
-    // A test that waits for what its mutant never does ends soon. These tests take milliseconds.
-    testTimeout: 2_000,
-    hookTimeout: 2_000,
     expect: { poll: { timeout: 1_000, interval: 20 } },
     sequence: { sequencer: NearestFirst },
-    projects: Object.entries(include)
+    projects: Object.entries(suites)
       .filter(([root]) => process.env['MUTANTS_MEMBERS']?.split(',').includes(root))
-      .map(([root, files]) => ({
+      .map(([root, { include, testTimeout }]) => ({
         extends: true as const,
-        test: { name: basename(root), root, include: [...files] },
+        test: { name: basename(root), root, include: [...include], testTimeout, hookTimeout: testTimeout },
       })),
   },
 });

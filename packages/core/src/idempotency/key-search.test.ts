@@ -40,12 +40,44 @@ describe('a repeat that the rules refuse', () => {
     expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[], [undefined]]);
   });
 
+  test('is looked for no further when it is found where it was read, though the params name no shard', async () => {
+    const running: TestExecutor = executorOf(async (plan) => {
+      running.databases.transactionManager(mexico);
+      if (running.driver.committed.length > 0) throw new Error('refused by the rules');
+      plan().update(writtenWallet(mexico));
+    });
+    const { execute, manager } = running;
+    await execute({}, unsearched);
+    manager(global).keys.waits.length = 0;
+    expect(await execute({}, unsearched)).toBeUndefined();
+    expect(manager(global).keys.waits).toEqual([]);
+  });
+
+  test('is looked for nowhere else when the params name a shard, and it is not found there', async () => {
+    const { execute, manager, refusal, id } = onceOnly();
+    await execute({}, { idempotencyKey: 'key-2' });
+    manager(global).keys.waits.length = 0;
+    await expect(execute({ id }, unsearched)).rejects.toBe(refusal);
+    expect(manager(global).keys.waits).toEqual([]);
+  });
+
   test('is looked for in every database when the params name no shard', async () => {
     const { execute, manager } = onceOnly();
     await execute({}, unsearched);
     manager(global).keys.waits.length = 0;
     await execute({}, unsearched);
     expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[100], [100]]);
+  });
+
+  test('is not reported as refused when its shard has a bug', async () => {
+    const { execute, manager, id } = onceOnly();
+    await execute({ id }, unsearched);
+    for (const bug of [new InvariantViolation('a bug'), new TypeError('a bug')]) {
+      manager(mexico).keys.findFailures.push(bug);
+      await expect(execute({ id }, unsearched)).rejects.toBe(bug);
+      manager(mexico).keys.findFailures.push(bug);
+      await expect(execute({ id }, key)).rejects.toBe(bug);
+    }
   });
 
   test('is not reported as refused when its shard cannot tell', async () => {
@@ -74,10 +106,9 @@ describe('a repeat that the rules refuse', () => {
       const params = { id, other: openWallet(global).id };
       await execute(params, unsearched);
       manager(mexico).keys.findFailures.push(failure);
-      await expect(execute(params, unsearched)).rejects.toMatchObject({
-        code: 'shard-unavailable',
-        shard: mexico,
-      });
+      const rejected = await execute(params, unsearched).catch((error: unknown) => error);
+      expect(rejected).toMatchObject({ code: 'shard-unavailable', shard: mexico });
+      expect([rejected, (rejected as Error).cause]).toContain(failure);
     },
   );
 

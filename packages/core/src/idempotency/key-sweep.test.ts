@@ -13,9 +13,9 @@ async function down(): Promise<never> {
 
 const elsewhere = ShardIdentifier.of(9, 9);
 
-/** A sweep of one shard's keys, each named after its event, and what its databases say of those events. */
+/** A sweep of one shard's keys, each named after its event unless its text names none, and what its databases say of those events. */
 function sweepOf(
-  keys: readonly (readonly [eventId: string, shard: ShardIdentifier])[],
+  keys: readonly (readonly [eventId: string, shard: ShardIdentifier | undefined])[],
   mayComeAgain: (eventIds: readonly string[]) => Promise<readonly string[]>,
 ): { readonly sweep: KeySweep; readonly left: Set<string>; readonly places: unknown[] } {
   const left = new Set(keys.map(([eventId]) => eventId));
@@ -26,6 +26,8 @@ function sweepOf(
       return events.filter(({ eventId }) => again.includes(eventId));
     },
   };
+  // One for all shards of a database, so that it is asked once.
+  const store = { parked };
   const manager = {
     keys: {
       deleteExpired: down,
@@ -41,20 +43,22 @@ function sweepOf(
           key: eventId,
           principal: 'p',
           namespace: 'n#handlers',
-          source: sourceOf({ handler: 'a handler with spaces', eventId, shard }),
+          source: shard === undefined ? eventId : sourceOf({ handler: 'a handler', eventId, shard }),
           index,
         }));
         const behind = found.filter(({ key, index }) => left.has(key) && index >= Number(after));
         const items = behind.slice(0, limit);
         return { items, next: behind.length > limit ? `${Number(items.at(-1)?.index) + 1}` : undefined };
       },
-      delete: async (scopes: readonly { readonly key: string }[]) =>
-        scopes.filter(({ key }) => left.delete(key)).length,
+      delete: async (scopes: readonly { readonly key: string }[]) => {
+        if (scopes.length === 0) throw new Error('There is nothing to be deleted');
+        return scopes.filter(({ key }) => left.delete(key)).length;
+      },
     },
   };
   const databases = {
     transactionManager: () => manager,
-    deliveries: () => [{ shards: [global, mexico], store: { parked } }],
+    deliveries: () => [{ shards: [global, mexico], store }],
   } as unknown as DatabaseRegistry;
   return { sweep: new KeySweep(databases, { ...defaultIdempotencySettings, sweepRowsMax: 2 }), left, places };
 }
@@ -79,6 +83,18 @@ test('a key of a handler stays while the database of its event does not answer, 
     expect(await sweep.sweepHandlerKeys(global)).toBe(0);
     expect([...left]).toEqual(['done']);
   }
+});
+
+test('a key whose text names no event stays', async () => {
+  const { sweep, left } = sweepOf(
+    [
+      ['of another version', undefined],
+      ['done', global],
+    ],
+    async () => [],
+  );
+  expect(await sweep.sweepHandlerKeys(global)).toBe(1);
+  expect([...left]).toEqual(['of another version']);
 });
 
 test('keys of handlers that stay do not keep those behind them from being deleted', async () => {

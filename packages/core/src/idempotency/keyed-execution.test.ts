@@ -43,10 +43,15 @@ describe('an execution with an idempotency key', () => {
   });
 
   test('is refused when other params were executed under the key', async () => {
-    const { count, driver } = countingExecutor();
+    const { count, driver, manager } = countingExecutor();
     await count(1n);
-    for (const configuration of [key, unsearched])
+    for (const configuration of [key, unsearched]) {
+      const { waits } = manager(global).keys;
+      waits.length = 0;
       await expect(count(2n, configuration)).rejects.toMatchObject({ code: 'idempotency-key-reused' });
+      // Nobody looks for an effect of its own after that.
+      expect(waits).toEqual([100]);
+    }
     expect(driver.committed).toHaveLength(1);
   });
 
@@ -131,6 +136,17 @@ describe('a result', () => {
     expect(driver.committed).toEqual([]);
     await expect(executor.execute(principal, ReceiptAction, null)).resolves.toBeInstanceOf(Receipt);
   });
+});
+
+test('a key that is taken and has expired before anybody looks for it is taken by another attempt', async () => {
+  const { count, manager, driver } = countingExecutor();
+  const persist = manager(global).persist.bind(manager(global));
+  manager(global).persist = async () => {
+    manager(global).persist = persist;
+    return 'key-taken';
+  };
+  expect(await count(1n, unsearched)).toMatchObject({ count: 2 });
+  expect(driver.committed).toHaveLength(1);
 });
 
 describe('storage that fails', () => {

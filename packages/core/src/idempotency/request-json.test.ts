@@ -34,6 +34,39 @@ describe('requestJson', () => {
     ['a default in a record', z.record(z.string(), line), '{"x":{"sku":"a","count":1}}', '{"x":{"sku":"a"}}'],
     ['a default in an optional', line.optional(), '{"sku":"a","count":1}', '{"sku":"a"}'],
     ['a default that may be null', z.object({ count: z.int().default(1).nullable() }), '{"count":1}', '{}'],
+    ['a default in what may be null', line.nullable(), '{"sku":"a","count":1}', '{"sku":"a"}'],
+    [
+      'a default in what must be there',
+      z.nonoptional(line.optional()),
+      '{"sku":"a","count":1}',
+      '{"sku":"a"}',
+    ],
+    ['a default in what is read only', line.readonly(), '{"sku":"a","count":1}', '{"sku":"a"}'],
+    [
+      'a default in what has one',
+      line.default({ sku: 'b', count: 2 }),
+      '{"sku":"a","count":1}',
+      '{"sku":"a"}',
+    ],
+    [
+      'a default in what has one before it is read',
+      line.prefault({ sku: 'b' }),
+      '{"sku":"a","count":1}',
+      '{"sku":"a"}',
+    ],
+    [
+      'a default in what has a substitute',
+      line.catch({ sku: 'b', count: 2 }),
+      '{"sku":"a","count":1}',
+      '{"sku":"a"}',
+    ],
+    ['a default that is read only', z.object({ count: z.int().default(1).readonly() }), '{"count":1}', '{}'],
+    [
+      'a default that must be there',
+      z.object({ count: z.nonoptional(z.int().default(1)) }),
+      '{"count":1}',
+      '{}',
+    ],
     ['a default in a lazy schema', z.lazy(() => line), '{"sku":"a","count":1}', '{"sku":"a"}'],
     [
       'a default in what a codec writes',
@@ -47,6 +80,7 @@ describe('requestJson', () => {
 
   test.each<[string, z.ZodType | undefined, string]>([
     ['a field that is not its default', line, '{"count":2,"sku":"a"}'],
+    ['null in place of a record', z.record(z.string(), line).nullable(), 'null'],
     ['null where that is no default', z.object({ note: z.string().nullable() }), '{"note":null}'],
     [
       'zeros, empty texts and lists',

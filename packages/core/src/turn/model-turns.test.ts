@@ -136,6 +136,35 @@ describe('turns', () => {
     expect(await later).toBeDefined();
   });
 
+  test('are waited for also by who is in a hurry while their first holder is not held up', async () => {
+    const turns = turnsOf();
+    const held = taken(turns, 'a');
+    const hurried = turns.waitFor(Wallet, 'a', true);
+    turns.giveBack(held);
+    expect(await hurried).toBeDefined();
+  });
+
+  test('whose holder is held up go to a patient one in time', async () => {
+    const clock = new ManualClock();
+    const turns = turnsOf(clock);
+    const held = taken(turns, 'a');
+    const patient = turns.waitFor(Wallet, 'a');
+    turns.holdUp(held);
+    for (let tick = 0; tick < 3; tick++) await clock.wake();
+    expect(await Promise.race([patient, settled()])).toBeDefined();
+  });
+
+  test('that were given back already are not held up', async () => {
+    const turns = turnsOf();
+    const old = taken(turns, 'a');
+    turns.giveBack(old);
+    turns.holdUp(old);
+    const held = taken(turns, 'a');
+    const hurried = turns.waitFor(Wallet, 'a', true);
+    turns.giveBack(held);
+    expect(await hurried).toBeDefined();
+  });
+
   test('that were given back already are not given back twice', () => {
     const turns = turnsOf();
     const old = taken(turns, 'a');
