@@ -10,11 +10,18 @@ import {
   StaleRecordException,
 } from '../errors/storage-exceptions.js';
 import type { ExecutionConfiguration } from '../action/execution-configuration.js';
+import type { ChangeSet } from '../persistence/change-set.js';
 import type { GroupOutcome } from '../persistence/transaction-manager.js';
-import type { GroupSettings } from './group-settings.js';
+import { GroupCommit } from './group-commit.js';
+import { type GroupSettings, defaultGroupSettings } from './group-settings.js';
 
 const once: ExecutionConfiguration = { retry: { attemptsMax: 1 } };
 const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
+
+/** A list of so many, of which only the number matters. */
+function listOf(count: number): never[] {
+  return Array.from({ length: count }, () => ({ payload: '' }) as never);
+}
 
 /** An executor whose action opens a wallet, and whose first commit waits until it is released. */
 async function busy(
@@ -183,6 +190,22 @@ describe('grouped commit', () => {
     expect(long.manager(global).groups).toEqual([]);
     await Promise.all([executeLong(100), executeLong(100)]);
     expect(long.manager(global).groups).toHaveLength(1);
+  });
+
+  test.each<[string, boolean, readonly Partial<ChangeSet>[]]>([
+    ['takes as many models and events as a plan may have', true, [{ changes: listOf(2), events: listOf(2) }]],
+    ['leaves out a plan with too many models', false, [{ changes: listOf(3) }]],
+    ['leaves out a plan with too many events', false, [{ events: listOf(3) }]],
+    ['leaves out a plan that may be committed already', false, [{ unknownCommits: [] }]],
+    ['leaves out what has several change sets', false, [{}, {}]],
+    ['leaves out what has no change set', false, []],
+  ])('%s', (_what, isTaken, changeSets) => {
+    const { databases } = executorOf(async () => undefined);
+    const settings = { ...defaultGroupSettings, planSizeMax: 2 };
+    const commit = new GroupCommit(databases, settings, new PatientClock('2026-03-03T03:03:03Z'));
+    const action = { params: '', headers: '' };
+    const empty = { shard: global, action, changes: [], events: [] } as unknown as ChangeSet;
+    expect(commit.takes(changeSets.map((changes) => ({ ...empty, ...changes })))).toBe(isTaken);
   });
 
   test('takes a plan under an idempotency key whose action has no result', async () => {
