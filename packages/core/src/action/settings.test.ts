@@ -62,6 +62,12 @@ describe('the setting', () => {
     },
   );
 
+  test('idempotency.keyLifetimeMs is refused beyond a century', () => {
+    const centuryMs = 36_500 * 86_400_000;
+    expect(faultsOf({ idempotency: { keyLifetimeMs: centuryMs } })).toEqual([]);
+    expect(faultsOf({ idempotency: { keyLifetimeMs: centuryMs + 1 } })).toHaveLength(1);
+  });
+
   test('that nobody knows is refused, and so is something else than a function', () => {
     expect(faultsOf({ retry: { attemptMax: 3, retries: true } })).toEqual([
       { path: 'retry.attemptMax', message: 'is not a known setting' },

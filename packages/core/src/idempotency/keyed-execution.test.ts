@@ -42,6 +42,12 @@ describe('an execution with an idempotency key', () => {
     ]);
   });
 
+  test('keeps its key for 30 days unless told otherwise', async () => {
+    const { count, driver } = countingExecutor();
+    await count(7n);
+    expect(driver.committed[0]?.key?.lifetimeMs).toBe(30 * 86_400_000);
+  });
+
   test('is refused when other params were executed under the key', async () => {
     const { count, driver, manager } = countingExecutor();
     await count(1n);
