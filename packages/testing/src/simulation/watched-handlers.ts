@@ -5,6 +5,7 @@ import {
   EventHandlerRegistry,
   type HandlerContext,
   type HandlerExecution,
+  type RegisteredHandler,
 } from '@framework/events';
 import { type HandlerCallRecord, type History, effectHeader } from './history.js';
 import type { DeliveryWatch } from './reference/delivery-watch.js';
@@ -36,7 +37,7 @@ export function watchedHandlers(
       envelopes: readonly EventEnvelope<never>[],
       context: HandlerContext,
       work: (watched: HandlerContext) => Promise<void>,
-    ): Promise<void> => watchedCall({ ...around, declared, name, timeoutMs, envelopes, context, work });
+    ): Promise<void> => watchedCall({ ...around, options, name, timeoutMs, envelopes, context, work });
     // Has the class of the handler, by which it is registered, and everything else of it.
     if ('handleBatch' in handler) {
       const handleBatch = (envelopes: readonly EventEnvelope<never>[], context: HandlerContext) =>
@@ -50,7 +51,7 @@ export function watchedHandlers(
 }
 
 async function watchedCall({
-  declared,
+  options,
   name,
   history,
   watch,
@@ -62,8 +63,7 @@ async function watchedCall({
   context,
   work,
 }: HandlerWatch & {
-  /** What this version of the code calls it. */
-  readonly declared: string;
+  readonly options: RegisteredHandler['options'];
   readonly name: string;
   readonly envelopes: readonly EventEnvelope<never>[];
   readonly context: HandlerContext;
@@ -73,7 +73,7 @@ async function watchedCall({
   const isDead = (): boolean => owner.state === 'dead';
   if (isDead()) return new Promise(() => undefined);
   const eventIds = envelopes.map(({ eventId }) => eventId);
-  const onFailed = watch.begins({ process: owner, handler: declared, eventIds });
+  const onFailed = watch.begins({ process: owner, options, eventIds });
   const { stoodMs } = owner;
   const startedMs = clock.elapsedMs();
   const begun = history.nextPlace();

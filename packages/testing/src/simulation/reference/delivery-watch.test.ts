@@ -61,7 +61,8 @@ async function watchedDatabase() {
       scheduler.stepCount++;
       return leases[0]?.token ?? 'none';
     };
-    const call = () => watch.begins({ process: owner, handler, eventIds: [event.id] });
+    const call = (declared: { readonly whenBatchFails?: 'wait' } = {}) =>
+      watch.begins({ process: owner, options: { name: handler, ...declared }, eventIds: [event.id] });
     return { owner, store, renew, call };
   };
   const [one, other] = [processOf('p1'), processOf('p2')];
@@ -182,4 +183,12 @@ test('an event that is tried again after all its attempts is found, unless it wa
   expect(violations).toEqual([]);
   one.call();
   expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
+});
+
+test('a version of a handler that waits when its batches fail makes no attempts', async () => {
+  const { one, violations } = await watchedDatabase();
+  await one.renew();
+  for (let count = 0; count < 5; count++) one.call({ whenBatchFails: 'wait' })(new Error('again'));
+  one.call();
+  expect(violations).toEqual([]);
 });

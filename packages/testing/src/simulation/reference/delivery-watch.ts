@@ -94,15 +94,16 @@ export class DeliveryWatch {
   /**
    * Looks at a call of a handler that begins.
    *
-   * @param call.handler its name in the version of the code that is called
+   * @param call.options what the handler declares in the version of the code that is called
    * @returns what is to be called with what it throws, when it fails
    */
   begins(call: {
     readonly process: StepOwner;
-    readonly handler: string;
+    readonly options: RegisteredHandler['options'];
     readonly eventIds: readonly string[];
   }): (thrown: unknown) => void {
-    const { process, handler: name, eventIds } = call;
+    const { process, options, eventIds } = call;
+    const { name } = options;
     const onFailed = eventIds.flatMap((eventId) => {
       const place = this.#placeOf(eventId);
       // A failover has lost the event.
@@ -124,7 +125,7 @@ export class DeliveryWatch {
       return watch.attempts.begins(handler, eventId, { lease: grant.lease, eventCount: eventIds.length });
     });
     return (thrown) => {
-      for (const failed of onFailed) failed(this.#failureOf(name, thrown));
+      for (const failed of onFailed) failed(failureOf(options, thrown));
     };
   }
 
@@ -152,14 +153,6 @@ export class DeliveryWatch {
     return undefined;
   }
 
-  /** What the documents say of how a call ended. */
-  #failureOf(handler: string, thrown: unknown): CallFailure {
-    if (this.#handlerOf(handler)?.options.whenBatchFails === 'wait') return 'outage';
-    const known = FrameworkException.find(thrown);
-    if (known === undefined || known.code === 'handler-timeout') return 'counts';
-    return known.retryable || known.code === 'unknown-shard' ? 'outage' : 'final';
-  }
-
   #handlerOf(name: string): RegisteredHandler | undefined {
     return this.#handlers.get(this.#versions.nameOf(name));
   }
@@ -172,6 +165,14 @@ export class DeliveryWatch {
 
 /** What of the store changes parked events under a lease. */
 const mayWrite: ReadonlySet<string> = new Set(['parked.park', 'parked.beginAttempt', 'parked.endAttempt']);
+
+/** What the documents say of how a call ended. */
+function failureOf({ whenBatchFails }: RegisteredHandler['options'], thrown: unknown): CallFailure {
+  if (whenBatchFails === 'wait') return 'outage';
+  const known = FrameworkException.find(thrown);
+  if (known === undefined || known.code === 'handler-timeout') return 'counts';
+  return known.retryable || known.code === 'unknown-shard' ? 'outage' : 'final';
+}
 
 function slotIn(watch: DatabaseWatch, eventId: string): number | undefined {
   forgetOldHistory(watch);
