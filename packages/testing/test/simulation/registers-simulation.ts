@@ -73,6 +73,7 @@ export const withLosses: readonly FaultKind[] = [
   'answer-lost',
   'pause',
   'stop',
+  'rollout',
 ];
 
 const readKinds = [
