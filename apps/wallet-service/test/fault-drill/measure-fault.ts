@@ -57,7 +57,14 @@ export async function measureFault(fault: Fault, patienceMs: number): Promise<Fa
     const wrong = await expectSettled(stage.shards, traffic, settledWithinMs)
       .then(() => expectDecidedOnce(scene))
       .catch((error: unknown) => error);
-    return { readiness, answer, log, answers: Object.fromEntries(traffic.recorder.counts), healedAfterS, wrong };
+    return {
+      readiness,
+      answer,
+      log,
+      answers: Object.fromEntries(traffic.recorder.counts),
+      healedAfterS,
+      wrong,
+    };
   } finally {
     await stage.end();
   }

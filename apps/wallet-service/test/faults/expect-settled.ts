@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { type RecordState, checkRecord } from '@framework/testing/record';
+import { vi } from 'vitest';
+import { rowsOf } from '../database-session.js';
 import { moneyByCurrency } from '../money-in-all.js';
 import type { ShardDatabases } from '../start-test-service.js';
 import type { Answer } from '../wallet-client.js';
@@ -9,15 +11,19 @@ import type { Traffic } from './traffic.js';
 const repeatCount = 10;
 
 /**
- * That delivery comes to rest within a time, every transfer of the traffic has arrived, what clients were told is what the databases
- * hold, also for those who ask again, and all money is there, no more and no less.
+ * That every transfer comes to its end within a time, and those of the traffic have arrived; that what clients were told is what the
+ * databases hold, also for those who ask again; and that all money is there, no more and no less.
  */
 export async function expectSettled(
   shards: ShardDatabases,
   traffic: Traffic,
-  restWithinMs: number,
+  withinMs: number,
 ): Promise<void> {
   await traffic.end();
+  await vi.waitFor(async () => assert.equal(await unfinishedCount(shards), 0), {
+    timeout: withinMs,
+    interval: 100,
+  });
   const { recorder } = traffic;
   for (const call of recorder.calls.filter(({ outcome }) => outcome === 'ok').slice(0, repeatCount))
     await recorder.repeat(call);
@@ -27,7 +33,6 @@ export async function expectSettled(
     tables: { Wallet: 'wallets', Transfer: 'transfers', TransferDecision: 'transfer_decisions' },
     // Whatever is sent beside the traffic has wallets of its own.
     mayBeThere: ({ params }) => !traffic.owns(params),
-    restWithinMs,
     check: (state) => checkTransfers(state, traffic),
   });
   assert.deepEqual(violations, []);
@@ -46,4 +51,10 @@ async function checkTransfers(
     ...states.map(({ id, state }) => `the transfer ${String(id)} is ${String(state)}`),
     ...[...transfers].filter((id) => !completed.has(id)).map((id) => `the transfer ${id} has not arrived`),
   ];
+}
+
+async function unfinishedCount({ global, mexico }: ShardDatabases): Promise<number> {
+  const text = `select from transfers where state = 'INITIATED'`;
+  const rows = await Promise.all([global, mexico].map((database) => rowsOf(database, text)));
+  return rows.flat().length;
 }

@@ -138,7 +138,9 @@ export class FaultHarness {
 
   /** Starts a further process. */
   async startProcess(role: 'all' | 'http' | 'worker', knows: KnownShards = 'both'): Promise<ServiceProcess> {
-    const tree = configTree(this.shards, { mexicoPort: this.proxy.port, ...this.#options });
+    // Cursors that pass only what nobody wants are saved soon, so that one sees that delivery is at rest.
+    const delivery = { 'cursor-rest-save-ms': 1_000, ...this.#options.delivery };
+    const tree = configTree(this.shards, { mexicoPort: this.proxy.port, ...this.#options, delivery });
     const file = join(this.#folder, `wallet-${this.#processes.length}.json`);
     await writeFile(file, JSON.stringify(withShards(tree, knows)));
     const environment = { WALLET_CONFIG: file, WALLET_ROLE: role, LOG_LEVEL: 'warn' };

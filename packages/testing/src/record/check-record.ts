@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { checkDeliveries } from '../deliveries/check-deliveries.js';
 import type { CallRecorder, RecordedCall } from './call-recorder.js';
 import {
   type DatabaseRecord,
@@ -7,11 +8,14 @@ import {
   type RecordedEvent,
   type Rows,
 } from './database-record.js';
+import type { DeliveryRecorder } from './delivery-recorder.js';
 
 /** What a record is compared with, and what must be true besides. */
 export interface RecordCheck<Answer> {
   /** What clients were told, settled. */
   readonly recorder: CallRecorder<Answer>;
+  /** What handlers were called with, where they ran in the process of the test. Default: that is not compared. */
+  readonly deliveries?: DeliveryRecorder;
   /**
    * The PostgreSQL databases of all shards, each one once, as connection URLs of a user who may read the schema `eventlog` and the
    * tables of the models. Their logs are read whole.
@@ -26,7 +30,10 @@ export interface RecordCheck<Answer> {
   readonly mayBeThere?: (action: RecordedAction) => boolean;
   /** Whether handlers may have given up events. Default: no. */
   readonly deadLettersMayStay?: boolean;
-  /** How long handlers may take to come to rest. Default: 30,000 ms. */
+  /**
+   * How long handlers may take to come to rest. One that wants nothing of what was committed says so every `cursor-rest-save-ms`, 30
+   * seconds unless the service is configured otherwise. Default: 60,000 ms.
+   */
   readonly restWithinMs?: number;
   /** Own invariants: what is wrong, as texts; one that throws counts as one. */
   readonly check?: (state: RecordState<Answer>) => readonly string[] | Promise<readonly string[]>;
@@ -41,7 +48,7 @@ export interface RecordState<Answer> {
   readonly rows: (text: string, values?: readonly unknown[]) => Promise<Rows>;
 }
 
-const restDefaultMs = 30_000;
+const restDefaultMs = 60_000;
 const restPollMs = 100;
 
 /**
@@ -50,7 +57,8 @@ const restPollMs = 100;
  *
  * - Each call that was ok has its effect once, one that was refused has none, and nothing is there that nobody asked for.
  * - The versions of a model follow one another, each by one action, and its row has the last one.
- * - Every handler has come to the end of the log, and has given nothing up.
+ * - Every handler has come to the end of the log, and has given nothing up. Where its calls were recorded: it received every event that
+ *   it wants, nothing else, repeats as they were before, and those of a model in their order.
  *
  * Idempotency keys must not have expired meanwhile, nor partitions of the log been dropped.
  *
@@ -72,6 +80,7 @@ export async function checkRecord<Answer>(options: RecordCheck<Answer>): Promise
       ...waiting,
       ...checkCalls(options, records),
       ...records.flatMap((record) => checkVersions(record)),
+      ...(options.deliveries === undefined ? [] : checkRecordedDeliveries(options.deliveries, records)),
       ...(options.deadLettersMayStay === true ? [] : records.flatMap(({ deadLetters }) => deadLetters)),
       ...(await ownViolations(options, databases, records)),
     ];
@@ -168,6 +177,20 @@ function checkVersions({ events, rowVersions, place }: DatabaseRecord): readonly
     for (const id of rows.keys())
       if (!models.has(id)) faults.push(`${modelName} ${id} in ${place}: there is a row, and no event of it`);
     return faults;
+  });
+}
+
+function checkRecordedDeliveries(
+  { records: deliveries, handlers }: DeliveryRecorder,
+  records: readonly DatabaseRecord[],
+): readonly string[] {
+  return checkDeliveries({
+    records: deliveries,
+    handlers,
+    logs: records.map(({ events, parked }) => ({
+      events,
+      isParked: (handler, { id }) => parked.has(`${handler} ${id}`),
+    })),
   });
 }
 

@@ -44,6 +44,8 @@ export interface DatabaseRecord {
   readonly keys: readonly RecordedKey[];
   /** The versions of the rows of a model, by ids. */
   readonly rowVersions: ReadonlyMap<string, ReadonlyMap<string, number>>;
+  /** The events that wait for a handler, given up or not: each name that the handler has or had, and the id of the event. */
+  readonly parked: ReadonlySet<string>;
   /** The events that handlers have given up, as texts. */
   readonly deadLetters: readonly string[];
 }
@@ -76,6 +78,9 @@ const doubledText = `
   ) doubled`;
 
 const keysText = `select key, principal, namespace, action_id as "actionId" from eventlog.idempotency_keys`;
+
+const parkedText = `
+  select n.name || ' ' || p.event_id as what from eventlog.parked_events p join eventlog.handler_names n using (handler)`;
 
 const deadText = `
   select handler || ' gave up ' || event_type || ' of version ' || model_version || ' of ' || model_name || ' ' || model_id ||
@@ -125,6 +130,7 @@ export class RecordedDatabase {
       doubled: await this.#texts(doubledText),
       keys: await this.#rowsOf<RecordedKey>(keysText),
       rowVersions,
+      parked: new Set(await this.#texts(parkedText)),
       deadLetters: await this.#texts(deadText),
     };
     await this.#client.query('commit');

@@ -108,11 +108,11 @@ export class Calm {
     this.#history.count('call while a handler is paused');
     await this.#operator.pause(handler);
     await this.#sleep(this.#leaseMs);
-    const before = this.#history.handlerCalls.length;
+    const before = this.#history.deliveries.length;
     await this.#call(choices);
     await this.#rest();
     await this.#sleep(pauseMs);
-    const calls = this.#history.handlerCalls.slice(before).filter((call) => call.handler === handler);
+    const calls = this.#history.deliveries.slice(before).filter((call) => call.handler === handler);
     if (calls.length > 0) this.#violated(`${handler} is called although it is paused`);
     await this.#operator.resume(handler);
   }

@@ -1,3 +1,4 @@
+import type { DeliveryRecord } from '../deliveries/delivery-record.js';
 import type { MemoryCommit } from '../memory/index.js';
 import type { SimulationCall } from './simulation-options.js';
 
@@ -19,18 +20,6 @@ export interface CallRecord {
   error: unknown;
 }
 
-/** One call of a handler with one event. */
-export interface HandlerCallRecord {
-  readonly handler: string;
-  readonly eventId: string;
-  /** Of this call among all steps that were recorded: its events, begins and ends are in this order. */
-  readonly begun: number;
-  /** `undefined` while it has not succeeded. */
-  done: number | undefined;
-  /** The event as the handler received it. */
-  readonly text: string;
-}
-
 /** An action that a handler executed, and that was ok. */
 export interface HandlerEffect {
   readonly handler: string;
@@ -45,7 +34,7 @@ export const effectHeader = 'simulation-effect';
 /** What happened in a run, as those saw it who took part. */
 export class History {
   readonly calls: CallRecord[] = [];
-  readonly handlerCalls: HandlerCallRecord[] = [];
+  readonly deliveries: DeliveryRecord[] = [];
   readonly effects: HandlerEffect[] = [];
   /** What a failover has lost. */
   readonly lost: MemoryCommit[] = [];
@@ -56,6 +45,10 @@ export class History {
   /** How often something was met. */
   readonly counts = new Map<string, number>();
   #place = 0;
+
+  get lostEventIds(): ReadonlySet<string> {
+    return new Set(this.lost.flatMap(({ events }) => events.map(({ id }) => id)));
+  }
 
   count(what: string): void {
     this.counts.set(what, (this.counts.get(what) ?? 0) + 1);

@@ -1,4 +1,5 @@
 import type { Clock, ShardIdentifier, ShardingConfig } from '@framework/core';
+import type { DeliveredLog } from '../deliveries/check-deliveries.js';
 import { MemoryServer, type MemorySnapshot, type MemoryTables } from '../memory/index.js';
 import type { History } from './history.js';
 import type { PassedServer } from './passage-faults.js';
@@ -82,4 +83,21 @@ export class SimulatedServer implements PassedServer {
       this.#history.count(lost.length > 0 ? 'failover with losses' : 'failover');
     });
   }
+}
+
+/** What the log of a database holds, and which of it is parked or was. */
+export function deliveredLog({ delivery }: MemoryTables): DeliveredLog {
+  const keyOf = (handler: string, id: string): string => `${delivery.names.get(handler) ?? handler} ${id}`;
+  return {
+    events: delivery.log,
+    isParked: (handler, { id }) => delivery.parked.has(keyOf(handler, id)),
+    wasParked: (handler, { id }) => delivery.parkedEver.has(keyOf(handler, id)),
+  };
+}
+
+/** The events that handlers have given up, as texts. */
+export function deadLettersIn({ delivery }: MemoryTables): readonly string[] {
+  return [...delivery.parked.values()]
+    .filter(({ dead }) => dead)
+    .map(({ handler, event, error }) => `${handler} gave up ${event.type}: ${error}`);
 }

@@ -6,6 +6,7 @@ import {
   modelNameOf,
   useIdSource,
 } from '@framework/core';
+import { checkDeliveries } from '../deliveries/check-deliveries.js';
 import { memorySharding } from '../memory/index.js';
 import { isAtRest } from '../specification/delivery/at-rest.js';
 import { WorldRepositories } from '../specification/world/world-repositories.js';
@@ -17,7 +18,6 @@ import { HandlerVersions } from './handler-versions.js';
 import { History, codeOf } from './history.js';
 import { Nemesis } from './nemesis.js';
 import { PassageFaults } from './passage-faults.js';
-import { checkDeliveries } from './reference/check-deliveries.js';
 import { checkEffects } from './reference/check-effects.js';
 import { checkVersions } from './reference/check-versions.js';
 import { DeliveryWatch } from './reference/delivery-watch.js';
@@ -26,7 +26,7 @@ import { BoundExceeded, Scheduler, StepOwner } from './scheduler.js';
 import { SimulatedClients } from './simulated-clients.js';
 import { SimulatedClock } from './simulated-clock.js';
 import { openFaultless } from './simulated-process.js';
-import { SimulatedServer } from './simulated-server.js';
+import { SimulatedServer, deadLettersIn, deliveredLog } from './simulated-server.js';
 import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
 import type { SimulationState } from './simulation-state.js';
 import { Trace } from './trace.js';
@@ -364,15 +364,15 @@ export class SimulationRun<Given extends SimulationGiven> {
     violations.push(
       ...databases.flatMap((tables) => checkVersions(tables, this.#givenVersions)),
       ...checkEffects(this.#history, commits),
-      ...checkDeliveries(this.#history, databases, this.#versions.last, (handler, type) =>
-        this.#versions.areWanted(handler, type, this.#fleet.versions),
-      ),
+      ...checkDeliveries({
+        records: this.#history.deliveries,
+        logs: databases.map((tables) => deliveredLog(tables)),
+        handlers: this.#versions.last,
+        lostIds: this.#history.lostEventIds,
+        isWanted: (handler, type) => this.#versions.areWanted(handler, type, this.#fleet.versions),
+      }),
     );
-    const dead = databases.flatMap(({ delivery }) => [...delivery.parked.values()]).filter((row) => row.dead);
-    if (this.#options.deadLettersMayStay !== true)
-      violations.push(
-        ...dead.map(({ handler, event, error }) => `${handler} gave up ${event.type}: ${error}`),
-      );
+    if (this.#options.deadLettersMayStay !== true) violations.push(...databases.flatMap(deadLettersIn));
     const bugs = this.#history.calls.filter(({ code }) => code === 'invariant-violation');
     violations.push(
       ...bugs.map(({ number, error }) => `call ${number} met a bug: ${codeOf(error)} ${String(error)}`),

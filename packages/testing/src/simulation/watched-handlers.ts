@@ -1,13 +1,8 @@
 import { type ActionClass, type Clock, FrameworkException, actionNameOf } from '@framework/core';
-import {
-  type AnyEventHandler,
-  type EventEnvelope,
-  EventHandlerRegistry,
-  type HandlerContext,
-  type HandlerExecution,
-  type RegisteredHandler,
-} from '@framework/events';
-import { type HandlerCallRecord, type History, effectHeader } from './history.js';
+import type { AnyEventHandler, HandlerContext, HandlerExecution } from '@framework/events';
+import { deliveryRecords } from '../deliveries/delivery-record.js';
+import { type HandlerCall, handlersAround } from '../deliveries/handlers-around.js';
+import { type History, effectHeader } from './history.js';
 import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { StepOwner } from './scheduler.js';
 
@@ -30,45 +25,24 @@ export function watchedHandlers(
   handlers: readonly AnyEventHandler[],
   around: HandlerWatch,
 ): readonly AnyEventHandler[] {
-  return new EventHandlerRegistry(handlers).handlers.map(({ name: declared, handler, options }) => {
-    const name = around.nameOf(declared);
-    const timeoutMs = options.timeoutMs ?? around.timeoutMs;
-    const call = (
-      envelopes: readonly EventEnvelope<never>[],
-      context: HandlerContext,
-      work: (watched: HandlerContext) => Promise<void>,
-    ): Promise<void> => watchedCall({ ...around, options, name, timeoutMs, envelopes, context, work });
-    // Has the class of the handler, by which it is registered, and everything else of it.
-    if ('handleBatch' in handler) {
-      const handleBatch = (envelopes: readonly EventEnvelope<never>[], context: HandlerContext) =>
-        call(envelopes, context, (watched) => handler.handleBatch(envelopes, watched));
-      return Object.create(handler, { handleBatch: { value: handleBatch } }) as AnyEventHandler;
-    }
-    const handle = (envelope: EventEnvelope<never>, context: HandlerContext) =>
-      call([envelope], context, (watched) => handler.handle(envelope, watched));
-    return Object.create(handler, { handle: { value: handle } }) as AnyEventHandler;
-  });
+  return handlersAround(handlers, (call) => watchedCall({ ...around, ...call }));
 }
 
 async function watchedCall({
-  options,
-  name,
+  handler: { name: declared, options },
   history,
   watch,
   owner,
   clock,
-  timeoutMs,
+  nameOf,
   onRunning,
   envelopes,
   context,
   work,
-}: HandlerWatch & {
-  readonly options: RegisteredHandler['options'];
-  readonly name: string;
-  readonly envelopes: readonly EventEnvelope<never>[];
-  readonly context: HandlerContext;
-  readonly work: (watched: HandlerContext) => Promise<void>;
-}): Promise<void> {
+  ...around
+}: HandlerWatch & HandlerCall): Promise<void> {
+  const name = nameOf(declared);
+  const timeoutMs = options.timeoutMs ?? around.timeoutMs;
   // What is left of a process after its death does nothing any more.
   const isDead = (): boolean => owner.state === 'dead';
   if (isDead()) return new Promise(() => undefined);
@@ -76,15 +50,8 @@ async function watchedCall({
   const onFailed = watch.begins({ process: owner, options, eventIds });
   const { stoodMs } = owner;
   const startedMs = clock.elapsedMs();
-  const begun = history.nextPlace();
-  const records = envelopes.map((envelope): HandlerCallRecord => ({
-    handler: name,
-    eventId: envelope.eventId,
-    begun,
-    done: undefined,
-    text: textOf(envelope),
-  }));
-  history.handlerCalls.push(...records);
+  const records = deliveryRecords(name, envelopes, history.nextPlace());
+  history.deliveries.push(...records);
   const [first] = envelopes;
   onRunning(1);
   try {
@@ -151,14 +118,4 @@ function watchedContext(
       return result;
     },
   };
-}
-
-/** Everything of an event that must be the same at each delivery. */
-function textOf(envelope: EventEnvelope<never>): string {
-  const { eventId, eventType, payload, namespace, modelId, modelName, modelVersion, ordinal } = envelope;
-  const { actionId, actionName, actionParams, principal, headers, startedDate, createdDate } = envelope;
-  return JSON.stringify([
-    [eventId, eventType, payload, namespace, modelId, modelName, modelVersion, ordinal],
-    [actionId, actionName, actionParams, principal, headers, startedDate, createdDate],
-  ]);
 }

@@ -1,4 +1,5 @@
 import type { AnyEventHandler, EventEnvelope, EventHandlerRegistry, HandlerContext } from '@framework/events';
+import { type HandlerCall, handlersAround } from '../../deliveries/handlers-around.js';
 import { SpecificationError } from '../specification-error.js';
 
 /** One attempt of a handler at an event. */
@@ -23,7 +24,7 @@ export class HandlerWatch {
   /** @param callsMax after how many calls the handlers count as restless */
   constructor(handlers: EventHandlerRegistry, callsMax: number) {
     this.#callsMax = callsMax;
-    this.handlers = handlers.handlers.map(({ name, handler }) => this.#watched(name, handler));
+    this.handlers = handlersAround(handlers, (call) => this.#call(call));
   }
 
   /** How many calls were made. */
@@ -49,30 +50,7 @@ export class HandlerWatch {
     );
   }
 
-  /** Has the class of the handler, by which it is registered, and everything else of it. */
-  #watched(name: string, handler: AnyEventHandler): AnyEventHandler {
-    if ('handleBatch' in handler) {
-      return Object.create(handler, {
-        handleBatch: {
-          value: (envelopes: readonly EventEnvelope<never>[], context: HandlerContext) =>
-            this.#call(name, envelopes, context, () => handler.handleBatch(envelopes, context)),
-        },
-      }) as AnyEventHandler;
-    }
-    return Object.create(handler, {
-      handle: {
-        value: (envelope: EventEnvelope<never>, context: HandlerContext) =>
-          this.#call(name, [envelope], context, () => handler.handle(envelope, context)),
-      },
-    }) as AnyEventHandler;
-  }
-
-  async #call(
-    name: string,
-    envelopes: readonly EventEnvelope<never>[],
-    context: HandlerContext,
-    work: () => Promise<void>,
-  ): Promise<void> {
+  async #call({ handler: { name }, envelopes, context, work }: HandlerCall): Promise<void> {
     this.#callCounts.set(name, (this.#callCounts.get(name) ?? 0) + 1);
     // What fails is parked, so that the delivery comes to an end.
     this.assertRestful();

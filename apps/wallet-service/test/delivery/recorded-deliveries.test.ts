@@ -1,0 +1,94 @@
+import { parseFrameworkConfig } from '@framework/core';
+import {
+  type BatchEventHandler,
+  type EventEnvelope,
+  type EventHandler,
+  FrameworkEventHandler,
+} from '@framework/events';
+import { CallRecorder, DeliveryRecorder, checkRecord } from '@framework/testing/record';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startWorker } from '../../src/start-worker.js';
+import { WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
+import { type TestService, configTree, startTestService, stopTestService } from '../start-test-service.js';
+import type { Answer } from '../wallet-client.js';
+
+/** Fails at every second event when it comes first. */
+@FrameworkEventHandler({ name: 'watch-deposits', startFrom: 'beginning', retry: { backoffBaseMs: 10 } })
+class WatchDeposits implements EventHandler<WalletMoneyDepositedEvent> {
+  readonly event = WalletMoneyDepositedEvent;
+
+  async handle({ modelVersion, attempt }: EventEnvelope<WalletMoneyDepositedEvent>): Promise<void> {
+    if (modelVersion % 2 === 0 && attempt === 1) throw new Error('not the first time');
+  }
+}
+
+@FrameworkEventHandler({ name: 'watch-everything', startFrom: 'beginning' })
+class WatchEverything implements BatchEventHandler<undefined> {
+  readonly event = 'all';
+
+  async handleBatch(): Promise<void> {}
+}
+
+/** Cursors that pass only what nobody wants are saved soon, so that one sees that delivery is at rest. */
+const delivery = { 'cursor-rest-save-ms': 200 };
+const deliveries = new DeliveryRecorder();
+const recorder = new CallRecorder<Answer>({
+  judge: ({ status, body }) =>
+    status < 300
+      ? { outcome: 'ok', says: String(status), result: body }
+      : { outcome: 'refused', says: String(status) },
+});
+let service: TestService;
+let worker: ReturnType<typeof startWorker>;
+
+beforeAll(async () => {
+  service = await startTestService({ delivery });
+  worker = startWorker({
+    config: parseFrameworkConfig(configTree(service, { delivery })),
+    logger: pino({ level: 'silent' }),
+    handlers: deliveries.around([new WatchDeposits(), new WatchEverything()]),
+  });
+});
+afterAll(async () => {
+  await worker.stop();
+  await stopTestService(service);
+});
+
+function violations(): Promise<readonly string[]> {
+  return checkRecord({
+    recorder,
+    deliveries,
+    databases: [service.global.url, service.mexico.url],
+    tables: { Wallet: 'wallets' },
+    mayBeThere: ({ name }) => name === 'WalletCreateAction',
+  });
+}
+
+test('what handlers received is compared with the log', async () => {
+  for (const country of ['DE', 'MX']) {
+    const { id } = await service.client.openWallet({ country });
+    const deposit = (): Promise<unknown> =>
+      recorder.call('deposit', (key) =>
+        service.client.postKeyed(`/wallets/${id}/deposit`, { amount: '1' }, key),
+      );
+    await Promise.all([deposit(), deposit(), deposit()]);
+  }
+  expect(await violations()).toEqual([]);
+  const { records } = deliveries;
+  const tries = records.filter(({ handler }) => handler === 'watch-deposits');
+  expect(tries.length).toBeGreaterThan(6);
+  expect(new Set(tries.map(({ eventId }) => eventId)).size).toBe(6);
+
+  const [first] = records.splice(
+    records.findIndex(({ handler }) => handler === 'watch-everything'),
+    1,
+  );
+  expect(await violations()).toContainEqual(
+    expect.stringMatching(/^watch-everything: .+ was never handled$/),
+  );
+  records.push(first!, { ...first!, text: 'another one' });
+  expect(await violations()).toContainEqual(expect.stringMatching(/: repeats are not the same$/));
+  records.splice(-1, 1, { ...first!, eventId: 'nobody' });
+  expect(await violations()).toEqual(['watch-everything received nobody, which was never committed']);
+});
