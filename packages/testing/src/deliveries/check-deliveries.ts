@@ -3,7 +3,7 @@ import type { RegisteredHandler } from '@framework/events';
 import type { DeliveryRecord } from './delivery-record.js';
 
 /** An event, as far as it matters who received it when. */
-export type DeliveredEvent = Pick<
+type DeliveredEvent = Pick<
   LoggedEvent,
   'id' | 'type' | 'modelName' | 'modelId' | 'modelVersion' | 'ordinal'
 >;
