@@ -3,10 +3,7 @@ import type { RegisteredHandler } from '@framework/events';
 import type { DeliveryRecord } from './delivery-record.js';
 
 /** An event, as far as it matters who received it when. */
-type DeliveredEvent = Pick<
-  LoggedEvent,
-  'id' | 'type' | 'modelName' | 'modelId' | 'modelVersion' | 'ordinal'
->;
+type DeliveredEvent = Pick<LoggedEvent, 'id' | 'type' | 'modelName' | 'modelId' | 'modelVersion' | 'ordinal'>;
 
 /** The log of one database, and what handlers have parked there. */
 export interface DeliveredLog {
