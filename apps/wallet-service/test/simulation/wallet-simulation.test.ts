@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
 import { type TransferEnds, walletSimulation } from './wallet-simulation.js';
 
-/** What ends a run is its bound of steps and of virtual time; a busy machine, or more seeds, only take longer. */
-const timeout = 0;
+const seedsInAll = Number(process.env['SIMULATION_SEEDS'] ?? 5_000);
 /** Of all seeds that the project's simulations run. */
-const seeds = Math.ceil(0.08 * Number(process.env['SIMULATION_SEEDS'] ?? 5_000));
+const seeds = Math.ceil(0.08 * seedsInAll);
+/** A run has bounds of steps and of virtual time; this is for one in which nothing happens any more. */
+const timeout = 900_000 * Math.max(1, seedsInAll / 5_000);
 
 test('money is conserved and every transfer comes to one end, whatever happens', { timeout }, async () => {
   const ends: TransferEnds = { completed: 0, refunded: 0 };

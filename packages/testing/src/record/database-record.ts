@@ -98,6 +98,8 @@ export class RecordedDatabase {
   /** @param url of a user who may read the schema `eventlog` and the tables of the models */
   static async open(url: string): Promise<RecordedDatabase> {
     const client = new Client({ connectionString: url });
+    // A connection that breaks would end the process; whatever is asked on it says so.
+    client.on('error', () => undefined);
     await client.connect();
     return new RecordedDatabase(client);
   }

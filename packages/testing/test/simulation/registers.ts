@@ -71,18 +71,7 @@ export class RegisterWrittenEvent extends ModelEvent<Register> {
 }
 
 /** A register holds another mark, which was stamped. */
-export class RegisterStampedEvent extends ModelEvent<Register> {
-  static readonly payload = RegisterWrittenEvent.payload;
-
-  constructor(
-    registerId: string,
-    readonly before: string,
-    readonly mark: string,
-    readonly reaction: Reaction,
-  ) {
-    super(registerId, Register);
-  }
-}
+export class RegisterStampedEvent extends RegisterWrittenEvent {}
 
 /** One way of reading: one register, several at once, two side by side, or one beside another that is not there. */
 export interface Read {
