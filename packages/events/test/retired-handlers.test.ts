@@ -2,7 +2,7 @@ import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
 import { DeliveryOperator } from '../src/index.js';
 import { deposited } from './account.js';
-import { type BenchProcess, DeliveryBench, handlerOf, shard } from './delivery-bench.js';
+import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 function operatorOf({ database }: DeliveryBench): DeliveryOperator {
   const store = new MemoryDeliveryStore(new MemoryAccess(database));
@@ -85,4 +85,20 @@ test('a handler whose registration a failover lost is registered again', async (
   expect(mails.seen).toEqual(['a1']);
   const told = errors.map(String).filter((error) => !error.startsWith('HistoryChanged'));
   expect(told).toEqual([expect.stringContaining('mails')]);
+});
+
+test('a failover between a lease and the cursors of its slots is told once, as what it is', async () => {
+  const bench = new DeliveryBench();
+  const replica = bench.database.snapshot();
+  const mails = handlerOf({ name: 'mails' });
+  const { access, errors } = bench.start([mails]);
+  const leased = gate();
+  access.delays.set('leases.renew', [leased.opened]);
+  await bench.clock.advance(2_000);
+  bench.database.failOver(replica);
+  leased.open();
+  bench.database.commit(deposited('a', 1));
+  await bench.clock.advance(30_000);
+  expect(mails.seen).toEqual(['a1']);
+  expect(errors.map(String)).toEqual([expect.stringMatching(/mails.*failover.*registered again/)]);
 });

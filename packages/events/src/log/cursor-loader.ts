@@ -1,10 +1,4 @@
-import {
-  type HandlerCursors,
-  InvariantViolation,
-  type ParkedEvents,
-  type ParkedModel,
-  type ParkedPlace,
-} from '@framework/core';
+import { type HandlerCursors, type ParkedEvents, type ParkedModel, type ParkedPlace } from '@framework/core';
 import { modelKey } from '../flow/flow-work.js';
 import type { HandlerFlow } from '../flow/handler-flow.js';
 import type { HeldSlot } from '../lease/held-slot.js';
@@ -59,8 +53,9 @@ export class CursorLoader {
         const flow = this.#flows.get(lease.handler);
         const place = placeOf(lease);
         const cursor = cursorOf.get(place);
-        if (flow === undefined || cursor === undefined) this.#report(lease);
-        else if (lease.held) flow.gain(lease, cursor.cursor, (parked.get(place) ?? []).map(modelKey));
+        // Without one it was retired, or a failover lost it, since the lease was given: the next renewal finds that out.
+        if (flow === undefined || cursor === undefined || !lease.held) continue;
+        flow.gain(lease, cursor.cursor, (parked.get(place) ?? []).map(modelKey));
       }
       this.#onParked();
     });
@@ -101,11 +96,6 @@ export class CursorLoader {
       models.push(...page);
       if (page.length < modelsPage) return models;
     }
-  }
-
-  #report({ handler, slot }: HeldSlot): void {
-    const message = `${handler} has no cursor in slot ${slot}, so it is delivered nothing there: was it retired while it ran?`;
-    this.#context.onError(new InvariantViolation(message));
   }
 }
 
