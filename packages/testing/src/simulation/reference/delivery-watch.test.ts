@@ -156,6 +156,15 @@ test('a call of a handler that was paused before the lease began is found', asyn
   expect(violations).toEqual([expect.stringContaining('although the handler was paused')]);
 });
 
+test('a handler may be called that was paused in the same millisecond, after the lease began', async () => {
+  const { tables, one, other, violations } = await watchedDatabase();
+  await one.renew();
+  tables.delivery.handlers.set(handler, true);
+  await other.store.cursors.load([0]);
+  one.call();
+  expect(violations).toEqual([]);
+});
+
 test('an event is a dead letter after all its attempts, and not before', async () => {
   const { one, violations } = await watchedDatabase();
   const token = await one.renew();

@@ -5,8 +5,9 @@ export interface Grant {
   readonly token: string;
   /** Differs from that of any other lease, and from the same one after the process has let it lapse. */
   readonly lease: string;
-  /** Since when it has had this token, and how long it may work by it. */
-  readonly sinceMs: number;
+  /** Its number among all grants and pauses that were seen, from when the token was new. */
+  readonly seen: number;
+  /** How long it may work by it. */
   readonly untilMs: number;
   /** At which step it was told; `Infinity` while the answer is on its way. */
   readonly toldStep: number;
@@ -27,8 +28,9 @@ export class LeaseWatch {
   /** By the names of the processes, and by handlers and slots. */
   readonly #grants = new Map<string, Map<string, Grant>>();
   readonly #holders = new Map<string, Holder>();
-  /** Since when handlers are paused, as far as that was seen. */
-  readonly #pausedSinceMs = new Map<string, number>();
+  /** The numbers of the pauses of handlers among all that was seen: times would not do, because much happens at one time. */
+  readonly #pauses = new Map<string, number>();
+  #seenCount = 0;
   /** When processes have asked for their leases last, and until when they may work by what they were told. */
   readonly #askedMs = new Map<string, number>();
   readonly #knownUntilMs = new Map<string, number>();
@@ -54,16 +56,15 @@ export class LeaseWatch {
   }
 
   /** Whether a handler is paused, and was already when a lease was granted. */
-  wasPaused(handler: string, { sinceMs }: Grant): boolean {
-    const pausedMs = this.#pausedSinceMs.get(handler) ?? Infinity;
-    return this.#tables.handlers.get(handler) === true && pausedMs <= sinceMs;
+  wasPaused(handler: string, { seen }: Grant): boolean {
+    return this.#tables.handlers.get(handler) === true && (this.#pauses.get(handler) ?? Infinity) < seen;
   }
 
   /** Takes note of which handlers are paused; to be called whenever a process may learn that. */
   notePauses(): void {
     for (const [handler, isPaused] of this.#tables.handlers) {
-      if (!isPaused) this.#pausedSinceMs.delete(handler);
-      else if (!this.#pausedSinceMs.has(handler)) this.#pausedSinceMs.set(handler, this.#tables.nowMs);
+      if (!isPaused) this.#pauses.delete(handler);
+      else if (!this.#pauses.has(handler)) this.#pauses.set(handler, ++this.#seenCount);
     }
   }
 
@@ -90,10 +91,10 @@ export class LeaseWatch {
         this.#violated(`${process} is given slot ${slot} of ${handler}, which ${holder.process} holds`);
       const before = grants.get(place);
       const isSame = before?.token === token;
-      const { sinceMs, toldStep, lease } = isSame
+      const { seen, toldStep, lease } = isSame
         ? before
-        : { sinceMs: nowMs, toldStep: Infinity, lease: this.#newLease() };
-      grants.set(place, { token, lease, sinceMs, untilMs, toldStep });
+        : { seen: ++this.#seenCount, toldStep: Infinity, lease: this.#newLease() };
+      grants.set(place, { token, lease, seen, untilMs, toldStep });
       this.#holders.set(place, { process, untilMs });
     }
   }
