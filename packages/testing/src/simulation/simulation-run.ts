@@ -38,6 +38,8 @@ const restMs = 180_000;
 const pollMs = 200;
 const replaysMax = 40;
 const keyLifetimeWaitMaxMs = 600_000;
+/** In how many runs that wait for keys to expire no process lives meanwhile. */
+const deadShare = 0.8;
 const stepsMaxDefault = 200_000;
 const virtualMsMax = 3_600_000;
 
@@ -321,10 +323,17 @@ export class SimulationRun<Given extends SimulationGiven> {
     });
   }
 
-  /** Waits until keys have expired, so that those are missed that must not. */
+  /** Waits until keys have expired, so that those are missed that must not: mostly without any process, which takes few steps. */
   async #outliveKeys(): Promise<void> {
     const lifetimeMs = this.#options.idempotency?.keyLifetimeMs ?? Infinity;
-    if (lifetimeMs <= keyLifetimeWaitMaxMs) await this.#sleep(lifetimeMs + 1_000);
+    if (lifetimeMs > keyLifetimeWaitMaxMs) return;
+    if (this.#streams.of('keys').chance(deadShare)) {
+      this.#history.count('every process ends');
+      for (const process of this.#fleet.processes) this.#fleet.kill(process);
+    }
+    await this.#sleep(lifetimeMs + 1_000);
+    await this.#nemesis.end();
+    await this.#rest();
   }
 
   #isAnyParked(): boolean {
