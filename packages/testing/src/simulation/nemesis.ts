@@ -93,10 +93,19 @@ export class Nemesis {
     for (let index = 0; index < rolloutCount; index++) plan('rollout', this.#streams.of(`rollout ${index}`));
   }
 
-  /** Starts a process in the place of one that has crashed, after a while. */
+  /** Starts a process in the place of one that has ended, after a while. */
   replace({ shards, version }: Pick<SimulatedProcess, 'shards' | 'version'>): void {
     this.#lasting(this.#streams.of('restarts').between(10, downMaxMs), () => {
       this.#fleet.start(this.#isOver ? {} : { shards, version });
+    });
+  }
+
+  /** Stops a process as an operator does it, and replaces it when it has ended. */
+  restart(process: SimulatedProcess | undefined): void {
+    if (process === undefined || process.isStopping) return;
+    process.stop(() => {
+      this.#fleet.forget(process);
+      this.replace(process);
     });
   }
 
@@ -144,7 +153,7 @@ export class Nemesis {
       case 'fewer-shards':
         return this.#loseShard(choices);
       case 'stop':
-        return this.#stop(choices);
+        return this.restart(this.#fleet.any(choices));
       case 'rollout':
         return this.#rollOut(choices);
     }
@@ -155,16 +164,6 @@ export class Nemesis {
     if (process === undefined) return;
     this.#fleet.kill(process);
     this.replace(process);
-  }
-
-  /** A process is stopped as an operator does it, and replaced. */
-  #stop(choices: Choices): void {
-    const process = this.#fleet.any(choices);
-    if (process === undefined || process.isStopping) return;
-    process.stop(() => {
-      this.#fleet.forget(process);
-      if (!this.#isOver) this.replace(process);
-    });
   }
 
   /** One process after the other is replaced by one with another version of the code, which starts before the old one ends. */

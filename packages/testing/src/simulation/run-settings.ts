@@ -21,6 +21,7 @@ const deliveryDefaults = {
   suspectAloneMs: 200,
   storeBackoffMaxMs: 1_000,
   stopTimeoutMs: 1_000,
+  abandonedForMs: 2_000,
 } satisfies DeliveryOverrides;
 const handlerRetryDefaults = {
   attemptsMax: 4,
@@ -71,7 +72,11 @@ export function chooseSettings<Given extends SimulationGiven>(
   const hopShare = choices.pick([1, 0.5, 0.2]);
   const burstCount = choices.pick([2, 1, 4, 8]);
   const callShare = choices.pick([0.3, 0.9]);
-  const own = { readMax: choices.pick([1_000, 2, 10]), concurrency: choices.pick([16, 1, 3]) };
+  const own = {
+    readMax: choices.pick([1_000, 2, 10]),
+    concurrency: choices.pick([16, 1, 3]),
+    abandonedMax: choices.pick([64, 1, 3]),
+  };
   const retry = { ...handlerRetryDefaults, ...options.delivery?.retry };
   const delivery = { ...deliveryDefaults, ...own, ...options.delivery, retry };
   return {

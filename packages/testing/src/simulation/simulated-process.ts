@@ -40,6 +40,8 @@ export interface ProcessSurroundings {
   readonly randomOf: (name: string) => () => number;
   /** Called when a process crashes by a fault on its way to a database. */
   readonly onCrash: (process: SimulatedProcess) => void;
+  /** Called when a process asks for a restart: it cannot go on by itself. */
+  readonly onRestartNeeded: (process: SimulatedProcess) => void;
 }
 
 /** One process of the application: executes actions and delivers events, until it is killed. */
@@ -124,7 +126,10 @@ export class SimulatedProcess implements PassingProcess {
       onError: (error) => this.#failed(error),
       onRecovered: () => undefined,
       onAttemptFailed: ({ willRetry }) => history.count(willRetry ? 'failed attempt' : 'dead letter'),
-      onRestartNeeded: () => history.count('restart needed'),
+      onRestartNeeded: () => {
+        history.count('restart needed');
+        around.onRestartNeeded(this);
+      },
     });
     stop.delivery = delivery;
     delivery.start();

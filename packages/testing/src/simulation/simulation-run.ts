@@ -158,6 +158,7 @@ export class SimulationRun<Given extends SimulationGiven> {
         this.#fleet.forget(process);
         this.#nemesis.replace(process);
       },
+      onRestartNeeded: (process) => this.#nemesis.restart(process),
     });
     const around = {
       scheduler,

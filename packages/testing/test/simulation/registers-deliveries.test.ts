@@ -15,6 +15,8 @@ test(
       'start of another version',
       'call that took too long',
       'call while a handler is paused',
+      'restart needed',
+      'every process ends',
     );
     expect(met.filter((what) => !counts.has(what))).toEqual([]);
   },
