@@ -3,7 +3,7 @@ import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
 import { DeliveryOperator, type HandlerContext } from '../src/index.js';
 import { deposited } from './account.js';
-import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
+import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
 
 function operatorOf({ database }: DeliveryBench): DeliveryOperator {
   const store = new MemoryDeliveryStore(new MemoryAccess(database));
@@ -89,20 +89,6 @@ describe('processes with different handlers', () => {
     expect([...books.seen, ...others.seen].toSorted()).toEqual(models.map((model) => `${model}1`));
     expect(books.seen).toHaveLength(2);
   });
-});
-
-test('a process that is given slots in which a handler has no cursor says so', async () => {
-  const bench = new DeliveryBench();
-  const given = gate();
-  const { access, errors } = bench.start([handlerOf({ name: 'mails' }), handlerOf({ name: 'books' })]);
-  access.delays.set('leases.renew', [given.opened]);
-  await bench.clock.advance(300);
-  // As whoever deletes it by hand leaves a handler that is in use.
-  bench.database.handlers.delete('books');
-  given.open();
-  await bench.clock.advance(300);
-  const told = { code: 'invariant-violation', message: expect.stringContaining('books has no cursor') };
-  expect(errors).toMatchObject([told, told, told, told]);
 });
 
 describe('processes that know different shards', () => {
