@@ -30,7 +30,37 @@ tally.add(
   await outcomeOf(tool('node'), ['--disable-warning=ExperimentalWarning', 'scripts/check-consumer.mjs']),
 );
 tally.add(await outcomeOf('npm', ['run', 'bench', '--', '--short']));
+tally.add(await mutantsOutcome());
 tally.close();
+
+/** What is new here must be tested so well that most small mistakes in it would be noticed. */
+async function mutantsOutcome() {
+  const commit = commitBefore();
+  if (commit === undefined) {
+    const note = '~ No earlier commit is in this clone, so that no changed lines were mutated';
+    const outcome = new Tally();
+    outcome.add({ skipped: 1, notes: [note] });
+    return outcome;
+  }
+  // What is asked of whole folders is 85: these are some lines only, by chance more of those whose tests need a database.
+  const bounds = ['--lines', '250', '--at-least', '75'];
+  const outcome = await outcomeOf('npm', ['run', 'mutants', '--', '--changed', commit, ...bounds]);
+  if (outcome.failed === 0) outcome.add({ passed: 1 });
+  return outcome;
+}
+
+/** Where a branch has left the main one; on that, the newest commit which is a day older than the last. */
+function commitBefore() {
+  const [head, fork] = [git('rev-parse', 'HEAD'), git('merge-base', 'HEAD', 'origin/main')];
+  if (fork !== undefined && fork !== head) return fork;
+  const dayBefore = Number(git('log', '-1', '--format=%ct')) - 24 * 60 * 60;
+  return git('rev-list', '-1', `--before=${dayBefore}`, 'HEAD');
+}
+
+function git(...args) {
+  const { status, stdout } = spawnSync('git', args, { cwd: root, encoding: 'utf8' });
+  return status === 0 && stdout.trim() !== '' ? stdout.trim() : undefined;
+}
 
 /** The adapter is tested behind PgBouncer where there is one; a machine of CI with Debian's PostgreSQL must have it. */
 function pgBouncerOutcome() {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -8,29 +9,37 @@ import { printScores } from './mutants/scores.mjs';
 import { run } from './run.mjs';
 import { root, tool } from './workspace.mjs';
 
-const usage = `npm run mutants -- [--changed COMMIT] [PATH …]
+const usage = `npm run mutants -- [--changed COMMIT [--lines N]] [--at-least PERCENT] [PATH …]
 
 Changes the sources, one small change at a time, and runs the tests that meet it. A change that no test notices survives:
 either a test is missing, or the change makes no difference, which docs/operations/mutation-testing.md then explains.
 Fails when there is a survivor that is not explained.
 
-  PATH              a file or folder of sources
-  --changed COMMIT  the lines of sources that this commit does not have`;
+  PATH                a file or folder of sources
+  --changed COMMIT    the lines of sources that this commit does not have
+  --lines N           of these, so many at most, chosen by what they say; all by default
+  --at-least PERCENT  fails only when fewer are killed of those that could be noticed`;
 
 /** Where sources are that decide, and whose tests need no database. */
 const mutable =
   /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:actions|handlers|transfer|wallet)(?!.*-(?:repository|tables?)\.ts))\/.*(?<!\.test)\.ts$/;
 
+/** The most lines that are chosen together. */
+const partMax = 40;
+
 const { values: options, positionals: paths } = parseArgs({
   allowPositionals: true,
   options: {
     changed: { type: 'string' },
+    lines: { type: 'string' },
+    'at-least': { type: 'string' },
     help: { type: 'boolean', default: false },
   },
 });
 
 async function main() {
-  const sources = [...(await sourcesIn(paths)), ...(await changedLines(options.changed))];
+  const changed = someOf(await changedLines(options.changed), Number(options.lines ?? Infinity));
+  const sources = [...(await sourcesIn(paths)), ...changed.map(({ range }) => range)];
   if (sources.length === 0) {
     console.log('There is no source to be changed');
     return;
@@ -39,8 +48,14 @@ async function main() {
   mkdirSync(folder, { recursive: true });
   try {
     const report = await mutate(sources, folder);
+    if (report === undefined) {
+      process.exitCode = 1;
+      return;
+    }
     const isWhole = options.changed === undefined;
-    if (report === undefined || !printScores(report, explanations(), isWhole)) process.exitCode = 1;
+    const { score, isClean } = printScores(report, explanations(), isWhole);
+    const least = options['at-least'];
+    if (least === undefined ? !isClean : score < Number(least)) process.exitCode = 1;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -56,7 +71,7 @@ async function sourcesIn(places) {
   return lines.filter((file) => mutable.test(file) && existsSync(join(root, file)));
 }
 
-/** The lines of sources that a commit does not have, as `file:first-last`. */
+/** The lines of sources that a commit does not have: ranges as `file:first-last`, and how many lines each has. */
 async function changedLines(commit) {
   if (commit === undefined) return [];
   const ranges = [];
@@ -74,9 +89,30 @@ async function changedLines(commit) {
     file = /^\+\+\+ b\/(.+)$/.exec(line)?.[1] ?? file;
     const [, first, count = '1'] = /^@@ -\S+ \+(\d+)(?:,(\d+))? @@/.exec(line) ?? [];
     if (first === undefined || count === '0' || !mutable.test(file)) continue;
-    ranges.push(`${file}:${first}-${Number(first) + Number(count) - 1}`);
+    ranges.push(...partsOf(file, Number(first), Number(count)));
   }
   return ranges;
+}
+
+/** Lines of a file that follow one another, in ranges of a size of which some can be chosen. */
+function partsOf(file, first, count) {
+  const end = first + count;
+  return Array.from({ length: Math.ceil(count / partMax) }, (_unused, index) => {
+    const begin = first + index * partMax;
+    const next = Math.min(begin + partMax, end);
+    return { range: `${file}:${begin}-${next - 1}`, count: next - begin };
+  });
+}
+
+/** So many lines at most, from all over the sources: the same ones each time that the same has changed. */
+function someOf(ranges, linesMax) {
+  const shuffled = ranges.toSorted((one, other) => (hashOf(one) < hashOf(other) ? -1 : 1));
+  let left = linesMax;
+  return shuffled.filter(({ count }) => count <= left && (left -= count) >= 0);
+}
+
+function hashOf({ range }) {
+  return createHash('sha256').update(range).digest('hex');
 }
 
 async function git(args) {

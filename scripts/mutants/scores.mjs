@@ -1,8 +1,10 @@
 import { dirname } from 'node:path';
 
 /**
- * Prints what became of the mutants that a report tells of, folder by folder, and the survivors that nothing explains. Tells
- * whether there are none of these, nor explanations that nothing needs any more.
+ * Prints what became of the mutants that a report tells of, folder by folder, and the survivors that nothing explains.
+ *
+ * Gives the score of all, which is NaN where there are none, and whether it `isClean`: without such survivors, and without
+ * explanations that nothing needs any more.
  */
 export function printScores({ files }, explanations, isWhole) {
   const explained = new Set(explanations.map(keyOf));
@@ -30,7 +32,8 @@ export function printScores({ files }, explanations, isWhole) {
       mutants.filter(({ file }) => dirname(file) === folder),
     );
   if (folders.length > 1) printScore('all', mutants);
-  return open.length === 0 && stale.length === 0 && unmeasured.length === 0;
+  const isClean = open.length === 0 && stale.length === 0 && unmeasured.length === 0;
+  return { score: countsOf(mutants).score, isClean };
 }
 
 function printChange(title, { was, is }) {
@@ -42,12 +45,17 @@ function metOf({ status }) {
 }
 
 function printScore(title, mutants) {
-  const killedCount = mutants.filter(({ status }) => status === 'Killed' || status === 'Timeout').length;
-  const survivors = mutants.filter(hasSurvived);
-  const explainedCount = survivors.filter(({ isExplained }) => isExplained).length;
-  const score = (100 * killedCount) / (killedCount + survivors.length - explainedCount);
-  const counts = `${killedCount} killed, ${survivors.length} survived, ${explainedCount} of them explained`;
+  const { killed, survived, explained, score } = countsOf(mutants);
+  const counts = `${killed} killed, ${survived} survived, ${explained} of them explained`;
   console.log(`${title}: ${Number.isNaN(score) ? 'no mutants' : `${counts}: ${score.toFixed(1)} %`}`);
+}
+
+function countsOf(mutants) {
+  const killed = mutants.filter(({ status }) => status === 'Killed' || status === 'Timeout').length;
+  const survivors = mutants.filter(hasSurvived);
+  const explained = survivors.filter(({ isExplained }) => isExplained).length;
+  const score = (100 * killed) / (killed + survivors.length - explained);
+  return { killed, survived: survivors.length, explained, score };
 }
 
 function hasSurvived({ status }) {
