@@ -141,6 +141,22 @@ describe('a run after a commit whose outcome was not known', () => {
     expect(driver.committed).toEqual([]);
   });
 
+  test('tells that both shards are written when the later one turns out to hold the earlier run', async () => {
+    let runs = 0;
+    const { execute, manager, driver } = executorOf(async (plan) =>
+      plan().addAll(++runs === 1 ? [openWallet(mexico)] : [openWallet(global), openWallet(mexico)]),
+    );
+    manager(mexico).answersToLose = 1;
+    manager(mexico).outcomes.push(false);
+    manager(mexico).hasHappened = true;
+    await expect(execute(null, { allowCrossShard: true })).rejects.toMatchObject({
+      code: 'partial-commit',
+      committed: [global, mexico],
+      failed: [],
+    });
+    expect(driver.committed.map(({ shard }) => shard)).toEqual([global]);
+  });
+
   test('does not go in a group, whose statement does not look for it', async () => {
     const { execute, manager } = lostOnce(undefined, { groupCommit: true });
     manager(global).hasHappened = true;

@@ -33,8 +33,7 @@ export async function commit(
   for (const { changes, manager } of commits) {
     try {
       const outcome = await commitOne(changes, manager, options);
-      if (outcome === 'key-taken' || (outcome === 'written-before' && changeSets.length === 1))
-        return outcome;
+      if (changeSets.length === 1) return outcome;
       // The other shards would get what belongs to a later attempt than what is written here.
       if (outcome === 'written-before') throw new WrittenBefore(`${changes.shard} holds an earlier attempt`);
     } catch (error) {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { holdCommits } from '../../test/hold-commits.js';
 import { settled } from '../../test/manual-clock.js';
 import { once, stagingExecutor } from '../../test/staging-executor.js';
 import { executorOf, global, mexico, storedWallet } from '../../test/test-executor.js';
@@ -27,6 +28,34 @@ describe('a model that is staged and not committed yet', () => {
     await Promise.all(built);
     expect(running.seen).toEqual([100n, 101n, 102n, 100n, 101n]);
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 2]);
+  });
+
+  test('takes along, too, what is built on it and is not queued before it is lost', async () => {
+    const gate = Promise.withResolvers<void>();
+    const seen: number[] = [];
+    const running = executorOf(
+      async (plan, params) => {
+        const wallet = await running.wallets.getById((params as Wallet).id);
+        seen.push(wallet.version);
+        if (seen.length === 2) await gate.promise;
+        return plan().update(wallet.deposit(1n));
+      },
+      { groupCommit: true, turns: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
+    );
+    const wallet = storedWallet(running);
+    const manager = running.manager(global);
+    const release = holdCommits(manager);
+    manager.persistFailures.push(new Error('refused'));
+    const refused = running.execute(wallet, once);
+    await settled();
+    const built = running.execute(wallet, once);
+    await settled();
+    release();
+    await expect(refused).rejects.toThrow('refused');
+    gate.resolve();
+    await built;
+    expect(seen).toEqual([1, 2, 1]);
+    expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1]);
   });
 
   test('takes along within a group what was built on it', async () => {

@@ -103,7 +103,7 @@ export class GroupCommit {
       const { plan } = base;
       while (plan.state === 'pending') {
         if (isForHandler && this.#takesLong(plan)) throw lockedOut(plan.changes.shard);
-        await (isForHandler ? this.awaitOutcome(base, true) : plan.ended);
+        await this.awaitOutcome(base, isForHandler);
       }
       if (isLost(base)) throw lostBaseError(base);
     }

@@ -14,9 +14,11 @@ interface Rereading {
   readonly wallet: Wallet;
   readonly amount: bigint;
   readonly rereads: boolean;
+  /** Which of two versions that it has read it stages from. */
+  readonly from?: 'older' | 'newer';
 }
 
-/** An executor without turns, whose action may read its wallet a second time and stages from what it read first. */
+/** An executor without turns, whose action may read its wallet a second time. */
 function rereading(): TestExecutor & {
   readonly readAgain: () => void;
   readonly release: () => void;
@@ -28,12 +30,12 @@ function rereading(): TestExecutor & {
   const sent: (readonly number[])[] = [];
   const running = executorOf(
     async (plan, params) => {
-      const { wallet, amount, rereads } = params as Rereading;
+      const { wallet, amount, rereads, from = 'older' } = params as Rereading;
       const before = await running.wallets.getById(wallet.id);
       if (rereads) await again.promise;
-      const versions = rereads ? [before, await running.wallets.getById(wallet.id)] : [before];
-      seen.push(versions.map(({ version }) => version));
-      return plan().update(before.deposit(amount));
+      const after = rereads ? await running.wallets.getById(wallet.id) : before;
+      seen.push([...new Set([before.version, after.version])]);
+      return plan().update((from === 'older' ? before : after).deposit(amount));
     },
     { groupCommit: true, turns: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
   );
@@ -196,6 +198,26 @@ describe('a model that is staged and not committed yet', () => {
     expect(running.sent).toEqual([[2], [3]]);
   });
 
+  test('is continued by a plan that stages from the newer one of two versions that its action has read', async () => {
+    const running = rereading();
+    const wallet = storedWallet(running);
+    const first = running.execute({ wallet, amount: 1n, rereads: false }, once);
+    await settled();
+    const slow = running.execute({ wallet, amount: 5n, rereads: true, from: 'newer' }, once);
+    await settled();
+    const fast = running.execute({ wallet, amount: 100n, rereads: false }, once);
+    await settled();
+    running.readAgain();
+    await settled();
+    expect(running.seen).toEqual([[1], [2], [2, 3]]);
+    running.release();
+    expect(await Promise.all([first, fast, slow])).toMatchObject([
+      { version: 2, balance: 101n },
+      { version: 3, balance: 201n },
+      { version: 4, balance: 206n },
+    ]);
+  });
+
   test('does not give way to a plan that stages from an older version', async () => {
     const running = rereading();
     const wallet = storedWallet(running);
@@ -308,7 +330,8 @@ describe('a model that is staged, and whose row somebody else has locked for lon
 
   test('is read as it is committed by the action of a handler that may not build on it', async () => {
     const { execute, manual, seen, wallet, first, release } = await lockedOut();
-    await manual.pass(1_000);
+    // It was queued a second ago.
+    await manual.pass(950);
     const later = execute(wallet, { ...ofHandler(), groupCommit: false });
     await settled();
     expect(seen).toEqual([1, 1]);
