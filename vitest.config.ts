@@ -81,6 +81,7 @@ export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
+    tags: [{ name: 'slow', description: 'Takes more than a few seconds, or starts other processes' }],
     globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
     // Most tests wait for a database or for other processes.
     maxWorkers: '100%',

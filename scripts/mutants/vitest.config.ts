@@ -23,6 +23,58 @@ const suites: Readonly<Record<string, Suite>> = {
   },
 };
 
+/**
+ * The tests against PostgreSQL that mutants of a folder meet as well: quick ones, which start no other process. Those that
+ * are tagged `slow` are not run.
+ */
+const databaseTests: Readonly<Record<string, readonly string[]>> = {
+  'packages/drizzle-adapter/src/connection': ['bind-errors', 'commit-outcome', 'read-only', 'refused-begin'],
+  'packages/drizzle-adapter/src/delivery': [
+    'dead-letters',
+    'delivery-{attempts,bulk,leases,parking,reads,retention}',
+    'replaced-database',
+  ],
+  'packages/drizzle-adapter/src/idempotency': ['conformance'],
+  'packages/drizzle-adapter/src/write': [
+    'conformance',
+    'exact-values',
+    'grouped-commit',
+    'left-out-additions',
+    'merged-rows',
+    'row-shapes',
+    'statements',
+  ],
+};
+
+/** How long such a test may take while other runners are at work. */
+const databaseTimeoutMs = 20_000;
+
+const sources = process.env['MUTANTS_SOURCES']?.split(',') ?? [];
+
+function isMutated(folder: string): boolean {
+  return sources.some((source) => source.startsWith(`${folder}/`));
+}
+
+const projects = Object.entries(suites)
+  .filter(([root]) => isMutated(root))
+  .map(([root, { include, testTimeout }]) => ({
+    extends: true as const,
+    test: { name: basename(root), root, include: [...include], testTimeout, hookTimeout: testTimeout },
+  }));
+
+const databaseProjects = Object.entries(databaseTests)
+  .filter(([folder]) => isMutated(folder))
+  .map(([folder, names]) => ({
+    extends: true as const,
+    test: {
+      name: `${basename(folder)} in PostgreSQL`,
+      root: folder.split('/').slice(0, 2).join('/'),
+      include: names.map((name) => `test/${name}.test.ts`),
+      testTimeout: databaseTimeoutMs,
+      hookTimeout: databaseTimeoutMs,
+    },
+  }));
+
 /** Begins with the tests beside the source that has the mutant: most mutants end there, and the other files are not run. */
 class NearestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -39,19 +91,16 @@ function prefixLength(one: string, other: string): number {
   return length;
 }
 
-const { globalSetup: _, projects: __, ...test } = base.test ?? {};
+const { globalSetup, projects: _, ...test } = base.test ?? {};
 
 export default defineConfig({
   ...base,
   test: {
     ...test,
+    ...(databaseProjects.length > 0 && { globalSetup }),
     expect: { poll: { timeout: 1_000, interval: 20 } },
     sequence: { sequencer: NearestFirst },
-    projects: Object.entries(suites)
-      .filter(([root]) => process.env['MUTANTS_MEMBERS']?.split(',').includes(root))
-      .map(([root, { include, testTimeout }]) => ({
-        extends: true as const,
-        test: { name: basename(root), root, include: [...include], testTimeout, hookTimeout: testTimeout },
-      })),
+    tagsFilter: ['!slow'],
+    projects: [...projects, ...databaseProjects],
   },
 });
