@@ -1,6 +1,7 @@
-import type { DeliverableEvent } from '@framework/core';
+import type { DeliverableEvent, ParkedFilter } from '@framework/core';
 import { describe, expect, it } from 'vitest';
-import { withEvents } from './fixtures/parked-events.js';
+import { allSlots, beginningOf } from './fixtures/delivery-store.js';
+import { step, withEvents } from './fixtures/parked-events.js';
 import { query } from './fixtures/query.js';
 
 describe('parked events', () => {
@@ -29,7 +30,7 @@ describe('parked events', () => {
     });
   });
 
-  it('are found in pages of bounded size, however large they are', async () => {
+  it('are found in pages of bounded size, however large they are', { tags: ['slow'] }, async () => {
     const { store, events, park, url } = await withEvents('a', 1, 2, 3, 4);
     for (const event of events) await park({ event });
     const megabytes = (count: number): Promise<unknown> =>
@@ -54,6 +55,31 @@ describe('parked events', () => {
       expect(pages.map(({ length }) => length)).toEqual(counts);
       expect(pages.flat()).toEqual(events.map(({ id }) => id));
     }
+  });
+
+  it('are found, replayed and skipped by all that a filter names', async () => {
+    const { store, park, write, url } = await withEvents('a', 1);
+    await write('b', 1);
+    await query(url, `update eventlog.events set event_type = 'ThingMadeEvent' where model_id = 'b'`);
+    const { events } = await store.log.read(allSlots, await beginningOf(store), 10);
+    const [a, b] = events as [DeliverableEvent, DeliverableEvent];
+    await park({ event: a, dead: true }, { event: b, dead: true }, { event: b, handler: 'elsewhere' });
+    const found = async (filter: ParkedFilter): Promise<readonly string[]> =>
+      (await store.deadLetters.find(filter, step)).items.map(
+        ({ handler, event }) => `${handler} ${event.modelId}`,
+      );
+    expect(await found({ eventId: a.id })).toEqual(['notify a']);
+    expect(await found({ eventType: 'ThingChangedEvent' })).toEqual(['notify a']);
+    expect(await found({ modelId: 'a' })).toEqual(['notify a']);
+    expect(await found({ handler: 'elsewhere' })).toEqual(['elsewhere b']);
+    expect(await found({ dead: false })).toEqual(['elsewhere b']);
+    expect(await found({ modelId: 'a', handler: 'elsewhere' })).toEqual([]);
+    expect((await store.deadLetters.replay({ eventType: 'ThingMadeEvent' }, step)).count).toBe(1);
+    expect((await found({ dead: false })).toSorted()).toEqual(['elsewhere b', 'notify b']);
+    expect((await store.deadLetters.skip({ modelId: 'b', dead: false, handler: 'notify' }, step)).count).toBe(
+      1,
+    );
+    expect((await found({})).toSorted()).toEqual(['elsewhere b', 'notify a']);
   });
 
   it.each(['a\u0000b', '\ud83d'])('are none for a filter that nothing can match: %j', async (text) => {

@@ -131,6 +131,18 @@ describe('parked events', () => {
     expect(await standing()).toMatchObject({ attempts: 1, uncounted: 1, openCount: 0 });
   });
 
+  it('have no attempt begun, and none ended again, once they are dead letters', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    await park({ event: events[0]! });
+    const [head] = await store.parked.dueHeads(everywhere, 10);
+    await store.parked.endAttempt(head!, undefined, { kind: 'dead', error: 'poison' });
+    expect(await store.parked.beginAttempt(head!, alone('late'))).toBe(false);
+    await store.parked.endAttempt(head!, undefined, { kind: 'retry', error: 'late', retryAfterMs: 0 });
+    expect((await store.deadLetters.find({}, { limit: 1 })).items).toMatchObject([
+      { dead: true, error: 'poison', attempts: 0 },
+    ]);
+  });
+
   it('have an attempt uncounted in one step that goes on beside others, while it is open', async () => {
     const { store, events, park } = await withEvents('a', 1);
     await park({ event: events[0]! });

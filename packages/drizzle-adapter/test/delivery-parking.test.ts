@@ -165,6 +165,31 @@ describe('parked events', () => {
     expect(await store.parked.dueHeads(everywhere, 10)).toHaveLength(1);
   });
 
+  it('are due at no time while their handler is paused, nor when they are dead letters', async () => {
+    const { store, events, park } = await withEvents('a', 1);
+    await park({ event: events[0]! });
+    expect(await store.parked.nextDueMs(everywhere)).toBe(0);
+    await store.cursors.setPaused('notify', true);
+    expect(await store.parked.nextDueMs(everywhere)).toBeUndefined();
+    await store.cursors.setPaused('notify', false);
+    const [head] = await store.parked.dueHeads(everywhere, 1);
+    await store.parked.endAttempt(head!, undefined, { kind: 'dead', error: 'poison' });
+    expect(await store.parked.nextDueMs(everywhere)).toBeUndefined();
+  });
+
+  it('are suspects in their places only when they are due, and the first of their models', async () => {
+    const { store, park, write } = await withEvents('later', 1);
+    await write('behind', 1, 2);
+    const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
+    const [later, first, second] = events;
+    await park({ event: later!, suspect: true, retryAfterMs: never });
+    await park({ event: first! }, { event: second!, suspect: true });
+    expect(await store.parked.suspectPlaces(everywhere)).toEqual([]);
+    const [head] = await store.parked.dueHeads(everywhere, 10);
+    await store.parked.endAttempt(head!, undefined, { kind: 'done' });
+    expect(await store.parked.suspectPlaces(everywhere)).toEqual([{ handler: 'notify', slot: second!.slot }]);
+  });
+
   it('of a handler that is unknown here do not keep a known one from its turn', async () => {
     const { store, events, park } = await withEvents('a', 1, 2);
     const [first, second] = events;
@@ -189,18 +214,23 @@ it('an event may come again until its cursor has passed it and nothing of it is 
   const { leases } = await store.leases.renew('one', ['notify', 'elsewhere'], never);
   await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
   expect(await again()).toEqual([]);
+  await park({ event: events[0]!, handler: 'elsewhere' });
+  expect(await again()).toEqual([]);
   await park({ event: events[0]!, dead: true });
   expect(await again()).toEqual([events[0]!.id]);
 });
 
 it('an event that the log does not hold may come again when another database may have held its shard then', async () => {
-  const { store } = await withEvents('a', 1);
+  const { store, url } = await withEvents('a', 1);
   const dayMs = 24 * 60 * 60 * 1_000;
   const [held, moved] = [ShardIdentifier.of(0, 0), ShardIdentifier.of(0, 1)];
   const isLater = { handler: 'notify', eventId: idMadeAt(Date.now() + 2 * dayMs), shard: held };
   const isEarlier = { handler: 'notify', eventId: idMadeAt(Date.now() - dayMs), shard: held };
   const ofAnother = { ...isLater, shard: moved };
-  expect(await store.parked.mayComeAgain([isLater, isEarlier, ofAnother])).toEqual([isEarlier, ofAnother]);
+  const asked = [isLater, isEarlier, ofAnother];
+  expect(await store.parked.mayComeAgain(asked)).toEqual([isEarlier, ofAnother]);
+  await query(url, 'update eventlog.shards set released_date = now()');
+  expect(await store.parked.mayComeAgain(asked)).toEqual(asked);
 });
 
 describe('operators', () => {
@@ -216,11 +246,14 @@ describe('operators', () => {
     const { next } = await store.log.read(allSlots, await beginningOf(store), 10);
     const { leases } = await store.leases.renew('one', ['notify'], never);
     await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
-    await park({ event: events[0]!, dead: true, error: 'poison' });
-    expect((await store.cursors.lag()).slice(1)).toEqual([
-      { handler: 'notify', paused: false, pendingCount: 0, oldestPendingMs: 0, parkedCount: 1, deadCount: 1 },
+    await park({ event: events[0]!, dead: true, error: 'poison' }, { event: events[1]! });
+    await store.cursors.setPaused('notify', true);
+    expect(await store.cursors.lag()).toMatchObject([
+      { handler: 'elsewhere', paused: false, pendingCount: 3, parkedCount: 0, deadCount: 0 },
+      { handler: 'notify', paused: true, pendingCount: 0, oldestPendingMs: 0, parkedCount: 2, deadCount: 1 },
     ]);
     expect(await store.cursors.hasPassed('notify', events[1]!)).toBe(true);
+    expect(await store.cursors.hasPassed('elsewhere', events[1]!)).toBe(false);
     for (const none of ['00000000-0000-7000-8000-000000000000', 'no id', '']) {
       expect(await store.log.find(none)).toBeUndefined();
       expect((await store.deadLetters.find({ eventId: none }, { limit: 1 })).items).toEqual([]);

@@ -43,6 +43,17 @@ describe('reading the log between cursors', () => {
     expect((await store.log.read(allSlots, next, 10)).events).toEqual([]);
   });
 
+  it('gives nothing of what records an action without events, and counts it for nobody', async () => {
+    const { store, url } = await openStore();
+    await store.cursors.register([{ name: 'notify', aliases: [], startFrom: 'beginning' }]);
+    const [id] = await (await EventWriter.connect(url)).write('thing', 1);
+    // As it stands in the log, but for its slot: it has none.
+    await query(url, 'update eventlog.events set event_type = null');
+    expect((await store.log.read(allSlots, await beginningOf(store), 10)).events).toEqual([]);
+    expect(await store.log.find(id!)).toBeUndefined();
+    expect(await store.cursors.lag()).toMatchObject([{ handler: 'notify', pendingCount: 0 }]);
+  });
+
   it('does not wait for a transaction that stays open, and gives its events when it commits', async () => {
     const { store, url } = await openStore();
     const [held, other] = [await EventWriter.connect(url), await EventWriter.connect(url)];
@@ -135,7 +146,7 @@ describe('reading the log between cursors', () => {
 
   it(
     'gives one transaction of 200,000 events to a process with a small heap',
-    { timeout: 180_000 },
+    { timeout: 180_000, tags: ['slow'] },
     async () => {
       const { url } = await openStore();
       await query(
@@ -183,6 +194,21 @@ describe('reading the log between cursors', () => {
       ]);
     },
   );
+
+  it('takes no model of another kind for an earlier version, though its id is the same', async () => {
+    const { store, url } = await openStore();
+    const [early, other] = [await EventWriter.connect(url), await EventWriter.connect(url)];
+    await early.begin();
+    await early.takeXid();
+    await other.write('thing', 1);
+    const [, cut] = await early.write('thing', 2, 3);
+    await early.commit();
+    await query(url, `update eventlog.events set model_name = 'Another' where model_version = 1`);
+    const from = await beginningOf(store);
+    const { events } = await store.log.read(allSlots, from, 2);
+    expect(events.map(({ modelVersion }) => modelVersion)).toEqual([2, 3]);
+    expect(events.at(-1)!.id).toBe(cut);
+  });
 });
 
 async function readAll(
