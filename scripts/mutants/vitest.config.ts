@@ -14,12 +14,12 @@ interface Suite {
 /** The tests that mutants meet, by their member: those that need no database, no other process and no built package. */
 const suites: Readonly<Record<string, Suite>> = {
   'packages/core': { include: ['{src,test}/**/*.test.ts'], testTimeout: 2_000 },
-  // Some of them run simulations.
+  // Some of them run simulations, or a whole delivery until it comes to rest.
   'packages/events': { include: ['{src,test}/**/*.test.ts'], testTimeout: 15_000 },
   'packages/drizzle-adapter': { include: ['src/**/*.test.ts'], testTimeout: 2_000 },
   'apps/wallet-service': {
     include: ['src/{actions,handlers,transfer,wallet}/**/*.test.ts'],
-    testTimeout: 2_000,
+    testTimeout: 15_000,
   },
 };
 

@@ -1,5 +1,5 @@
 import { ActionRegistry, type AnyAction, systemClock } from '@framework/core';
-import { like } from '@framework/testing/specification';
+import { type World, like } from '@framework/testing/specification';
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';
 import {
@@ -156,6 +156,37 @@ describe('WalletTransferAction', () => {
     );
   });
 });
+
+const keyed = { idempotencyKey: 'k-1' };
+
+test.each<[string, (world: World) => Promise<Wallet>]>([
+  [
+    'opens a wallet',
+    (world) => {
+      const params = { country: 'DE', ownerId, currency: 'EUR', initialBalance: new Big('12.50') };
+      return world.execute(WalletCreateAction, params, keyed);
+    },
+  ],
+  [
+    'puts money in',
+    (world) =>
+      world.execute(WalletDepositMoneyAction, { walletId: wallet.id, amount: new Big('25.50') }, keyed),
+  ],
+  [
+    'takes money out',
+    (world) =>
+      world.execute(WalletWithdrawMoneyAction, { walletId: wallet.id, amount: new Big('0.01') }, keyed),
+  ],
+  ['closes the wallet', (world) => world.execute(WalletCloseAction, { walletId: wallet.id }, keyed)],
+])(
+  'a request that %s has one effect and the same answer when it is repeated under its key',
+  async (_what, ask) => {
+    const world = await spec.given(wallet).world();
+    const answer = await ask(world);
+    expect(await ask(world)).toEqual(answer);
+    expect(world.commits).toHaveLength(1);
+  },
+);
 
 test('every action is marked for discovery', () => {
   const made = new Set<unknown>();

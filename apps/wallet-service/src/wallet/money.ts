@@ -1,14 +1,12 @@
 import type { Big } from 'big.js';
-import { codes, code as findCurrency } from 'currency-codes';
+import { data as currencies } from 'currency-codes';
 import { InvalidAmount, UnknownCurrency } from './wallet-exception.js';
 
 /** Digits before the point of an amount, and of a balance that a deposit leads to. */
 const wholeDigitsMax = 20;
 
 /** By the currency's code; the package itself searches its list each time. */
-const decimals: ReadonlyMap<string, number | undefined> = new Map(
-  codes().map((code) => [code, findCurrency(code)?.digits]),
-);
+const decimals: ReadonlyMap<string, number> = new Map(currencies.map(({ code, digits }) => [code, digits]));
 
 /**
  * The number of decimals of an ISO 4217 currency, such as 2 for EUR and 0 for JPY.
