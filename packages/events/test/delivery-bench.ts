@@ -11,6 +11,7 @@ import {
   type AnyEventHandler,
   type AttemptFailure,
   Delivery,
+  DeliveryOperator,
   type DeliveryOverrides,
   type EventEnvelope,
   type EventHandler,
@@ -131,6 +132,16 @@ export class DeliveryBench {
     delivery.start();
     return { delivery, store, access, executor, errors, recoveries, failures, restarts };
   }
+}
+
+/** An operator outside all processes, over the databases of these benches in this order. */
+export function operatorOf(...benches: readonly DeliveryBench[]): DeliveryOperator {
+  const deliveries = benches.map(({ database }) => ({
+    store: new MemoryDeliveryStore(new MemoryAccess(database)),
+    shards: [shard],
+    ready: async (): Promise<void> => undefined,
+  }));
+  return new DeliveryOperator({ deliveries: () => deliveries });
 }
 
 /** A promise that a test settles. */

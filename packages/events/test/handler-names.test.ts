@@ -1,16 +1,9 @@
 import { Action, FrameworkException, ShardIdentifier, UnknownShardException } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
-import { DeliveryOperator, type HandlerContext } from '../src/index.js';
+import type { HandlerContext } from '../src/index.js';
 import { deposited } from './account.js';
-import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
-
-function operatorOf({ database }: DeliveryBench): DeliveryOperator {
-  const store = new MemoryDeliveryStore(new MemoryAccess(database));
-  return new DeliveryOperator({
-    deliveries: () => [{ store, shards: [shard], ready: async () => undefined }],
-  });
-}
+import { DeliveryBench, handlerOf, operatorOf, shard } from './delivery-bench.js';
 
 describe('a handler that is renamed', () => {
   test('shares everything with its old name while both run, and after a rollback', async () => {

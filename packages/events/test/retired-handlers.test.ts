@@ -1,15 +1,6 @@
-import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
-import { DeliveryOperator } from '../src/index.js';
 import { deposited } from './account.js';
-import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
-
-function operatorOf({ database }: DeliveryBench): DeliveryOperator {
-  const store = new MemoryDeliveryStore(new MemoryAccess(database));
-  return new DeliveryOperator({
-    deliveries: () => [{ store, shards: [shard], ready: async () => undefined }],
-  });
-}
+import { type BenchProcess, DeliveryBench, gate, handlerOf, operatorOf } from './delivery-bench.js';
 
 /** Keeps a process from renewing for a minute, in which the handler is retired. */
 async function retireMeanwhile(

@@ -1,15 +1,7 @@
-import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
-import { DeliveryOperator, type EventHandler, FrameworkEventHandler } from '../src/index.js';
+import { type EventHandler, FrameworkEventHandler } from '../src/index.js';
 import { ClosedEvent, DepositedEvent, deposited } from './account.js';
-import { DeliveryBench, shard } from './delivery-bench.js';
-
-function operatorOf({ database }: DeliveryBench): DeliveryOperator {
-  const store = new MemoryDeliveryStore(new MemoryAccess(database));
-  return new DeliveryOperator({
-    deliveries: () => [{ store, shards: [shard], ready: async () => undefined }],
-  });
-}
+import { DeliveryBench, operatorOf } from './delivery-bench.js';
 
 const closed = (modelId: string, version: number) =>
   deposited(modelId, version, { type: 'ClosedEvent', payload: { reason: 'done' } });

@@ -82,8 +82,10 @@ export class DeliveryOperator {
    * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
    */
   async replay(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
-    if (options.dryRun === true) return this.#count({ ...filter, dead: true });
-    return this.#sum(filter, (letters, own, step) => letters.replay(own, step));
+    if (options.dryRun !== true) return this.#sum(filter, (letters, own, step) => letters.replay(own, step));
+    const count = await this.#count({ ...filter, dead: true });
+    // What is no dead letter is not replayed.
+    return filter.dead === false ? 0 : count;
   }
 
   /**

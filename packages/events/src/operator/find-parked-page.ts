@@ -64,11 +64,7 @@ function place(
   databaseCount: number,
 ): { readonly index: number; readonly within: string | undefined } {
   if (after === undefined) return { index: 0, within: undefined };
-  const colon = after.indexOf(':');
-  const index = Number(after.slice(0, colon));
-  if (colon < 1 || !Number.isInteger(index) || index < 0 || index >= databaseCount) {
-    throw new InvalidCursorException(after);
-  }
-  const within = after.slice(colon + 1);
-  return { index, within: within === '' ? undefined : within };
+  const [, index, within] = /^(\d+):(.*)$/s.exec(after) ?? [];
+  if (index === undefined || Number(index) >= databaseCount) throw new InvalidCursorException(after);
+  return { index: Number(index), within: within === '' ? undefined : within };
 }

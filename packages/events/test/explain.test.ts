@@ -1,0 +1,196 @@
+import type { DeliverableEvent } from '@framework/core';
+import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
+import { describe, expect, test } from 'vitest';
+import { DeliveryOperator } from '../src/index.js';
+import { deposited } from './account.js';
+import { DeliveryBench, handlerOf, operatorOf, shard } from './delivery-bench.js';
+
+async function ready(): Promise<void> {}
+
+function failing(name = 'one', attemptsMax = 2): ReturnType<typeof handlerOf> {
+  return handlerOf({ name, retry: { attemptsMax, backoffBaseMs: 60_000 } }, ({ modelId }) => {
+    if (modelId === 'a') throw new Error('no');
+  });
+}
+
+describe('explain', () => {
+  test('says what an event waits for', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    bench.database.commit(deposited('a', 1), deposited('a', 2), deposited('b', 1));
+    bench.start([failing()]);
+    await bench.clock.advance(300);
+    const standing = async (eventId: string): Promise<unknown> => {
+      const explanation = await operator.explain(eventId);
+      return explanation.kind === 'in-log' ? explanation.standings[0] : explanation.kind;
+    };
+    expect(await standing('a1')).toMatchObject({ kind: 'backing-off', attempts: 1, error: 'Error: no' });
+    expect(await standing('a2')).toMatchObject({
+      kind: 'behind',
+      behindEventId: 'a1',
+      behindDeadLetter: false,
+    });
+    await bench.clock.advance(2_000);
+    expect(await standing('b1')).toMatchObject({ kind: 'passed' });
+    bench.database.commit(deposited('b', 2));
+    expect(await standing('b2')).toMatchObject({
+      kind: 'pending',
+      leasedTo: expect.any(String),
+      paused: false,
+    });
+    expect(await standing('z1')).toBe('not-in-log');
+    await bench.clock.advance(130_000);
+    expect(await standing('a1')).toMatchObject({ kind: 'dead-letter', attempts: 2 });
+    expect(await standing('a2')).toMatchObject({ kind: 'behind', behindDeadLetter: true });
+  });
+
+  test('tells models of one id apart', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    const other = { ...deposited('a', 2), id: 'other2', modelName: 'Other' };
+    bench.database.commit(deposited('a', 1), other);
+    bench.start([failing('one', 5)]);
+    await bench.clock.advance(300);
+    const explanation = await operator.explain('other2');
+    expect(explanation).toMatchObject({ standings: [{ kind: 'backing-off' }] });
+  });
+
+  test('asks every database, and needs only the one that knows the event', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(deposited('a', 1));
+    const [down, up] = [new MemoryAccess(new DeliveryBench().database), new MemoryAccess(bench.database)];
+    const deliveries = [down, up].map((access) => ({
+      store: new MemoryDeliveryStore(access),
+      shards: [shard],
+      ready,
+    }));
+    const operator = new DeliveryOperator({ deliveries: () => deliveries });
+    down.failures.set('deadLetters.find', [new Error('the database is down')]);
+    expect(await operator.explain('a1')).toMatchObject({ kind: 'in-log' });
+    down.failures.set('deadLetters.find', [new Error('the database is down')]);
+    await expect(operator.explain('z1')).rejects.toThrow('the database is down');
+    expect(await operator.explain('z1')).toEqual({ kind: 'not-in-log' });
+  });
+
+  test('says that an event was passed whose partition is gone, where nothing of it is parked', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    bench.database.commit(deposited('a', 1));
+    bench.start([failing('one', 1), handlerOf({ name: 'two' })]);
+    await bench.clock.advance(3_000);
+    bench.database.log.length = 0;
+    const explanation = await operator.explain('a1');
+    expect(explanation).toMatchObject({
+      standings: [
+        { handler: 'one', kind: 'dead-letter' },
+        { handler: 'two', kind: 'passed' },
+      ],
+    });
+  });
+
+  test('tells the events of one change apart', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    const [first, second] = [deposited('a', 1), deposited('a', 1, { id: 'a1-second', ordinal: 1 })];
+    bench.database.commit(first, second, deposited('a', 2));
+    bench.start([failing()]);
+    await bench.clock.advance(300);
+    const behind = { standings: [{ kind: 'behind', behindEventId: 'a1' }] };
+    expect(await operator.explain('a1')).toMatchObject({ standings: [{ kind: 'backing-off' }] });
+    expect(await operator.explain('a1-second')).toMatchObject(behind);
+    expect(await operator.explain('a2')).toMatchObject(behind);
+  });
+
+  test('finds the event that all others of a model wait for, however many there are', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    await register(bench, 'one');
+    // The first one was parked last.
+    for (let version = 1_100; version >= 1; version--) park(bench, 'one', deposited('a', version));
+    expect(await operator.explain('a700')).toMatchObject({
+      standings: [{ kind: 'behind', behindEventId: 'a1' }],
+    });
+  });
+
+  test('says until when an event that failed waits, and with which error', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    bench.database.commit(deposited('a', 1));
+    bench.start([failing()]);
+    await bench.clock.advance(250);
+    const failedMs = bench.clock.now().getTime();
+    expect(await operator.explain('a1')).toEqual({
+      kind: 'in-log',
+      event: deposited('a', 1),
+      shards: [shard],
+      standings: [
+        {
+          handler: 'one',
+          paused: false,
+          kind: 'backing-off',
+          attempts: 1,
+          error: expect.stringContaining('no') as string,
+          untilDate: expect.any(Date) as Date,
+        },
+      ],
+    });
+    const explanation = await operator.explain('a1');
+    const [standing] = explanation.kind === 'in-log' ? explanation.standings : [];
+    const untilMs = standing?.kind === 'backing-off' ? standing.untilDate?.getTime() : undefined;
+    expect(Math.abs(untilMs! - failedMs - 60_000)).toBeLessThanOrEqual(250);
+  });
+
+  test('says who holds the slot of an event that its handler has not come to, or that nobody does', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    const names = ['one', 'two'];
+    const processes = [0, 1].map(() => bench.start(names.map((name) => handlerOf({ name }))));
+    await bench.clock.advance(15_000);
+    for (const name of names) await operator.pause(name);
+    await bench.clock.advance(5_000);
+    const models = ['a', 'b', 'c', 'd'];
+    for (const model of models) bench.database.commit(deposited(model, 1));
+    await bench.clock.advance(2_000);
+    const holders = new Set<string>();
+    for (const [slot, model] of models.entries()) {
+      const held = bench.database.leases.filter((lease) => lease.slot === slot);
+      const explanation = await operator.explain(`${model}1`);
+      expect(explanation).toMatchObject({
+        standings: names.map((handler) => ({
+          handler,
+          paused: true,
+          kind: 'pending',
+          leasedTo: held.find((lease) => lease.handler === handler)!.processId,
+          leasedUntilDate: expect.any(Date) as Date,
+        })),
+      });
+      for (const { processId } of held) holders.add(processId!);
+    }
+    expect(holders.size).toBe(2);
+    await Promise.all([...processes.map(({ delivery }) => delivery.stop()), bench.clock.advance(30_000)]);
+    expect(await operator.explain('a1')).toMatchObject({
+      standings: names.map((handler) => ({ handler, kind: 'pending', leasedTo: undefined })),
+    });
+  });
+});
+
+/** Has the database know a handler that no process has. */
+async function register(bench: DeliveryBench, name: string): Promise<void> {
+  await bench.process().store.cursors.register([{ name, aliases: [], startFrom: 'beginning' }]);
+}
+
+function park({ database }: DeliveryBench, handler: string, event: DeliverableEvent): void {
+  database.parked.set(`${handler} ${event.id}`, {
+    handler,
+    event,
+    attempts: 0,
+    uncounted: 0,
+    openAttempts: new Set(),
+    error: undefined,
+    nextMs: undefined,
+    dead: false,
+    suspect: false,
+    parkedMs: 0,
+    serial: database.parked.size,
+  });
+}

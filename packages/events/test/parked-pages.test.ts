@@ -1,0 +1,205 @@
+import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
+import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
+import { describe, expect, test } from 'vitest';
+import { DeliveryOperator } from '../src/index.js';
+import { deposited } from './account.js';
+import { DeliveryBench, handlerOf, operatorOf, shard } from './delivery-bench.js';
+
+async function ready(): Promise<void> {}
+
+function failing(name = 'one', attemptsMax = 2): ReturnType<typeof handlerOf> {
+  return handlerOf({ name, retry: { attemptsMax, backoffBaseMs: 60_000 } }, ({ modelId }) => {
+    if (modelId === 'a') throw new Error('no');
+  });
+}
+
+test('a database that is down fails its own part of an answer only', async () => {
+  const bench = new DeliveryBench();
+  bench.database.commit(deposited('a', 1));
+  bench.start([failing('one', 1)]);
+  await bench.clock.advance(3_000);
+  const [down, up] = [new MemoryAccess(new DeliveryBench().database), new MemoryAccess(bench.database)];
+  const other = ShardIdentifier.of(1, 0);
+  const operator = new DeliveryOperator({
+    deliveries: () => [
+      { store: new MemoryDeliveryStore(down), shards: [other], ready },
+      { store: new MemoryDeliveryStore(up), shards: [shard], ready },
+    ],
+  });
+  const error = new Error('the database is down');
+  const failures = [{ shards: [other], error }];
+  for (const method of ['cursors.lag', 'leases.list', 'deadLetters.find'] as const)
+    down.failures.set(method, [error, error]);
+  down.failures.set(
+    'cursors.find',
+    Array.from({ length: 8 }, () => error),
+  );
+  expect(await operator.lag()).toMatchObject({ items: [{ handler: 'one', shards: [shard] }], failures });
+  expect(await operator.leases()).toMatchObject({ items: [{ shards: [shard] }], failures });
+  const found = { items: [{ handler: 'one', dead: true }], next: undefined, failures };
+  expect(await operator.findParked()).toMatchObject(found);
+  expect(await operator.findParked({ handler: 'one' })).toMatchObject(found);
+  expect(await operator.findParked({ handler: 'nobody' })).toMatchObject({ items: [], failures });
+  await expect(operator.replay({}, { dryRun: true })).rejects.toBe(error);
+  expect(await operator.replay({}, { dryRun: true })).toBe(1);
+});
+
+test('a database that is down keeps no change from the others, and is reported', async () => {
+  const [bench, other] = [new DeliveryBench(), new DeliveryBench()];
+  for (const each of [bench, other]) {
+    each.database.commit(deposited('a', 1));
+    each.start([failing('one', 1)]);
+    await each.clock.advance(3_000);
+  }
+  const [down, up] = [new MemoryAccess(other.database), new MemoryAccess(bench.database)];
+  const deliveries = [down, up].map((access) => ({
+    store: new MemoryDeliveryStore(access),
+    shards: [shard],
+    ready,
+  }));
+  const operator = new DeliveryOperator({ deliveries: () => deliveries });
+  const letters = (): readonly boolean[] => bench.database.parkedOf('one').map(({ dead }) => dead);
+  for (const change of [() => operator.pause('one'), () => operator.replay({ handler: 'one' })]) {
+    down.failures.set('cursors.find', [new Error('the database is down')]);
+    await expect(change()).rejects.toThrow('the database is down');
+  }
+  expect(bench.database.handlers.get('one')).toBe(true);
+  expect(letters()).toEqual([false]);
+  await expect(operator.skip({ handler: 'nobody' })).rejects.toMatchObject({ code: 'unknown-handler' });
+});
+
+test('what several databases have thrown is thrown together', async () => {
+  const errors = [new Error('the first one is down'), new Error('the last one is down')];
+  const accesses = [0, 1, 2].map(() => new MemoryAccess(new DeliveryBench().database));
+  const deliveries = accesses.map((access) => ({
+    store: new MemoryDeliveryStore(access),
+    shards: [shard],
+    ready,
+  }));
+  accesses[0]!.failures.set('deadLetters.replay', [errors[0]]);
+  accesses[2]!.failures.set('deadLetters.replay', [errors[1]]);
+  const operator = new DeliveryOperator({ deliveries: () => deliveries });
+  const thrown: unknown = await operator.replay({}).catch((error: unknown) => error);
+  expect(thrown).toBeInstanceOf(AggregateError);
+  expect((thrown as AggregateError).errors).toEqual(errors);
+});
+
+describe('dead letters', () => {
+  test('are counted by a dry run however many there are', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    const models = Array.from({ length: 1_200 }, (_item, index) => deposited(`a${index}-`, 1));
+    bench.database.commit(...models);
+    const always = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, () => {
+      throw new Error('no');
+    });
+    bench.start([always]);
+    await bench.clock.advance(20_000);
+    expect(await operator.replay({}, { dryRun: true })).toBe(1_200);
+    expect(await operator.replay({})).toBe(1_200);
+  });
+
+  test('are found page by page, counted by a dry run and replayed by a filter', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const handlers = [failing('one', 1), failing('two', 1), failing('three', 1)];
+    bench.start(handlers);
+    await bench.clock.advance(300);
+    const first = await operator.findParked({ dead: true }, { limit: 2 });
+    const second = await operator.findParked({ dead: true }, { limit: 2, after: first.next! });
+    expect([...first.items, ...second.items].map(({ handler }) => handler).sort()).toEqual([
+      'one',
+      'three',
+      'two',
+    ]);
+    expect(second.next).toBeUndefined();
+    expect(await operator.replay({ handler: 'two' }, { dryRun: true })).toBe(1);
+    expect(await operator.skip({}, { dryRun: true })).toBe(3);
+    expect(handlers[1]!.seen).toEqual(['a1']);
+    expect(await operator.replay({ handler: 'two' })).toBe(1);
+    await bench.clock.advance(3_000);
+    expect(handlers.map(({ seen }) => seen)).toEqual([['a1'], ['a1', 'a1'], ['a1']]);
+  });
+
+  test('refuse a limit that is no whole number', async () => {
+    const operator = operatorOf(new DeliveryBench());
+    for (const limit of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5]) {
+      await expect(operator.findParked({}, { limit })).rejects.toMatchObject({ code: 'invariant-violation' });
+    }
+  });
+
+  test('refuse a cursor that no page gave', async () => {
+    const operator = operatorOf(new DeliveryBench());
+    for (const after of ['', 'x', '7:', '1:', '-1:', '0.5:', ':', ' :', 'x:']) {
+      await expect(operator.findParked({}, { after })).rejects.toMatchObject({ code: 'invalid-cursor' });
+    }
+  });
+
+  test('are found a hundred at a time', async () => {
+    const bench = new DeliveryBench();
+    for (let index = 0; index < 101; index++) park(bench, deposited(`a${index}-`, 1));
+    const first = await operatorOf(bench).findParked();
+    expect(first.items).toHaveLength(100);
+    expect((await operatorOf(bench).findParked({}, { after: first.next! })).items).toHaveLength(1);
+  });
+
+  test.each([1, 2, 3, 4, 5])(
+    'of several databases are found one after the other, %d at a time',
+    async (limit) => {
+      const benches = [2, 0, 2, 1].map((count) => {
+        const bench = new DeliveryBench();
+        for (let index = 0; index < count; index++) park(bench, deposited('a', index + 1));
+        return bench;
+      });
+      const operator = operatorOf(...benches);
+      const pages: string[][] = [];
+      for (let after: string | undefined; ;) {
+        const page = await operator.findParked({}, { limit, ...(after !== undefined && { after }) });
+        pages.push(page.items.map(({ event }) => event.id));
+        after = page.next;
+        if (after === undefined) break;
+      }
+      expect(pages.flat()).toEqual(['a1', 'a2', 'a1', 'a2', 'a1']);
+      expect(pages).toHaveLength(Math.ceil(5 / limit));
+      expect(await operator.skip({}, { dryRun: true })).toBe(5);
+      expect(await operator.skip({})).toBe(5);
+      expect(benches.map(({ database }) => database.parked.size)).toEqual([0, 0, 0, 0]);
+    },
+  );
+
+  test('are all that is ever replayed, and a dry run says so', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    park(bench, deposited('a', 1));
+    park(bench, deposited('b', 1), false);
+    for (const [dead, count] of [
+      [false, 0],
+      [undefined, 1],
+      [true, 1],
+    ] as const) {
+      const filter = { ...(dead !== undefined && { dead }) };
+      expect(await operator.replay(filter, { dryRun: true })).toBe(count);
+    }
+    expect(await operator.replay({ dead: false })).toBe(0);
+    expect(await operator.replay({})).toBe(1);
+    expect(bench.database.parkedOf('one').map(({ dead }) => dead)).toEqual([false, false]);
+  });
+});
+
+/** Parks an event of the handler `one`, as a dead letter or as one that waits for its turn. */
+function park({ database }: DeliveryBench, event: DeliverableEvent, dead = true): void {
+  database.parked.set(`one ${event.id}`, {
+    handler: 'one',
+    event,
+    attempts: 1,
+    uncounted: 0,
+    openAttempts: new Set(),
+    error: 'Error: no',
+    nextMs: undefined,
+    dead,
+    suspect: false,
+    parkedMs: 0,
+    serial: database.parked.size,
+  });
+}
