@@ -47,6 +47,8 @@ function codeOf(work: () => unknown): string | undefined {
 const registryCode = (...names: readonly (readonly [string, ...string[]])[]): string | undefined =>
   codeOf(() => new EventHandlerRegistry(names.map(([name, ...aliases]) => handlerOf({ name, aliases }))));
 
+async function nothing(): Promise<void> {}
+
 describe('a registry', () => {
   test('discovers what is marked', () => {
     const { handlers } = EventHandlerRegistry.discover(
@@ -62,7 +64,23 @@ describe('a registry', () => {
     expect(registryCode(['one'], ['one'])).toBe('invariant-violation');
     expect(registryCode(['one'], ['two', 'one'])).toBe('invariant-violation');
     expect(registryCode([''])).toBe('invariant-violation');
+    expect(registryCode(['x'.repeat(100)])).toBeUndefined();
     expect(registryCode(['x'.repeat(101)])).toBe('invariant-violation');
+    expect(registryCode(['one', ''])).toBe('invariant-violation');
+    expect(registryCode(['one', 'x'.repeat(101)])).toBe('invariant-violation');
+  });
+
+  test.each([
+    ['wants no event at all', { event: [], handle: nothing }],
+    ['does not say which events it wants', { handle: nothing }],
+    ['handles nothing', { event: DepositedEvent }],
+  ])('refuses a handler that %s', (_what, members) => {
+    class Incomplete {
+      readonly parts = members;
+    }
+    FrameworkEventHandler({ name: 'incomplete' })(Incomplete as unknown as new () => AnyEventHandler);
+    const handler = Object.assign(new Incomplete(), members) as unknown as AnyEventHandler;
+    expect(codeOf(() => new EventHandlerRegistry([handler]))).toBe('invariant-violation');
   });
 
   test('refuses two event classes of one event_type', () => {
@@ -78,6 +96,12 @@ describe('a registry', () => {
     expect(codeOf(() => new EventHandlerRegistry([handlerOf({ name: 'one' }), new OtherHandler()]))).toBe(
       'invariant-violation',
     );
+    class BothHandler implements EventHandler<DepositedEvent | Other> {
+      readonly event = [DepositedEvent, Other];
+      async handle(): Promise<void> {}
+    }
+    FrameworkEventHandler({ name: 'both' })(BothHandler);
+    expect(codeOf(() => new EventHandlerRegistry([new BothHandler()]))).toBe('invariant-violation');
   });
 
   test('tells the executor its event classes, so that no other class is staged as theirs', () => {
@@ -121,12 +145,21 @@ test('an envelope holds the typed event and everything of its row', async () => 
   expect(first).toMatchObject({
     event: { modelId: 'a', amount: 1 },
     eventId: 'a1',
+    eventType: 'DepositedEvent',
+    payload: { amount: 1 },
     shard,
+    namespace: 'com.example',
     modelId: 'a',
     modelName: 'Account',
     modelVersion: 1,
+    ordinal: 0,
+    actionId: 'action-a1',
     actionName: 'DepositAction',
+    actionParams: { amount: 1 },
     principal: 'alice',
+    headers: { 'correlation-id': 'c-1' },
+    startedDate: new Date('2026-01-01T00:00:00Z'),
+    createdDate: new Date('2026-01-01T00:00:00Z'),
     attempt: 1,
   });
 });

@@ -21,7 +21,7 @@ export interface HandlerRetry {
  * @see https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
  */
 export function retryAfterMs(retry: HandlerRetry, attempts: number, random: number): number {
-  return random * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * 2 ** Math.min(attempts - 1, 50));
+  return random * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * 2 ** (attempts - 1));
 }
 
 /**

@@ -17,7 +17,7 @@ const entriesMax = 4;
 
 /** Reads the log of one database; handlers that stand at the same place share one read. */
 export class LogReader {
-  readonly #log: DeliveryLog;
+  readonly #log: Pick<DeliveryLog, 'read'>;
   readonly #readMax: number;
   readonly #bytesMax: number;
   /** In the order of use. */
@@ -29,7 +29,7 @@ export class LogReader {
    * @param readMax how many events are read at once
    * @param bytesMax larger ones are read without payload and params
    */
-  constructor(log: DeliveryLog, readMax: number, bytesMax: number) {
+  constructor(log: Pick<DeliveryLog, 'read'>, readMax: number, bytesMax: number) {
     this.#log = log;
     this.#readMax = readMax;
     this.#bytesMax = bytesMax;

@@ -26,7 +26,7 @@ export class StoreBackoff {
 
   /** How long to wait after a failure: at least half of the time that is due, so that no loop is ever tight. */
   failedMs(): number {
-    const dueMs = Math.min(this.#maxMs, this.#baseMs * 2 ** Math.min(this.#failures++, 30));
+    const dueMs = Math.min(this.#maxMs, this.#baseMs * 2 ** this.#failures++);
     return dueMs * (0.5 + this.#random() / 2);
   }
 

@@ -1,0 +1,81 @@
+import { type ModelClass, ShardIdentifier, ShardedId, modelNameOf } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+import { Account, DepositedEvent, deposited } from './account.js';
+import { EnvelopeFactory } from '../src/handler/envelope-factory.js';
+
+const [first, second, absent] = [0, 1, 2].map((group) => ShardIdentifier.of(group, 0)) as [
+  ShardIdentifier,
+  ShardIdentifier,
+  ShardIdentifier,
+];
+
+function shardOf(shards: readonly ShardIdentifier[], modelId: string): ShardIdentifier {
+  return new EnvelopeFactory(shards, []).envelope(deposited(modelId, 1), DepositedEvent, 1).shard;
+}
+
+describe('the shard of an event', () => {
+  test('is the one that the id of its model carries', () => {
+    expect(shardOf([first, second], ShardedId.generate(Account, second).value)).toBe(second);
+  });
+
+  test.each([
+    ['carries no shard', 'account 7'],
+    ['carries one of another database', ShardedId.generate(Account, absent).value],
+  ])('is the first one of its database when the id of its model %s', (_what, modelId) => {
+    expect(shardOf([second, first], modelId)).toBe(second);
+  });
+
+  test('is that of its database where there is one only, whatever the id of its model carries', () => {
+    expect(shardOf([first], ShardedId.generate(Account, second).value)).toBe(first);
+  });
+});
+
+function modelOf(factory: EnvelopeFactory, modelName: string): ModelClass<unknown> {
+  const { event } = factory.envelope(deposited('a', 1, { modelName }), DepositedEvent, 1);
+  return (event as DepositedEvent).model;
+}
+
+describe('the model of an event', () => {
+  test('is the class of that name which was given', () => {
+    expect(modelOf(new EnvelopeFactory([first], [Account]), 'Account')).toBe(Account);
+  });
+
+  test('is an empty class of that name where none was given, the same for all events', () => {
+    const factory = new EnvelopeFactory([first], [Account]);
+    const model = modelOf(factory, 'Purse');
+    expect(modelNameOf(model)).toBe('Purse');
+    expect(modelOf(factory, 'Purse')).toBe(model);
+    expect(modelNameOf(modelOf(factory, 'Safe'))).toBe('Safe');
+  });
+
+  test('may be given twice, but not as two classes', () => {
+    class Purse {
+      static readonly modelName = 'Account';
+      readonly id: string = '';
+    }
+    expect(modelOf(new EnvelopeFactory([first], [Account, Account]), 'Account')).toBe(Account);
+    expect(() => new EnvelopeFactory([first], [Account, Purse])).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }) as Error,
+    );
+  });
+});
+
+describe('an event', () => {
+  const factory = new EnvelopeFactory([first], []);
+
+  test('is decoded once, when a handler looks at it', () => {
+    const unreadable = factory.envelope(
+      deposited('a', 1, { payload: { amount: 'many' } }),
+      DepositedEvent,
+      1,
+    );
+    expect(unreadable.payload).toEqual({ amount: 'many' });
+    expect(() => unreadable.event).toThrow(expect.objectContaining({ code: 'unstorable-value' }) as Error);
+    const envelope = factory.envelope(deposited('a', 1), DepositedEvent, 1);
+    expect(envelope.event).toBe(envelope.event);
+  });
+
+  test('stays undecoded for a handler of all events', () => {
+    expect(factory.envelope(deposited('a', 1), undefined, 1).event).toBeUndefined();
+  });
+});

@@ -1,0 +1,40 @@
+import { describe, expect, test } from 'vitest';
+import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../src/handler/handler-retry.js';
+
+const retry: HandlerRetry = {
+  attemptsMax: 10,
+  backoffBaseMs: 500,
+  backoffMaxMs: 300_000,
+  outageBackoffMaxMs: 5_000,
+};
+
+describe('the longest wait before the next attempt', () => {
+  test.each([
+    [1, 500],
+    [2, 1_000],
+    [3, 2_000],
+    [10, 256_000],
+    [11, 300_000],
+    [1_000_000, 300_000],
+  ])('after %d attempts is %d ms', (attempts, waitMs) => {
+    expect(retryAfterMs(retry, attempts, 1)).toBe(waitMs);
+  });
+
+  test.each([
+    [1, 500],
+    [4, 4_000],
+    [5, 5_000],
+    [1_000_000, 5_000],
+  ])('after %d calls that an outage ended is %d ms', (calls, waitMs) => {
+    expect(outageRetryAfterMs(retry, calls, 1)).toBe(waitMs);
+  });
+
+  test('after an outage is never longer than after an error', () => {
+    expect(outageRetryAfterMs({ ...retry, backoffMaxMs: 600 }, 5, 1)).toBe(600);
+  });
+});
+
+test('the wait is anything between nothing and the longest one', () => {
+  expect([0, 0.25, 1].map((random) => retryAfterMs(retry, 2, random))).toEqual([0, 250, 1_000]);
+  expect([0, 0.25, 1].map((random) => outageRetryAfterMs(retry, 9, random))).toEqual([0, 1_250, 5_000]);
+});

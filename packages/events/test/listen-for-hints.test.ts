@@ -1,0 +1,52 @@
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { workerContext } from './worker-context.js';
+import { listenForHints } from '../src/waking/listen-for-hints.js';
+
+test('hints are listened for until delivery stops, also when the database refuses it at first', async () => {
+  const clock = new VirtualClock();
+  const stopping = new AbortController();
+  const errors: unknown[] = [];
+  const context = workerContext({ clock, stopping: stopping.signal, onError: (error) => errors.push(error) });
+  const listeners = new Set<() => void>();
+  let hintCount = 0;
+  const refusals = [new Error('down')];
+  const channel = {
+    listen: async (listener: () => void) => {
+      const refusal = refusals.shift();
+      if (refusal !== undefined) throw refusal;
+      listeners.add(listener);
+      return async () => void listeners.delete(listener);
+    },
+  };
+  const listening = listenForHints(context, channel, () => hintCount++);
+  await clock.advance(0);
+  expect([listeners.size, errors]).toEqual([0, [new Error('down')]]);
+  await clock.advance(1_000);
+  for (const hint of listeners) hint();
+  expect([listeners.size, hintCount]).toEqual([1, 1]);
+  stopping.abort();
+  await listening;
+  expect([listeners.size, errors.length]).toEqual([0, 1]);
+});
+
+test('nobody listens any more whose delivery stops before the database lets him, or just then', async () => {
+  const stopping = new AbortController();
+  const answer = Promise.withResolvers<() => Promise<void>>();
+  let listenCount = 0;
+  let unlistenCount = 0;
+  const channel = {
+    listen: () => {
+      listenCount++;
+      return answer.promise;
+    },
+  };
+  const context = workerContext({ stopping: stopping.signal });
+  const listening = listenForHints(context, channel, () => undefined);
+  stopping.abort();
+  answer.resolve(async () => void unlistenCount++);
+  await listening;
+  expect([listenCount, unlistenCount]).toEqual([1, 1]);
+  await listenForHints(context, channel, () => undefined);
+  expect([listenCount, unlistenCount]).toEqual([1, 1]);
+});

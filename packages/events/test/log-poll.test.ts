@@ -1,0 +1,60 @@
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { workerContext } from './worker-context.js';
+import { defaultDeliverySettings } from '../src/delivery-settings.js';
+import { LogPoll } from '../src/waking/log-poll.js';
+
+/** A poll that runs, and when it looked. */
+class RunningPoll {
+  readonly clock = new VirtualClock();
+  readonly looks: number[] = [];
+  readonly #stopping = new AbortController();
+  foundCount = 0;
+  readonly poll: LogPoll = new LogPoll({
+    context: workerContext({
+      clock: this.clock,
+      settings: { ...defaultDeliverySettings, pollMinMs: 100, pollMaxMs: 350 },
+      stopping: this.#stopping.signal,
+    }),
+    foundCount: () => this.foundCount,
+    look: () => this.looks.push(this.clock.elapsedMs()),
+  });
+  readonly ended: Promise<void> = this.poll.run();
+
+  stop(): void {
+    this.#stopping.abort();
+    this.poll.ring();
+  }
+}
+
+test('the log is looked at more rarely the longer nothing comes, down to the longest time between two looks', async () => {
+  const { clock, looks } = new RunningPoll();
+  await clock.advance(1_400);
+  expect(looks).toEqual([100, 300, 650, 1_000, 1_350]);
+});
+
+test('the log is looked at at once when it is told to, and often again afterwards', async () => {
+  const { clock, looks, poll } = new RunningPoll();
+  await clock.advance(1_000);
+  poll.ring();
+  await clock.advance(300);
+  expect(looks).toEqual([100, 300, 650, 1_000, 1_000, 1_100, 1_300]);
+});
+
+test('the log is looked at often again when something came', async () => {
+  const running = new RunningPoll();
+  await running.clock.advance(1_000);
+  running.foundCount = 3;
+  await running.clock.advance(650);
+  expect(running.looks).toEqual([100, 300, 650, 1_000, 1_350, 1_450, 1_650]);
+});
+
+test('the log is looked at no more when delivery stops', async () => {
+  const running = new RunningPoll();
+  await running.clock.advance(100);
+  running.stop();
+  await running.ended;
+  const lookCount = running.looks.length;
+  await running.clock.advance(10_000);
+  expect(running.looks).toHaveLength(lookCount);
+});

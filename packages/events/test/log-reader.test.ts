@@ -1,0 +1,143 @@
+import type { DeliverableEvent, EventBatch } from '@framework/core';
+import { expect, test } from 'vitest';
+import { deposited } from './account.js';
+import { LogReader } from '../src/log/log-reader.js';
+
+/** A log that notes what is read, and answers when and as a test says. */
+class AskedLog {
+  readonly reads: string[] = [];
+  readonly #answers: PromiseWithResolvers<EventBatch>[] = [];
+
+  read(
+    slots: readonly number[],
+    cursor: string,
+    limit: number,
+    bytesMax: number | undefined,
+  ): Promise<EventBatch> {
+    this.reads.push(`${slots.join('+')} from ${cursor}: ${limit} of ${bytesMax}`);
+    const answer = Promise.withResolvers<EventBatch>();
+    this.#answers.push(answer);
+    return answer.promise;
+  }
+
+  /** Answers a read, the first one being 0. */
+  answer(read: number, events: readonly DeliverableEvent[], more = false): void {
+    this.#answers[read]!.resolve({ events, next: 'next', more });
+  }
+
+  fail(read: number, error: Error): void {
+    this.#answers[read]!.reject(error);
+  }
+}
+
+function readerOf(log: AskedLog): LogReader {
+  return new LogReader(log, 100, 1_000);
+}
+
+test('handlers that stand at the same place share one read, also while it goes on', async () => {
+  const log = new AskedLog();
+  const reader = readerOf(log);
+  const batches = [reader.read([0, 1], '5'), reader.read([0, 1], '5')];
+  log.answer(0, [deposited('a', 1), deposited('b', 1)]);
+  batches.push(reader.read([0, 1], '5'));
+  const [batch, ...others] = await Promise.all(batches);
+  batches.push(reader.read([0, 1], '5'));
+  expect(batch).toMatchObject({ events: [{ id: 'a1' }, { id: 'b1' }], next: 'next', more: false });
+  expect([...others, await batches.at(-1)].every((other) => other === batch)).toBe(true);
+  expect(log.reads).toEqual(['0+1 from 5: 100 of 1000']);
+  expect(reader.foundCount).toBe(2);
+});
+
+test('handlers that stand at other places, or in other slots, have reads of their own', () => {
+  const log = new AskedLog();
+  const reader = readerOf(log);
+  void reader.read([0], '5');
+  void reader.read([0], '6');
+  void reader.read([1], '5');
+  void reader.read([0, 1], '5');
+  expect(log.reads.map((read) => read.split(':')[0])).toEqual([
+    '0 from 5',
+    '0 from 6',
+    '1 from 5',
+    '0+1 from 5',
+  ]);
+});
+
+test.each([
+  ['nothing', [], false, 2],
+  ['something', [deposited('a', 1)], false, 1],
+  ['nothing of what is there', [], true, 1],
+])(
+  'a read that found %s is read again after a commit, if that can change it',
+  async (_what, found, more, readCount) => {
+    const log = new AskedLog();
+    const reader = readerOf(log);
+    const first = reader.read([0], '5');
+    log.answer(0, found, more);
+    expect(await first).toMatchObject({ generation: 0 });
+    expect(await reader.read([0], '5')).toBe(await first);
+    expect(log.reads).toHaveLength(1);
+    reader.refresh();
+    void reader.read([0], '5');
+    expect(log.reads).toHaveLength(readCount);
+  },
+);
+
+test('a batch says how much was known of commits when its reading began', async () => {
+  const log = new AskedLog();
+  const reader = readerOf(log);
+  const before = reader.read([0], '5');
+  reader.refresh();
+  const after = reader.read([0], '5');
+  log.answer(0, []);
+  log.answer(1, []);
+  expect([await before, await after]).toMatchObject([{ generation: 0 }, { generation: 1 }]);
+  expect(reader.generation).toBe(1);
+});
+
+test('a read that failed is told to all who share it, and the next one reads anew', async () => {
+  const log = new AskedLog();
+  const reader = readerOf(log);
+  const error = new Error('down');
+  const outcomes = Promise.allSettled([reader.read([0], '5'), reader.read([0], '5')]);
+  log.fail(0, error);
+  const rejected = { status: 'rejected', reason: error };
+  expect(await outcomes).toEqual([rejected, rejected]);
+  const next = reader.read([0], '5');
+  log.answer(1, [deposited('a', 1)]);
+  expect(await next).toMatchObject({ events: [{ id: 'a1' }] });
+  expect(reader.foundCount).toBe(1);
+});
+
+test('a read that fails late does not end that the later one is shared', async () => {
+  const log = new AskedLog();
+  const reader = readerOf(log);
+  const early = reader.read([0], '5');
+  reader.refresh();
+  const late = reader.read([0], '5');
+  log.fail(0, new Error('down'));
+  await expect(early).rejects.toThrow('down');
+  expect(reader.read([0], '5')).toBe(late);
+  expect(log.reads).toHaveLength(2);
+});
+
+test('of what was read the last four places are kept, however often one was read again', async () => {
+  const log = new AskedLog();
+  const reader = readerOf(log);
+  const read = async (cursor: string): Promise<number> => {
+    const before = log.reads.length;
+    const batch = reader.read([0], cursor);
+    if (log.reads.length > before) log.answer(before, []);
+    await batch;
+    return log.reads.length - before;
+  };
+  for (const cursor of ['1', '2', '3', '4']) expect(await read(cursor)).toBe(1);
+  for (const cursor of ['1', '2', '3', '4']) expect(await read(cursor)).toBe(0);
+  reader.refresh();
+  expect(await read('1')).toBe(1);
+  expect(await read('5')).toBe(1);
+  expect(await read('1')).toBe(0);
+  reader.refresh();
+  // None of a place that was given up.
+  expect(await read('2')).toBe(1);
+});
