@@ -42,8 +42,7 @@ export class CallDeadlines<Call extends object> {
     this.#watching = true;
     const { signal } = this.#stopped;
     for (const [call, startedMs] of this.#startedMs) {
-      const leftMs = startedMs + this.#timeoutMs - this.#clock.elapsedMs();
-      if (leftMs > 0) await this.#clock.sleep(leftMs, signal);
+      await this.#clock.sleep(startedMs + this.#timeoutMs - this.#clock.elapsedMs(), signal);
       if (signal.aborted) break;
       // It may have returned meanwhile; the loop goes on with the oldest that has not.
       if (this.#startedMs.has(call)) this.#onExpired(call);

@@ -54,6 +54,11 @@ describe('the text of an error', () => {
     ['a proxy that refuses everything', hostile, 'a thrown object that has no text'],
     ['causes in a circle', cyclic(), 'Error: one, caused by Error: two'],
     [
+      'several errors in one that are gone',
+      Object.assign(new AggregateError([], 'all failed'), { errors: undefined }),
+      'AggregateError: all failed',
+    ],
+    [
       'several errors in one',
       new AggregateError([new Error('a'), 'b', hostile], 'all failed'),
       'AggregateError: all failed [Error: a; b; a thrown object that has no text]',
@@ -63,13 +68,28 @@ describe('the text of an error', () => {
   });
 
   test('is never cut within a character', () => {
-    for (const prefix of ['', 'x']) {
-      const text = errorText(new Error(prefix + '👍'.repeat(5_000)));
-      expect(text.isWellFormed()).toBe(true);
-      expect(text).not.toContain('\ufffd');
-      expect(text.length).toBeGreaterThanOrEqual(1_999);
-      expect(text.length).toBeLessThanOrEqual(2_000);
+    // Those whose halves are the first and the last that there are, too.
+    for (const character of ['👍', '\u{10000}', '\u{10ffff}']) {
+      for (const prefix of ['', 'x']) {
+        const text = errorText(new Error(prefix + character.repeat(5_000)));
+        expect(text.isWellFormed()).toBe(true);
+        expect(text).not.toContain('\ufffd');
+        expect(text.length).toBeGreaterThanOrEqual(1_999);
+        expect(text.length).toBeLessThanOrEqual(2_000);
+      }
     }
+  });
+
+  test('is as long as may be where no character is halved', () => {
+    expect(errorText(new Error('x'.repeat(5_000)))).toBe(`Error: ${'x'.repeat(1_993)}`);
+  });
+
+  test('says the first five of the causes in causes', () => {
+    let error = new Error('6');
+    for (const message of ['5', '4', '3', '2', '1']) error = new Error(message, { cause: error });
+    expect(errorText(error)).toBe(
+      'Error: 1, caused by Error: 2, caused by Error: 3, caused by Error: 4, caused by Error: 5',
+    );
   });
 
   test('of very many causes and very long messages stays short and is made soon', () => {

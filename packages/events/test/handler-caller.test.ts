@@ -1,0 +1,127 @@
+import type { DeliverableEvent } from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { AbandonedCalls } from '../src/call/abandoned-calls.js';
+import { HandlerCaller } from '../src/call/handler-caller.js';
+import { EnvelopeFactory } from '../src/handler/envelope-factory.js';
+import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
+import {
+  type AnyEventHandler,
+  type BatchEventHandler,
+  type EventEnvelope,
+  FrameworkEventHandler,
+} from '../src/index.js';
+import { HeldSlot } from '../src/lease/held-slot.js';
+import { DepositedEvent, deposited } from './account.js';
+import { gate, handlerOf, shard } from './delivery-bench.js';
+
+const timeoutMs = 30_000;
+
+function callerOf(given: AnyEventHandler, load: (large: readonly DeliverableEvent[]) => Promise<unknown>) {
+  const clock = new VirtualClock();
+  const [handler] = new EventHandlerRegistry([given]).handlers;
+  const calls = { allowed: true };
+  const caller = new HandlerCaller({
+    handler: { ...handler!, id: 'one' },
+    executor: { execute: () => Promise.reject(new Error('no action is executed')) },
+    envelopes: new EnvelopeFactory([shard], []),
+    timeoutMs,
+    clock,
+    log: { load: async (_handler, large) => (await load(large), large.map(whole)) },
+    abandoned: new AbandonedCalls({ max: 10, forMs: 10_000, clock, onRestartNeeded: () => undefined }),
+    mayCall: () => calls.allowed,
+  });
+  return { caller, clock, calls };
+}
+
+/** An event as it is loaded, with what was left out of it before. */
+function whole(event: DeliverableEvent): DeliverableEvent {
+  return { ...event, omitted: false, payload: { amount: 1_000 } };
+}
+
+function slotOf(slot: number): HeldSlot {
+  return new HeldSlot({ handler: 'one', slot, token: `token ${slot}`, abandoned: false });
+}
+
+const nothing = (): Promise<void> => Promise.resolve();
+
+test('only the calls for a slot that was lost are given up, and the time of the others goes on', async () => {
+  const hold = gate();
+  const signals: AbortSignal[] = [];
+  const handler = handlerOf({ name: 'one' }, async ({ modelId }, { signal }) => {
+    signals.push(signal);
+    await (modelId === 'b' ? hold.opened : new Promise(() => undefined));
+  });
+  const { caller, clock } = callerOf(handler, nothing);
+  const lost = slotOf(0);
+  const outcomes = [
+    caller.call([deposited('a', 1)], 1, lost),
+    caller.call([deposited('b', 1)], 1, slotOf(1)),
+    caller.call([deposited('c', 1)], 1, slotOf(2)),
+  ];
+  await clock.advance(1_000);
+  caller.drop(new Error('lost'), lost);
+  expect(await outcomes[0]).toEqual({ kind: 'dropped' });
+  expect(signals.map(({ aborted }) => aborted)).toEqual([true, false, false]);
+  hold.open();
+  expect(await outcomes[1]).toEqual({ kind: 'done' });
+  await clock.advance(timeoutMs - 1_000);
+  expect(await outcomes[2]).toMatchObject({ kind: 'failed', error: { code: 'handler-timeout' } });
+});
+
+test('nothing waits for the clock when all calls were given up', async () => {
+  const { caller, clock } = callerOf(
+    handlerOf({ name: 'one' }, () => new Promise(() => undefined)),
+    nothing,
+  );
+  const outcome = caller.call([deposited('a', 1)], 1, slotOf(0));
+  await clock.advance(1_000);
+  expect(clock.sleeperCount).toBe(1);
+  caller.drop(new Error('delivery has stopped'));
+  expect(await outcome).toEqual({ kind: 'dropped' });
+  expect(clock.sleeperCount).toBe(0);
+});
+
+test('a call that may not be made is held back, and is made when it may', async () => {
+  const handler = handlerOf({ name: 'one' });
+  const { caller, calls } = callerOf(handler, nothing);
+  calls.allowed = false;
+  expect(await caller.call([deposited('a', 1)], 1, slotOf(0))).toEqual({ kind: 'held-back' });
+  expect(handler.seen).toEqual([]);
+  calls.allowed = true;
+  expect(await caller.call([deposited('a', 1)], 1, slotOf(0))).toEqual({ kind: 'done' });
+  expect(handler.seen).toEqual(['a1']);
+});
+
+test('a call that was given up while its large events were loaded is not made', async () => {
+  const hold = gate();
+  const handler = handlerOf({ name: 'one' });
+  const { caller, clock } = callerOf(handler, () => hold.opened);
+  const outcome = caller.call([deposited('a', 1, { omitted: true })], 1, slotOf(0));
+  await clock.advance(timeoutMs);
+  expect(await outcome).toMatchObject({ kind: 'failed', error: { code: 'handler-timeout' } });
+  hold.open();
+  await clock.advance(1_000);
+  expect(handler.seen).toEqual([]);
+});
+
+test('of a batch the large events alone are loaded, and the handler receives all in their order', async () => {
+  const received: unknown[] = [];
+  class Batches implements BatchEventHandler<DepositedEvent> {
+    readonly event = DepositedEvent;
+    async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+      received.push(...envelopes.map(({ eventId, payload }) => [eventId, payload]));
+    }
+  }
+  FrameworkEventHandler({ name: 'one' })(Batches);
+  const loaded: string[] = [];
+  const { caller } = callerOf(new Batches(), async (large) => void loaded.push(...large.map(({ id }) => id)));
+  const batch = [deposited('a', 1), deposited('a', 2, { omitted: true }), deposited('a', 3)] as const;
+  expect(await caller.call([...batch], 1, slotOf(0))).toEqual({ kind: 'done' });
+  expect(loaded).toEqual(['a2']);
+  expect(received).toEqual([
+    ['a1', { amount: 1 }],
+    ['a2', { amount: 1_000 }],
+    ['a3', { amount: 3 }],
+  ]);
+});
