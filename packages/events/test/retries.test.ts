@@ -122,6 +122,45 @@ describe('retries of a batch handler', () => {
     },
   );
 
+  test('that a pause keeps from being tried let no second batch of their slot begin beside the first', async () => {
+    const bench = new DeliveryBench();
+    const holds = new Map(['b1', 'c1', 'a1'].map((id) => [id, gate()]));
+    const running: string[] = [];
+    class Batches implements BatchEventHandler<DepositedEvent> {
+      readonly event = DepositedEvent;
+      async handleBatch([first]: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+        running.push(first!.eventId);
+        await holds.get(first!.eventId)?.opened;
+        running.splice(running.indexOf(first!.eventId), 1);
+      }
+    }
+    FrameworkEventHandler({ name: 'one', startFrom: 'beginning', concurrency: 2, timeoutMs: 60_000 })(
+      Batches,
+    );
+    bench.database.commit(deposited('b', 1), deposited('c', 1));
+    const { store, executor } = bench.start([new Batches()]);
+    await bench.clock.advance(1_000);
+    // It waits for a place, of which there are two.
+    park(bench, 'one', deposited('x', 1, { slot: 0 }));
+    await bench.clock.advance(12_000);
+    await store.cursors.setPaused('one', true);
+    await bench.clock.advance(4_000);
+    await store.cursors.setPaused('one', false);
+    bench.database.commit(deposited('a', 1));
+    executor.committed();
+    await bench.clock.advance(4_000);
+    expect(running).toEqual(['b1', 'c1']);
+    holds.get('b1')!.open();
+    holds.get('c1')!.open();
+    await bench.clock.advance(300);
+    expect(running).toEqual(['a1']);
+    bench.database.commit(deposited('a', 2));
+    holds.set('a2', gate());
+    executor.committed();
+    await bench.clock.advance(300);
+    expect(running).toEqual(['a1']);
+  });
+
   test('hold up none of another slot, however many and slow they are', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];

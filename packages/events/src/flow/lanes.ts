@@ -113,9 +113,9 @@ export class Lanes<Item> {
   }
 
   #settle(lane: Lane<Item>): void {
-    if (lane.held) this.#ready.delete(lane);
-    else if (lane.items.length > 0) this.#ready.add(lane);
-    else this.#lanes.delete(lane.key);
+    if (!lane.held && lane.items.length > 0) this.#ready.add(lane);
+    else this.#ready.delete(lane);
+    if (!lane.held && lane.items.length === 0) this.#lanes.delete(lane.key);
     this.resume();
     if (this.#lanes.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
