@@ -1,4 +1,5 @@
 import type { ParkedModel } from '@framework/core';
+import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { ParkedCheck } from '../src/parked/parked-check.js';
 import { workerContext } from './worker-context.js';
@@ -23,4 +24,51 @@ test('questions that come together are asked in statements of a bounded size, an
   }));
   expect(await Promise.all(models.map((model) => check.isParked(model)))).toEqual(models.map(isEven));
   expect(sizes).toEqual([500, 500, 100]);
+});
+
+const model: ParkedModel = { handler: 'one', slot: 0, modelName: 'Account', modelId: '2' };
+
+test('a question is asked again when the database could not answer, and later ones are, too', async () => {
+  const clock = new VirtualClock();
+  const errors: unknown[] = [];
+  let failing = 2;
+  const check = new ParkedCheck(workerContext({ clock, onError: (error) => errors.push(error) }), {
+    stillParked: async (models) => {
+      if (failing-- > 0) throw new Error('down');
+      return models.filter(isEven);
+    },
+  });
+  const answers = Promise.all([check.isParked(model), check.isParked({ ...model, modelId: '3' })]);
+  await clock.advance(299);
+  const later = check.isParked({ ...model, modelId: '4' });
+  expect(errors).toHaveLength(2);
+  await clock.advance(1);
+  expect(await answers).toEqual([true, false]);
+  expect(await later).toBe(true);
+  expect(await check.isParked({ ...model, modelId: '5' })).toBe(false);
+});
+
+test('a model counts as parked when delivery ends before its question was answered', async () => {
+  const clock = new VirtualClock();
+  const ended = new AbortController();
+  const check = new ParkedCheck(workerContext({ clock, ended: ended.signal }), {
+    stillParked: () => Promise.reject(new Error('down')),
+  });
+  const answer = check.isParked({ ...model, modelId: '3' });
+  await clock.advance(10_000);
+  ended.abort();
+  expect(await answer).toBe(true);
+  expect(clock.sleeperCount).toBe(0);
+});
+
+test('models of the same name of two handlers have answers of their own', async () => {
+  const check = new ParkedCheck(workerContext(), {
+    stillParked: async (models) => models.filter(({ handler }) => handler === 'other'),
+  });
+  const handlers = ['one', 'other', 'third'];
+  expect(await Promise.all(handlers.map((handler) => check.isParked({ ...model, handler })))).toEqual([
+    false,
+    true,
+    false,
+  ]);
 });

@@ -1,0 +1,38 @@
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { LoopWatch } from '../src/lease/loop-watch.js';
+
+const leaseMs = 9_000;
+
+/** Time that passes while the event loop stands. */
+function standStill(clock: VirtualClock, durationMs: number): Promise<void> {
+  return clock.advance(durationMs);
+}
+
+test('an event loop has stood when nothing ran for more than two thirds of a lease', async () => {
+  const clock = new VirtualClock();
+  const watch = new LoopWatch(clock, leaseMs);
+  await standStill(clock, 6_000);
+  expect(watch.stoodSince(0)).toBe(false);
+  await standStill(clock, 6_001);
+  expect(watch.stoodSince(0)).toBe(true);
+  expect(watch.stoodSince(clock.elapsedMs() - 1)).toBe(true);
+  expect(watch.stoodSince(clock.elapsedMs())).toBe(false);
+  const beginMs = watch.now();
+  await standStill(clock, 6_000);
+  expect(watch.stoodSince(beginMs)).toBe(false);
+});
+
+test('an event loop of which nothing was asked for long has not stood, because it is looked at now and then', async () => {
+  const clock = new VirtualClock();
+  const ended = new AbortController();
+  const watch = new LoopWatch(clock, leaseMs);
+  // As long as the database takes until the handlers are registered.
+  await standStill(clock, 60_000);
+  void watch.run(ended.signal);
+  await clock.advance(60_000);
+  expect(watch.stoodSince(0)).toBe(false);
+  ended.abort();
+  await clock.advance(0);
+  expect(clock.sleeperCount).toBe(0);
+});

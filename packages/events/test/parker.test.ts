@@ -1,0 +1,125 @@
+import type { ParkedEvent } from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { deliverySettings } from '../src/delivery-settings.js';
+import { HeldSlot } from '../src/lease/held-slot.js';
+import { Parker } from '../src/parked/parker.js';
+import { deposited } from './account.js';
+import { workerContext } from './worker-context.js';
+
+function heldSlot(slot = 0): HeldSlot {
+  return new HeldSlot({ handler: 'one', slot, token: `token ${slot}`, abandoned: false });
+}
+
+/** Events of one model, as they are parked behind an earlier one. */
+function waitingEvents(model: string, count: number, bytes?: number): readonly Omit<ParkedEvent, 'token'>[] {
+  return Array.from({ length: count }, (_item, index) => ({
+    handler: 'one',
+    event: deposited(model, index + 1, bytes === undefined ? {} : { bytes }),
+    attempts: 0,
+    uncounted: 0,
+    error: undefined,
+    retryAfterMs: undefined,
+    dead: false,
+    suspect: false,
+  }));
+}
+
+/** A parker whose statements are noted by the ids of their events; `park` says what the database does with each. */
+function parkerOf(park: (ids: readonly string[]) => Promise<readonly string[]> = async () => []) {
+  const clock = new VirtualClock();
+  const ended = new AbortController();
+  const errors: unknown[] = [];
+  const statements: string[][] = [];
+  const startedMs: number[] = [];
+  const lost: string[] = [];
+  const context = workerContext({
+    clock,
+    settings: deliverySettings({ parkMax: 3, readBytesMax: 100_000, readMax: 100 }),
+    ended: ended.signal,
+    onError: (error) => errors.push(error),
+  });
+  const store = {
+    park: (events: readonly ParkedEvent[]) => {
+      const ids = events.map(({ event, token }) => `${event.id} ${token}`);
+      statements.push(ids);
+      startedMs.push(clock.elapsedMs());
+      return park(ids);
+    },
+  };
+  const parker = new Parker(context, store, (tokens) => lost.push(...tokens));
+  return { parker, clock, ended, errors, statements, startedMs, lost };
+}
+
+test('many events are parked in order, in statements of a bounded number of events', async () => {
+  const { parker, statements } = parkerOf();
+  expect(await parker.park(heldSlot(), waitingEvents('a', 7))).toBe(true);
+  expect(statements).toEqual([
+    ['a1 token 0', 'a2 token 0', 'a3 token 0'],
+    ['a4 token 0', 'a5 token 0', 'a6 token 0'],
+    ['a7 token 0'],
+  ]);
+});
+
+test('large events are parked in statements of a bounded size, and alone when one has more', async () => {
+  const { parker, statements } = parkerOf();
+  await parker.park(heldSlot(), waitingEvents('a', 3, 50_000));
+  await parker.park(heldSlot(), waitingEvents('b', 2, 200_000));
+  expect(statements.map((ids) => ids.length)).toEqual([2, 1, 1, 1]);
+});
+
+test('what is asked for at the same time is parked together, up to a bound', async () => {
+  const { parker, statements } = parkerOf();
+  const [first, second] = [heldSlot(0), heldSlot(1)];
+  await Promise.all([
+    parker.park(first, waitingEvents('a', 2)),
+    parker.park(second, waitingEvents('b', 1)),
+    parker.park(first, waitingEvents('c', 1)),
+  ]);
+  expect(statements).toEqual([['a1 token 0', 'a2 token 0', 'b1 token 1'], ['c1 token 0']]);
+});
+
+test('events that could not be parked are parked as soon as the database can, each time after a longer wait', async () => {
+  let failing = 4;
+  const { parker, clock, errors, startedMs } = parkerOf(async () => {
+    if (failing-- > 0) throw new Error('down');
+    return [];
+  });
+  const parked = parker.park(heldSlot(), waitingEvents('a', 1));
+  await clock.advance(1_500);
+  expect(await parked).toBe(true);
+  expect(startedMs).toEqual([0, 100, 300, 700, 1_500]);
+  expect(errors).toHaveLength(4);
+});
+
+test('the leases that the database says are lost are told', async () => {
+  const { parker, lost } = parkerOf(async () => ['token 0']);
+  await parker.park(heldSlot(), waitingEvents('a', 1));
+  expect(lost).toEqual(['token 0']);
+});
+
+test('nothing is parked in a slot that is lost before, and no more in one that is lost meanwhile', async () => {
+  const slot = heldSlot();
+  const { parker, statements } = parkerOf(async () => {
+    slot.lose();
+    return [];
+  });
+  expect(await parker.park(slot, waitingEvents('a', 7))).toBe(false);
+  expect(statements).toHaveLength(1);
+  expect(await parker.park(slot, waitingEvents('b', 1))).toBe(false);
+  expect(statements).toHaveLength(1);
+});
+
+test.each(['the slot is lost', 'delivery ends'])('nothing is tried again when %s', async (what) => {
+  const { parker, clock, ended, statements } = parkerOf(() => Promise.reject(new Error('down')));
+  const slot = heldSlot();
+  const parked = parker.park(slot, waitingEvents('a', 1));
+  await clock.advance(50);
+  if (what === 'delivery ends') ended.abort();
+  else slot.lose();
+  expect(await parked).toBe(false);
+  await clock.advance(60_000);
+  expect(statements).toHaveLength(1);
+  expect(await parker.park(slot, waitingEvents('b', 1))).toBe(false);
+  expect(statements).toHaveLength(1);
+});
