@@ -3,7 +3,15 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import * as z from 'zod';
 import { FakeRepository } from '../../test/fake-repository.js';
 import { Address } from '../../test/order.js';
-import { TestAction, executorOf, global, mexico, openWallet, principal } from '../../test/test-executor.js';
+import {
+  ResultAction,
+  TestAction,
+  executorOf,
+  global,
+  mexico,
+  openWallet,
+  principal,
+} from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import { ShardUnavailableException } from '../errors/storage-exceptions.js';
@@ -12,6 +20,7 @@ import { ModelEvent } from '../model/model-event.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { Action } from './action.js';
 import { ActionRegistry } from './action-registry.js';
+import type { ExecutionConfiguration } from './execution-configuration.js';
 import type { Plan } from './plan.js';
 
 const clock = new VirtualClock('2026-01-01T00:00:00Z');
@@ -241,6 +250,24 @@ test('a limit that is given as undefined keeps its default', async () => {
 });
 
 describe('a listener of commits', () => {
+  test.each<[string, ExecutionConfiguration, ExecutionConfiguration]>([
+    ['without a key', {}, {}],
+    ['under keys', { idempotencyKey: 'key-1' }, { idempotencyKey: 'key-2' }],
+  ])('is called with the shard of each commit until it ends that: %s', async (_what, one, other) => {
+    const { execute, executor } = executorOf(
+      async (plan) => void plan().add(openWallet(mexico)),
+      {},
+      ResultAction,
+    );
+    const heard: unknown[] = [];
+    const end = executor.onCommit((shard) => heard.push(shard));
+    await execute(null, one);
+    expect(heard).toEqual([mexico]);
+    end();
+    await execute(null, other);
+    expect(heard).toEqual([mexico]);
+  });
+
   test('that throws neither fails the execution, whose commit has happened, nor the other listeners', async () => {
     const { execute, executor, driver } = executorOf(async (plan) => plan().add(openWallet()));
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
@@ -254,7 +281,9 @@ describe('a listener of commits', () => {
     await execute();
     expect(driver.committed).toHaveLength(1);
     expect(heard).toEqual([global]);
-    expect(warn).toHaveBeenCalledExactlyOnceWith(expect.objectContaining({ cause: failure }));
+    expect(warn).toHaveBeenCalledExactlyOnceWith(
+      expect.objectContaining({ name: 'FrameworkWarning', cause: failure }),
+    );
   });
 });
 

@@ -17,11 +17,9 @@ import { type RangesOf, settingsOf } from './settings.js';
 export class AttemptCommits {
   readonly #databases: DatabaseRegistry;
   readonly #isGroupedByDefault: boolean;
-  readonly #groupSettings: GroupSettings;
-  readonly #clock: Clock;
   readonly #reads: CombinedReads;
   readonly #turns: ModelTurns | undefined;
-  #groups: GroupCommit | undefined;
+  readonly #groups: GroupCommit;
 
   /** @throws ConfigurationException `invalid-configuration` when a setting is out of its range */
   constructor(
@@ -36,10 +34,10 @@ export class AttemptCommits {
     },
   ) {
     this.#databases = databases;
-    this.#clock = clock;
     this.#reads = new CombinedReads(clock);
     this.#isGroupedByDefault = groupCommit !== false;
-    this.#groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
+    const groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
+    this.#groups = new GroupCommit(databases, groupSettings, clock);
     const turnSettings = switched('turns', defaultTurnSettings, turnRanges, turns);
     if (turns !== false) this.#turns = new ModelTurns(turnSettings, clock);
   }
@@ -53,7 +51,6 @@ export class AttemptCommits {
     { groupCommit: isGrouped = this.#isGroupedByDefault, handledEvent }: ExecutionConfiguration,
     mayBuild: boolean,
   ): AttemptReads {
-    if (isGrouped) this.#groups ??= new GroupCommit(this.#databases, this.#groupSettings, this.#clock);
     return new AttemptReads(this.#reads, this.#turns, this.#groups, {
       mayBuild: isGrouped && mayBuild,
       isOfHandler: handledEvent !== undefined,
@@ -67,7 +64,7 @@ export class AttemptCommits {
     reads: AttemptReads,
   ): Promise<PersistOutcome> {
     const [first] = changeSets;
-    if (isGrouped && first !== undefined && this.#groups?.takes(changeSets) === true)
+    if (isGrouped && first !== undefined && this.#groups.takes(changeSets))
       return this.#groups.commit(first, reads.handOver(), () => reads.giveBackTurns());
     await reads.untilWritten();
     return commit(changeSets, this.#databases, { onLockedOut: () => reads.holdUpTurns() });

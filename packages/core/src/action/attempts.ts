@@ -110,13 +110,14 @@ export class Attempts {
     }
     const changeSets = this.#changeSets(staged, run);
     if (request !== undefined) {
+      const [only] = staged;
       const earlier =
-        staged.length === 0
+        only === undefined
           ? await this.#earlierEffect(run, request, reads)
-          : await this.#earlierNothing(run, request, staged);
+          : await this.#earlierNothing(run, request, only.shard);
       if (earlier !== undefined) return replay(request, earlier, configuration);
+      return this.#commitKeyed(run, request, changeSets, { result, reads });
     }
-    if (request !== undefined) return this.#commitKeyed(run, request, changeSets, { result, reads });
     const outcome = await this.#commit(run, changeSets, { result, reads });
     this.#tellCommitted(changeSets);
     if (outcome !== 'written-before') return result;
@@ -158,7 +159,7 @@ export class Attempts {
   ): Promise<StoredKey | undefined> {
     const recordShard = this.#recordShard(run);
     const others = new Set([...run.shards].filter((shard) => shard !== recordShard));
-    if (others.size > 0) await reads.untilWritten();
+    await reads.untilWritten();
     const stored = await this.#keySearch.onShards(scope, others);
     return stored ?? (isSearched(run.configuration) ? undefined : this.#keySearch.everywhere(scope));
   }
@@ -170,15 +171,14 @@ export class Attempts {
   async #earlierNothing<Params, Result>(
     { params, shards: [first], configuration }: Run<Params, Result>,
     { scope }: KeyedRequest<Result>,
-    staged: readonly ShardPlan[],
+    effectShard: ShardIdentifier,
   ): Promise<StoredKey | undefined> {
-    const isElsewhere = (shard: ShardIdentifier): boolean => staged.every((plan) => plan.shard !== shard);
     const unread = this.#recordShardUnread(params);
-    if (first !== undefined && isElsewhere(first)) {
+    if (first !== undefined && first !== effectShard) {
       const stored = await this.#keySearch.onShards(scope, new Set([first]));
       if (stored !== undefined) return stored;
     }
-    if (isSearched(configuration) || unread === first || !isElsewhere(unread)) return undefined;
+    if (isSearched(configuration) || unread === first || unread === effectShard) return undefined;
     return this.#keySearch.onShardIfItAnswers(scope, unread);
   }
 
@@ -227,7 +227,7 @@ export class Attempts {
   #recordShardUnread(params: unknown): ShardIdentifier {
     const named = namedShards(params);
     const { defaultShard, shards } = this.#databases;
-    return named.size === 0 ? defaultShard : (shards.find((shard) => named.has(shard)) ?? defaultShard);
+    return shards.find((shard) => named.has(shard)) ?? defaultShard;
   }
 }
 

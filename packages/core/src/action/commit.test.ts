@@ -108,6 +108,27 @@ describe('a run after a commit whose outcome was not known', () => {
     expect(await execute()).toBe(1);
     expect(runs()).toBe(2);
     expect(driver.committed).toEqual([]);
+    // Once before the second run, and once after it.
+    expect(manager(global).asked).toHaveLength(2);
+  });
+
+  test('is reported as a bug when the database says that one was committed, and the log that none was', async () => {
+    const { execute, manager, driver } = lostOnce();
+    manager(global).hasHappened = true;
+    manager(global).outcomes.push(false, false);
+    await expect(execute()).rejects.toMatchObject({ code: 'invariant-violation' });
+    expect(driver.committed).toEqual([]);
+  });
+
+  test('is an ordinary commit on a shard to which nothing was sent', async () => {
+    const { execute, driver, manager } = executorOf(async (plan) => {
+      const shard = manager(global).asked.length === 0 ? global : mexico;
+      return plan().add(openWallet(shard));
+    });
+    manager(global).answersToLose = 1;
+    manager(global).outcomes.push(false);
+    await execute();
+    expect(driver.committed).toMatchObject([{ shard: mexico, unknownCommits: undefined }]);
   });
 
   test('gives that result, too, when the rules refuse what was committed already', async () => {
@@ -214,6 +235,13 @@ describe('an execution whose policy retries unknown outcomes', () => {
     expect(driver.committed).toMatchObject([{ unknownCommits: [{ code: 'commit-outcome-unknown' }] }]);
   });
 
+  test('never asks again about what the log says was not committed', async () => {
+    const { execute, manager } = lostAndAsked(['unknown', false, 'unknown']);
+    const transient = new TransientStorageException(global, 'the connection was lost');
+    manager(global).persistFailures.push(undefined, transient);
+    expect(await execute()).toBe(3);
+  });
+
   test('reports the outcome as unknown when it stays so, without another run that could fail in another way', async () => {
     const { execute, runs } = lostAndAsked(['unknown', 'unknown', 'unknown']);
     await expect(execute()).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
@@ -237,6 +265,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
       code: 'partial-commit',
       committed: [global],
       failed: [mexico],
+      cause: expect.objectContaining({ code: 'commit-outcome-unknown' }),
     });
     expect(driver.committed).toEqual([]);
   });

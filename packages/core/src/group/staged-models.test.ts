@@ -254,6 +254,21 @@ describe('a model that is staged and not committed yet', () => {
     ]);
   });
 
+  test('is read by the next execution while one that is refused because of it waits for its commit', async () => {
+    const running = stagingExecutor();
+    const wallet = storedWallet(running);
+    const first = running.deposit([wallet]);
+    await settled();
+    const refused = running.deposit([wallet], []);
+    await settled();
+    const next = running.deposit([wallet]);
+    await settled();
+    expect(running.seen).toEqual([100n, 101n, 101n]);
+    running.release();
+    await Promise.all([first, next]);
+    await expect(refused).rejects.toThrow('refused');
+  });
+
   test('is not overwritten in the same group by a plan that was not built on it', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running)];

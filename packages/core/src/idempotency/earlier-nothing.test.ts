@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { unavailable, unsearched } from '../../test/counting-executor.js';
+import { key, unavailable, unsearched } from '../../test/counting-executor.js';
+import { openFakeDatabases } from '../../test/fake-databases.js';
+import { holdCommits } from '../../test/hold-commits.js';
+import { settled } from '../../test/manual-clock.js';
 import {
   ResultAction,
   type TestExecutor,
@@ -7,10 +10,13 @@ import {
   global,
   mexico,
   openWallet,
+  storedWallet,
   writtenWallet,
 } from '../../test/test-executor.js';
+import { PatientClock } from '../../test/virtual-clock.js';
+import type { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/execution-configuration.js';
-import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
 
 interface LaterDue {
   /** Which shards each perform accesses, in order. */
@@ -61,6 +67,25 @@ describe('a repeat that has an effect, of a request that had nothing to do', () 
     expect(await once(unsearched)).toBe('nothing to do');
     expect(driver.committed).toMatchObject([{ shard: global }]);
   });
+
+  test('gets the first result, without a search before, when only the repeat reads, and not the shard of the effect', async () => {
+    const peru = ShardIdentifier.of(2, 0);
+    const { databases, driver } = openFakeDatabases(global, mexico, peru);
+    let performed = 0;
+    const { execute } = executorOf(
+      async (plan) => {
+        if (++performed === 1) return 'nothing to do';
+        databases.transactionManager(mexico);
+        plan().add(openWallet(peru));
+        return 'paid';
+      },
+      { databases },
+      ResultAction,
+    );
+    expect(await execute(null, unsearched)).toBe('nothing to do');
+    expect(await execute(null, unsearched)).toBe('nothing to do');
+    expect(driver.committed).toMatchObject([{ shard: global }]);
+  });
 });
 
 describe('an effect', () => {
@@ -82,6 +107,17 @@ describe('an effect', () => {
     await expect(once({ ...unsearched, idempotencyKey: 'key-2' })).rejects.toBe(unavailable);
     expect(manager(global).keys.waits).toEqual([undefined]);
     expect(driver.committed).toHaveLength(1);
+  });
+
+  test.each<[string, readonly ShardIdentifier[], ShardIdentifier, number]>([
+    ['asks its own shard only by writing there, where it accesses it first', [mexico], mexico, 0],
+    ['asks another shard once, where it accesses that first', [global, mexico], global, 1],
+  ])('%s', async (_what, turnsTo, shard, count) => {
+    const { once, manager } = laterDue({ turnsTo });
+    await once(unsearched);
+    manager(shard).keys.waits.length = 0;
+    expect(await once({ ...unsearched, idempotencyKey: 'key-2' })).toBe('paid');
+    expect(manager(shard).keys.waits).toHaveLength(count);
   });
 
   test('asks no shard that it has not accessed a second time', async () => {
@@ -120,5 +156,52 @@ describe('a repeat that has nothing to do, of a request that had an effect', () 
     expect(await once()).toBe('paid');
     expect(await once()).toBe('paid');
     expect(driver.committed).toMatchObject([{ shard: mexico }]);
+  });
+
+  test('gets the first result when that is committed on the second shard that it reads, while it is performed', async () => {
+    const gate = Promise.withResolvers<void>();
+    let performed = 0;
+    const { execute, databases, driver } = executorOf(
+      async (plan) => {
+        for (const shard of [global, mexico]) databases.transactionManager(shard);
+        if (++performed === 1) {
+          await gate.promise;
+          return 'nothing to do';
+        }
+        plan().add(openWallet(mexico));
+        return 'paid';
+      },
+      {},
+      ResultAction,
+    );
+    const slow = execute(null, key);
+    await settled();
+    expect(await execute(null, key)).toBe('paid');
+    gate.resolve();
+    expect(await slow).toBe('paid');
+    expect(driver.committed).toMatchObject([{ shard: mexico }]);
+  });
+
+  test('gets the first result when it has read that before it is committed', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        for (const shard of [global, mexico]) running.databases.transactionManager(shard);
+        const wallet = await running.wallets.getById((params as Wallet).id);
+        if (wallet.balance > 100n) return 'nothing to do';
+        plan().update(wallet.deposit(1n));
+        return 'paid';
+      },
+      { groupCommit: true, clock: new PatientClock('2026-03-03T03:03:03Z') },
+      ResultAction,
+    );
+    const wallet = storedWallet(running, mexico);
+    const release = holdCommits(running.manager(mexico));
+    const first = running.execute(wallet, key);
+    await settled();
+    const repeat = running.execute(wallet, key);
+    await settled();
+    release();
+    expect(await Promise.all([first, repeat])).toEqual(['paid', 'paid']);
+    expect(running.driver.committed).toMatchObject([{ shard: mexico }]);
   });
 });

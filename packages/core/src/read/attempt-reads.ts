@@ -16,7 +16,7 @@ const deletedState = 'DELETED';
 export class AttemptReads {
   readonly #combined: CombinedReads;
   readonly #turns: ModelTurns | undefined;
-  readonly #groups: GroupCommit | undefined;
+  readonly #groups: GroupCommit;
   readonly #mayBuild: boolean;
   readonly #isOfHandler: boolean;
   #isOver = false;
@@ -27,14 +27,14 @@ export class AttemptReads {
   /**
    * @param combined what combines them with the reads of other attempts
    * @param turns `undefined` when executions take no turns
-   * @param groups what the executor writes in groups, if anything
+   * @param groups what the executor writes in groups
    * @param mayBuild whether this attempt may build on what is not committed yet
    * @param isOfHandler whether a handler executes it, whose event is tried again when it fails
    */
   constructor(
     combined: CombinedReads,
     turns: ModelTurns | undefined,
-    groups: GroupCommit | undefined,
+    groups: GroupCommit,
     { mayBuild, isOfHandler }: { readonly mayBuild: boolean; readonly isOfHandler: boolean },
   ) {
     this.#combined = combined;
@@ -48,13 +48,12 @@ export class AttemptReads {
   async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
     const wait = this.#takeTurn(source.model, id);
     if (wait !== undefined) await wait;
-    const groups = this.#groups;
-    if (groups === undefined || this.#isOver) return this.#combined.read(source, id);
-    const staged = groups.staged.get(source.model, id);
+    if (this.#isOver) return this.#combined.read(source, id);
+    const staged = this.#groups.staged.get(source.model, id);
     if (staged !== undefined) {
       const model = this.#see(source.model, staged);
       if (model !== undefined) return present(model);
-      await groups.awaitOutcome(staged, this.#isOfHandler);
+      await this.#groups.awaitOutcome(staged, this.#isOfHandler);
     }
     return this.#latest(source.model, id, await this.#combined.read(source, id));
   }
@@ -95,7 +94,7 @@ export class AttemptReads {
   /** Waits until these models are committed, and takes their fate for certain: see {@link GroupCommit.untilWritten}. */
   async untilWritten(): Promise<void> {
     const builtOn = this.handOver();
-    if (builtOn.length > 0) await this.#groups?.untilWritten(builtOn, this.#isOfHandler);
+    if (builtOn.length > 0) await this.#groups.untilWritten(builtOn, this.#isOfHandler);
   }
 
   /** Gives back the turns of models that the plan does not change. */
@@ -151,14 +150,14 @@ export class AttemptReads {
   }
 
   async #outcomeOf(model: ModelClass<unknown>, id: string): Promise<void> {
-    const staged = this.#groups?.staged.get(model, id);
-    if (staged !== undefined) await this.#groups?.awaitOutcome(staged, this.#isOfHandler);
+    const staged = this.#groups.staged.get(model, id);
+    if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
   }
 
   /** The staged model where it is newer than the one that was read, and this attempt may build on it. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
     if (!this.#mayBuild) return stored;
-    const staged = this.#groups?.staged.get(model, id);
+    const staged = this.#groups.staged.get(model, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
     return present(this.#see(model, staged) ?? stored);
   }
