@@ -93,13 +93,11 @@ export class AttemptReads {
 
   /** Waits until these models are committed, and takes their fate for certain: see {@link GroupCommit.untilWritten}. */
   async untilWritten(): Promise<void> {
-    const builtOn = this.handOver();
-    if (builtOn.length > 0) await this.#groups.untilWritten(builtOn, this.#isOfHandler);
+    await this.#groups.untilWritten(this.handOver(), this.#isOfHandler);
   }
 
   /** Gives back the turns of models that the plan does not change. */
   keepTurnsOf(staged: readonly ShardPlan[]): void {
-    if (this.#held.length === 0) return;
     this.#held = this.#held.filter((turn) => {
       const isKept = staged.some(({ changes }) =>
         changes.some(

@@ -293,6 +293,31 @@ describe('executions that take turns', () => {
     await Promise.all(executions);
   });
 
+  test('hold 64 at most, and go on without those of further models', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const wallets: Wallet[] = [];
+        for (const { id } of params as readonly Wallet[]) wallets.push(await running.wallets.getById(id));
+        return plan().updateAll(wallets.map((wallet) => wallet.deposit(1n)));
+      },
+      { clock: new ManualClock() },
+    );
+    const wallets = Array.from({ length: 65 }, () => storedWallet(running));
+    const release = holdCommits(running.manager(global));
+    const holder = running.execute(wallets, once);
+    await settled();
+    expect(running.wallets.reads).toBe(65);
+    // The clock stands still: whoever has to wait for a turn does not read.
+    const next = running.execute([wallets[64]], once);
+    await settled();
+    expect(running.wallets.reads).toBe(66);
+    const last = running.execute([wallets[63]], once);
+    await settled();
+    expect(running.wallets.reads).toBe(66);
+    release();
+    await Promise.all([holder, next, last]);
+  });
+
   test('give back a turn that comes when perform has ended, because nobody awaited the read', async () => {
     const running = executorOf(
       async (plan, params) => {
