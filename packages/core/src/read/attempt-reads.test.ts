@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { FakeRepository } from '../../test/fake-repository.js';
 import { holdCommits } from '../../test/hold-commits.js';
 import { ManualClock, settled } from '../../test/manual-clock.js';
-import { executorOf, global, storedWallet } from '../../test/test-executor.js';
-import type { Wallet } from '../../test/wallet.js';
+import { executorOf, global, openWallet, storedWallet, writtenWallet } from '../../test/test-executor.js';
+import { Wallet } from '../../test/wallet.js';
 
 const once = { retry: { attemptsMax: 1 } };
 
@@ -44,4 +45,90 @@ describe('reads by id', () => {
       await execution;
     },
   );
+
+  test.each([true, false])('leave out models that are not there (grouped: %s)', async (groupCommit) => {
+    const running = executorOf(
+      async (_plan, params) =>
+        running.wallets.findAllByIds((params as readonly Wallet[]).map(({ id }) => id)),
+      { groupCommit },
+    );
+    const wallet = storedWallet(running);
+    expect(await running.execute([openWallet(), wallet])).toEqual([wallet]);
+    expect(await running.wallets.findAllByIds([openWallet().id, wallet.id])).toEqual([wallet]);
+  });
+
+  test('find a new model that is staged and not committed yet, where they may build on it', async () => {
+    const manual = new ManualClock();
+    const running = executorOf(
+      async (plan, params) => {
+        const { how, wallet } = params as { readonly how: string; readonly wallet: Wallet };
+        if (how === 'add') return void plan().add(wallet);
+        return how === 'one' ? running.wallets.getById(wallet.id) : running.wallets.findAllByIds([wallet.id]);
+      },
+      { groupCommit: true, clock: manual },
+    );
+    const wallet = openWallet();
+    const release = holdCommits(running.manager(global));
+    const adding = running.execute({ how: 'add', wallet }, once);
+    await settled();
+    const several = running.execute({ how: 'several', wallet }, once);
+    const notFound = running.execute({ how: 'one', wallet }, { ...once, groupCommit: false });
+    notFound.catch(() => undefined);
+    await settled();
+    await manual.pass(1_000);
+    await expect(notFound).rejects.toMatchObject({ code: 'entity-not-found' });
+    release();
+    await adding;
+    expect(await several).toMatchObject([{ id: wallet.id, version: 1 }]);
+  });
+
+  test('see a version that another process has committed, and not an older one that is staged', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const [wallet] = await running.wallets.findAllByIds([(params as Wallet).id]);
+        seen.push(wallet!.balance);
+        return plan().update(wallet!.deposit(1n));
+      },
+      { groupCommit: true, clock: new ManualClock() },
+    );
+    const seen: bigint[] = [];
+    const wallet = storedWallet(running);
+    const release = holdCommits(running.manager(global));
+    const staged = running.execute(wallet, once);
+    await settled();
+    const { id, createdDate, state, ownerId } = wallet;
+    running.wallets.store(new Wallet({ id, createdDate, state, ownerId, balance: 500n, version: 3 }));
+    const next = running.execute(wallet, once);
+    await settled();
+    expect(seen).toEqual([100n, 500n]);
+    release();
+    await Promise.allSettled([staged, next]);
+  });
+
+  test('wait for a staged model that its repository cannot make of a row, and do not share its fate', async () => {
+    const manual = new ManualClock();
+    const wallets = new FakeRepository(Wallet, { encode: () => ({}) });
+    const [wallet, other] = [wallets.store(writtenWallet()), wallets.store(writtenWallet())];
+    let performed = 0;
+    const running = executorOf(
+      async (plan, params) => {
+        performed++;
+        const read = await wallets.getById(wallet.id);
+        return plan().update((params === 'other' ? other : read).deposit(1n));
+      },
+      { groupCommit: true, clock: manual, repositories: [wallets] },
+    );
+    const release = holdCommits(running.manager(global));
+    running.manager(global).persistFailures.push(new Error('refused'));
+    const refused = running.execute('wallet', once);
+    refused.catch(() => undefined);
+    await settled();
+    const next = running.execute('other', once);
+    await settled();
+    await manual.pass(1_000);
+    release();
+    await expect(refused).rejects.toThrow('refused');
+    expect(await next).toMatchObject({ version: 2 });
+    expect(performed).toBe(2);
+  });
 });

@@ -127,8 +127,7 @@ export class AttemptReads {
 
   /** Waits only for the first turn: waiting while holding one could end in a deadlock. */
   #takeTurn(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
-    if (this.#turns === undefined || this.#held.length >= turnsMax || this.#holds(model, id))
-      return undefined;
+    if (this.#turns === undefined || this.#held.length >= turnsMax) return undefined;
     const free = this.#turns.takeFree(model, id);
     if (free !== undefined) this.#held.push(free);
     else if (this.#held.length === 0 && this.#mayWait) return this.#waitForTurn(this.#turns, model, id);
@@ -143,10 +142,6 @@ export class AttemptReads {
     else this.#held.push(turn);
   }
 
-  #holds(model: ModelClass<unknown>, id: string): boolean {
-    return this.#held.some((turn) => turn.model === model && turn.id === id);
-  }
-
   async #outcomeOf(model: ModelClass<unknown>, id: string): Promise<void> {
     const staged = this.#groups.staged.get(model, id);
     if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
@@ -154,7 +149,6 @@ export class AttemptReads {
 
   /** The staged model where it is newer than the one that was read, and this attempt may build on it. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
-    if (!this.#mayBuild) return stored;
     const staged = this.#groups.staged.get(model, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
     return present(this.#see(model, staged) ?? stored);

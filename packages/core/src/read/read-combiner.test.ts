@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, test } from 'vitest';
+import { settled } from '../../test/manual-clock.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import { systemClock } from '../clock.js';
@@ -113,21 +114,43 @@ describe('reads that are combined', () => {
     const source = sourceOf('a', 'b', 'c');
     const gate = Promise.withResolvers<void>();
     source.gate = gate.promise;
-    let nowMs = 0;
+    let nowMs = 1_000;
     const combiner = new ReadCombiner(source, { elapsedMs: () => nowMs });
     const silent = combiner.read('a');
     await new Promise((resolve) => setTimeout(resolve, 0));
-    nowMs = 100;
+    nowMs = 1_100;
     const waiting = combiner.read('b');
     await Promise.resolve();
     expect(source.asked).toEqual(['a']);
-    nowMs = 101;
+    nowMs = 1_101;
     const late = combiner.read('c');
     expect(await Promise.all([waiting, late])).toEqual([source.wallets.get('b'), source.wallets.get('c')]);
     expect(source.asked).toEqual(['a', ['b', 'c']]);
     gate.resolve();
     await silent;
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
+  });
+
+  test('wait for the latest statement, also when one ends that was not waited for any more', async () => {
+    const source = sourceOf('a', 'b', 'c');
+    const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    source.gate = first.promise;
+    let nowMs = 1_000;
+    const combiner = new ReadCombiner(source, { elapsedMs: () => nowMs });
+    const silent = combiner.read('a');
+    await settled();
+    nowMs = 1_101;
+    source.gate = second.promise;
+    const late = combiner.read('b');
+    await settled();
+    first.resolve();
+    await silent;
+    const waiting = combiner.read('c');
+    await settled();
+    expect(source.asked).toEqual(['a', 'b']);
+    second.resolve();
+    expect(await Promise.all([late, waiting])).toEqual([source.wallets.get('b'), source.wallets.get('c')]);
+    expect(source.asked).toEqual(['a', 'b', 'c']);
   });
 
   test.each([

@@ -293,6 +293,55 @@ describe('executions that take turns', () => {
     await Promise.all(executions);
   });
 
+  test('keep the turns of the models that they change until the commit, and give back the others before', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const { reads, updates } = params as Record<'reads' | 'updates', readonly Wallet[]>;
+        for (const { id } of reads) await running.wallets.getById(id);
+        return plan().updateAll(updates.map((wallet) => wallet.deposit(1n)));
+      },
+      { clock: new ManualClock() },
+    );
+    const [one, other, third] = [storedWallet(running), storedWallet(running), storedWallet(running)];
+    const release = holdCommits(running.manager(global));
+    const executions = [running.execute({ reads: [one, other, third], updates: [one, other] }, once)];
+    await settled();
+    // The clock stands still: whoever has to wait for a turn does not read.
+    for (const [wallet, reads] of [
+      [one, 3],
+      [other, 3],
+      [third, 4],
+    ] as const) {
+      executions.push(running.execute({ reads: [wallet], updates: [] }, once));
+      await settled();
+      expect(running.wallets.reads).toBe(reads);
+    }
+    release();
+    await Promise.all(executions);
+  });
+
+  test('never wait for two models at the same time', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const wallets = await Promise.all(
+          (params as readonly Wallet[]).map(({ id }) => running.wallets.getById(id)),
+        );
+        return plan().updateAll(wallets.map((wallet) => wallet.deposit(1n)));
+      },
+      { clock: new ManualClock() },
+    );
+    const wallets = [storedWallet(running), storedWallet(running)];
+    const release = holdCommits(running.manager(global));
+    const holder = running.execute(wallets, once);
+    await settled();
+    const before = running.wallets.reads;
+    const next = running.execute(wallets, once);
+    await settled();
+    expect(running.wallets.reads).toBe(before + 1);
+    release();
+    await Promise.all([holder, next]);
+  });
+
   test('hold 64 at most, and go on without those of further models', async () => {
     const running = executorOf(
       async (plan, params) => {
