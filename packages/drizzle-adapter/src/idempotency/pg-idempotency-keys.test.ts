@@ -29,3 +29,13 @@ it('a search that does not wait for long asks nothing more until every late answ
   expect(await asked).toBeUndefined();
   expect(questions).toHaveLength(late.length + 1);
 });
+
+it.each(['no place', '[1, 2', '{}', '["", "", ""]', '["", "", "", "", ""]'])(
+  'a page of the keys of handlers after %s is refused',
+  async (after) => {
+    const keys = new PgIdempotencyKeys({} as PgTransactionManager);
+    await expect(keys.findHandlerKeys({ olderThanMs: 0, limit: 1, after })).rejects.toMatchObject({
+      code: 'invalid-cursor',
+    });
+  },
+);

@@ -132,9 +132,18 @@ const deleteGivenStatement = `
 /** @throws InvalidCursorException `invalid-cursor` when it is no `next` of an earlier page */
 function placeOf(after: string | undefined): readonly string[] {
   if (after === undefined) return ['-infinity', '', '', ''];
-  const place: unknown = JSON.parse(after);
+  const place = jsonOf(after);
   if (!Array.isArray(place) || place.length !== 4) throw new InvalidCursorException(after);
   return place.map(String);
+}
+
+/** What a text says as JSON; `undefined` when it is none. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /**
