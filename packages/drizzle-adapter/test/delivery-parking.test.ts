@@ -214,8 +214,6 @@ it('an event may come again until its cursor has passed it and nothing of it is 
   const { leases } = await store.leases.renew('one', ['notify', 'elsewhere'], never);
   await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })));
   expect(await again()).toEqual([]);
-  await park({ event: events[0]!, handler: 'elsewhere' });
-  expect(await again()).toEqual([]);
   await park({ event: events[0]!, dead: true });
   expect(await again()).toEqual([events[0]!.id]);
 });

@@ -8,7 +8,7 @@ import {
 } from '@framework/core';
 import { Account, Tag, decimal, home } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { pgEnum, pgTable, text } from 'drizzle-orm/pg-core';
+import { pgEnum, pgTable, text, varchar } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { PgRepository, entityColumns } from '../src/index.js';
 import { Gadget, PgGadgetRepository, gadgetStatements } from './fixtures/gadget.js';
@@ -36,6 +36,27 @@ class PgLabelledTagRepository extends PgRepository<Tag, typeof labelledTags> {
 
   protected toRow({ id, label, ...fields }: Tag): typeof labelledTags.$inferInsert {
     return { ...fields, id: id.value, label: label as 'first' };
+  }
+}
+
+const shortTags = pgTable('tags', {
+  ...entityColumns(),
+  state: text('state').$type<Tag['state']>().notNull(),
+  label: varchar('label', { length: 9 }).notNull(),
+});
+
+/** Tags with labels of limited length. */
+class PgShortTagRepository extends PgRepository<Tag, typeof shortTags> {
+  constructor(databases: DatabaseRegistry) {
+    super({ model: Tag, table: shortTags, databases });
+  }
+
+  protected toModel(row: typeof shortTags.$inferSelect): Tag {
+    return new Tag({ ...row, id: ShardedId.of(Tag, row.id) });
+  }
+
+  protected toRow({ id, ...fields }: Tag): typeof shortTags.$inferInsert {
+    return { ...fields, id: id.value };
   }
 }
 
@@ -141,6 +162,12 @@ describe('a row that two plans of a group change in turn', () => {
       'alter table tags enable row level security',
       'alter table tags disable row level security',
     ],
+    ['a rule', 'create rule look as on delete to tags do also nothing', 'drop rule look on tags'],
+    [
+      'a table of which it is a partition',
+      'create table all_tags (like tags) partition by list (state); alter table all_tags attach partition tags default',
+      'alter table all_tags detach partition tags; drop table all_tags',
+    ],
     ['a child', 'create table children () inherits (tags)', 'drop table children'],
     [
       'a view in its place',
@@ -150,6 +177,38 @@ describe('a row that two plans of a group change in turn', () => {
   ])('is written twice where the table has %s', async (_what, statements, undo) => {
     await alter(statements, undo);
     expect(await renamedTwice()).toEqual(['written', 'alone']);
+  });
+
+  it.each([
+    ['an index of a column', 'create index rule on tags (label)', 'drop index rule'],
+    [
+      'a publication of additions',
+      `create publication rule for table tags with (publish = 'insert')`,
+      'drop publication rule',
+    ],
+    [
+      'a publication of a table of its name in another schema',
+      'create schema another; create table another.tags (); create publication rule for table another.tags',
+      'drop schema another cascade; drop publication rule',
+    ],
+  ])('is written once where there is %s', async (_what, statements, undo) => {
+    await alter(statements, undo);
+    expect(await renamedTwice()).toEqual(['written', 'written']);
+  });
+
+  it.each([
+    ['once where a column has the length that Drizzle says', 9, 'written'],
+    ['twice where it is shorter', 8, 'alone'],
+    ['twice where it is longer', 10, 'alone'],
+  ])('is written %s', async (_what, length, outcome) => {
+    await alter(
+      `alter table tags alter label type varchar(${length})`,
+      'alter table tags alter label type text',
+    );
+    const shortened = new PgShortTagRepository(registry);
+    const tag = tagOf(Tag.of(home, 'first'), 1);
+    const group = [tag, tagOf(tag.rename('third'), 2)].map((each) => changeSetOf(shortened, each));
+    expect(await registry.transactionManager(home).persistAll(group)).toEqual(['written', outcome]);
   });
 
   it('is written twice where a column refuses null and Drizzle does not say so', async () => {

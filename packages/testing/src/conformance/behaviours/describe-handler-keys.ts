@@ -44,5 +44,17 @@ export function describeHandlerKeys(context: SuiteContext): void {
       expect((await keys.findHandlerKeys(now)).items.map(({ key }) => key)).toEqual(['k-1', 'k-3']);
       expect(await keys.deleteExpired(10)).toBe(0);
     });
+
+    it('is deleted by its whole name only', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      await context.withdraw(account, '1', byHandler);
+      const { keys } = context.fixture.databases.transactionManager(home);
+      for (const found of (await keys.findHandlerKeys(now)).items) {
+        for (const difference of [{ key: 'k-2' }, { principal: 'nobody' }, { namespace: 'elsewhere' }])
+          expect(await keys.delete([{ ...found, ...difference }])).toBe(0);
+        expect(await keys.delete([found])).toBe(1);
+      }
+      expect((await keys.findHandlerKeys(now)).items).toEqual([]);
+    });
   });
 }
