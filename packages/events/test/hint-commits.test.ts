@@ -47,6 +47,39 @@ test('hints are sent in the context of no request, however many requests commit 
   end();
 });
 
+test('hints are sent at most once per interval, and no more once they are ended', async () => {
+  const bench = new DeliveryBench();
+  const { store, executor } = bench.process();
+  const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
+  const end = hintCommits({ databases, executor, clock: bench.clock });
+  for (let elapsedMs = 0; elapsedMs < 50; elapsedMs++) {
+    executor.committed();
+    await bench.clock.advance(1);
+  }
+  expect(bench.database.writes.notifies).toBe(3);
+  executor.committed();
+  end();
+  executor.committed();
+  await bench.clock.advance(1_000);
+  expect(bench.database.writes.notifies).toBe(3);
+});
+
+test('hints that fail are told to nobody where no hook was given', async () => {
+  const bench = new DeliveryBench();
+  const { access, store, executor } = bench.process();
+  const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
+  const end = hintCommits({ databases, executor, clock: bench.clock, notifyCoalesceMs: 500 });
+  access.failures.set('hints.notify', [new Error('down')]);
+  executor.committed();
+  await bench.clock.advance(499);
+  executor.committed();
+  await bench.clock.advance(0);
+  expect(bench.database.writes.notifies).toBe(0);
+  await bench.clock.advance(1);
+  expect(bench.database.writes.notifies).toBe(1);
+  end();
+});
+
 function fail(): never {
   throw new Error('the hook fails');
 }

@@ -37,4 +37,18 @@ describe('the partitions of the log', () => {
     expect(process.access.calls.get('partitions.create')).toBe(2);
     expect(process.errors).toEqual([locked]);
   });
+
+  test('are created although none could be dropped, and dropped a minute later', async () => {
+    const bench = new DeliveryBench();
+    const locked = new Error('somebody reads the log');
+    const process = bench.start([handlerOf({ name: 'one' })], { retentionMs: 30 * dayMs });
+    process.access.failures.set('partitions.drop', [locked]);
+    await bench.clock.advance(59_000);
+    expect(process.errors).toEqual([locked]);
+    expect(process.access.calls.get('partitions.drop')).toBe(1);
+    await bench.clock.advance(2_000);
+    expect(process.access.calls.get('partitions.drop')).toBe(2);
+    await bench.clock.advance(120_000);
+    expect(process.access.calls.get('partitions.drop')).toBe(2);
+  });
 });

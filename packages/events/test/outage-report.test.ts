@@ -1,0 +1,73 @@
+import {
+  CommitOutcomeUnknownException,
+  InvariantViolation,
+  ShardUnavailableException,
+  TransientStorageException,
+} from '@framework/core';
+import { describe, expect, test } from 'vitest';
+import { OutageReport } from '../src/outage-report.js';
+import { shard } from './delivery-bench.js';
+
+function reported(): { readonly report: OutageReport; readonly told: unknown[] } {
+  const told: unknown[] = [];
+  const report = new OutageReport({
+    onError: (error) => told.push(error),
+    onRecovered: () => told.push('recovered'),
+  });
+  return { report, told };
+}
+
+function lostConnection(index: number): Error {
+  return new TransientStorageException(shard, `connection ${index} was lost`);
+}
+
+const lost = new TransientStorageException(shard, 'the connection was lost');
+
+describe('an outage', () => {
+  test.each([
+    ['has no connection', () => new ShardUnavailableException(shard, 'no connection could be had')],
+    ['loses a connection', () => new TransientStorageException(shard, 'the connection was lost')],
+    ['does not say what became of a commit', () => new CommitOutcomeUnknownException(shard, undefined)],
+  ])('in which the database %s is told once, and its end, too', (_what, errorOf) => {
+    const { report, told } = reported();
+    const first = errorOf();
+    report.failed(first);
+    report.failed(errorOf());
+    report.failed(new Error('a loop failed', { cause: errorOf() }));
+    report.succeeded();
+    report.succeeded();
+    expect(told).toEqual([first, 'recovered']);
+  });
+
+  test('is told again when it comes back', () => {
+    const { report, told } = reported();
+    for (let outage = 0; outage < 2; outage++) {
+      report.failed(lost);
+      report.succeeded();
+    }
+    expect(told).toEqual([lost, 'recovered', lost, 'recovered']);
+  });
+
+  test('of ever new texts is told in all of them, and forgets the first ones', () => {
+    const { report, told } = reported();
+    const tell = (from: number, to: number): number => {
+      const before = told.length;
+      for (let index = from; index < to; index++) report.failed(lostConnection(index));
+      return told.length - before;
+    };
+    expect([tell(0, 20), tell(0, 20), tell(20, 21), tell(0, 1)]).toEqual([20, 0, 1, 1]);
+  });
+});
+
+test('other errors are told each time, and are no outage that ends', () => {
+  const { report, told } = reported();
+  const errors = [
+    new InvariantViolation('a bug'),
+    new InvariantViolation('a bug'),
+    new Error('a bug'),
+    'thrown',
+  ];
+  for (const error of errors) report.failed(error);
+  report.succeeded();
+  expect(told).toEqual(errors);
+});
