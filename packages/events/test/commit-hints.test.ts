@@ -1,5 +1,6 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
+import { gate } from './delivery-bench.js';
 import { CommitHints } from '../src/waking/commit-hints.js';
 
 /** Hints, with when they were sent and what went wrong. */
@@ -71,5 +72,17 @@ describe('hints', () => {
     await clock.advance(1_000);
     expect(sentMs).toEqual([0]);
     expect(clock.sleeperCount).toBe(0);
+  });
+
+  test('follow once more when something is committed while one is being sent', async () => {
+    const sent = new SentHints();
+    const { opened, open } = gate();
+    sent.outcome = () => opened;
+    sent.hints.hint();
+    await sent.clock.advance(1);
+    sent.hints.hint();
+    open();
+    await sent.clock.advance(100);
+    expect(sent.sentMs).toEqual([0, 20]);
   });
 });

@@ -11,23 +11,26 @@ const anySlot = 0;
 /** How many parked models one statement reads. */
 const modelsPage = 5_000;
 
+/** What a flow is told here. */
+type LoadedFlow = Pick<HandlerFlow, 'gain' | 'paused' | 'setPaused'>;
+
 /** Learns from the database where the handlers stand, and tells their flows. */
 export class CursorLoader {
   readonly #context: WorkerContext;
   readonly #cursors: Pick<HandlerCursors, 'load'>;
   readonly #parked: Pick<ParkedEvents, 'models'>;
-  readonly #flows: ReadonlyMap<string, HandlerFlow>;
+  readonly #flows: ReadonlyMap<string, LoadedFlow>;
   readonly #onParked: () => void;
   /** How often the database was asked, or an operator of this process spoke. */
   #newsCount = 0;
   /** Of which of these each flow knows whether it is paused: answers may come in another order. */
-  readonly #knownOf = new WeakMap<HandlerFlow, number>();
+  readonly #knownOf = new WeakMap<LoadedFlow, number>();
 
   constructor(options: {
     readonly context: WorkerContext;
     readonly cursors: Pick<HandlerCursors, 'load'>;
     readonly parked: Pick<ParkedEvents, 'models'>;
-    readonly flows: ReadonlyMap<string, HandlerFlow>;
+    readonly flows: ReadonlyMap<string, LoadedFlow>;
     /** Called when parked events may be due. */
     readonly onParked: () => void;
   }) {

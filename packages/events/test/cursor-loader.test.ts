@@ -1,0 +1,164 @@
+import type { HandlerCursor, ParkedModel } from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { HeldSlot } from '../src/lease/held-slot.js';
+import { CursorLoader } from '../src/log/cursor-loader.js';
+import { workerContext } from './worker-context.js';
+
+/** A flow that notes what it is told. */
+class ToldFlow {
+  readonly gains: string[] = [];
+  readonly parkedModels: string[] = [];
+  paused = false;
+
+  gain({ slot }: HeldSlot, cursor: string, parkedModels: readonly string[]): void {
+    this.gains.push(`${slot} at ${cursor}`);
+    this.parkedModels.push(...parkedModels);
+  }
+
+  setPaused(paused: boolean): void {
+    this.paused = paused;
+  }
+}
+
+/** What the database knows, and a loader that asks it. */
+class AskingLoader {
+  readonly clock = new VirtualClock();
+  readonly flows: ReadonlyMap<string, ToldFlow> = new Map([
+    ['one', new ToldFlow()],
+    ['two', new ToldFlow()],
+  ]);
+  readonly errors: unknown[] = [];
+  readonly asked: (readonly number[])[] = [];
+  readonly models: ParkedModel[] = [];
+  readonly ended = new AbortController();
+  parkedCount = 0;
+  cursorsOf: (slots: readonly number[]) => Promise<readonly HandlerCursor[]> = async (slots) =>
+    slots.flatMap((slot) => ['one', 'two'].map((handler) => cursorOf(handler, slot)));
+
+  readonly loader: CursorLoader = new CursorLoader({
+    context: workerContext({
+      clock: this.clock,
+      ended: this.ended.signal,
+      onError: (error) => this.errors.push(error),
+    }),
+    cursors: {
+      load: (slots) => {
+        this.asked.push(slots);
+        return this.cursorsOf(slots);
+      },
+    },
+    parked: {
+      models: async (_places, { limit, after }) => {
+        const from = after === undefined ? 0 : this.models.indexOf(after) + 1;
+        return this.models.slice(from, from + limit);
+      },
+    },
+    flows: this.flows,
+    onParked: () => this.parkedCount++,
+  });
+
+  flow(handler: string): ToldFlow {
+    return this.flows.get(handler)!;
+  }
+}
+
+function cursorOf(handler: string, slot: number, paused = false): HandlerCursor {
+  return { handler, slot, cursor: `${handler} ${slot}`, paused };
+}
+
+function slotOf(handler: string, slot: number): HeldSlot {
+  return new HeldSlot({ handler, slot, token: 't', abandoned: false });
+}
+
+test('handlers start at their cursors in the slots that were gained, and only there', async () => {
+  const asking = new AskingLoader();
+  await asking.loader.start([slotOf('one', 0), slotOf('one', 3), slotOf('two', 3)]);
+  expect(asking.asked).toEqual([[0, 3]]);
+  expect(asking.flow('one').gains).toEqual(['0 at one 0', '3 at one 3']);
+  expect(asking.flow('two').gains).toEqual(['3 at two 3']);
+  expect(asking.parkedCount).toBe(1);
+});
+
+test.each([1, 4_999, 5_000, 5_001, 10_000, 12_345])(
+  'handlers know all models that have parked events, also when they are %d',
+  async (count) => {
+    const asking = new AskingLoader();
+    const names = Array.from({ length: count }, (_item, index) => `m${index}`);
+    for (const modelId of names) {
+      asking.models.push({ handler: 'one', slot: 0, modelName: 'Account', modelId });
+    }
+    await asking.loader.start([slotOf('one', 0), slotOf('two', 0)]);
+    const known = asking.flow('one').parkedModels;
+    expect(known).toHaveLength(count);
+    expect(names.every((name, index) => known[index]!.includes(name))).toBe(true);
+    expect(asking.flow('two').parkedModels).toEqual([]);
+  },
+);
+
+test('a slot that is lost while its cursor is read is left alone', async () => {
+  const asking = new AskingLoader();
+  const [kept, lost] = [slotOf('one', 0), slotOf('one', 1)];
+  const { promise, resolve } = Promise.withResolvers<readonly HandlerCursor[]>();
+  asking.cursorsOf = () => promise;
+  const started = asking.loader.start([kept, lost]);
+  lost.lose();
+  resolve([cursorOf('one', 0), cursorOf('one', 1)]);
+  await started;
+  expect(asking.flow('one').gains).toEqual(['0 at one 0']);
+});
+
+test('a slot without a cursor, or of a handler that is gone, is left alone', async () => {
+  const asking = new AskingLoader();
+  asking.cursorsOf = async () => [cursorOf('one', 0), cursorOf('gone', 0)];
+  await asking.loader.start([slotOf('one', 0), slotOf('one', 1), slotOf('gone', 0)]);
+  expect(asking.flow('one').gains).toEqual(['0 at one 0']);
+  expect(asking.errors).toEqual([]);
+});
+
+test('the database is asked again until it answers, or the slots are lost', async () => {
+  const asking = new AskingLoader();
+  const answer = asking.cursorsOf;
+  const down = new Error('down');
+  asking.cursorsOf = () => Promise.reject(down);
+  const [kept, lost] = [slotOf('one', 0), slotOf('one', 1)];
+  const started = Promise.all([asking.loader.start([kept]), asking.loader.start([lost])]);
+  await asking.clock.advance(1_000);
+  lost.lose();
+  await asking.clock.advance(10_000);
+  asking.asked.length = 0;
+  asking.cursorsOf = answer;
+  await asking.clock.advance(10_000);
+  await started;
+  expect(asking.asked).toEqual([[0]]);
+  expect(asking.flow('one').gains).toEqual(['0 at one 0']);
+  expect(asking.errors).toContain(down);
+});
+
+test('a refresh tells which handlers are paused, and which ones the database does not know any more', async () => {
+  const asking = new AskingLoader();
+  asking.cursorsOf = async () => [cursorOf('two', 0, true), cursorOf('other', 0, true)];
+  expect(await asking.loader.refresh()).toEqual(['one']);
+  expect([asking.flow('one').paused, asking.flow('two').paused]).toEqual([false, true]);
+  expect(asking.parkedCount).toBe(0);
+  asking.cursorsOf = async () => [cursorOf('one', 0), cursorOf('two', 0)];
+  expect(await asking.loader.refresh()).toEqual([]);
+  expect(asking.flow('two').paused).toBe(false);
+  // Parked events of it may be due.
+  expect(asking.parkedCount).toBe(1);
+});
+
+test('an answer that comes late does not undo what is known since', async () => {
+  const asking = new AskingLoader();
+  const answers = [0, 1].map(() => Promise.withResolvers<readonly HandlerCursor[]>());
+  let askCount = 0;
+  asking.cursorsOf = () => answers[askCount++]!.promise;
+  const refreshes = [asking.loader.refresh(), asking.loader.refresh()];
+  answers[1]!.resolve([cursorOf('one', 0, true), cursorOf('two', 0, true)]);
+  await refreshes[1];
+  asking.loader.setPaused('two', false);
+  asking.loader.setPaused('nobody', true);
+  answers[0]!.resolve([cursorOf('one', 0, false), cursorOf('two', 0, true)]);
+  await refreshes[0];
+  expect([asking.flow('one').paused, asking.flow('two').paused]).toEqual([true, false]);
+});
