@@ -144,3 +144,126 @@ describe('what a process leaves that vanishes right after a renewal', () => {
     expect(whole.seen.toSorted()).toEqual(models.map((model) => `${model}1`));
   });
 });
+
+/** A keeper whose renewals are answered as a test says, and what it asked for, with the time. */
+function keeperOf(answer: (count: number) => Promise<LeaseRenewal> | LeaseRenewal, stood = false) {
+  const clock = new VirtualClock();
+  const asked: (readonly [atMs: number, handlers: readonly string[]])[] = [];
+  const gained: string[][] = [];
+  const errors: unknown[] = [];
+  const keeper = new LeaseKeeper({
+    context: workerContext({ clock, onError: (error) => errors.push(error) }),
+    leases: {
+      renew: async (_processId, handlers) => {
+        asked.push([clock.elapsedMs(), handlers]);
+        return answer(asked.length);
+      },
+      release: async () => undefined,
+    },
+    processId: 'one',
+    shards: [],
+    watch: {
+      now: () => clock.elapsedMs(),
+      stoodSince: (instantMs) => stood && clock.elapsedMs() > instantMs,
+    },
+    onRenewed: (slots) => gained.push(slots.map(({ token }) => token)),
+  });
+  return { clock, keeper, asked, gained, errors, tokens: () => keeper.slots.map(({ token }) => token) };
+}
+
+function renewal(tokens: readonly string[], fields: Partial<LeaseRenewal> = {}): LeaseRenewal {
+  const leases = tokens.map((token, slot) => ({ handler: 'one', slot, token, abandoned: false }));
+  return { leases, alone: true, ...fields };
+}
+
+describe('a keeper', () => {
+  test('renews after a third of a lease, tells what is new once, and drops what it has no more', async () => {
+    const answers = [renewal(['1', '2']), renewal(['2', '3'], { alone: false }), renewal(['2', '3'])];
+    const { clock, keeper, asked, gained, tokens } = keeperOf((count) => answers[count - 1]!);
+    void keeper.run(['one']);
+    expect(keeper.alone).toBe(false);
+    await clock.advance(1);
+    expect([keeper.alone, tokens()]).toEqual([true, ['1', '2']]);
+    const [first, second] = keeper.slots;
+    await clock.advance(leaseMs / 3);
+    expect([keeper.alone, tokens()]).toEqual([false, ['2', '3']]);
+    expect([first!.held, second!.held]).toEqual([false, true]);
+    expect([keeper.get('1'), keeper.get('2')]).toEqual([undefined, second]);
+    await clock.advance(leaseMs / 3);
+    expect(gained).toEqual([['1', '2'], ['3'], []]);
+    expect(asked.map(([atMs]) => Math.round(atMs))).toEqual([0, 3_333, 6_667]);
+  });
+
+  test('asks anew right after the slots of another process end, when that is earlier', async () => {
+    const { clock, keeper, asked } = keeperOf(() => renewal(['1'], { othersEndInMs: 1_000 }));
+    void keeper.run(['one']);
+    await clock.advance(1_049);
+    expect(asked).toHaveLength(1);
+    await clock.advance(1);
+    expect(asked).toHaveLength(2);
+  });
+
+  test('asks at once for the leases of other handlers, and when the database says that one is lost', async () => {
+    const { clock, keeper, asked, tokens } = keeperOf(() => renewal(['1', '2']));
+    void keeper.run(['one']);
+    await clock.advance(100);
+    keeper.setHandlers(['one', 'other']);
+    await clock.advance(0);
+    expect(asked).toEqual([
+      [0, ['one']],
+      [100, ['one', 'other']],
+    ]);
+    keeper.drop(['1']);
+    expect(tokens()).toEqual(['2']);
+    await clock.advance(0);
+    expect(asked).toHaveLength(3);
+    keeper.drop([]);
+    await clock.advance(0);
+    expect(asked).toHaveLength(3);
+  });
+
+  test('takes no lease from an answer that took as long as a lease', async () => {
+    const { clock, keeper, gained, tokens } = keeperOf(async () => {
+      await clock.sleep(leaseMs);
+      return renewal(['1']);
+    });
+    void keeper.run(['one']);
+    await clock.advance(leaseMs + 1);
+    expect([tokens(), gained]).toEqual([[], []]);
+  });
+
+  test('drops its slots when nothing renews them, and not before', async () => {
+    const { clock, keeper, errors, tokens } = keeperOf((count) => {
+      if (count > 2) throw new Error('down');
+      return renewal(['1']);
+    });
+    void keeper.run(['one']);
+    await clock.advance(leaseMs / 3 + leaseMs - 1);
+    expect(tokens()).toEqual(['1']);
+    await clock.advance(2);
+    expect(tokens()).toEqual([]);
+    expect(errors.length).toBeGreaterThan(1);
+  });
+
+  test.each([true, false])(
+    'gains slots as abandoned ones after its event loop stood, and as they are otherwise (%s)',
+    async (stood) => {
+      const { clock, keeper } = keeperOf((count) => renewal(count === 1 ? ['1'] : ['1', '2']), stood);
+      void keeper.run(['one']);
+      await clock.advance(leaseMs / 2);
+      expect(keeper.slots.map(({ abandoned }) => abandoned)).toEqual([false, stood]);
+    },
+  );
+
+  test('that has stopped holds nothing, asks for nothing and waits for nothing', async () => {
+    const { clock, keeper, asked, tokens } = keeperOf(() => renewal(['1']));
+    const running = keeper.run(['one']);
+    await clock.advance(1);
+    const [slot] = keeper.slots;
+    await keeper.stop();
+    await running;
+    expect([slot!.held, tokens()]).toEqual([false, []]);
+    await clock.advance(2 * leaseMs);
+    expect(asked).toHaveLength(1);
+  });
+});
