@@ -122,7 +122,7 @@ describe('a plan that waits behind a locked model', () => {
     await writer.add('locked', a);
     await writer.clock.pass(50);
     await writer.add('awaited', b);
-    for (let index = 0; index < 3; index++) await writer.add(`waiting${index}`, a);
+    for (let index = 0; index < 3; index++) await writer.add(`waiting${index}`, a, openWallet());
     await expect(writer.add('one more', a)).rejects.toMatchObject({ code: 'shard-unavailable' });
     const others: QueuedPlan[] = [];
     for (let index = 0; index < 3; index++) others.push(await writer.add(`other${index}`, openWallet()));

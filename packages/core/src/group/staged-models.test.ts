@@ -306,6 +306,7 @@ async function lockedOut() {
   );
   const [wallet, other] = [storedWallet(running), storedWallet(running)];
   const release = holdCommits(running.manager(global));
+  await manual.pass(500);
   const first = running.execute(wallet, once);
   await settled();
   await manual.pass(50);
