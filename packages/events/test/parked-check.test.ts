@@ -2,6 +2,7 @@ import type { ParkedModel } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { ParkedCheck } from '../src/parked/parked-check.js';
+import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
 function isEven({ modelId }: ParkedModel): boolean {
@@ -71,4 +72,24 @@ test('models of the same name of two handlers have answers of their own', async 
     true,
     false,
   ]);
+});
+
+test('questions that come while others are asked are asked together behind them', async () => {
+  const hold = gate();
+  const sizes: number[] = [];
+  const check = new ParkedCheck(workerContext(), {
+    stillParked: async (models) => {
+      sizes.push(models.length);
+      await hold.opened;
+      return models.filter(isEven);
+    },
+  });
+  const first = check.isParked(model);
+  await new Promise((resolve) => setImmediate(resolve));
+  const others = [check.isParked({ ...model, modelId: '3' }), check.isParked({ ...model, modelId: '4' })];
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(sizes).toEqual([1]);
+  hold.open();
+  expect(await Promise.all([first, ...others])).toEqual([true, false, true]);
+  expect(sizes).toEqual([1, 2]);
 });

@@ -5,6 +5,7 @@ import { deliverySettings } from '../src/delivery-settings.js';
 import { HeldSlot } from '../src/lease/held-slot.js';
 import { Parker } from '../src/parked/parker.js';
 import { deposited } from './account.js';
+import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
 function heldSlot(slot = 0): HeldSlot {
@@ -122,4 +123,21 @@ test.each(['the slot is lost', 'delivery ends'])('nothing is tried again when %s
   expect(statements).toHaveLength(1);
   expect(await parker.park(slot, waitingEvents('b', 1))).toBe(false);
   expect(statements).toHaveLength(1);
+});
+
+test('what is asked for while a statement is under way is parked together behind it', async () => {
+  const hold = gate();
+  const { parker, statements } = parkerOf(async () => {
+    await hold.opened;
+    return [];
+  });
+  const parked = ['a', 'b', 'c'].map(async (model, index) => {
+    for (let turn = 0; turn < 10 * index; turn++) await Promise.resolve();
+    return parker.park(heldSlot(), waitingEvents(model, 1));
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(statements).toEqual([['a1 token 0']]);
+  hold.open();
+  expect(await Promise.all(parked)).toEqual([true, true, true]);
+  expect(statements).toEqual([['a1 token 0'], ['b1 token 0', 'c1 token 0']]);
 });
