@@ -9,7 +9,7 @@ import { printScores } from './mutants/scores.mjs';
 import { run } from './run.mjs';
 import { root, tool } from './workspace.mjs';
 
-const usage = `npm run mutants -- [--changed COMMIT [--lines N]] [--at-least PERCENT] [PATH …]
+const usage = `npm run mutants -- [--changed COMMIT [--lines N]] [--without-databases] [--at-least PERCENT] [PATH …]
 
 Changes the sources, one small change at a time, and runs the tests that meet it. A change that no test notices survives:
 either a test is missing, or the change makes no difference, which docs/operations/mutation-testing.md then explains.
@@ -18,11 +18,15 @@ Fails when there is a survivor that is not explained.
   PATH                a file or folder of sources
   --changed COMMIT    the lines of sources that this commit does not have
   --lines N           of these, so many at most, chosen by what they say; all by default
+  --without-databases leaves out sources whose tests need a database
   --at-least PERCENT  fails only when fewer are killed of those that could be noticed`;
 
 /** Where sources are that decide, and whose tests need no database. */
 const mutable =
   /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:actions|handlers|transfer|wallet)(?!.*-(?:repository|tables?)\.ts))\/.*(?<!\.test)\.ts$/;
+
+/** Where the sources are whose tests need a database. */
+const adapter = 'packages/drizzle-adapter/';
 
 /** The most lines that are chosen together. */
 const partMax = 40;
@@ -32,6 +36,7 @@ const { values: options, positionals: paths } = parseArgs({
   options: {
     changed: { type: 'string' },
     lines: { type: 'string' },
+    'without-databases': { type: 'boolean', default: false },
     'at-least': { type: 'string' },
     help: { type: 'boolean', default: false },
   },
@@ -68,7 +73,11 @@ async function sourcesIn(places) {
   const missing = named.filter((path) => !existsSync(join(root, path)));
   if (missing.length > 0) throw new Error(`There is no ${missing.join(', ')}`);
   const lines = await git(['ls-files', '--cached', '--others', '--exclude-standard', '--', ...named]);
-  return lines.filter((file) => mutable.test(file) && existsSync(join(root, file)));
+  return lines.filter((file) => isChosen(file) && existsSync(join(root, file)));
+}
+
+function isChosen(file) {
+  return mutable.test(file) && !(options['without-databases'] && file.startsWith(adapter));
 }
 
 /** The lines of sources that a commit does not have: ranges as `file:first-last`, and how many lines each has. */
@@ -88,7 +97,7 @@ async function changedLines(commit) {
   ])) {
     file = /^\+\+\+ b\/(.+)$/.exec(line)?.[1] ?? file;
     const [, first, count = '1'] = /^@@ -\S+ \+(\d+)(?:,(\d+))? @@/.exec(line) ?? [];
-    if (first === undefined || count === '0' || !mutable.test(file)) continue;
+    if (first === undefined || count === '0' || !isChosen(file)) continue;
     ranges.push(...partsOf(file, Number(first), Number(count)));
   }
   return ranges;
@@ -134,11 +143,13 @@ async function mutate(sources, folder) {
     ignorePatterns: ['.data', '.turbo', 'dist'],
     symlinkNodeModules: false,
     buildCommand: 'node scripts/mutants/link-modules.mjs',
+    // A mutant of what is done when a module is loaded meets all tests: too much where only some lines are looked at.
+    ignoreStatic: options.lines !== undefined,
     tempDirName: relative(root, join(folder, 'copies')),
     reporters: ['progress-append-only', 'json'],
     jsonReporter: { fileName: relative(root, reportFile) },
     // First all tests are run once, one after the other. Databases are slow at times, and a mutant that is given up counts as killed.
-    ...(sources.some((source) => source.startsWith('packages/drizzle-adapter/')) && {
+    ...(sources.some((source) => source.startsWith(adapter)) && {
       dryRunTimeoutMinutes: 20,
       timeoutMS: 20_000,
     }),

@@ -51,6 +51,7 @@ class Deliveries {
 
 test.each(Array.from({ length: 24 }, (_item, index) => index + 1))(
   'with processes that stop or vanish at random during outages every event is handled, in order per model (seed %i)',
+  { tags: ['slow'] },
   async (seed) => {
     const random = seededRandom(seed);
     const bench = new DeliveryBench();
