@@ -15,11 +15,11 @@ Changes the sources, one small change at a time, and runs the tests that meet it
 either a test is missing, or the change makes no difference, which docs/operations/mutation-testing.md then explains.
 Fails when there is a survivor that is not explained.
 
-  PATH                a file or folder of sources
-  --changed COMMIT    the lines of sources that this commit does not have
-  --lines N           of these, so many at most, chosen by what they say; all by default
-  --without-databases leaves out sources whose tests need a database
-  --at-least PERCENT  fails only when fewer are killed of those that could be noticed`;
+  PATH                 a file or folder of sources
+  --changed COMMIT     the lines of sources that this commit does not have
+  --lines N            at most so many of these, spread over the sources; all by default
+  --without-databases  leaves out sources whose tests need a database
+  --at-least PERCENT   fails only when the score of all is lower`;
 
 /** Where sources are that decide, and whose tests need no database. */
 const mutable =
@@ -113,7 +113,7 @@ function partsOf(file, first, count) {
   });
 }
 
-/** So many lines at most, from all over the sources: the same ones each time that the same has changed. */
+/** At most so many lines, spread over the sources; the same changes lead to the same ones. */
 function someOf(ranges, linesMax) {
   const shuffled = ranges.toSorted((one, other) => (hashOf(one) < hashOf(other) ? -1 : 1));
   let left = linesMax;

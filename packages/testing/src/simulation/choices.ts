@@ -97,3 +97,14 @@ export class ChoiceStreams {
     return new Map([...this.#streams].map(([name, { taken }]) => [name, taken]));
   }
 }
+
+/** Fills bytes by numbers from 0 to 1. */
+export function randomBytesOf(random: () => number): (bytes: Uint8Array) => void {
+  return (bytes) => {
+    for (let index = 0; index < bytes.length; index += 4) {
+      const word = Math.floor(random() * 2 ** 32);
+      for (let byte = 0; byte < 4 && index + byte < bytes.length; byte++)
+        bytes[index + byte] = word >>> (8 * byte);
+    }
+  };
+}

@@ -11,7 +11,7 @@ import { memorySharding } from '../memory/index.js';
 import { isAtRest } from '../specification/delivery/at-rest.js';
 import { WorldRepositories } from '../specification/world/world-repositories.js';
 import { Calm } from './calm.js';
-import { ChoiceStreams, type Script } from './choices.js';
+import { ChoiceStreams, type Script, randomBytesOf } from './choices.js';
 import { CommitWatch } from './commit-watch.js';
 import { Fleet } from './fleet.js';
 import { HandlerVersions } from './handler-versions.js';
@@ -38,7 +38,7 @@ const restMs = 180_000;
 const pollMs = 200;
 const replaysMax = 40;
 const keyLifetimeWaitMaxMs = 600_000;
-/** In how many runs that wait for keys to expire no process lives meanwhile. */
+/** The share of the runs that wait for keys to expire in which no process runs meanwhile. */
 const deadShare = 0.8;
 const stepsMaxDefault = 200_000;
 const virtualMsMax = 3_600_000;
@@ -182,7 +182,10 @@ export class SimulationRun<Given extends SimulationGiven> {
 
   /** Runs it to its end; rejects only with what the simulation's own description throws. */
   async run(): Promise<RunReport> {
-    const restoreIds = useIdSource(this.#idSource());
+    const restoreIds = useIdSource({
+      nowMs: () => this.#start.getTime() + Math.floor(this.#scheduler.nowMs),
+      fillRandom: randomBytesOf(this.#streams.randomOf('ids')),
+    });
     try {
       await this.#playAndCheck();
     } finally {
@@ -199,20 +202,6 @@ export class SimulationRun<Given extends SimulationGiven> {
       script: this.#streams.taken,
       trace: this.#trace?.lines ?? [],
       settings: this.#settings.text,
-    };
-  }
-
-  #idSource(): Parameters<typeof useIdSource>[0] {
-    const random = this.#streams.randomOf('ids');
-    return {
-      nowMs: () => this.#start.getTime() + Math.floor(this.#scheduler.nowMs),
-      fillRandom: (bytes) => {
-        for (let index = 0; index < bytes.length; index += 4) {
-          const word = Math.floor(random() * 2 ** 32);
-          for (let byte = 0; byte < 4 && index + byte < bytes.length; byte++)
-            bytes[index + byte] = word >>> (8 * byte);
-        }
-      },
     };
   }
 
@@ -333,6 +322,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       for (const process of this.#fleet.processes) this.#fleet.kill(process);
     }
     await this.#sleep(lifetimeMs + 1_000);
+    // Starts processes where there are none.
     await this.#nemesis.end();
     await this.#rest();
   }

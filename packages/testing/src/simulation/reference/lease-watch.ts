@@ -5,7 +5,7 @@ export interface Grant {
   readonly token: string;
   /** Differs from that of any other lease, and from the same one after the process has let it lapse. */
   readonly lease: string;
-  /** Its number among all grants and pauses that were seen, from when the token was new. */
+  /** When the token was new, in the order in which grants and pauses were seen. */
   readonly seen: number;
   /** How long it may work by it. */
   readonly untilMs: number;
@@ -28,7 +28,7 @@ export class LeaseWatch {
   /** By the names of the processes, and by handlers and slots. */
   readonly #grants = new Map<string, Map<string, Grant>>();
   readonly #holders = new Map<string, Holder>();
-  /** The numbers of the pauses of handlers among all that was seen: times would not do, because much happens at one time. */
+  /** When handlers were paused, in the same order: much happens within one millisecond. */
   readonly #pauses = new Map<string, number>();
   #seenCount = 0;
   /** When processes have asked for their leases last, and until when they may work by what they were told. */
