@@ -46,8 +46,19 @@ describe('without a schema', () => {
         code: 'unstorable-value',
         path: expect.stringContaining(path),
         message: expect.stringContaining('@FrameworkAction({ params })'),
+        cause: expect.objectContaining({ code: 'unstorable-value' }),
       }),
     );
+  });
+
+  test('throws what a param throws that is read', () => {
+    const failure = new Error('not yet');
+    const params = {
+      get amount(): never {
+        throw failure;
+      },
+    };
+    expect(() => encode(params)).toThrow(failure);
   });
 });
 
@@ -67,6 +78,7 @@ describe('with a schema', () => {
           { path: 'walletId', message: expect.any(String) },
           { path: 'lines.1.count', message: expect.any(String) },
         ],
+        cause: expect.any(z.ZodError),
       }),
     );
   });
@@ -85,6 +97,25 @@ describe('with a schema', () => {
       }),
     );
     expect(encode({ walletId, lines: [], note: undefined })).toBe(`{"walletId":"${text}","lines":[]}`);
+  });
+
+  test('names a param that the schema would leave out also where the params are a list', () => {
+    const line = z.object({ count: z.int() });
+    const lines = Array.from({ length: 11 }, (_line, count) => ({ count }));
+    const encodeList = paramsEncoder('TestAction', z.array(line));
+    expect(() => encodeList([...lines, { count: 1, note: 'a' }])).toThrow(
+      expect.objectContaining({ issues: [{ path: '11.note', message: expect.any(String) }] }),
+    );
+    expect(() => encodeList([...lines, { count: 1.5 }])).toThrow(
+      expect.objectContaining({ issues: [{ path: '11.count', message: expect.any(String) }] }),
+    );
+  });
+
+  test('writes the fields of an instance of a class, which nobody reads back as one', () => {
+    class Line {
+      readonly count = 1;
+    }
+    expect(encode({ walletId, lines: [new Line()] })).toBe(`{"walletId":"${text}","lines":[{"count":1}]}`);
   });
 
   test('says so when there are no params', () => {

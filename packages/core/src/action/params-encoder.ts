@@ -20,9 +20,9 @@ export function paramsEncoder(action: string, schema: z.ZodType | undefined): Pa
     const encoded = encodeBySchema(schema, params, `${action} params`);
     if (!encoded.success) throw invalid(action, encoded.error);
     const json = exactJson(encoded.data, `${action} params`);
-    const dropped = droppedField(schema, params, { instances: false });
+    const dropped = droppedField(schema, params);
     if (dropped !== undefined) {
-      const path = dropped.path.replace(/^\./, '').replace(/\[(\d+)\]/g, '.$1');
+      const path = dropped.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
       throw new InvalidParamsException(action, [{ path, message: dropped.reason }]);
     }
     return json;

@@ -20,7 +20,7 @@ const notListed = 'its schema lacks it, so it would be dropped: add it to the sc
 export function droppedField(
   schema: z.core.$ZodType,
   value: unknown,
-  { instances }: { readonly instances: boolean },
+  { instances = false }: { readonly instances?: boolean } = {},
 ): DroppedField | undefined {
   return typeof value === 'object' && value !== null
     ? droppedFields(schema, value, { path: '', instances })[0]
