@@ -48,7 +48,6 @@ export class AttemptReads {
   async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
     const wait = this.#takeTurn(source.model, id);
     if (wait !== undefined) await wait;
-    if (this.#isOver) return this.#combined.read(source, id);
     const staged = this.#groups.staged.get(source.model, id);
     if (staged !== undefined) {
       const model = this.#see(source.model, staged);
@@ -112,8 +111,6 @@ export class AttemptReads {
   /** Gives back every turn. */
   giveBackTurns(): void {
     for (const turn of this.#held) this.#turns?.giveBack(turn);
-    this.#held = [];
-    this.#mayWait = false;
   }
 
   /**
