@@ -22,7 +22,7 @@ import type { Principal } from './principal.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy, retryRanges } from './retry-policy.js';
 import { type Run, isSearched, replay } from './run.js';
 import { settingsOf } from './settings.js';
-import { UnknownCommits, unknownCommitOf } from './unknown-commits.js';
+import { UnknownCommits } from './unknown-commits.js';
 
 /** Runs actions: performs them, commits what they staged, and runs them again when another one was faster. */
 export class ActionExecutor {
@@ -164,8 +164,7 @@ export class ActionExecutor {
 
   /** The result of an attempt whose answer was lost, if what the last one met is its effect; throws the error otherwise. */
   async #earlierResult<Params, Result>(run: Run<Params, Result>, error: unknown): Promise<Result> {
-    const isOfCommit = unknownCommitOf(error) !== undefined || isPartialCommit(error);
-    const mayBe = !isOfCommit && KeyedRequest.mayBeOwnEffect(error);
+    const mayBe = !isPartialCommit(error) && KeyedRequest.mayBeOwnEffect(error);
     const earlier = mayBe ? await this.#attempts.earlierResult(run) : undefined;
     if (earlier === undefined) throw error;
     return earlier.result;

@@ -72,6 +72,13 @@ describe('the record of an action', () => {
     await execute(null, { headers: { 'correlation-id': 'c-1' } });
     expect(driver.committed[0]?.action.headers).toBe('{"correlation-id":"c-1"}');
   });
+
+  test('has no header that is undefined', async () => {
+    const { execute, driver } = executorOf(async () => null);
+    const headers = { 'correlation-id': undefined } as unknown as Record<string, string>;
+    await execute(null, { headers });
+    expect(driver.committed[0]?.action.headers).toBe('{}');
+  });
 });
 
 describe('before perform is called', () => {
@@ -135,7 +142,8 @@ describe('before perform is called', () => {
   test('a principal whose name the log cannot hold is refused', async () => {
     const { executor } = depositing();
     const refused = executor.execute({ name: 'al\u0000ice' }, DepositAction, { amount: 1n });
-    await expect(refused).rejects.toMatchObject({ code: 'unstorable-value' });
+    const path = 'principal of wallet.deposit.v1';
+    await expect(refused).rejects.toMatchObject({ code: 'unstorable-value', path });
   });
 
   test('a principal with a name that no key can hold is refused, also without a key: a handler may need one', async () => {
@@ -199,5 +207,12 @@ describe('with a propagator', () => {
       'correlation-id': 'c-1',
       traceparent,
     });
+  });
+
+  test('a trace context that the log cannot hold is refused', async () => {
+    const { execute } = executorOf(neverPerformed);
+    const refused = context.with(context.active().setValue(key, '\ud83d'), () => execute());
+    const path = 'TestAction headers.traceparent';
+    await expect(refused).rejects.toMatchObject({ code: 'unstorable-value', path });
   });
 });

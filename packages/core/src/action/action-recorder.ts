@@ -42,8 +42,8 @@ export class ActionRecorder {
   ): ActionRecord {
     const payloadCharactersMax =
       this.#limits.payloadCharactersMax + (handledEvent === undefined ? 0 : causationCharacters);
-    const given = headers === undefined ? '{}' : headersJson(headers, `${name} headers`);
-    boundedJson(`headers of ${name}`, given, { payloadCharactersMax });
+    if (headers !== undefined)
+      boundedJson(`headers of ${name}`, headersJson(headers, `${name} headers`), { payloadCharactersMax });
     const carrier: Record<string, string> = { ...headers };
     propagation.inject(traceContext.active(), carrier);
     checkPrincipal(principal, `principal of ${name}`);
@@ -74,7 +74,10 @@ function checkPrincipal(principal: Principal | undefined, path: string): void {
   if (typeof name !== 'string') throw new UnstorableValueException(path, 'its name is no text');
   checkText(name, path);
   if (name.length > principalCharactersMax) {
-    const message = `${name.length} characters are too many for the ${path}: its name has ${principalCharactersMax} at most`;
-    throw new LimitExceededException('principalCharactersMax', principalCharactersMax, message);
+    throw new LimitExceededException(
+      'principalCharactersMax',
+      principalCharactersMax,
+      `${name.length} characters are too many for the ${path}: its name has ${principalCharactersMax} at most`,
+    );
   }
 }

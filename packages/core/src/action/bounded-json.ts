@@ -13,6 +13,9 @@ export function boundedJson(
   { payloadCharactersMax }: Pick<ExecutionLimits, 'payloadCharactersMax'>,
 ): string {
   if (json.length <= payloadCharactersMax) return json;
-  const message = `${json.length} characters are too many for the ${what}: keep them below ${payloadCharactersMax}`;
-  throw new LimitExceededException('payloadCharactersMax', payloadCharactersMax, message);
+  throw new LimitExceededException(
+    'payloadCharactersMax',
+    payloadCharactersMax,
+    `${json.length} characters are too many for the ${what}: keep them below ${payloadCharactersMax}`,
+  );
 }

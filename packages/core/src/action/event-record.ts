@@ -36,8 +36,11 @@ export function eventRecord(
   const payload = encodePayload(event);
   const { payloadCharactersMax } = context.limits;
   if (payload.length > payloadCharactersMax) {
-    const message = `The payload of ${type} has ${payload.length} characters: keep it below ${payloadCharactersMax}`;
-    throw new LimitExceededException('payloadCharactersMax', payloadCharactersMax, message);
+    throw new LimitExceededException(
+      'payloadCharactersMax',
+      payloadCharactersMax,
+      `The payload of ${type} has ${payload.length} characters: keep it below ${payloadCharactersMax}`,
+    );
   }
   return {
     id: timeOrderedUuid(),

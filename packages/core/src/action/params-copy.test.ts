@@ -89,14 +89,23 @@ describe('params that no JSON holds', () => {
   }
   FrameworkAction()(UnwrittenAction);
   const levels = 50_000;
-  const deep: unknown = JSON.parse('['.repeat(levels) + ']'.repeat(levels));
+  /** Params within params, so many levels deep. */
+  const nested = (within: (inner: unknown) => unknown): unknown => {
+    let value: unknown = 1;
+    for (let level = 0; level < levels; level++) value = within(value);
+    return value;
+  };
 
   test.each([
     ['a list with a field', Object.assign(['a'], { more: 1 })],
     ['a list with a symbol', Object.assign(['a'], { [Symbol('more')]: 1 })],
     ['a list with a hole', Object.assign([], { 1: 'a' })],
     ['a class of lists', new (class extends Array<string> {})()],
-    [`${levels} levels`, deep],
+    [`${levels} levels of lists`, nested((inner) => [inner])],
+    [`${levels} levels of fields`, nested((inner) => ({ inner }))],
+    [`${levels} levels of maps`, nested((inner) => new Map([['inner', inner]]))],
+    [`${levels} levels of keys of maps`, nested((inner) => new Map([[inner, 'inner']]))],
+    [`${levels} levels of sets`, nested((inner) => new Set([inner]))],
   ])('are refused although they are copied before: %s', async (_what, params) => {
     const { executor } = executorOf(async () => undefined, { actions: [new UnwrittenAction(systemClock)] });
     await expect(executor.execute(principal, UnwrittenAction, params)).rejects.toMatchObject({
@@ -118,7 +127,7 @@ describe('a copy of params', () => {
   test('is of everything that can be changed, and keeps the instances of classes', () => {
     const { id } = openWallet();
     const symbol = Symbol('key');
-    const odd = JSON.parse('{ "__proto__": { "own": [1] } }') as object;
+    const odd = JSON.parse('{ "__proto__": { "own": [1] } }') as { readonly __proto__: { own: number[] } };
     const params = {
       id,
       list: [1, [2]],
@@ -129,18 +138,26 @@ describe('a copy of params', () => {
       buffer: Buffer.from('a'),
       bare: Object.assign(Object.create(null) as object, { a: [1] }),
       odd,
+      related: Object.create(Object.create(null) as object) as object,
+      named: new (class {
+        hasOwnProperty(): boolean {
+          return false;
+        }
+      })(),
       none: [null, undefined],
       [symbol]: { a: 1 },
     };
     const copy = copyOfParams(params);
     expect(copy).toStrictEqual(params);
-    expect(copy.id).toBe(id);
+    for (const key of ['id', 'related', 'named'] as const) expect(copy[key]).toBe(params[key]);
     expect(Object.getPrototypeOf(copy.odd)).toBe(Object.prototype);
     for (const key of ['list', 'dates', 'map', 'set', 'bytes', 'buffer', 'bare', 'odd'] as const)
       expect(copy[key]).not.toBe(params[key]);
     expect(copy.list[1]).not.toBe(params.list[1]);
     expect(copy.dates.due).not.toBe(params.dates.due);
     expect(copy.map.get('a')).not.toBe(params.map.get('a'));
+    odd['__proto__'].own.push(2);
+    expect(JSON.stringify(copy.odd)).toBe('{"__proto__":{"own":[1]}}');
     copy.buffer[0] = 0;
     expect(params.buffer.toString()).toBe('a');
   });
@@ -153,5 +170,18 @@ describe('a copy of params', () => {
     expect(copy.self).toBe(copy);
     expect(copy.twice[0]).toBe(copy.twice[1]);
     expect(copy.twice[0]).not.toBe(part);
+  });
+
+  test('holds lists, maps and sets that hold themselves', () => {
+    const params = { list: [] as unknown[], map: new Map<string, unknown>(), set: new Set<unknown>() };
+    params.list.push(params.list);
+    params.map.set('self', params.map);
+    params.set.add(params.set);
+    const copy = copyOfParams(params);
+    expect(copy.list[0]).toBe(copy.list);
+    expect(copy.map.get('self')).toBe(copy.map);
+    expect([...copy.set]).toEqual([copy.set]);
+    expect(copy.set.has(copy.set)).toBe(true);
+    for (const key of ['list', 'map', 'set'] as const) expect(copy[key]).not.toBe(params[key]);
   });
 });

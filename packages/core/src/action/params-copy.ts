@@ -37,21 +37,14 @@ function copyOf(value: unknown, copies: Copies, depth: number): unknown {
 
 /** Whether a prototype is that of plain objects: of this realm or of another one, such as those of `node:vm`. */
 function isOfObjects(prototype: object): boolean {
-  if (prototype === Object.prototype) return true;
   return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'hasOwnProperty');
 }
 
 /** @param copy has the same fields so far */
 function copyOfFields(value: object, copy: Record<string, unknown>, copies: Copies, depth: number): object {
   copies.set(value, copy);
-  for (const key in copy) {
-    const field = copy[key];
-    const own = copyOf(field, copies, depth + 1);
-    if (own === field) continue;
-    // There `__proto__` is a key like any other.
-    if (key === '__proto__') Object.defineProperty(copy, key, { value: own });
-    else copy[key] = own;
-  }
+  // Also a key `__proto__` is one like any other: the copy has it as its own.
+  for (const key in copy) copy[key] = copyOf(copy[key], copies, depth + 1);
   return copy;
 }
 

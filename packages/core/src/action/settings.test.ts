@@ -36,8 +36,8 @@ describe('the setting', () => {
     '%s.%s is refused by its path, with its value, when it is no number of its range',
     (...path) => {
       const [section, setting] = path;
-      for (const value of [Number.NaN, -1, 1.5, Number.POSITIVE_INFINITY, '5']) {
-        const shown = typeof value === 'string' ? 'a string' : String(value);
+      for (const value of [Number.NaN, -1, 1.5, Number.POSITIVE_INFINITY, '5', 5n]) {
+        const shown = typeof value === 'number' ? String(value) : `a ${typeof value}`;
         expect(faultsOf({ [section]: { [setting]: value } })).toMatchObject([
           { path: `${section}.${setting}`, message: expect.stringContaining(`is ${shown}`) as string },
         ]);
@@ -90,7 +90,7 @@ test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'a#handlers', 'x'.repeat(
   'the namespace %j is refused by the executor as by the configuration',
   (namespace) => {
     const refusal = [
-      { path: 'namespace', message: expect.stringContaining('letters, digits, _ and -') as string },
+      { path: 'namespace', message: expect.stringMatching(/letters, digits, _ and -, and begins/) as string },
     ];
     expect(faultsOf({ namespace })).toMatchObject(refusal);
     const sharding = {
@@ -120,4 +120,14 @@ test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'a#handlers', 'x'.repeat(
 
 test('a namespace may have hyphens and underscores', () => {
   expect(faultsOf({ namespace: 'com.my-company._wallet2' })).toEqual([]);
+});
+
+test('a namespace may be as long as an index can hold', () => {
+  expect(faultsOf({ namespace: 'x'.repeat(255) })).toEqual([]);
+});
+
+test('of a long text that is no namespace only the beginning is shown', () => {
+  expect(faultsOf({ namespace: '1'.repeat(100) })).toMatchObject([
+    { message: expect.stringMatching(/'1{64}'/) as string },
+  ]);
 });

@@ -56,5 +56,5 @@ function faultOf(
 }
 
 function shown(value: unknown): string {
-  return typeof value === 'number' || typeof value === 'bigint' ? String(value) : `a ${typeof value}`;
+  return typeof value === 'number' ? String(value) : `a ${typeof value}`;
 }

@@ -105,7 +105,7 @@ export async function hasHappened(
 }
 
 /** The lost answer to a commit in a chain of causes; by code, because an adapter may bring its own copy of this package. */
-export function unknownCommitOf(error: unknown): CommitOutcomeUnknownException | undefined {
+function unknownCommitOf(error: unknown): CommitOutcomeUnknownException | undefined {
   let link = error;
   for (let depth = 0; depth < depthMax && link instanceof Error; depth++) {
     if (isOutcomeUnknown(link)) return link;
