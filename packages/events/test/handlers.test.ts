@@ -70,6 +70,30 @@ describe('a registry', () => {
     expect(registryCode(['one', 'x'.repeat(101)])).toBe('invariant-violation');
   });
 
+  test.each(['half of a pair \ud800', 'a \u0000 within'])(
+    'refuses the name %j, which no database can hold',
+    (name) => {
+      expect(registryCode([name])).toBe('invariant-violation');
+      expect(registryCode(['one', name])).toBe('invariant-violation');
+    },
+  );
+
+  test.each([
+    ['the first day of the year 1', '0001-01-01T00:00:00.000Z', undefined],
+    ['the last moment of the year 9999', '9999-12-31T23:59:59.999Z', undefined],
+    ['a day of the year 0', '0000-12-31T23:59:59.999Z', 'invariant-violation'],
+    ['a day of the year 10000', '+010000-01-01T00:00:00.000Z', 'invariant-violation'],
+    ['an invalid date', 'the day before yesterday', 'invariant-violation'],
+  ])('says before anything runs whether a handler can start at %s', (_what, text, code) => {
+    const handler = handlerOf({ name: 'one', startFrom: { time: new Date(text) } });
+    expect(codeOf(() => new EventHandlerRegistry([handler]))).toBe(code);
+  });
+
+  test.each(['Now', {}])('refuses a handler that starts at %j', (start) => {
+    const handler = handlerOf({ name: 'one', startFrom: start as 'now' });
+    expect(codeOf(() => new EventHandlerRegistry([handler]))).toBe('invariant-violation');
+  });
+
   test.each([
     ['wants no event at all', { event: [], handle: nothing }],
     ['does not say which events it wants', { handle: nothing }],

@@ -1,4 +1,10 @@
-import { type EventClass, InvariantViolation, eventTypeOf } from '@framework/core';
+import {
+  type EventClass,
+  InvariantViolation,
+  type StartFrom,
+  eventTypeOf,
+  isStorableText,
+} from '@framework/core';
 import type { AnyEventHandler } from './event-handler.js';
 import {
   type EventHandlerClass,
@@ -9,6 +15,8 @@ import type { EventHandlerOptions } from './handler-options.js';
 
 /** Leaves an idempotency key of 255 characters room for the event's id and the action's name. */
 const nameCharactersMax = 100;
+/** Later years are not written with four digits, and no database reads them as a date. */
+const yearMax = 9_999;
 
 /** A handler with what it declares. */
 export interface RegisteredHandler {
@@ -33,8 +41,8 @@ export class EventHandlerRegistry {
   /**
    * Holds handlers that are passed as values; their classes declare their names with `@FrameworkEventHandler`.
    *
-   * @throws InvariantViolation `invariant-violation` when one declares no name or no events, when two have the same
-   * name or alias, or when two classes of events have the same `event_type`
+   * @throws InvariantViolation `invariant-violation` when one declares no name, no events, or an invalid start, when two have
+   * the same name or alias, or when two classes of events have the same `event_type`
    */
   constructor(handlers: readonly AnyEventHandler[]) {
     const names = new Map<string, string>();
@@ -77,16 +85,28 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
     );
   }
   for (const name of [options.name, ...(options.aliases ?? [])]) {
-    if (name.length === 0 || name.length > nameCharactersMax) {
+    if (!isStorableText(name) || name.length === 0 || name.length > nameCharactersMax) {
       throw new InvariantViolation(
-        `${className} declares the name '${name}': give it 1 to ${nameCharactersMax} characters`,
+        `${className} declares the name '${name}': give it a text of 1 to ${nameCharactersMax} characters`,
       );
     }
+  }
+  if (!isStart(options.startFrom ?? 'now')) {
+    throw new InvariantViolation(
+      `${className} declares an invalid startFrom: set 'beginning', 'now', or { time } with a Date in the years 1 to ${yearMax}`,
+    );
   }
   if (!('handle' in handler) && !('handleBatch' in handler)) {
     throw new InvariantViolation(`${className} handles nothing: give it handle(…) or handleBatch(…)`);
   }
   return { name: options.name, handler, options, eventClasses: eventClasses(handler) };
+}
+
+/** Every database can hold such a time. */
+function isStart(startFrom: StartFrom): boolean {
+  if (startFrom === 'beginning' || startFrom === 'now') return true;
+  const year = startFrom.time instanceof Date ? startFrom.time.getUTCFullYear() : NaN;
+  return year >= 1 && year <= yearMax;
 }
 
 function eventClasses({ event, constructor }: AnyEventHandler): ReadonlyMap<string, EventClass> | undefined {

@@ -7,7 +7,7 @@ export interface EventHandlerOptions {
   readonly name: string;
   /** Names that the handler had before: it takes over where they stand. Default: none. */
   readonly aliases?: readonly string[];
-  /** Where the handler starts when it is new. Default `'now'`. */
+  /** Where the handler starts when it is new; a time is in the years 1 to 9999. Default `'now'`. */
   readonly startFrom?: StartFrom;
   /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min, after outages to 5 s. */
   readonly retry?: Partial<HandlerRetry>;
