@@ -5,7 +5,6 @@ import type { HandlerFlow } from '../flow/handler-flow.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import type { LeaseKeeper } from '../lease/lease-keeper.js';
 import { Alarm } from '../waking/alarm.js';
-import { untilAborted } from '../waking/until-aborted.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import type { SuspectGate } from './suspect-gate.js';
 
@@ -211,9 +210,14 @@ export class RetryLoop {
  * down, for which those of other databases do not wait.
  */
 async function whileHeld({ lost }: HeldSlot, work: Promise<void>): Promise<void> {
-  const over = new AbortController();
-  const ended = work.finally(() => over.abort());
-  await Promise.race([ended, untilAborted(AbortSignal.any([lost, over.signal]))]);
+  const gone = Promise.withResolvers<unknown>();
+  if (lost.aborted) gone.resolve(undefined);
+  lost.addEventListener('abort', gone.resolve);
+  try {
+    await Promise.race([work, gone.promise]);
+  } finally {
+    lost.removeEventListener('abort', gone.resolve);
+  }
 }
 
 /** Whether its process ended during an attempt: only alone is it known which event ends the next one. */

@@ -39,7 +39,6 @@ export interface PassedServer {
   late(shard: ShardIdentifier, afterMs: number): Promise<void>;
 }
 
-const never = new Promise<never>(() => undefined);
 /** How long a statement may take before its connection is given up. */
 export const statementTimeoutMs = 2_000;
 /** How long a write waits for locks that should not wait for long. */
@@ -90,7 +89,7 @@ export class PassageFaults {
   /** What happens on one way. */
   pass(process: PassingProcess, passage: MemoryPassage): Promise<void> | undefined {
     const { owner } = process;
-    if (owner.state === 'dead') return never;
+    if (owner.state === 'dead') return new Promise(() => undefined);
     const { shard, way } = passage;
     if (way === 'request') this.#notice(passage);
     if (this.#server.isDown(shard)) return this.#refused(process, passage);
@@ -136,7 +135,7 @@ export class PassageFaults {
       case 'crash-after':
         process.crash();
     }
-    return never;
+    return new Promise(() => undefined);
   }
 
   /** Somebody else holds a lock on a row: for a moment, or for longer than who waits for a moment only. */

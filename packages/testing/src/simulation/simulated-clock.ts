@@ -5,6 +5,8 @@ import type { Scheduler, StepOwner } from './scheduler.js';
 export class SimulatedClock implements Clock {
   readonly #scheduler: Scheduler;
   readonly #owner: StepOwner;
+  /** How those who sleep stop listening to their signals. */
+  readonly #sleepers = new Set<() => void>();
   #startMs: number;
 
   /** @param start the time of day at the start of the run */
@@ -26,16 +28,24 @@ export class SimulatedClock implements Clock {
     if (!(durationMs > 0) || signal?.aborted === true) return Promise.resolve();
     if (signal === undefined) return this.#scheduler.sleep(this.#owner, durationMs, 'timer');
     return new Promise((resolve) => {
-      const cancel = this.after(durationMs, () => {
-        signal.removeEventListener('abort', abort);
-        resolve();
-      });
-      function abort(): void {
+      const leave = (): void => {
+        signal.removeEventListener('abort', wake);
+        this.#sleepers.delete(leave);
+      };
+      const wake = (): void => {
+        leave();
         cancel();
         resolve();
-      }
-      signal.addEventListener('abort', abort, { once: true });
+      };
+      const cancel = this.after(durationMs, wake);
+      signal.addEventListener('abort', wake);
+      this.#sleepers.add(leave);
     });
+  }
+
+  /** Wakes nobody any more. A signal made of others, and with it all that its listeners know, is kept as long as it has any. */
+  end(): void {
+    for (const leave of this.#sleepers) leave();
   }
 
   after(durationMs: number, work: () => void): () => void {

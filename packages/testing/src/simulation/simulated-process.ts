@@ -180,7 +180,13 @@ export class SimulatedProcess implements PassingProcess {
   kill(): void {
     if (!this.isAlive) return;
     this.#around.history.count('process killed');
+    this.end();
+  }
+
+  /** Lets nothing of it run any more, and keeps nothing of it. */
+  end(): void {
     this.#around.scheduler.kill(this.owner);
+    this.clock.end();
     this.#tellKilled();
   }
 
@@ -192,8 +198,7 @@ export class SimulatedProcess implements PassingProcess {
   async #untilStopped(onEnded: () => void): Promise<void> {
     await this.#stop.run();
     if (!this.isAlive) return;
-    this.#around.scheduler.kill(this.owner);
-    this.#tellKilled();
+    this.end();
     onEnded();
   }
 

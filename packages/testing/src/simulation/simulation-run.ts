@@ -189,6 +189,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     try {
       await this.#playAndCheck();
     } finally {
+      for (const process of this.#fleet.processes) process.end();
       restoreIds();
     }
     const { violations, counts } = this.#history;

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { registersSimulation } from './registers-simulation.js';
 import { seedCountOf, timeout } from './seed-count.js';
@@ -13,6 +15,23 @@ test('one seed leads to the same run, step by step', async () => {
     expect(one.trace.join('\n')).toBe(other.trace.join('\n'));
     expect((await registersSimulation().run(seed)).digest).toBe(one.digest);
   }
+});
+
+test('nothing of a run is kept when it is over, however many follow', async () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const runs: WeakRef<object>[] = [];
+  const simulation = registersSimulation({
+    check: ({ given }) => void runs.push(new WeakRef(given)),
+    faults: ['kill', 'crash-after', 'pause', 'stop', 'silent'],
+  });
+  for (let seed = 1; seed <= 20; seed++) await simulation.run(seed);
+  await expect
+    .poll(() => {
+      collectGarbage();
+      return runs.filter((run) => run.deref() !== undefined).length;
+    })
+    .toBeLessThanOrEqual(1);
 });
 
 test('actions have their effect once or not at all, whatever fails on their way', { timeout }, async () => {
