@@ -93,16 +93,43 @@ test('a call that may not be made is held back, and is made when it may', async 
   expect(handler.seen).toEqual(['a1']);
 });
 
-test('a call that was given up while its large events were loaded is not made', async () => {
-  const hold = gate();
+test('a call is not made whose slot is lost while its large events are loaded, also when they cannot be', async () => {
+  const holds = [gate(), gate()];
   const handler = handlerOf({ name: 'one' });
-  const { caller, clock } = callerOf(handler, () => hold.opened);
-  const outcome = caller.call([deposited('a', 1, { omitted: true })], 1, slotOf(0));
-  await clock.advance(timeoutMs);
-  expect(await outcome).toMatchObject({ kind: 'failed', error: { code: 'handler-timeout' } });
-  hold.open();
-  await clock.advance(1_000);
+  const { caller } = callerOf(handler, async ([event]) => {
+    await holds[event!.modelVersion - 1]!.opened;
+    if (event!.modelVersion === 2) throw new Error('the database is down');
+  });
+  const slot = slotOf(0);
+  const outcomes = [1, 2].map((version) =>
+    caller.call([deposited('a', version, { omitted: true })], 1, slot),
+  );
+  slot.lose();
+  for (const hold of holds) hold.open();
+  expect(await Promise.all(outcomes)).toEqual([{ kind: 'dropped' }, { kind: 'dropped' }]);
   expect(handler.seen).toEqual([]);
+});
+
+test('the time that a database takes to load large events is none of their handler, which has all of its own', async () => {
+  const hold = gate();
+  const handler = handlerOf({ name: 'one' }, () => new Promise(() => undefined));
+  const { caller, clock } = callerOf(handler, () => hold.opened);
+  const outcomes: unknown[] = [];
+  const called = caller.call([deposited('a', 1, { omitted: true })], 1, slotOf(0));
+  void called.then((outcome) => outcomes.push(outcome));
+  await clock.advance(2 * timeoutMs);
+  hold.open();
+  await clock.advance(timeoutMs - 1);
+  expect([handler.seen, outcomes]).toEqual([['a1'], []]);
+  await clock.advance(1);
+  expect(outcomes).toMatchObject([{ kind: 'failed', error: { code: 'handler-timeout' } }]);
+});
+
+test('large events that cannot be loaded fail with what the database says', async () => {
+  const down = new Error('the database is down');
+  const { caller } = callerOf(handlerOf({ name: 'one' }), () => Promise.reject(down));
+  const outcome = caller.call([deposited('a', 1, { omitted: true })], 1, slotOf(0));
+  expect(await outcome).toEqual({ kind: 'failed', error: down });
 });
 
 test('of a batch the large events alone are loaded, and the handler receives all in their order', async () => {

@@ -95,6 +95,40 @@ describe('large events', () => {
     expect(bench.database.parked.size).toBe(0);
   });
 
+  test('become no dead letters because their database is slow to give them', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one', timeoutMs: 1_000, retry: { attemptsMax: 1 } });
+    bench.database.commit(deposited('a', 1, { payload: { amount: 1, text: 'x'.repeat(2_000) } }));
+    const { access, failures } = bench.start([handler], { readMax: 10, readBytesMax: 10_000 });
+    access.delays.set('log.load', [hold.opened]);
+    await bench.clock.advance(5_000);
+    hold.open();
+    await bench.clock.advance(1_000);
+    expect([handler.seen, failures]).toEqual([['a1'], []]);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
+  test('are left to the next process when they are still to be loaded as delivery stops', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one' });
+    bench.database.commit(deposited('a', 1, { payload: { amount: 1, text: 'x'.repeat(2_000) } }));
+    const { access, delivery, failures } = bench.start([handler], { readMax: 10, readBytesMax: 10_000 });
+    access.delays.set('log.load', [hold.opened]);
+    await bench.clock.advance(1_000);
+    const stopped = delivery.stop({ timeoutMs: 1_000 });
+    await bench.clock.advance(1_100);
+    hold.open();
+    await bench.clock.advance(1_000);
+    await stopped;
+    expect([handler.seen, failures]).toEqual([[], []]);
+    bench.start([handler]);
+    await bench.clock.advance(1_000);
+    expect(handler.seen).toEqual(['a1']);
+    expect(bench.database.parked.size).toBe(0);
+  });
+
   test('are parked in statements of a bounded size, as soon as there are many of one model or of several', async () => {
     const bench = new DeliveryBench();
     const large = { payload: { amount: 1, text: 'x'.repeat(2_000) } };

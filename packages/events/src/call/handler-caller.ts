@@ -80,24 +80,8 @@ export class HandlerCaller {
     attempt: number,
     slot: HeldSlot,
   ): Promise<CallOutcome> {
-    return new Promise((onOutcome) => {
-      const context = new CallContext(
-        this.#handler.id,
-        events[0],
-        this.#envelopes.shardOf(events[0].modelId),
-        attempt,
-        this.#executor,
-      );
-      const call = { slot, context, onOutcome };
-      this.#running.add(call);
-      const invoked = events.some(({ omitted }) => omitted === true)
-        ? this.#loadAndInvoke(events, attempt, call)
-        : this.#invoke(events, attempt, context);
-      invoked.then(
-        (outcome) => this.#settle(call, outcome),
-        (error: unknown) => this.#settle(call, { kind: 'failed', error }),
-      );
-    });
+    const isLarge = events.some(({ omitted }) => omitted === true);
+    return isLarge ? this.#loadAndCall(events, attempt, slot) : this.#call(events, attempt, slot);
   }
 
   /** Gives up the calls for a slot that was lost, or all of them. */
@@ -108,19 +92,46 @@ export class HandlerCaller {
     if (slot === undefined) this.#running.stop();
   }
 
-  /** Large events are in memory for no longer than their call. */
-  async #loadAndInvoke(
+  /** Large events are in memory for no longer than their call, whose time begins when the database has given them. */
+  async #loadAndCall(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
-    call: RunningCall,
+    slot: HeldSlot,
   ): Promise<CallOutcome> {
     const large = events.filter(({ omitted }) => omitted === true);
-    const loaded = await this.#log.load(this.#handler.id, large);
-    // The call may have been given up meanwhile, and its events belong to another process.
-    if (call.context.signal.aborted) return dropped;
+    let loaded: readonly DeliverableEvent[];
+    try {
+      loaded = await this.#log.load(this.#handler.id, large);
+    } catch (error) {
+      return slot.held ? { kind: 'failed', error } : dropped;
+    }
+    // Its events may belong to another process by now.
+    if (!slot.held) return dropped;
     const byId = new Map(loaded.map((event) => [event.id, event]));
     const [first = events[0], ...others] = events.map((event) => byId.get(event.id) ?? event);
-    return this.#invoke([first, ...others], attempt, call.context);
+    return this.#call([first, ...others], attempt, slot);
+  }
+
+  #call(
+    events: readonly [DeliverableEvent, ...DeliverableEvent[]],
+    attempt: number,
+    slot: HeldSlot,
+  ): Promise<CallOutcome> {
+    return new Promise((onOutcome) => {
+      const context = new CallContext(
+        this.#handler.id,
+        events[0],
+        this.#envelopes.shardOf(events[0].modelId),
+        attempt,
+        this.#executor,
+      );
+      const call = { slot, context, onOutcome };
+      this.#running.add(call);
+      this.#invoke(events, attempt, context).then(
+        (outcome) => this.#settle(call, outcome),
+        (error: unknown) => this.#settle(call, { kind: 'failed', error }),
+      );
+    });
   }
 
   async #invoke(

@@ -51,7 +51,7 @@ export class FlowDispatch {
       clock: context.clock,
       log: around.log,
       abandoned: around.abandoned,
-      mayCall: () => !this.#paused && !around.abandoned.full,
+      mayCall: () => !this.#paused && !around.abandoned.full && !context.ended.aborted,
     });
     this.#caller = caller;
     this.#lanes = new Lanes({
