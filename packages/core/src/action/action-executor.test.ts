@@ -250,6 +250,8 @@ test('a limit that is given as undefined keeps its default', async () => {
 });
 
 describe('a listener of commits', () => {
+  const retry = { retries: () => true };
+
   test.each<[string, ExecutionConfiguration, ExecutionConfiguration]>([
     ['without a key', {}, {}],
     ['under keys', { idempotencyKey: 'key-1' }, { idempotencyKey: 'key-2' }],
@@ -268,23 +270,74 @@ describe('a listener of commits', () => {
     expect(heard).toEqual([mexico]);
   });
 
-  test('that throws neither fails the execution, whose commit has happened, nor the other listeners', async () => {
-    const { execute, executor, driver } = executorOf(async (plan) => plan().add(openWallet()));
-    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
-    onTestFinished(() => warn.mockRestore());
-    const heard: unknown[] = [];
-    const failure = new Error('not listening');
-    executor.onCommit(() => {
-      throw failure;
-    });
-    executor.onCommit((shard) => heard.push(shard));
-    await execute();
-    expect(driver.committed).toHaveLength(1);
-    expect(heard).toEqual([global]);
-    expect(warn).toHaveBeenCalledExactlyOnceWith(
-      expect.objectContaining({ name: 'FrameworkWarning', cause: failure }),
+  test('is called with the shards of an execution that failed on a later one', async () => {
+    const { execute, executor, manager } = executorOf(async (plan) =>
+      plan().addAll([openWallet(global), openWallet(mexico)]),
     );
+    manager(mexico).persistFailures.push(new ShardUnavailableException(mexico, 'it is down'));
+    const heard: unknown[] = [];
+    executor.onCommit((shard) => heard.push(shard));
+    await expect(execute(null, { allowCrossShard: true })).rejects.toMatchObject({ code: 'partial-commit' });
+    expect(heard).toEqual([global]);
   });
+
+  test.each<[string, (boolean | Error)[], ExecutionConfiguration]>([
+    ['when its answer is lost', [true], {}],
+    ['when the log can be read at the second attempt only', [new Error('not yet'), true], { retry }],
+    ['when the log knows of it after the rules have refused another attempt', [false, true], {}],
+  ])('is called with the shard of a commit %s', async (_when, outcomes, configuration) => {
+    let runs = 0;
+    const { execute, executor, manager } = executorOf(async () => {
+      if (++runs === 2) throw new Error('overdrawn');
+    });
+    manager(global).answersToLose = 1;
+    manager(global).outcomes.push(...outcomes);
+    const heard: unknown[] = [];
+    executor.onCommit((shard) => heard.push(shard));
+    await execute(null, configuration);
+    expect(heard).toEqual([global]);
+  });
+
+  test('is called with the shard that the log says holds an attempt for several', async () => {
+    const { execute, executor, manager } = executorOf(async (plan) =>
+      plan().addAll([openWallet(global), openWallet(mexico)]),
+    );
+    manager(global).answersToLose = 1;
+    manager(global).outcomes.push(new Error('not yet'), true);
+    const heard: unknown[] = [];
+    executor.onCommit((shard) => heard.push(shard));
+    await expect(execute(null, { allowCrossShard: true, retry })).rejects.toMatchObject({
+      code: 'partial-commit',
+    });
+    expect(heard).toEqual([global]);
+  });
+
+  test.each<[string, (failure: Error) => unknown]>([
+    [
+      'throws',
+      (failure) => {
+        throw failure;
+      },
+    ],
+    ['rejects', (failure) => Promise.reject(failure)],
+  ])(
+    'that %s neither fails the execution, whose commit has happened, nor the other listeners',
+    async (_how, fail) => {
+      const { execute, executor, driver } = executorOf(async (plan) => plan().add(openWallet()));
+      const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+      onTestFinished(() => warn.mockRestore());
+      const heard: unknown[] = [];
+      const failure = new Error('not listening');
+      executor.onCommit(() => fail(failure));
+      executor.onCommit((shard) => heard.push(shard));
+      await execute();
+      expect(driver.committed).toHaveLength(1);
+      expect(heard).toEqual([global]);
+      expect(warn).toHaveBeenCalledExactlyOnceWith(
+        expect.objectContaining({ name: 'FrameworkWarning', cause: failure }),
+      );
+    },
+  );
 });
 
 describe('what is done for many executions', () => {

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
-import { CrossShardException } from '../errors/sharding-exceptions.js';
+import { CrossShardException, PartialCommitException } from '../errors/sharding-exceptions.js';
 import type { IdempotencySettings } from '../idempotency/idempotency-settings.js';
 import type { KeySearch } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
@@ -75,7 +75,7 @@ export class Attempts {
    * @param mayBuild whether it may build on what is not committed yet
    */
   async make<Params, Result>(run: Run<Params, Result>, mayBuild: boolean): Promise<Result> {
-    const earlier = await run.unknownCommits.happened(this.#databases, 'open');
+    const earlier = await this.earlierResult(run, 'open');
     if (earlier !== undefined) return earlier.result;
     const reads = this.#commits.openReads(run.configuration, mayBuild);
     try {
@@ -119,7 +119,6 @@ export class Attempts {
       return this.#commitKeyed(run, request, changeSets, { result, reads });
     }
     const outcome = await this.#commit(run, changeSets, { result, reads });
-    this.#tellCommitted(changeSets);
     if (outcome !== 'written-before') return result;
     const earlier = await this.earlierResult(run);
     if (earlier === undefined)
@@ -127,11 +126,16 @@ export class Attempts {
     return earlier.result;
   }
 
-  /** The result of an earlier attempt whose outcome was not known, when it was committed. */
-  async earlierResult<Params, Result>({
-    unknownCommits,
-  }: Run<Params, Result>): Promise<{ readonly result: Result } | undefined> {
-    return unknownCommits.happened(this.#databases, 'all');
+  /**
+   * The result of an earlier attempt whose outcome was not known, when it was committed.
+   *
+   * @param asked `open` for attempts only that the log has not ruled out yet
+   */
+  async earlierResult<Params, Result>(
+    { unknownCommits }: Run<Params, Result>,
+    asked: 'all' | 'open' = 'all',
+  ): Promise<{ readonly result: Result } | undefined> {
+    return unknownCommits.happened(this.#databases, asked, (shard) => this.#tellCommitted([shard]));
   }
 
   /** Commits what an attempt staged, unless an earlier one turns out to be committed. */
@@ -140,10 +144,14 @@ export class Attempts {
     changeSets: readonly ChangeSet[],
     { result, reads }: { readonly result: Result; readonly reads: AttemptReads },
   ): Promise<PersistOutcome> {
+    const shards = changeSets.map(({ shard }) => shard);
     try {
-      return await this.#commits.commit(changeSets, configuration, reads);
+      const outcome = await this.#commits.commit(changeSets, configuration, reads);
+      if (outcome === 'written') this.#tellCommitted(shards);
+      return outcome;
     } catch (error) {
-      unknownCommits.add(error, { result, shards: changeSets.map(({ shard }) => shard) });
+      if (error instanceof PartialCommitException) this.#tellCommitted(error.committed);
+      unknownCommits.add(error, { result, shards });
       throw error;
     }
   }
@@ -199,13 +207,12 @@ export class Attempts {
       const stored = await request.taken(this.#databases.transactionManager(shard));
       return replay(request, stored, configuration);
     }
-    this.#tellCommitted(keyed);
     this.#keySweep.countCommit(shard);
     return result;
   }
 
-  #tellCommitted(changeSets: readonly ChangeSet[]): void {
-    for (const { shard } of changeSets) for (const listener of this.#commitListeners) tell(listener, shard);
+  #tellCommitted(shards: readonly ShardIdentifier[]): void {
+    for (const shard of shards) for (const listener of this.#commitListeners) tell(listener, shard);
   }
 
   /**
@@ -231,14 +238,15 @@ export class Attempts {
   }
 }
 
-/** What a listener throws cannot undo the commit, nor may it keep the other listeners from being called. */
-function tell(listener: (shard: ShardIdentifier) => void, shard: ShardIdentifier): void {
-  try {
-    listener(shard);
-  } catch (error) {
-    const warning = new Error('A listener of commits has failed', { cause: error });
+/**
+ * What a listener throws, at once or later, cannot undo the commit, nor may it keep the other listeners from being called or
+ * end the process.
+ */
+function tell(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
+  new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {
+    const warning = new Error('A listener of commits has failed', { cause });
     process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
-  }
+  });
 }
 
 /** Performs the action and seals its plan, also when it throws. */

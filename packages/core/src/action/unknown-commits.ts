@@ -58,6 +58,7 @@ export class UnknownCommits<Result> {
    * Asks the log which of them happened.
    *
    * @param asked `open` for those only that the log has not ruled out yet
+   * @param onHappened called with the shard of the one that did
    * @returns the result of that attempt; `undefined` when none did
    * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that cannot be learnt
    * @throws PartialCommitException `partial-commit` when its plan was to be written on further shards
@@ -65,11 +66,13 @@ export class UnknownCommits<Result> {
   async happened(
     databases: DatabaseRegistry,
     asked: 'all' | 'open',
+    onHappened: (shard: ShardIdentifier) => void,
   ): Promise<{ readonly result: Result } | undefined> {
     for (const attempt of this.#attempts) {
       if (asked === 'open' && attempt.isRuledOut) continue;
       const { unknown, result } = attempt;
       if (await hasHappened(unknown, databases.transactionManager(unknown.shard))) {
+        onHappened(unknown.shard);
         assertWhole(this.#actionId, attempt);
         return { result };
       }
