@@ -72,6 +72,15 @@ describe('execute', () => {
     expect(driver.committed).toMatchObject([{ shard, changes: [] }]);
   });
 
+  test('records an action that stages nothing on the default shard when it looked for one that is not configured', async () => {
+    const { execute, driver, databases } = executorOf(async () => {
+      expect(() => databases.transactionManager(ShardIdentifier.of(9, 9))).toThrow('not configured');
+      return 'it is not ours';
+    });
+    expect(await execute()).toBe('it is not ours');
+    expect(driver.committed).toMatchObject([{ shard: global, changes: [] }]);
+  });
+
   test('needs no other shard than the one that the params name', async () => {
     const { execute, manager } = executorOf(async () => 'read');
     manager(global).persistFailures.push(new ShardUnavailableException(global, 'it is down'));

@@ -95,8 +95,9 @@ export class DatabaseRegistry {
    * @throws ConfigurationException `invalid-configuration` when the member has no config of that name
    */
   transactionManager(shard: ShardIdentifier, name: string = primaryConfig): TransactionManager {
+    const { managers } = this.#shard(shard);
     currentExecution()?.shards?.add(shard);
-    const manager = this.#shard(shard).managers.get(name);
+    const manager = managers.get(name);
     if (manager === undefined) {
       throw new ConfigurationException([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);
     }
