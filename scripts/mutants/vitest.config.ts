@@ -75,12 +75,17 @@ const databaseProjects = Object.entries(databaseTests)
     },
   }));
 
-/** Begins with the tests beside the source that has the mutant: most mutants end there, and the other files are not run. */
+/**
+ * Begins with the tests that have the name of the source that has the mutant, then those beside it: most mutants end there, and the
+ * other files are not run.
+ */
 class NearestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const [mutated] = this.ctx.config.related ?? [];
     if (mutated === undefined) return super.sort(files);
-    const nearness = ({ moduleId }: TestSpecification) => prefixLength(moduleId, mutated);
+    const name = basename(mutated, '.ts');
+    const nearness = ({ moduleId }: TestSpecification) =>
+      basename(moduleId, '.test.ts') === name ? moduleId.length : prefixLength(moduleId, mutated);
     return [...files].sort((one, other) => nearness(other) - nearness(one));
   }
 }
