@@ -80,6 +80,28 @@ describe('a process that vanishes', () => {
   });
 });
 
+describe('what has failed, or waited, before a process vanished', () => {
+  test.each(['a1', 'a2'])('holds up no other model of its slot while it is tried again: %s', async (slow) => {
+    const bench = new DeliveryBench();
+    let failures = 1;
+    const handler = handlerOf({ name: 'one' }, ({ eventId }) => {
+      if (failures-- > 0) throw new Error('once');
+      return eventId === slow ? new Promise(() => undefined) : undefined;
+    });
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    const { access } = bench.start([handler]);
+    await bench.clock.advance(2_000);
+    expect(handler.seen.at(-1)).toBe(slow);
+    access.kill();
+    const { executor } = bench.start([handler]);
+    await bench.clock.advance(15_000);
+    bench.database.commit(deposited('e', 1));
+    executor.committed();
+    await bench.clock.advance(1_000);
+    expect(handler.seen.slice(-2)).toEqual([slow, 'e1']);
+  });
+});
+
 describe('an event that kills its process', () => {
   test('is a dead letter after exactly its attempts, and innocents are not', async () => {
     const bench = new DeliveryBench();

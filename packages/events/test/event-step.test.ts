@@ -11,7 +11,10 @@ import { workerContext } from './worker-context.js';
 type StepOptions = ConstructorParameters<typeof EventStep>[0];
 
 /** The step of a batch handler; `called` and `parked` hold what it was called with, and what was parked. */
-function stepOf(outcome: 'done' | 'failed'): {
+function stepOf(
+  outcome: 'done' | 'failed',
+  { batches = true, isLost = false, models = new ParkedModelSet() } = {},
+): {
   readonly step: EventStep;
   readonly called: string[];
   readonly parked: (readonly [string, number])[];
@@ -19,11 +22,11 @@ function stepOf(outcome: 'done' | 'failed'): {
   const called: string[] = [];
   const parked: (readonly [string, number])[] = [];
   const options = {
-    context: workerContext(),
+    context: workerContext({ settings: { ...defaultDeliverySettings, parkMax: 500, batchBytesMax: 1_000 } }),
     handler: 'one',
     policy: {
-      batches: true,
-      batchMax: 10,
+      batches,
+      batchMax: batches ? 10 : 1,
       waitsWhenFailed: false,
       concurrency: 1,
       timeoutMs: 1,
@@ -42,10 +45,10 @@ function stepOf(outcome: 'done' | 'failed'): {
         events: readonly { readonly event: { readonly id: string }; readonly attempts: number }[],
       ) => {
         parked.push(...events.map(({ event, attempts }) => [event.id, attempts] as const));
-        return true;
+        return !isLost;
       },
     },
-    parked: new ParkedModelSet(),
+    parked: models,
     onParked: () => undefined,
   } as unknown as StepOptions;
   return { step: new EventStep(options), called, parked };
@@ -68,6 +71,35 @@ test('events of a lease that was lost are sorted out of a batch that begins with
   await step.run([work(1, old, finished), work(2, slotWith('2'), finished)], 1);
   expect([called, finished]).toEqual([['a2'], ['a2']]);
 });
+
+/** The models of which events are parked: only that of {@link work}. */
+function oneParked(): ParkedModelSet {
+  const models = new ParkedModelSet();
+  models.add(0, 'Account a');
+  return models;
+}
+
+test('what another process has when the events behind parked ones are parked is left to it', async () => {
+  const { step, called, parked } = stepOf('done', { isLost: true, models: oneParked() });
+  const slot = slotWith('1');
+  const finished: string[] = [];
+  const other = { ...work(1, slot, finished), event: deposited('e', 1) };
+  await step.run([work(2, slot, finished), other], 1);
+  expect([parked, called, finished]).toEqual([[['a2', 0]], [], []]);
+});
+
+test.each([
+  ['one after the other', false, { count: 1, bytes: 1_000 }, { count: 500, bytes: Infinity }],
+  // Others of the slot may be handled.
+  ['in batches', true, { count: 10, bytes: 1_000 }, { count: 10, bytes: 1_000 }],
+])(
+  'events of a model that are handled %s belong together as they are handled, and behind a parked one as they are parked',
+  (_how, batches, handled, parked) => {
+    const first = work(1, slotWith('1'));
+    expect(stepOf('done', { batches }).step.takeMax(first)).toEqual(handled);
+    expect(stepOf('done', { batches, models: oneParked() }).step.takeMax(first)).toEqual(parked);
+  },
+);
 
 test('later events of a model count no attempt when their batch fails: they only waited', async () => {
   const { step, parked } = stepOf('failed');

@@ -1,5 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { Action, FrameworkAction, FrameworkException, type ModelClass, ModelEvent } from '@framework/core';
+import {
+  Action,
+  FrameworkAction,
+  FrameworkException,
+  type ModelClass,
+  ModelEvent,
+  UnknownActionException,
+} from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import {
@@ -336,6 +343,26 @@ describe('a batch handler', () => {
     ]);
     expect(handler.batches.flat().filter((id) => id === 'i1')).toHaveLength(2);
   });
+
+  test.each([
+    ['one attempt is all there is', 1, new Error('no')],
+    ['the error says that no other one can succeed', 3, new UnknownActionException('Nothing')],
+  ])(
+    'makes a dead letter only of the event that is to blame, which is known when each was tried alone: %s',
+    async (_when, attemptsMax, thrown) => {
+      const bench = new DeliveryBench();
+      const handler = batchHandler({ name: 'index', retry: { attemptsMax } }, (ids) => {
+        if (ids.includes('e1')) throw thrown;
+      });
+      bench.database.commit(deposited('a', 1), deposited('e', 1), deposited('i', 1));
+      bench.start([handler]);
+      await bench.clock.advance(30_000);
+      expect(handler.batches).toHaveLength(1 + 3);
+      expect(bench.database.parkedOf('index')).toMatchObject([
+        { event: { id: 'e1' }, attempts: Math.min(attemptsMax, 2), dead: true },
+      ]);
+    },
+  );
 
   test('waits with the batch when it says so, and parks nothing', async () => {
     const bench = new DeliveryBench();

@@ -150,20 +150,21 @@ describe('stop', () => {
     ).toBe(true);
   });
 
-  test('waits no longer than it may, and aborts what still runs', async () => {
+  test('waits no longer than it may, aborts what still runs, and calls nothing that waits behind it', async () => {
     const bench = new DeliveryBench();
     const signals: AbortSignal[] = [];
     const handler = handlerOf({ name: 'one' }, (_envelope, { signal }) => {
       signals.push(signal);
       return new Promise(() => undefined);
     });
-    bench.database.commit(deposited('a', 1));
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
     const { delivery } = bench.start([handler]);
     await bench.clock.advance(300);
     const stopped = delivery.stop({ timeoutMs: 5_000 });
     await bench.clock.advance(4_900);
     expect(signals[0]!.aborted).toBe(false);
     await bench.clock.advance(200);
+    expect(handler.seen).toEqual(['a1']);
     await stopped;
     expect(signals[0]!.aborted).toBe(true);
     expect(bench.database.cursors.get('one 0')).toBe(0);

@@ -66,3 +66,28 @@ test('suspects are tried at once, also when the cursor behind them could not be 
   await bench.clock.advance(leaseMs + 2_000);
   expect(handler.seen).toEqual(['a1']);
 });
+
+test('suspects that cannot be parked before their process stops are left to the next one', async () => {
+  const bench = new DeliveryBench();
+  const leaseMs = 10_000;
+  bench.database.commit(deposited('a', 1));
+  const { access: killed } = bench.start([handlerOf({ name: 'one' }, () => new Promise(() => undefined))], {
+    leaseMs,
+  });
+  await bench.clock.advance(300);
+  killed.kill();
+  const { access, delivery } = bench.start([handlerOf({ name: 'one' })], { leaseMs });
+  access.failures.set(
+    'parked.park',
+    Array.from({ length: 100 }, () => new Error('down')),
+  );
+  await bench.clock.advance(leaseMs + 2_000);
+  const stopped = delivery.stop({ timeoutMs: 1_000 });
+  await bench.clock.advance(10_000);
+  await stopped;
+  expect(bench.database.cursors.get('one 0')).toBe(0);
+  const handler = handlerOf({ name: 'one' });
+  bench.start([handler]);
+  await bench.clock.advance(2_000);
+  expect(handler.seen).toEqual(['a1']);
+});
