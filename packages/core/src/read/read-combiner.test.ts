@@ -80,6 +80,23 @@ describe('reads that are combined', () => {
     expect(source.asked).toEqual([['a', 'b']]);
   });
 
+  test.each([
+    ['alone', ['none']],
+    ['beside others', ['none', 'a']],
+  ])('fail only for those for whom the source throws at once: %s', async (_how, ids) => {
+    const source = sourceOf('a');
+    source.failures.push(new Error('one of these is no id'));
+    source.readOne = (id) => {
+      if (id === 'none') throw new Error('this is no id');
+      return Promise.resolve(source.wallets.get(id));
+    };
+    const combiner = new ReadCombiner(source, systemClock);
+    const [refused, ...others] = await Promise.allSettled(ids.map((id) => combiner.read(id)));
+    expect(refused).toMatchObject({ status: 'rejected', reason: { message: 'this is no id' } });
+    expect(others).toEqual(others.map(() => ({ status: 'fulfilled', value: source.wallets.get('a') })));
+    expect(await combiner.read('a')).toBe(source.wallets.get('a'));
+  });
+
   test('are not, when there is only one', async () => {
     const source = sourceOf('a');
     const combiner = new ReadCombiner(source, systemClock);

@@ -64,7 +64,11 @@ export class ReadCombiner<M extends AnyEntity> {
   }
 
   async #readOne({ id, resolve, reject }: Waiting<M>): Promise<void> {
-    await this.#source.readOne(id).then(resolve, reject);
+    try {
+      resolve(await this.#source.readOne(id));
+    } catch (error) {
+      reject(error);
+    }
   }
 
   async #readSeveral(reads: readonly Waiting<M>[]): Promise<void> {
