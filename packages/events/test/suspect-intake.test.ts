@@ -33,11 +33,14 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
     },
   };
   const parker = new Parker(context, store, () => undefined);
-  const intake = new SuspectIntake({ handler: 'one', parker, parked: new ParkedModelSet(), settings });
+  const models = new ParkedModelSet();
+  const intake = new SuspectIntake({ handler: 'one', parker, parked: models, settings });
   const phases: string[] = [];
   for (let version = 1; version <= 19; version += 2) {
     const batch = { more: true, partial: version < 9 };
-    await intake.take(position, [deposited('a', version), deposited('a', version + 1)], batch);
+    const events = [deposited('a', version), deposited('a', version + 1)];
+    expect(await intake.take(position, events, batch)).toBe(true);
+    expect(models.has(0, 'Account a')).toBe(true);
     phases.push(position.phase);
     if (position.phase === 'settling') break;
   }

@@ -1,0 +1,498 @@
+import type { DeliverableEvent, ParkedHead } from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import { describe, expect, test } from 'vitest';
+import { AbandonedCalls } from '../src/call/abandoned-calls.js';
+import { deliverySettings } from '../src/delivery-settings.js';
+import { FlowDispatch } from '../src/flow/flow-dispatch.js';
+import type { FlowSurroundings } from '../src/flow/flow-surroundings.js';
+import { ParkedModelSet } from '../src/flow/parked-model-set.js';
+import { EnvelopeFactory } from '../src/handler/envelope-factory.js';
+import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
+import {
+  type AnyEventHandler,
+  type DeliveryOverrides,
+  type EventHandlerOptions,
+  FrameworkEventHandler,
+} from '../src/index.js';
+import { HeldSlot } from '../src/lease/held-slot.js';
+import { DepositedEvent, deposited } from './account.js';
+import { gate, shard } from './delivery-bench.js';
+import { workerContext } from './worker-context.js';
+
+interface Called {
+  readonly eventId: string;
+}
+
+/** The dispatch of one handler, whose calls last until a test ends them. */
+class Dispatching {
+  readonly clock = new VirtualClock();
+  readonly stopping = new AbortController();
+  readonly ended = new AbortController();
+  readonly abandoned = new AbandonedCalls({
+    max: 2,
+    forMs: 1_000_000,
+    clock: this.clock,
+    onRestartNeeded: () => undefined,
+  });
+  /** The ids of the events of each call. */
+  readonly calls: string[] = [];
+  readonly finished: string[] = [];
+  readonly errors: unknown[] = [];
+  /** What the database was told of retries, and asked of models. */
+  readonly asked: string[] = [];
+  readonly parked = new ParkedModelSet();
+  readonly dispatch: FlowDispatch;
+  roomCount = 0;
+  isStillParked = (): boolean | Promise<boolean> => false;
+  /** What reading a large event waits for. */
+  loaded: Promise<void> = Promise.resolve();
+  readonly #ends = new Map<string, (error?: Error) => void>();
+
+  constructor(options: Partial<EventHandlerOptions> = {}, settings: DeliveryOverrides = {}) {
+    const handler = this.#handler({ name: 'one', ...options });
+    const [registered] = new EventHandlerRegistry([handler]).handlers;
+    const around: Partial<Record<keyof FlowSurroundings, unknown>> = {
+      context: workerContext({
+        clock: this.clock,
+        settings: deliverySettings(settings),
+        stopping: this.stopping.signal,
+        ended: this.ended.signal,
+        onError: (error) => this.errors.push(error),
+      }),
+      envelopes: new EnvelopeFactory([shard], []),
+      abandoned: this.abandoned,
+      parkedEvents: {
+        beginAttempt: async ({ event }: ParkedHead) => this.asked.push(`begin ${event.id}`) > 0,
+        endAttempt: async ({ event }: ParkedHead) => this.asked.push(`end ${event.id}`) > 0,
+        giveBackAttempt: async ({ event }: ParkedHead) => void this.asked.push(`give back ${event.id}`),
+      },
+      parker: {
+        park: async (_slot: HeldSlot, events: readonly { readonly event: DeliverableEvent }[]) =>
+          this.asked.push(...events.map(({ event }) => `park ${event.id}`)) > 0,
+      },
+      check: {
+        isParked: async ({ modelId }: { readonly modelId: string }) => {
+          this.asked.push(`check ${modelId}`);
+          return this.isStillParked();
+        },
+      },
+      log: {
+        load: async (_handler: string, events: readonly DeliverableEvent[]) => {
+          await this.loaded;
+          return events;
+        },
+      },
+      watch: { now: () => 0, stoodSince: () => false },
+      onParked: () => undefined,
+    };
+    this.dispatch = new FlowDispatch({
+      handler: { ...registered!, id: 'one' },
+      around: around as unknown as FlowSurroundings,
+      parked: this.parked,
+      onRoom: () => this.roomCount++,
+    });
+  }
+
+  handle(slot: HeldSlot, ...events: readonly DeliverableEvent[]): void {
+    for (const event of events) this.dispatch.handle([event], slot, () => this.finished.push(event.id));
+  }
+
+  /** Asks for retries; gives the ids of those that have ended. */
+  retry(slot: HeldSlot, ...events: readonly DeliverableEvent[]): readonly string[] {
+    const over: string[] = [];
+    for (const event of events) {
+      const head = { handler: 'one', event, attempts: 1, openCount: 0, uncounted: 0, suspect: false };
+      void this.dispatch.retry({ ...head, token: slot.token }, slot).then(() => over.push(event.id));
+    }
+    return over;
+  }
+
+  /** Ends the calls with these events, by an error if one is given. */
+  async end(calls: readonly string[], error?: Error): Promise<void> {
+    await this.settled();
+    for (const call of calls) this.#ends.get(call)!(error);
+    await this.settled();
+  }
+
+  /** Lets go on what has nothing to wait for any more. */
+  settled(): Promise<void> {
+    return new Promise((resolve) => setImmediate(resolve));
+  }
+
+  async isIdle(): Promise<boolean> {
+    let isIdle = false;
+    void this.dispatch.idle().then(() => (isIdle = true));
+    await this.settled();
+    return isIdle;
+  }
+
+  #handler(options: EventHandlerOptions): AnyEventHandler {
+    const call = async (called: readonly Called[]): Promise<void> => {
+      const ids = called.map(({ eventId }) => eventId).join();
+      this.calls.push(ids);
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      this.#ends.set(ids, (error) => (error === undefined ? resolve() : reject(error)));
+      await promise;
+    };
+    class Single {
+      readonly event = DepositedEvent;
+      handle(envelope: Called): Promise<void> {
+        return call([envelope]);
+      }
+    }
+    class Batches {
+      readonly event = DepositedEvent;
+      handleBatch(envelopes: readonly Called[]): Promise<void> {
+        return call(envelopes);
+      }
+    }
+    const isBatch = options.batchMax !== undefined;
+    const handler = isBatch ? Batches : Single;
+    FrameworkEventHandler(options)(handler);
+    return new handler();
+  }
+}
+
+function slotOf(slot: number): HeldSlot {
+  return new HeldSlot({ handler: 'one', slot, token: `${slot}`, abandoned: false });
+}
+
+const [a1, a2, a3] = [1, 2, 3].map((version) => deposited('a', version)) as [
+  DeliverableEvent,
+  DeliverableEvent,
+  DeliverableEvent,
+];
+const [b1, e1] = [deposited('b', 1), deposited('e', 1)];
+const no = new Error('no');
+const waits = { batchMax: 2, whenBatchFails: 'wait' } as const;
+
+describe('the events of a handler', () => {
+  test('are handled side by side, those of a model one after the other', async () => {
+    const one = new Dispatching({ concurrency: 2 });
+    const slot = slotOf(0);
+    one.handle(slot, a1, a2, e1, b1);
+    await one.settled();
+    expect(one.calls).toEqual(['a1', 'e1']);
+    await one.end(['a1']);
+    expect(one.calls).toEqual(['a1', 'e1', 'b1']);
+    await one.end(['b1', 'e1']);
+    expect(one.calls).toEqual(['a1', 'e1', 'b1', 'a2']);
+    await one.end(['a2']);
+    expect(one.finished).toEqual(['a1', 'b1', 'e1', 'a2']);
+    expect(await one.isIdle()).toBe(true);
+  });
+
+  test('are handled slot by slot in batches, which are bounded by count and bytes', async () => {
+    const one = new Dispatching({ batchMax: 3, concurrency: 2 }, { batchBytesMax: 10 });
+    const sized = [4, 6, 1, 20, 1, 1, 1, 1].map((bytes, index) => deposited('a', index + 1, { bytes }));
+    one.dispatch.setPaused(true);
+    one.handle(slotOf(0), ...sized);
+    one.handle(slotOf(1), b1);
+    one.dispatch.setPaused(false);
+    const calls = ['a1,a2', 'a3', 'a4', 'a5,a6,a7', 'a8'];
+    for (const call of calls) await one.end([call]);
+    expect(one.calls).toEqual(['a1,a2', 'b1', ...calls.slice(1)]);
+  });
+
+  test('are as many as may be unfinished until one is finished, which is told', async () => {
+    const one = new Dispatching({}, { unfinishedMax: 2 });
+    one.handle(slotOf(0), a1);
+    expect(one.dispatch.full).toBe(false);
+    one.handle(slotOf(1), b1);
+    expect(one.dispatch.full).toBe(true);
+    await one.end(['a1']);
+    expect([one.dispatch.full, one.roomCount]).toEqual([false, 1]);
+    await one.end(['b1']);
+    expect(one.roomCount).toBe(1);
+  });
+
+  test('that were given up with their slot are unfinished no more, and those of other slots go on', async () => {
+    const one = new Dispatching({}, { unfinishedMax: 2 });
+    const [lost, other] = [slotOf(0), slotOf(1)];
+    one.handle(lost, a1, a2);
+    one.handle(other, b1);
+    await one.settled();
+    lost.lose();
+    one.dispatch.drop(lost.lost.reason, lost);
+    await one.settled();
+    expect([one.calls, one.finished, one.dispatch.full]).toEqual([['a1', 'b1'], [], false]);
+    await one.end(['b1']);
+    expect(one.finished).toEqual(['b1']);
+    expect(await one.isIdle()).toBe(true);
+  });
+
+  test('are not handled while too many calls ignore that they were given up', async () => {
+    const one = new Dispatching();
+    for (let count = 0; count < 2; count++) one.abandoned.add('other');
+    one.handle(slotOf(0), a1);
+    await one.settled();
+    expect(one.calls).toEqual([]);
+    one.abandoned.remove('other');
+    await one.end(['a1']);
+    expect(one.finished).toEqual(['a1']);
+  });
+
+  test('are not handled while the handler is paused', async () => {
+    const one = new Dispatching();
+    one.dispatch.setPaused(true);
+    one.handle(slotOf(0), a1);
+    await one.settled();
+    expect(one.calls).toEqual([]);
+    expect(await one.isIdle()).toBe(false);
+    one.dispatch.setPaused(false);
+    await one.end(['a1']);
+    expect(one.finished).toEqual(['a1']);
+  });
+
+  test('end without a call when everything ends', async () => {
+    const one = new Dispatching();
+    const slot = slotOf(0);
+    one.dispatch.setPaused(true);
+    one.handle(slot, a1, e1);
+    one.ended.abort();
+    one.dispatch.drop(no);
+    expect(await one.isIdle()).toBe(true);
+    expect([one.calls, one.finished]).toEqual([[], []]);
+  });
+
+  test.each([
+    ['it is paused', (one: Dispatching, is: boolean) => one.dispatch.setPaused(is)],
+    [
+      'too many calls ignore that they were given up',
+      ({ abandoned }: Dispatching, is: boolean) => {
+        for (let count = 0; count < 2; count++) abandoned[is ? 'add' : 'remove']('other');
+      },
+    ],
+  ])('are held back, and handled in order later, when they are loaded while %s', async (_when, hold) => {
+    const one = new Dispatching();
+    const load = gate();
+    one.loaded = load.opened;
+    one.handle(slotOf(0), { ...a1, omitted: true }, a2);
+    await one.settled();
+    hold(one, true);
+    load.open();
+    await one.settled();
+    expect(one.calls).toEqual([]);
+    hold(one, false);
+    await one.end(['a1']);
+    await one.end(['a2']);
+    expect(one.finished).toEqual(['a1', 'a2']);
+    expect(await one.isIdle()).toBe(true);
+  });
+});
+
+describe('what a process that stops has read for a paused handler', () => {
+  test('is left to the next one', async () => {
+    const one = new Dispatching({}, { unfinishedMax: 2 });
+    one.dispatch.setPaused(true);
+    one.handle(slotOf(0), a1, a2);
+    const over = one.retry(slotOf(0), e1);
+    one.stopping.abort();
+    one.dispatch.setPaused(true);
+    expect(await one.isIdle()).toBe(true);
+    expect([one.calls, over, one.dispatch.full]).toEqual([[], ['e1'], false]);
+  });
+});
+
+describe('retries', () => {
+  test.each([
+    [1, 1],
+    [3, 1],
+    [4, 2],
+  ])('of a handler with %i places have %i of them', (concurrency, places) => {
+    const { dispatch } = new Dispatching({ concurrency });
+    expect([dispatch.retriesMax, dispatch.retriesOfSlotMax]).toEqual([places, Infinity]);
+  });
+
+  test('of a batch handler are one that runs and one that is next, of each slot', () => {
+    expect(new Dispatching({ batchMax: 1 }).dispatch.retriesOfSlotMax).toBe(2);
+  });
+
+  test.each([
+    [7_000, 7_000],
+    [3_000, 5_000],
+  ])(
+    'wait no longer than the longest backoff, %i ms, or than a last chance: %i ms',
+    (backoffMaxMs, waitMs) => {
+      const { dispatch } = new Dispatching({ retry: { backoffMaxMs } }, { leaseMs: 5_000 });
+      expect(dispatch.waitMaxMs).toBe(waitMs);
+    },
+  );
+
+  test('are made before what waits of their model, and end when it is known how they ended', async () => {
+    const one = new Dispatching();
+    const slot = slotOf(0);
+    one.handle(slot, a2, a3);
+    const over = one.retry(slot, a1);
+    await one.end(['a2']);
+    expect([one.calls, over]).toEqual([['a2', 'a1'], []]);
+    await one.end(['a1']);
+    expect([one.calls, over, one.asked]).toEqual([['a2', 'a1', 'a3'], ['a1'], ['begin a1', 'end a1']]);
+  });
+
+  test('take turns with new events in the lane of their slot', async () => {
+    const one = new Dispatching({ batchMax: 1 });
+    const slot = slotOf(0);
+    one.handle(slot, a1, a2, a3);
+    one.retry(slot, deposited('m', 1), deposited('i', 1), e1);
+    const order = ['a1', 'e1', 'a2', 'i1', 'a3', 'm1'];
+    for (const call of order) await one.end([call]);
+    expect(one.calls).toEqual(order);
+  });
+
+  test('that wait for a place end when the handler is paused, and events do not', async () => {
+    const one = new Dispatching({ concurrency: 1 });
+    const slot = slotOf(0);
+    one.handle(slot, a1, b1);
+    const over = one.retry(slot, e1);
+    await one.settled();
+    one.dispatch.setPaused(true);
+    await one.end(['a1']);
+    expect([one.calls, over]).toEqual([['a1'], ['e1']]);
+    one.dispatch.setPaused(false);
+    await one.end(['b1']);
+    expect([one.calls, one.asked]).toEqual([['a1', 'b1'], []]);
+    expect(await one.isIdle()).toBe(true);
+  });
+
+  test('that wait for a place end when their slot is lost, and those of others do not', async () => {
+    const one = new Dispatching({ concurrency: 1 });
+    const [lost, other] = [slotOf(0), slotOf(1)];
+    one.handle(other, a1);
+    const [over, left] = [one.retry(lost, e1), one.retry(other, b1)];
+    await one.settled();
+    lost.lose();
+    one.dispatch.drop(lost.lost.reason, lost);
+    await one.settled();
+    expect([over, left]).toEqual([['e1'], []]);
+    await one.end(['a1']);
+    await one.end(['b1']);
+    expect([one.calls, left]).toEqual([['a1', 'b1'], ['b1']]);
+  });
+});
+
+describe('a batch that waits', () => {
+  test('is tried again with the same events, and holds up its slot alone meanwhile', async () => {
+    const one = new Dispatching({ ...waits, concurrency: 1 }, { unfinishedMax: 3 });
+    one.handle(slotOf(0), a1);
+    await one.settled();
+    one.handle(slotOf(0), a2, a3);
+    expect(one.dispatch.full).toBe(true);
+    await one.end(['a1'], no);
+    expect([one.dispatch.full, one.dispatch.waitingSlots, one.roomCount]).toEqual([false, new Set([0]), 1]);
+    one.handle(slotOf(1), b1);
+    await one.end(['b1']);
+    expect(one.calls).toEqual(['a1', 'b1']);
+    await one.clock.advance(500);
+    expect(one.calls).toEqual(['a1', 'b1', 'a1']);
+    expect(one.dispatch.waitingSlots).toEqual(new Set());
+    await one.end(['a1']);
+    expect(one.roomCount).toBe(2);
+    await one.end(['a2,a3']);
+    expect(one.finished).toEqual(['b1', 'a1', 'a2', 'a3']);
+    expect(one.roomCount).toBe(2);
+  });
+
+  test('waits longer each time', async () => {
+    const one = new Dispatching(waits);
+    one.handle(slotOf(0), a1);
+    await one.end(['a1'], no);
+    await one.clock.advance(500);
+    await one.end(['a1'], no);
+    await one.clock.advance(999);
+    expect(one.calls).toEqual(['a1', 'a1']);
+    await one.clock.advance(1);
+    expect(one.calls).toEqual(['a1', 'a1', 'a1']);
+  });
+
+  test('goes on waiting, and counts what it has waited, when it is held back', async () => {
+    const one = new Dispatching(waits);
+    const large = { ...a1, omitted: true as const };
+    one.handle(slotOf(0), large);
+    await one.end(['a1'], no);
+    const load = gate();
+    one.loaded = load.opened;
+    await one.clock.advance(500);
+    one.handle(slotOf(0), a2);
+    one.dispatch.setPaused(true);
+    load.open();
+    await one.settled();
+    expect([one.calls, one.dispatch.waitingSlots]).toEqual([['a1'], new Set([0])]);
+    one.dispatch.setPaused(false);
+    await one.end(['a1'], no);
+    expect(one.calls).toEqual(['a1', 'a1']);
+    await one.clock.advance(999);
+    expect(one.calls).toHaveLength(2);
+    await one.clock.advance(1);
+    expect(one.calls).toHaveLength(3);
+  });
+
+  test('is left to the next process when its own one stops, and so is what waits behind it', async () => {
+    const one = new Dispatching(waits, { unfinishedMax: 1 });
+    one.handle(slotOf(0), a1, a2);
+    one.handle(slotOf(1), b1);
+    await one.end(['a1'], no);
+    one.stopping.abort();
+    await one.settled();
+    one.dispatch.check(e1, slotOf(0));
+    const over = one.retry(slotOf(0), e1);
+    await one.end(['b1'], no);
+    await one.end(['a1'], no);
+    expect([one.calls, one.finished]).toEqual([['a1', 'b1', 'a1'], []]);
+    expect([one.dispatch.full, one.dispatch.waitingSlots]).toEqual([false, new Set()]);
+    expect([over, one.asked, one.errors]).toEqual([['e1'], [], []]);
+    expect(await one.isIdle()).toBe(true);
+  });
+
+  test('waits no longer when its slot is lost', async () => {
+    const one = new Dispatching(waits);
+    const slot = slotOf(0);
+    one.handle(slot, a1);
+    await one.end(['a1'], no);
+    slot.lose();
+    expect(await one.isIdle()).toBe(true);
+    expect([one.calls, one.finished, one.dispatch.waitingSlots]).toEqual([['a1'], [], new Set()]);
+  });
+});
+
+describe('a model that was looked at', () => {
+  test.each([
+    ['flows again when nothing of it is parked', false, ['check a'], ['a1']],
+    ['stays parked when something is', true, ['check a', 'park a1'], []],
+  ])('%s', async (_what, isStillParked, asked, calls) => {
+    const one = new Dispatching();
+    const slot = slotOf(0);
+    one.parked.add(0, 'Account a');
+    one.isStillParked = () => isStillParked;
+    one.dispatch.check(a1, slot);
+    one.handle(slot, a1);
+    await one.settled();
+    expect([one.asked, one.calls]).toEqual([asked, calls]);
+  });
+
+  test('stays parked for who has its slot next', async () => {
+    const one = new Dispatching();
+    const slot = slotOf(0);
+    const hold = gate();
+    one.parked.add(0, 'Account a');
+    one.isStillParked = () => hold.opened.then(() => false);
+    one.dispatch.check(a1, slot);
+    await one.settled();
+    slot.lose();
+    hold.open();
+    await one.settled();
+    one.dispatch.check(a1, slot);
+    await one.settled();
+    expect([one.asked, one.parked.has(0, 'Account a')]).toEqual([['check a'], true]);
+  });
+});
+
+test('an error of the database while events are handled is told, and others go on', async () => {
+  const one = new Dispatching({ concurrency: 1 });
+  one.parked.add(0, 'Account a');
+  one.isStillParked = () => Promise.reject(no);
+  one.dispatch.check(a1, slotOf(0));
+  one.handle(slotOf(1), b1);
+  await one.end(['b1']);
+  expect([one.errors, one.finished]).toEqual([[no], ['b1']]);
+});

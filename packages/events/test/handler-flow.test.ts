@@ -1,0 +1,354 @@
+import type { DeliverableEvent, ParkedEvent } from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import { describe, expect, test } from 'vitest';
+import { AbandonedCalls } from '../src/call/abandoned-calls.js';
+import { deliverySettings } from '../src/delivery-settings.js';
+import type { FlowSurroundings } from '../src/flow/flow-surroundings.js';
+import { HandlerFlow } from '../src/flow/handler-flow.js';
+import { EnvelopeFactory } from '../src/handler/envelope-factory.js';
+import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
+import type { DeliveryOverrides } from '../src/index.js';
+import { HeldSlot } from '../src/lease/held-slot.js';
+import type { UnsavedCursor } from '../src/log/cursor-saver.js';
+import type { ReadBatch } from '../src/log/log-reader.js';
+import { deposited } from './account.js';
+import { gate, handlerOf, shard } from './delivery-bench.js';
+import { workerContext } from './worker-context.js';
+
+const down = new Error('down');
+const [a1, a2, b1] = [deposited('a', 1), deposited('a', 2), deposited('b', 1)];
+
+/** The flow of one handler over a log that a test answers for. */
+class Flowing {
+  readonly clock = new VirtualClock();
+  readonly errors: unknown[] = [];
+  /** Slots and cursor of each read. */
+  readonly reads: (readonly [slots: string, cursor: string])[] = [];
+  /** What the next reads give, or throw; else that nothing follows. */
+  readonly answers: (Partial<ReadBatch> | Error | Promise<Partial<ReadBatch>>)[] = [];
+  readonly moved: UnsavedCursor[] = [];
+  readonly parked: string[] = [];
+  /** What else the database was asked for, in order. */
+  readonly asked: string[] = [];
+  generation = 0;
+  save = (): Promise<void> => Promise.resolve();
+  onPark = (): void => undefined;
+  /** What a call waits for. */
+  work = (): Promise<void> | void => undefined;
+  readonly handler = handlerOf({ name: 'one' }, () => this.work());
+  readonly flow: HandlerFlow;
+  readonly running: Promise<void>;
+
+  constructor(settings: DeliveryOverrides = {}) {
+    const { clock } = this;
+    const around: Partial<Record<keyof FlowSurroundings, unknown>> = {
+      context: workerContext({
+        clock,
+        settings: deliverySettings(settings),
+        onError: (error) => this.errors.push(error),
+      }),
+      envelopes: new EnvelopeFactory([shard], []),
+      abandoned: new AbandonedCalls({ max: 9, forMs: 1, clock, onRestartNeeded: () => undefined }),
+      reader: this.#reader(),
+      saver: {
+        moved: (cursor: UnsavedCursor) => this.moved.push(cursor),
+        hurry: () => this.asked.push('hurry'),
+        save: (all: boolean) => {
+          this.asked.push(all ? 'save all' : 'save');
+          return this.save();
+        },
+      },
+      parker: {
+        park: async (slot: HeldSlot, events: readonly ParkedEvent[]) => {
+          this.onPark();
+          this.parked.push(...events.map(({ event }) => event.id));
+          return slot.held;
+        },
+      },
+      onParked: () => this.asked.push('told that some are parked'),
+    };
+    const [registered] = new EventHandlerRegistry([this.handler]).handlers;
+    this.flow = new HandlerFlow({ ...registered!, id: 'one' }, around as unknown as FlowSurroundings);
+    this.running = this.flow.run();
+  }
+
+  gain(slot: number, { abandoned = false, cursor = 'c0', models = [] as readonly string[] } = {}): HeldSlot {
+    const held = new HeldSlot({ handler: 'one', slot, token: `${slot}`, abandoned });
+    this.flow.gain(held, cursor, models);
+    return held;
+  }
+
+  /** Says that something was committed. */
+  async commit(): Promise<void> {
+    this.generation++;
+    this.flow.wake();
+    await this.settled();
+  }
+
+  /** Lets go on what has nothing to wait for any more. */
+  settled(): Promise<void> {
+    return new Promise((resolve) => setImmediate(resolve));
+  }
+
+  #reader() {
+    // oxlint-disable-next-line no-this-alias -- its generation changes
+    const flowing = this;
+    return {
+      get generation() {
+        return flowing.generation;
+      },
+      read: async (slots: readonly number[], cursor: string): Promise<ReadBatch> => {
+        flowing.reads.push([slots.join(), cursor]);
+        const { generation } = flowing;
+        const answer = await (flowing.answers.shift() ?? {});
+        if (answer instanceof Error) throw answer;
+        return { events: [], next: cursor, more: false, generation, ...answer };
+      },
+    };
+  }
+}
+
+function batch(next: string, ...events: readonly DeliverableEvent[]): Partial<ReadBatch> {
+  return { events, next };
+}
+
+describe('the flow of a handler', () => {
+  test('reads what follows its slots, hands out what is wanted, and moves on when that is done', async () => {
+    const one = new Flowing();
+    const hold = gate();
+    one.work = () => hold.opened;
+    one.answers.push(batch('c1', a1, { ...b1, type: 'ClosedEvent' }));
+    one.gain(0);
+    one.gain(1);
+    await one.settled();
+    expect([one.reads, one.handler.seen]).toEqual([[['0,1', 'c0']], ['a1']]);
+    // Of the other slot nothing was wanted.
+    expect(one.moved.map(({ slot, cursor }) => [slot.slot, cursor])).toEqual([[1, 'c1']]);
+    hold.open();
+    await one.settled();
+    expect(one.moved.map(({ slot, cursor, wantedCount }) => [slot.slot, cursor, wantedCount])).toEqual([
+      [1, 'c1', 0],
+      [0, 'c1', 1],
+    ]);
+  });
+
+  test('reads on at once where there is more, and else when something was committed', async () => {
+    const one = new Flowing();
+    one.answers.push({ ...batch('c1', a1), more: true }, batch('c2', a2));
+    one.gain(0);
+    await one.settled();
+    expect(one.reads).toEqual([
+      ['0', 'c0'],
+      ['0', 'c1'],
+    ]);
+    one.flow.wake();
+    await one.settled();
+    expect(one.reads).toHaveLength(2);
+    await one.commit();
+    expect(one.reads.slice(2)).toEqual([['0', 'c2']]);
+  });
+
+  test('reads for four places at a time, and then first for those that were not read for longest', async () => {
+    const one = new Flowing();
+    const hold = gate();
+    for (let slot = 0; slot < 4; slot++)
+      one.answers.push(hold.opened.then(() => ({ ...batch(`d${slot}`), more: true })));
+    for (let slot = 0; slot < 6; slot++) one.gain(slot, { cursor: `c${slot}` });
+    await one.settled();
+    expect(one.reads.map(([slots]) => slots)).toEqual(['0', '1', '2', '3']);
+    hold.open();
+    await one.settled();
+    expect(one.reads.slice(4, 6).map(([slots]) => slots)).toEqual(['4', '5']);
+  });
+
+  test('reads nothing while it is paused, and goes on from where it was', async () => {
+    const one = new Flowing();
+    one.flow.setPaused(true);
+    one.answers.push(batch('c1', a1));
+    one.gain(0);
+    await one.settled();
+    expect([one.flow.paused, one.reads]).toEqual([true, []]);
+    one.flow.setPaused(false);
+    await one.settled();
+    expect([one.flow.paused, one.handler.seen]).toEqual([false, ['a1']]);
+  });
+
+  test('reads nothing while too much is unfinished', async () => {
+    const one = new Flowing({ unfinishedMax: 1 });
+    const hold = gate();
+    one.work = () => hold.opened;
+    one.answers.push({ ...batch('c1', a1), more: true });
+    one.gain(0);
+    await one.settled();
+    expect(one.reads).toHaveLength(1);
+    hold.open();
+    await one.settled();
+    expect(one.reads).toHaveLength(2);
+  });
+
+  test('reads nothing while too much is unsaved, and has it saved soon', async () => {
+    const one = new Flowing({ unsavedMax: 2 });
+    one.answers.push({ ...batch('c1', a1, a2), more: true });
+    one.gain(0);
+    await one.settled();
+    expect([one.reads.length, one.asked]).toEqual([1, ['hurry']]);
+    for (const { onSaved, wantedCount } of one.moved) onSaved(wantedCount);
+    await one.settled();
+    expect(one.reads).toHaveLength(2);
+  });
+
+  test('tells that the log cannot be read, and reads again after a while, longer each time until it can', async () => {
+    const one = new Flowing({ storeBackoffBaseMs: 100 });
+    one.answers.push(down, down, batch('c1', a1), down);
+    one.gain(0);
+    await one.settled();
+    expect([one.errors, one.reads.length]).toEqual([[down], 1]);
+    await one.clock.advance(100);
+    expect(one.reads).toHaveLength(2);
+    await one.clock.advance(199);
+    expect(one.reads).toHaveLength(2);
+    await one.clock.advance(1);
+    await one.settled();
+    expect(one.handler.seen).toEqual(['a1']);
+    await one.commit();
+    expect(one.reads).toHaveLength(4);
+    await one.clock.advance(100);
+    expect(one.reads).toHaveLength(5);
+  });
+
+  test('hands nothing out of a slot that was lost while it was read, nor after it was stopped', async () => {
+    for (const end of ['lost', 'stopped']) {
+      const one = new Flowing();
+      const hold = gate();
+      one.answers.push(hold.opened.then(() => batch('c1', a1)));
+      const slot = one.gain(0);
+      await one.settled();
+      if (end === 'lost') slot.lose();
+      else one.flow.stop();
+      hold.open();
+      await one.settled();
+      expect([one.handler.seen, one.moved]).toEqual([[], []]);
+    }
+  });
+
+  test('ends when it is stopped, also while it waits', async () => {
+    const one = new Flowing();
+    one.gain(0);
+    await one.settled();
+    one.flow.stop();
+    await one.running;
+    await one.commit();
+    expect(one.reads).toHaveLength(1);
+  });
+
+  test('that is stopped finishes what was read, unless it is paused', async () => {
+    for (const isPaused of [false, true]) {
+      const one = new Flowing();
+      const hold = gate();
+      one.work = () => hold.opened;
+      one.answers.push(batch('c1', a1, a2));
+      one.gain(0);
+      await one.settled();
+      if (isPaused) one.flow.setPaused(true);
+      one.flow.stop();
+      hold.open();
+      await one.settled();
+      expect(one.handler.seen).toEqual(isPaused ? ['a1'] : ['a1', 'a2']);
+    }
+  });
+
+  test('gives up what it does in a slot that is lost, and works on when it has that again', async () => {
+    const one = new Flowing();
+    one.work = () => new Promise(() => undefined);
+    one.answers.push(batch('c1', a1), batch('c1', a1));
+    const slot = one.gain(0, { models: ['Account b'] });
+    await one.settled();
+    expect(one.flow.waitsForParked).toBe(true);
+    slot.lose();
+    await one.settled();
+    expect(one.flow.waitsForParked).toBe(false);
+    one.gain(0);
+    await one.settled();
+    expect(one.handler.seen).toEqual(['a1', 'a1']);
+  });
+});
+
+describe('what is parked', () => {
+  test('has later events of its model parked, as it was when the slot was gained, or is learnt later', async () => {
+    const one = new Flowing();
+    const slot = one.gain(0, { models: ['Account a'] });
+    const other = one.gain(1);
+    expect(one.flow.waitsForParked).toBe(true);
+    one.flow.knowParked(other, b1);
+    one.answers.push(batch('c1', a1, b1));
+    await one.commit();
+    expect([one.parked.toSorted(), one.handler.seen]).toEqual([['a1', 'b1'], []]);
+    expect(slot.held).toBe(true);
+  });
+
+  test('in a slot that was lost is the business of who has it next', async () => {
+    const one = new Flowing();
+    const slot = one.gain(0);
+    slot.lose();
+    one.flow.knowParked(slot, a1);
+    expect(one.flow.waitsForParked).toBe(false);
+    one.gain(0, { models: ['Account a'] });
+    one.gain(0);
+    expect(one.flow.waitsForParked).toBe(false);
+  });
+});
+
+describe('a slot whose holder vanished', () => {
+  test('has what follows its cursor parked and that saved before it is tried, and is not read on', async () => {
+    const one = new Flowing();
+    one.answers.push(batch('c1', a1, a2));
+    const slot = one.gain(0, { abandoned: true });
+    await one.settled();
+    expect([one.parked, one.handler.seen]).toEqual([['a1', 'a2'], []]);
+    expect(one.moved.map(({ cursor, wantedCount }) => [cursor, wantedCount])).toEqual([['c1', 2]]);
+    expect(one.asked).toEqual(['hurry', 'save', 'told that some are parked']);
+    expect(one.flow.waitsForParked).toBe(true);
+    await one.commit();
+    expect(one.reads).toHaveLength(1);
+    one.flow.slots.settled(slot);
+    one.answers.push(batch('c2', deposited('e', 1)));
+    await one.settled();
+    expect(one.handler.seen).toEqual(['e1']);
+  });
+
+  test('waits for its suspects also when none is left that follows', async () => {
+    const one = new Flowing();
+    one.gain(0, { abandoned: true });
+    await one.settled();
+    expect([one.flow.waitsForParked, one.asked.at(-1)]).toEqual([true, 'told that some are parked']);
+  });
+
+  test('has its suspects tried also when the cursor behind them cannot be saved', async () => {
+    const one = new Flowing();
+    one.save = () => Promise.reject(down);
+    one.answers.push(batch('c1', a1));
+    one.gain(0, { abandoned: true });
+    await one.settled();
+    expect([one.errors, one.asked.at(-1)]).toEqual([[down], 'told that some are parked']);
+  });
+
+  test('and that is lost while they are parked is not moved on', async () => {
+    const one = new Flowing();
+    one.answers.push(batch('c1', a1));
+    const slot = one.gain(0, { abandoned: true });
+    one.onPark = () => slot.lose();
+    await one.settled();
+    expect([one.moved, one.asked]).toEqual([[], []]);
+  });
+
+  test('waits for no other one whose events are read at the same time', async () => {
+    const one = new Flowing();
+    const saved = gate();
+    one.save = () => saved.opened;
+    one.answers.push(batch('c1', a1), batch('c1', b1));
+    one.gain(0, { abandoned: true });
+    one.gain(1);
+    await one.settled();
+    expect([one.parked, one.handler.seen]).toEqual([['a1'], ['b1']]);
+  });
+});

@@ -1,0 +1,646 @@
+import {
+  type DeliverableEvent,
+  type DuePlace,
+  type ParkedHead,
+  type ParkedModel,
+  type ParkedPlace,
+  ShardUnavailableException,
+} from '@framework/core';
+import { VirtualClock } from '@framework/testing';
+import { describe, expect, test, vi } from 'vitest';
+import { deliverySettings } from '../src/delivery-settings.js';
+import {
+  type BatchEventHandler,
+  type DeliveryOverrides,
+  type EventEnvelope,
+  type EventHandler,
+  FrameworkEventHandler,
+} from '../src/index.js';
+import { HeldSlot } from '../src/lease/held-slot.js';
+import { RetryLoop } from '../src/parked/retry-loop.js';
+import { SuspectGate } from '../src/parked/suspect-gate.js';
+import { DepositedEvent, deposited } from './account.js';
+import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
+import { workerContext } from './worker-context.js';
+
+const fail = (): never => {
+  throw new Error('no');
+};
+
+/** Fails at each event first, and never returns from a second call. */
+function hangingRetries(concurrency: number): EventHandler<DepositedEvent> {
+  return handlerOf(
+    { name: 'slow', concurrency, timeoutMs: 3_600_000, retry: { backoffBaseMs: 100 } },
+    ({ attempt }) => (attempt === 1 ? fail() : new Promise(() => undefined)),
+  );
+}
+
+/** Parks an event that is due, and of which attempts did not end. */
+function park({ database }: DeliveryBench, handler: string, event: DeliverableEvent, openCount = 0): void {
+  database.parked.set(`${handler} ${event.id}`, {
+    handler,
+    event,
+    attempts: 0,
+    uncounted: 0,
+    openAttempts: new Set(Array.from({ length: openCount }, (_item, index) => `attempt ${index}`)),
+    error: undefined,
+    nextMs: 0,
+    dead: false,
+    suspect: false,
+    parkedMs: 0,
+    serial: 0,
+  });
+}
+
+describe('retries of one handler', () => {
+  test('hold up no retry of another one, however many of them are due', async () => {
+    const bench = new DeliveryBench();
+    const other = handlerOf({ name: 'other' }, ({ eventId, attempt }) => {
+      if (eventId === 'late1' && attempt === 1) fail();
+    });
+    bench.database.commit(...Array.from({ length: 150 }, (_item, index) => deposited(`x${index}-`, 1)));
+    const { executor } = bench.start([hangingRetries(16), other], { dueMax: 1 });
+    await bench.clock.advance(20_000);
+    bench.database.commit(deposited('late', 1));
+    executor.committed();
+    await bench.clock.advance(3_000);
+    expect(other.seen.filter((id) => id === 'late1')).toHaveLength(2);
+  });
+
+  test('hold up no retry of another one while they wait for a place and it is paused', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const slow = handlerOf({ name: 'slow', concurrency: 1, timeoutMs: 3_600_000 }, () => hold.opened);
+    const other = handlerOf({ name: 'other' });
+    bench.database.commit(deposited('b', 1));
+    const { store } = bench.start([slow, other]);
+    await bench.clock.advance(1_000);
+    park(bench, 'slow', deposited('e', 1));
+    await bench.clock.advance(12_000);
+    await store.cursors.setPaused('slow', true);
+    await bench.clock.advance(4_000);
+    // A process has ended seven times during attempts at it.
+    park(bench, 'other', deposited('c', 1), 7);
+    await bench.clock.advance(12_000);
+    expect(other.seen).toEqual(['b1', 'c1']);
+  });
+
+  test('are read once, and no more than are tried and are next', async () => {
+    const bench = new DeliveryBench();
+    bench.database.commit(...Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1)));
+    const { store } = bench.start([hangingRetries(4)]);
+    const dueHeads = vi.spyOn(store.parked, 'dueHeads');
+    await bench.clock.advance(30_000);
+    const answers = await Promise.all(dueHeads.mock.results.map(({ value }) => value as unknown));
+    expect(answers.flat()).toHaveLength(4);
+  });
+});
+
+/** A batch handler that is slow to find out that models `x…` cannot be served. */
+function slowBatches(
+  { clock }: DeliveryBench,
+  seen: string[],
+  whenBatchFails?: 'park' | 'wait',
+): BatchEventHandler<DepositedEvent> {
+  class Batches {
+    readonly event = DepositedEvent;
+    async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+      if (envelopes.some(({ modelId }) => modelId.startsWith('x'))) {
+        await clock.sleep(10_000);
+        throw new ShardUnavailableException(shard, 'silent');
+      }
+      seen.push(...envelopes.map(({ eventId }) => eventId));
+    }
+  }
+  FrameworkEventHandler({ name: 'one', startFrom: 'beginning', ...(whenBatchFails && { whenBatchFails }) })(
+    Batches,
+  );
+  return new Batches();
+}
+
+describe('retries of a batch handler', () => {
+  test.each(['park', 'wait'] as const)(
+    'hold up no new events of their slot, however slow they are (%s)',
+    async (whenBatchFails) => {
+      const bench = new DeliveryBench();
+      const seen: string[] = [];
+      for (let index = 0; index < 4; index++) park(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
+      const { executor } = bench.start([slowBatches(bench, seen, whenBatchFails)]);
+      await bench.clock.advance(120_000);
+      for (let version = 1; version <= 5; version++) {
+        bench.database.commit(deposited('a', version));
+        executor.committed();
+        await bench.clock.advance(20_000);
+      }
+      expect(seen).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
+    },
+  );
+
+  test('that a pause keeps from being tried let no second batch of their slot begin beside the first', async () => {
+    const bench = new DeliveryBench();
+    const holds = new Map(['b1', 'c1', 'a1'].map((id) => [id, gate()]));
+    const running: string[] = [];
+    class Batches implements BatchEventHandler<DepositedEvent> {
+      readonly event = DepositedEvent;
+      async handleBatch([first]: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
+        running.push(first!.eventId);
+        await holds.get(first!.eventId)?.opened;
+        running.splice(running.indexOf(first!.eventId), 1);
+      }
+    }
+    FrameworkEventHandler({ name: 'one', startFrom: 'beginning', concurrency: 2, timeoutMs: 60_000 })(
+      Batches,
+    );
+    bench.database.commit(deposited('b', 1), deposited('c', 1));
+    const { store, executor } = bench.start([new Batches()]);
+    await bench.clock.advance(1_000);
+    // It waits for a place, of which there are two.
+    park(bench, 'one', deposited('x', 1, { slot: 0 }));
+    await bench.clock.advance(12_000);
+    await store.cursors.setPaused('one', true);
+    await bench.clock.advance(4_000);
+    await store.cursors.setPaused('one', false);
+    bench.database.commit(deposited('a', 1));
+    executor.committed();
+    await bench.clock.advance(4_000);
+    expect(running).toEqual(['b1', 'c1']);
+    holds.get('b1')!.open();
+    holds.get('c1')!.open();
+    await bench.clock.advance(300);
+    expect(running).toEqual(['a1']);
+    bench.database.commit(deposited('a', 2));
+    holds.set('a2', gate());
+    executor.committed();
+    await bench.clock.advance(300);
+    expect(running).toEqual(['a1']);
+  });
+
+  test('hold up none of another slot, however many and slow they are', async () => {
+    const bench = new DeliveryBench();
+    const seen: string[] = [];
+    for (let index = 0; index < 40; index++) park(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
+    park(bench, 'one', deposited('b', 1));
+    bench.start([slowBatches(bench, seen)]);
+    await bench.clock.advance(30_000);
+    expect(seen).toEqual(['b1']);
+  });
+});
+
+describe('a slot whose holder vanished', () => {
+  test('is not read on before its suspects, however long retries have been due', async () => {
+    const bench = new DeliveryBench();
+    const xs = Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1, { slot: 0 }));
+    bench.database.commit(...xs);
+    const before = bench.start([handlerOf({ name: 'one', retry: { backoffBaseMs: 60_000 } }, fail)]);
+    await bench.clock.advance(5_000);
+    before.access.kill();
+    bench.database.processes.clear();
+    bench.database.abandonAll();
+    for (const row of bench.database.parked.values()) row.nextMs = (row.nextMs ?? 0) - 400 * 86_400_000;
+    bench.database.commit(deposited('a', 1), deposited('e', 1));
+    const after = handlerOf({ name: 'one' }, async ({ modelId }) => {
+      if (!modelId.startsWith('x')) return;
+      await bench.clock.sleep(5_000);
+      fail();
+    });
+    const { executor } = bench.start([after], { dueMax: 8 });
+    await bench.clock.advance(1_000);
+    bench.database.commit(deposited('i', 1));
+    executor.committed();
+    await bench.clock.advance(20_000);
+    expect(after.seen.filter((id) => !id.startsWith('x'))).toEqual(['a1', 'e1', 'i1']);
+  });
+
+  test('is not read on before its suspects were tried that a pause kept from it', async () => {
+    const bench = new DeliveryBench();
+    const before = bench.start([handlerOf({ name: 'one' })]);
+    await bench.clock.advance(300);
+    before.access.kill();
+    bench.database.processes.clear();
+    bench.database.abandonAll();
+    bench.database.commit(deposited('a', 1), deposited('e', 1));
+    const hold = gate();
+    const after = handlerOf({ name: 'one', concurrency: 2 }, ({ eventId }) =>
+      eventId === 'a1' ? hold.opened : undefined,
+    );
+    const { store, executor } = bench.start([after]);
+    await bench.clock.advance(1_000);
+    await store.cursors.setPaused('one', true);
+    await bench.clock.advance(4_000);
+    hold.open();
+    bench.database.commit(deposited('i', 1));
+    executor.committed();
+    await bench.clock.advance(4_000);
+    expect(after.seen).toEqual(['a1']);
+    await store.cursors.setPaused('one', false);
+    await bench.clock.advance(8_000);
+    expect(after.seen).toEqual(['a1', 'e1', 'i1']);
+  });
+});
+
+type LoopOptions = ConstructorParameters<typeof RetryLoop>[0];
+
+/** A flow whose attempts last until a test ends them. */
+class FlowOfOne {
+  readonly handler: string;
+  paused = false;
+  waitsForParked = true;
+  settling: readonly HeldSlot[] = [];
+  retriesOfSlotMax = Infinity;
+  /** The events that were tried, and what became known of the models, in order. */
+  readonly tried: string[] = [];
+  readonly alone = new Map<string, AbortSignal>();
+  readonly #ends = new Map<string, () => void>();
+
+  constructor(handler: string) {
+    this.handler = handler;
+  }
+
+  get slots() {
+    const settled = ({ slot }: HeldSlot): void => {
+      this.tried.push(`settled ${slot}`);
+      this.settling = this.settling.filter((each) => each.slot !== slot);
+    };
+    return { settling: this.settling, settled };
+  }
+
+  get dispatch() {
+    return {
+      retriesMax: 2,
+      retriesOfSlotMax: this.retriesOfSlotMax,
+      waitMaxMs: 7_000,
+      retry: async ({ event: { id } }: ParkedHead, _slot: HeldSlot, alone?: AbortSignal): Promise<void> => {
+        this.tried.push(id);
+        if (alone !== undefined) this.alone.set(id, alone);
+        const { opened, open } = gate();
+        this.#ends.set(id, open);
+        await opened;
+      },
+      check: ({ id }: DeliverableEvent): void => void this.tried.push(`check ${id}`),
+    };
+  }
+
+  knowParked(_slot: HeldSlot, { id }: DeliverableEvent): void {
+    this.tried.push(`know ${id}`);
+  }
+
+  end(id: string): void {
+    this.#ends.get(id)!();
+  }
+}
+
+/** The loop of one database, of which a test says what is due. */
+class Looping {
+  readonly clock = new VirtualClock();
+  readonly stopping = new AbortController();
+  readonly errors: unknown[] = [];
+  readonly one = new FlowOfOne('one');
+  readonly other = new FlowOfOne('other');
+  readonly held = new Map<string, HeldSlot>();
+  /** What is due, which an attempt takes away when it ends. */
+  due: ParkedHead[] = [];
+  nextDueMs: number | undefined;
+  suspectPlaces: readonly ParkedPlace[] = [];
+  /** The places of each question for what is due, with the models that it leaves out. */
+  readonly asked: (readonly [places: readonly DuePlace[], except: readonly string[]])[] = [];
+  /** Larger events were asked for without what they hold. */
+  bytesMax: number | undefined;
+  /** Places whose next time was asked for. */
+  readonly askedNext: (readonly string[])[] = [];
+  /** Thrown by the next questions. */
+  readonly failures: Error[] = [];
+  readonly loop: RetryLoop;
+  readonly running: Promise<void>;
+
+  constructor(settings: DeliveryOverrides = {}, prepare: (looping: Looping) => void = () => undefined) {
+    const { clock, stopping, one, other } = this;
+    for (const handler of ['one', 'other']) {
+      for (const slot of [0, 1]) {
+        const held = new HeldSlot({ handler, slot, token: `${handler} ${slot}`, abandoned: false });
+        this.held.set(held.token, held);
+      }
+    }
+    const slots = (): readonly HeldSlot[] => [...this.held.values()];
+    this.loop = new RetryLoop({
+      context: workerContext({
+        clock,
+        settings: deliverySettings(settings),
+        stopping: stopping.signal,
+        onError: (error) => this.errors.push(error),
+      }),
+      parked: {
+        dueHeads: async (
+          places: readonly DuePlace[],
+          limit: number,
+          { bytesMax, except }: { readonly bytesMax: number; readonly except: readonly ParkedModel[] },
+        ) => {
+          const failure = this.failures.shift();
+          if (failure !== undefined) throw failure;
+          this.bytesMax = bytesMax;
+          this.asked.push([places, except.map(({ handler, modelId }) => `${handler} ${modelId}`)]);
+          const isLeft = ({ handler, event }: ParkedHead): boolean =>
+            places.some((place) => place.handler === handler && place.slot === event.slot) &&
+            !except.some((model) => model.handler === handler && model.modelId === event.modelId);
+          return this.due.filter(isLeft).slice(0, limit);
+        },
+        suspectPlaces: async () => this.suspectPlaces,
+        nextDueMs: async (places: readonly ParkedPlace[]) => {
+          this.askedNext.push(places.map(({ handler, slot }) => `${handler} ${slot}`));
+          return this.nextDueMs;
+        },
+      },
+      keeper: {
+        get slots() {
+          return slots();
+        },
+        get: (token: string) => this.held.get(token),
+      },
+      flows: new Map([one, other].map((flow) => [flow.handler, flow])),
+      gate: new SuspectGate(clock),
+    } as unknown as LoopOptions);
+    prepare(this);
+    this.running = this.loop.run();
+  }
+
+  park(event: DeliverableEvent, own: Partial<ParkedHead> = {}): void {
+    const handler = own.handler ?? 'one';
+    const token = `${handler} ${event.slot}`;
+    this.due.push({
+      handler,
+      event,
+      attempts: 1,
+      openCount: 0,
+      uncounted: 0,
+      suspect: false,
+      token,
+      ...own,
+    });
+  }
+
+  /** Ends attempts, after which the events are parked no more. */
+  async end(flow: FlowOfOne, ...ids: readonly string[]): Promise<void> {
+    this.due = this.due.filter(({ handler, event }) => handler !== flow.handler || !ids.includes(event.id));
+    for (const id of ids) flow.end(id);
+    await this.settled();
+  }
+
+  async look(): Promise<void> {
+    this.loop.wake();
+    await this.settled();
+  }
+
+  /** Lets go on what has nothing to wait for any more. */
+  settled(): Promise<void> {
+    return new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+function attempts({ tried }: FlowOfOne): readonly string[] {
+  return tried.filter((what) => !what.includes(' '));
+}
+
+const [a1, a2, b1, e1, i1, m1] = [
+  deposited('a', 1),
+  deposited('a', 2),
+  deposited('b', 1),
+  deposited('e', 1),
+  deposited('i', 1),
+  deposited('m', 1),
+] as const;
+
+describe('the loop of retries', () => {
+  test('has what is due tried, and its model looked at when nothing more of it is due', async () => {
+    const looping = new Looping({ readBytesMax: 1_000, readMax: 10 }, (one) => one.park(a1));
+    await looping.settled();
+    expect(looping.one.tried).toEqual(['know a1', 'a1']);
+    expect(looping.bytesMax).toBe(100);
+    looping.park(a2);
+    await looping.end(looping.one, 'a1');
+    expect(looping.one.tried.slice(2)).toEqual(['know a2', 'a2']);
+    await looping.end(looping.one, 'a2');
+    expect(looping.one.tried.slice(4)).toEqual(['check a2']);
+    await looping.look();
+    expect(looping.one.tried).toHaveLength(5);
+  });
+
+  test('asks of each handler for as many as run and are next, without those that it has', async () => {
+    const looping = new Looping({}, (one) => {
+      one.park(a1);
+      one.park(e1, { handler: 'other' });
+      one.other.retriesOfSlotMax = 1;
+    });
+    await looping.settled();
+    const place = { waitMaxMs: 7_000, headsMax: 4 };
+    const [one0, one1, other0, other1] = [
+      { ...place, handler: 'one', slot: 0 },
+      { ...place, handler: 'one', slot: 1 },
+      { ...place, handler: 'other', slot: 0 },
+      { ...place, handler: 'other', slot: 1 },
+    ];
+    expect(looping.asked).toEqual([[[one0, one1, other0, other1], []]]);
+    await looping.look();
+    expect(looping.asked.slice(1)).toEqual([
+      [
+        [
+          { ...one0, headsMax: 3 },
+          { ...one1, headsMax: 3 },
+          // Of the other slot of that one no more may be tried.
+          { ...other1, headsMax: 3 },
+        ],
+        ['one a', 'other e'],
+      ],
+    ]);
+  });
+
+  test('asks for none of a handler that has enough, or is paused', async () => {
+    const looping = new Looping({}, (one) => {
+      for (const event of [a1, b1, e1, i1]) one.park(event);
+      one.other.paused = true;
+    });
+    await looping.settled();
+    expect(looping.asked[0]![0].map(({ handler }) => handler)).toEqual(['one', 'one']);
+    expect(attempts(looping.one)).toEqual(['a1', 'b1']);
+    await looping.look();
+    expect(looping.asked).toHaveLength(1);
+  });
+
+  test('begins those that are next as soon as there is a place, without asking, and then asks for more', async () => {
+    const looping = new Looping({}, (one) => {
+      for (const event of [a1, b1, e1, i1]) one.park(event);
+    });
+    await looping.settled();
+    await looping.end(looping.one, 'a1');
+    expect([attempts(looping.one), looping.asked.length]).toEqual([['a1', 'b1', 'e1'], 1]);
+    await looping.end(looping.one, 'b1');
+    expect([attempts(looping.one), looping.asked.length]).toEqual([['a1', 'b1', 'e1', 'i1'], 2]);
+  });
+
+  test('takes of one slot no more than it may, and those of other slots', async () => {
+    const looping = new Looping({}, (one) => {
+      one.one.retriesOfSlotMax = 1;
+      for (const event of [a1, e1, b1]) one.park(event);
+    });
+    await looping.settled();
+    expect(attempts(looping.one)).toEqual(['a1', 'b1']);
+    await looping.end(looping.one, 'a1');
+    expect(attempts(looping.one)).toEqual(['a1', 'b1', 'e1']);
+  });
+
+  test('leaves what belongs to a slot that is lost, or to a handler that it does not have', async () => {
+    const looping = new Looping({}, (one) => {
+      one.park(a1, { token: 'of another process' });
+      one.park(b1);
+    });
+    await looping.settled();
+    expect(looping.one.tried).toEqual(['know b1', 'b1']);
+  });
+
+  test('leaves those that are next when their handler is paused, and finds them again later', async () => {
+    const looping = new Looping({}, (one) => {
+      for (const event of [a1, b1, e1]) one.park(event);
+    });
+    await looping.settled();
+    looping.one.paused = true;
+    await looping.end(looping.one, 'a1');
+    expect(attempts(looping.one)).toEqual(['a1', 'b1']);
+    looping.one.paused = false;
+    await looping.look();
+    expect(attempts(looping.one)).toEqual(['a1', 'b1', 'e1']);
+  });
+
+  test('begins with those that are to be alone, then with suspects', async () => {
+    const looping = new Looping({}, (one) => {
+      one.park(a1);
+      one.park(b1, { suspect: true });
+      one.park(e1, { openCount: 1 });
+    });
+    await looping.settled();
+    expect(attempts(looping.one)).toEqual(['e1']);
+    await looping.end(looping.one, 'e1');
+    expect(attempts(looping.one)).toEqual(['e1', 'b1', 'a1']);
+    expect([...looping.one.alone.keys()]).toEqual(['e1']);
+  });
+
+  test.each([
+    [1, 1_000],
+    [4, 8_000],
+    [40, 2 ** 31 - 1],
+  ])(
+    'leaves one alone for longer with each process that has ended: %i of them',
+    async (openCount, aloneMs) => {
+      const looping = new Looping({}, (one) => one.park(e1, { openCount }));
+      await looping.settled();
+      const alone = looping.one.alone.get('e1')!;
+      // Without the loop, which would look all the time.
+      looping.stopping.abort();
+      await looping.clock.advance(aloneMs - 1);
+      expect(alone.aborted).toBe(false);
+      await looping.clock.advance(1);
+      expect(alone.aborted).toBe(true);
+    },
+  );
+
+  test('keeps others waiting no longer for one whose slot is lost, however long it takes', async () => {
+    const looping = new Looping({ suspectAloneMs: 1_000_000 }, (one) => {
+      one.park(e1, { openCount: 1 });
+      one.park(b1);
+    });
+    await looping.settled();
+    expect(attempts(looping.one)).toEqual(['e1']);
+    looping.held.get('one 0')!.lose();
+    looping.held.delete('one 0');
+    await looping.settled();
+    expect(attempts(looping.one)).toEqual(['e1', 'b1']);
+  });
+
+  test('lets slots be read on in which no suspect is left, or being tried', async () => {
+    const looping = new Looping({}, (one) => {
+      const [first, second] = [one.held.get('one 0')!, one.held.get('one 1')!];
+      one.one.settling = [first, second];
+      one.suspectPlaces = [{ handler: 'one', slot: 0 }];
+      one.park(a1, { suspect: true });
+    });
+    await looping.settled();
+    expect(looping.one.tried).toEqual(['settled 1', 'know a1', 'a1']);
+    looping.suspectPlaces = [];
+    await looping.look();
+    expect(looping.one.tried).toHaveLength(3);
+    await looping.end(looping.one, 'a1');
+    expect(looping.one.tried.slice(3)).toEqual(['settled 0', 'check a1']);
+  });
+
+  test('looks at once again where there may be more than one statement looks at', async () => {
+    const looping = new Looping({ dueMax: 1 }, (one) => {
+      for (const event of [a1, b1]) one.park(event);
+    });
+    await looping.settled();
+    expect([attempts(looping.one), looping.asked.length]).toEqual([['a1', 'b1'], 3]);
+  });
+
+  test.each([
+    ['soon while something is tried', a1, undefined, 250],
+    ['when the next one is due', undefined, 700, 700],
+    ['soon when that is now', undefined, 0, 250],
+    ['after a while when that is later', undefined, 60_000, 2_000],
+    ['after a while when none is', undefined, undefined, 2_000],
+  ])('looks again %s', async (_when, event, nextDueMs, waitMs) => {
+    const looping = new Looping({}, (one) => {
+      if (event !== undefined) one.park(event);
+      one.nextDueMs = nextDueMs;
+      one.other.paused = true;
+    });
+    await looping.settled();
+    await looping.clock.advance(waitMs - 1);
+    expect(looping.asked).toHaveLength(1);
+    await looping.clock.advance(1);
+    expect(looping.asked).toHaveLength(2);
+    // A paused handler has none that could be tried.
+    expect(looping.askedNext[0]).toEqual(event === undefined ? ['one 0', 'one 1'] : undefined);
+  });
+
+  test('looks once in the time of a lease while nothing is known to be parked, and when that is', async () => {
+    const looping = new Looping({ leaseMs: 9_000 }, ({ one, other }) => {
+      one.waitsForParked = false;
+      other.waitsForParked = false;
+    });
+    await looping.clock.advance(8_999);
+    await looping.look();
+    expect(looping.asked).toHaveLength(0);
+    await looping.clock.advance(9_000);
+    expect(looping.asked).toHaveLength(1);
+    looping.other.waitsForParked = true;
+    await looping.look();
+    expect(looping.asked).toHaveLength(2);
+  });
+
+  test('tells that the database failed, and looks again after a while, longer each time until it answers', async () => {
+    const [down, late] = [new Error('down'), new Error('late')];
+    const looping = new Looping({ storeBackoffBaseMs: 100 }, ({ failures }) => failures.push(down, down));
+    await looping.settled();
+    expect(looping.errors).toEqual([down]);
+    await looping.clock.advance(100);
+    expect(looping.errors).toEqual([down, down]);
+    await looping.clock.advance(199);
+    expect(looping.asked).toHaveLength(0);
+    await looping.clock.advance(1);
+    expect(looping.asked).toHaveLength(1);
+    looping.failures.push(late);
+    await looping.look();
+    expect(looping.errors).toEqual([down, down, late]);
+    await looping.clock.advance(100);
+    expect(looping.asked).toHaveLength(2);
+  });
+
+  test('begins nothing more when delivery stops, and ends', async () => {
+    const looping = new Looping({}, (one) => {
+      for (const event of [a1, b1, e1, m1]) one.park(event);
+    });
+    await looping.settled();
+    looping.stopping.abort();
+    await looping.look();
+    await looping.running;
+    await looping.end(looping.one, 'a1', 'b1');
+    expect(attempts(looping.one)).toEqual(['a1', 'b1']);
+    expect(looping.asked).toHaveLength(1);
+  });
+});
