@@ -69,6 +69,7 @@ export {
   type HandlerCursors,
   type HandlerLag,
   type HandlerRegistration,
+  type KnownHandler,
   type StartFrom,
   assertDistinctHandlers,
 } from './delivery/handler-cursors.js';

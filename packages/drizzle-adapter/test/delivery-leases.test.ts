@@ -215,9 +215,10 @@ describe('cursors', () => {
     expect(await store.cursors.register([{ ...newer, aliases: [] }])).toEqual(['notify']);
     expect(await store.cursors.find('inform')).toBe('notify');
     expect(await store.cursors.find('nobody')).toBeUndefined();
-    expect(new Set((await store.cursors.load(allSlots)).map(({ handler }) => handler))).toEqual(
-      new Set(['notify']),
-    );
+    const [known, ...others] = await store.cursors.known();
+    expect(known).toMatchObject({ handler: 'notify', paused: false });
+    expect(known?.names.toSorted()).toEqual(['inform', 'notify', 'tell']);
+    expect(others).toEqual([]);
   });
 
   it('are refused to a handler whose names belong to two', async () => {

@@ -4,6 +4,7 @@ import {
   type DeliveryStore,
   FrameworkException,
   HandlerNamesException,
+  type KnownHandler,
   type ModelClass,
   type ShardIdentifier,
 } from '@framework/core';
@@ -270,22 +271,33 @@ export class DatabaseWorker {
   async #refresh(): Promise<void> {
     this.#refreshing = true;
     try {
-      const unknown = await this.#loader.refresh();
-      if (unknown.length > 0) await this.#registerAgain(unknown);
+      const losses = this.#lossesIn(await this.#loader.refresh());
+      if (losses.length > 0) await this.#registerAgain(losses);
     } finally {
       this.#refreshing = false;
     }
   }
 
+  /** What the database does not know any more of the handlers of this process, as texts. */
+  #lossesIn(known: readonly KnownHandler[]): readonly string[] {
+    const namesOf = new Map(known.map(({ handler, names }) => [handler, names]));
+    return [...this.#flows].flatMap(([id, flow]) => {
+      const names = namesOf.get(id);
+      if (names === undefined) {
+        const fate = `Handler ${id} was retired, or a failover lost it, while this process had it`;
+        return [`${fate}: it is registered again as a new one, which begins where its startFrom says`];
+      }
+      const lost = flow.names.filter((name) => !names.includes(name));
+      if (lost.length === 0) return [];
+      return [`A failover lost names of handler ${id}, which are registered again: ${lost.join(', ')}`];
+    });
+  }
+
   /** As a restart would: a handler that the database does not know any more is a new one, whose id may be another. */
-  async #registerAgain(unknown: readonly string[]): Promise<void> {
+  async #registerAgain(losses: readonly string[]): Promise<void> {
     const ids = await this.#askForIds();
     if (this.#stopping.signal.aborted) return;
-    for (const id of unknown) {
-      const fate = `Handler ${id} was retired, or a failover lost it, while this process had it`;
-      const message = `${fate}: it is registered again as a new one, which begins where its startFrom says`;
-      this.#context.onError(new Error(message));
-    }
+    for (const loss of losses) this.#context.onError(new Error(loss));
     for (const [id, flow] of this.#flows) {
       if (ids.includes(id)) continue;
       flow.stop();

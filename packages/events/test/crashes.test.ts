@@ -377,6 +377,7 @@ test('errors of the database delay events and lose none', async () => {
   for (const method of [
     'cursors.register',
     'cursors.load',
+    'cursors.known',
     'log.read',
     'parked.park',
     'parked.dueHeads',

@@ -1,4 +1,4 @@
-import type { HandlerCursor, ParkedModel } from '@framework/core';
+import type { HandlerCursor, KnownHandler, ParkedModel } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { HeldSlot } from '../src/lease/held-slot.js';
@@ -35,6 +35,7 @@ class AskingLoader {
   parkedCount = 0;
   cursorsOf: (slots: readonly number[]) => Promise<readonly HandlerCursor[]> = async (slots) =>
     slots.flatMap((slot) => ['one', 'two'].map((handler) => cursorOf(handler, slot)));
+  known: () => Promise<readonly KnownHandler[]> = async () => [];
 
   readonly loader: CursorLoader = new CursorLoader({
     context: workerContext({
@@ -47,6 +48,7 @@ class AskingLoader {
         this.asked.push(slots);
         return this.cursorsOf(slots);
       },
+      known: () => this.known(),
     },
     parked: {
       models: async (_places, { limit, after }) => {
@@ -63,8 +65,12 @@ class AskingLoader {
   }
 }
 
-function cursorOf(handler: string, slot: number, paused = false): HandlerCursor {
-  return { handler, slot, cursor: `${handler} ${slot}`, paused };
+function cursorOf(handler: string, slot: number): HandlerCursor {
+  return { handler, slot, cursor: `${handler} ${slot}`, paused: false };
+}
+
+function knownAs(handler: string, paused = false): KnownHandler {
+  return { handler, names: [handler], paused };
 }
 
 function slotOf(handler: string, slot: number): HeldSlot {
@@ -135,14 +141,14 @@ test('the database is asked again until it answers, or the slots are lost', asyn
   expect(asking.errors).toContain(down);
 });
 
-test('a refresh tells which handlers are paused, and which ones the database does not know any more', async () => {
+test('a refresh tells which handlers are paused, and which ones the database knows', async () => {
   const asking = new AskingLoader();
-  asking.cursorsOf = async () => [cursorOf('two', 0, true), cursorOf('other', 0, true)];
-  expect(await asking.loader.refresh()).toEqual(['one']);
+  asking.known = async () => [knownAs('two', true), knownAs('other', true)];
+  expect(await asking.loader.refresh()).toEqual([knownAs('two', true), knownAs('other', true)]);
   expect([asking.flow('one').paused, asking.flow('two').paused]).toEqual([false, true]);
   expect(asking.parkedCount).toBe(0);
-  asking.cursorsOf = async () => [cursorOf('one', 0), cursorOf('two', 0)];
-  expect(await asking.loader.refresh()).toEqual([]);
+  asking.known = async () => [knownAs('one'), knownAs('two')];
+  await asking.loader.refresh();
   expect(asking.flow('two').paused).toBe(false);
   // Parked events of it may be due.
   expect(asking.parkedCount).toBe(1);
@@ -150,15 +156,15 @@ test('a refresh tells which handlers are paused, and which ones the database doe
 
 test('an answer that comes late does not undo what is known since', async () => {
   const asking = new AskingLoader();
-  const answers = [0, 1].map(() => Promise.withResolvers<readonly HandlerCursor[]>());
+  const answers = [0, 1].map(() => Promise.withResolvers<readonly KnownHandler[]>());
   let askCount = 0;
-  asking.cursorsOf = () => answers[askCount++]!.promise;
+  asking.known = () => answers[askCount++]!.promise;
   const refreshes = [asking.loader.refresh(), asking.loader.refresh()];
-  answers[1]!.resolve([cursorOf('one', 0, true), cursorOf('two', 0, true)]);
+  answers[1]!.resolve([knownAs('one', true), knownAs('two', true)]);
   await refreshes[1];
   asking.loader.setPaused('two', false);
   asking.loader.setPaused('nobody', true);
-  answers[0]!.resolve([cursorOf('one', 0, false), cursorOf('two', 0, true)]);
+  answers[0]!.resolve([knownAs('one'), knownAs('two', true)]);
   await refreshes[0];
   expect([asking.flow('one').paused, asking.flow('two').paused]).toEqual([true, false]);
 });

@@ -98,7 +98,7 @@ describe('a paused handler', () => {
     const operator = new DeliveryOperator({ deliveries: () => [{ store, shards: [shard], ready }] });
     // A renewal that asked before tells what was true then.
     const answer = gate();
-    access.delays.set('cursors.load', [answer.opened]);
+    access.delays.set('cursors.known', [answer.opened]);
     await bench.clock.advance(3_400);
     await operator.pause('one');
     answer.open();

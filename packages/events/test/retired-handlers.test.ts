@@ -78,6 +78,23 @@ test('a handler whose registration a failover lost is registered again', async (
   expect(told).toEqual([expect.stringContaining('mails')]);
 });
 
+test('a name that a failover lost is registered again, so that it still finds the handler', async () => {
+  const bench = new DeliveryBench();
+  const before = bench.start([handlerOf({ name: 'old' })]);
+  await bench.clock.advance(1_000);
+  await before.delivery.stop();
+  const replica = bench.database.snapshot();
+  const { errors } = bench.start([handlerOf({ name: 'new', aliases: ['old', 'older'] })]);
+  await bench.clock.advance(2_000);
+  bench.database.failOver(replica);
+  await bench.clock.advance(30_000);
+  expect([...bench.database.names]).toEqual(['old', 'new', 'older'].map((name) => [name, 'old']));
+  const told = errors.map(String).filter((error) => !error.startsWith('HistoryChanged'));
+  expect(told).toEqual([
+    expect.stringMatching(/failover lost names of handler old, .*registered again: new, older/),
+  ]);
+});
+
 test('a failover between a lease and the cursors of its slots is told once, as what it is', async () => {
   const bench = new DeliveryBench();
   const replica = bench.database.snapshot();

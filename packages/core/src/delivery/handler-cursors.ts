@@ -24,6 +24,16 @@ export interface HandlerRegistration {
   readonly startFrom: StartFrom;
 }
 
+/** A handler, as a database knows it. */
+export interface KnownHandler {
+  /** The permanent id. */
+  readonly handler: string;
+  /** All names and aliases under which it was registered. */
+  readonly names: readonly string[];
+  /** An operator has stopped it; its cursors stay. */
+  readonly paused: boolean;
+}
+
 /** Where a handler stands in one slot. */
 export interface HandlerCursor {
   /** The handler's permanent id. */
@@ -71,6 +81,8 @@ export interface HandlerCursors {
   register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]>;
   /** The permanent id of the handler that has or had a name; `undefined` when none did. */
   find(name: string): Promise<string | undefined>;
+  /** All registered handlers. */
+  known(): Promise<readonly KnownHandler[]>;
   /** The cursors of all registered handlers in these slots. */
   load(slots: readonly number[]): Promise<readonly HandlerCursor[]>;
   /** Saves cursors; gives back the tokens of leases that are lost. */

@@ -7,6 +7,7 @@ import {
   type HandlerLag,
   HandlerNamesException,
   type HandlerRegistration,
+  type KnownHandler,
   type StartFrom,
   assertDistinctHandlers,
   isStorableText,
@@ -87,6 +88,16 @@ export class PgHandlerCursors implements HandlerCursors {
   async find(name: string): Promise<string | undefined> {
     const [id] = isStorableText(name) ? await this.#find([name]) : [];
     return id;
+  }
+
+  async known(): Promise<readonly KnownHandler[]> {
+    const { rows } = await this.#manager.query<KnownHandler>({
+      name: 'framework_known_handlers',
+      text: `select handler, array(select n.name from eventlog.handler_names n where n.handler = h.handler) as names, paused
+             from eventlog.handlers h`,
+      values: [],
+    });
+    return rows;
   }
 
   async load(slots: readonly number[]): Promise<readonly HandlerCursor[]> {

@@ -84,6 +84,13 @@ export class Handling {
     if (same !== undefined) this.#known.cursors.push({ memory: cursor, postgres: same.cursor });
   }
 
+  async known(): Promise<void> {
+    await this.#known.stores.ask(
+      ({ cursors }) => cursors.known(),
+      (handlers) => inOrder(handlers.map(({ handler, names, paused }) => [handler, inOrder(names), paused])),
+    );
+  }
+
   /** Reads on until nothing more comes. */
   async read(): Promise<void> {
     if (this.#known.cursors.length === 0) return;

@@ -30,6 +30,7 @@ const weighted = {
   release: { weight: 1, run: ({ handling }) => handling.release() },
   list: { weight: 1, run: ({ handling }) => handling.list() },
   load: { weight: 2, run: ({ handling }) => handling.load() },
+  known: { weight: 1, run: ({ handling }) => handling.known() },
   read: { weight: 2, run: ({ handling }) => handling.read() },
   save: { weight: 2, run: ({ handling }) => handling.save() },
   setPaused: { weight: 1, run: ({ handling }) => handling.setPaused() },

@@ -40,6 +40,12 @@ export class HandlerFlow {
     this.#suspects = new SuspectIntake({ handler: id, parker, parked, settings: context.settings });
   }
 
+  /** All names that the handler has in this process. */
+  get names(): readonly string[] {
+    const { name, options } = this.#handler;
+    return [name, ...(options.aliases ?? [])];
+  }
+
   get paused(): boolean {
     return this.#paused;
   }

@@ -1,12 +1,9 @@
-import { type HandlerCursors, type ParkedEvents, type ParkedModel, type ParkedPlace } from '@framework/core';
+import type { HandlerCursors, KnownHandler, ParkedEvents, ParkedModel, ParkedPlace } from '@framework/core';
 import { modelKey } from '../flow/flow-work.js';
 import type { HandlerFlow } from '../flow/handler-flow.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { untilDone } from '../waking/until-done.js';
 import type { WorkerContext } from '../worker-context.js';
-
-/** Every handler that the database knows has a cursor in every slot. */
-const anySlot = 0;
 
 /** How many parked models one statement reads. */
 const modelsPage = 5_000;
@@ -17,7 +14,7 @@ type LoadedFlow = Pick<HandlerFlow, 'gain' | 'paused' | 'setPaused'>;
 /** Learns from the database where the handlers stand, and tells their flows. */
 export class CursorLoader {
   readonly #context: WorkerContext;
-  readonly #cursors: Pick<HandlerCursors, 'load'>;
+  readonly #cursors: Pick<HandlerCursors, 'load' | 'known'>;
   readonly #parked: Pick<ParkedEvents, 'models'>;
   readonly #flows: ReadonlyMap<string, LoadedFlow>;
   readonly #onParked: () => void;
@@ -28,7 +25,7 @@ export class CursorLoader {
 
   constructor(options: {
     readonly context: WorkerContext;
-    readonly cursors: Pick<HandlerCursors, 'load'>;
+    readonly cursors: Pick<HandlerCursors, 'load' | 'known'>;
     readonly parked: Pick<ParkedEvents, 'models'>;
     readonly flows: ReadonlyMap<string, LoadedFlow>;
     /** Called when parked events may be due. */
@@ -67,15 +64,13 @@ export class CursorLoader {
   /**
    * Learns which handlers an operator has paused or let go on.
    *
-   * @returns the permanent ids of handlers that the database does not know any more
+   * @returns all that the database knows
    */
-  async refresh(): Promise<readonly string[]> {
-    const ids = [...this.#flows.keys()];
+  async refresh(): Promise<readonly KnownHandler[]> {
     const news = ++this.#newsCount;
-    const cursors = await this.#cursors.load([anySlot]);
-    for (const { handler, paused } of cursors) this.#apply(handler, paused, news);
-    const known = new Set(cursors.map(({ handler }) => handler));
-    return ids.filter((id) => !known.has(id));
+    const handlers = await this.#cursors.known();
+    for (const { handler, paused } of handlers) this.#apply(handler, paused, news);
+    return handlers;
   }
 
   /** Takes what an operator of this process has told the database. */

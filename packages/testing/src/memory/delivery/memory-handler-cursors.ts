@@ -7,6 +7,7 @@ import {
   type HandlerLag,
   HandlerNamesException,
   type HandlerRegistration,
+  type KnownHandler,
   assertDistinctHandlers,
 } from '@framework/core';
 import { lostLeases } from './lost-leases.js';
@@ -38,6 +39,16 @@ export class MemoryHandlerCursors implements HandlerCursors {
 
   find(name: string): Promise<string | undefined> {
     return this.#access.answer('cursors.find', ({ names }) => names.get(name));
+  }
+
+  known(): Promise<readonly KnownHandler[]> {
+    return this.#access.answer('cursors.known', ({ handlers, names }) =>
+      [...handlers].map(([handler, paused]) => ({
+        handler,
+        names: [...names].flatMap(([name, id]) => (id === handler ? [name] : [])),
+        paused,
+      })),
+    );
   }
 
   load(slots: readonly number[]): Promise<readonly HandlerCursor[]> {

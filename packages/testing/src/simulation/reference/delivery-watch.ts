@@ -69,7 +69,7 @@ export class DeliveryWatch {
     if (watch === undefined) return;
     if (operation === 'leases.renew') watch.leases.renewed(name);
     else if (operation === 'leases.release') watch.leases.released(name);
-    else if (operation === 'cursors.load') watch.leases.notePauses();
+    else if (operation === 'cursors.load' || operation === 'cursors.known') watch.leases.notePauses();
     else if (operation === 'cursors.save') this.#lookAtCursors(watch, name);
     else if (operation === 'parked.giveBackAttempt') watch.attempts.look(() => undefined);
     else if (mayWrite.has(operation))
