@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry } from './fixtures/open-registry.js';
-import { asJson, everywhere, withEvents } from './fixtures/parked-events.js';
+import { asJson, everywhere, step, withEvents } from './fixtures/parked-events.js';
 import { query } from './fixtures/query.js';
 
 describe('very much that is parked', () => {
@@ -189,6 +189,9 @@ it('a large event is read without payload and params, and loaded as it is, from 
   expect(large).toMatchObject({ omitted: true, payload: null, modelVersion: 1 });
   expect(large!.bytes).toBeGreaterThan(100_000);
   expect(small).toMatchObject({ omitted: false, payload: {} });
+  // Hooks may log it.
+  expect(asJson(large!)).toMatchObject({ id: large!.id, modelVersion: 1, omitted: true });
+  expect(asJson(large!)).not.toHaveProperty('payload');
   expect(await store.log.load('notify', [small!, large!])).toMatchObject([
     { id: small!.id, payload: {} },
     { id: large!.id, payload: { text }, actionParams: {}, createdDate: large!.createdDate },
@@ -206,4 +209,6 @@ it('a large event is read without payload and params, and loaded as it is, from 
   expect(await store.log.load('notify', [head!.event])).toMatchObject([{ payload: { text } }]);
   expect((await store.parked.dueHeads(everywhere, 1))[0]!.event).toMatchObject({ payload: { text } });
   await expect(store.log.load('notify', [small!])).rejects.toMatchObject({ code: 'invariant-violation' });
+  await store.deadLetters.skip({ dead: false }, step);
+  await expect(park({ event: large! })).rejects.toMatchObject({ code: 'invariant-violation' });
 });

@@ -1,4 +1,4 @@
-import { type DeliverableEvent, InvariantViolation } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core';
 import pg from 'pg';
 
 /** What separates the packed columns; none of them can hold it. */
@@ -129,14 +129,14 @@ export class EventRow implements DeliverableEvent {
     return JSON.parse(this.#unpacked(8)) as Readonly<Record<string, string>>;
   }
 
-  /** Every field, for what is parked. */
+  /** Every field that it has, for what is parked or logged. */
   toJSON(): DeliverableEvent {
-    if (this.omitted) throw new InvariantViolation(`Event ${this.id} is large and was not loaded`);
-    const { id, slot, namespace, actionId, actionName, actionParams, principal, ordinal } = this;
+    const { id, slot, namespace, actionId, actionName, actionParams, principal, ordinal, omitted } = this;
     const { modelId, modelName, modelVersion, type, payload, headers, startedDate, createdDate } = this;
     const action = { namespace, actionId, actionName, actionParams, principal, headers };
     const model = { modelId, modelName, modelVersion };
-    return { id, slot, ...action, ordinal, ...model, type, payload, startedDate, createdDate };
+    const event = { id, slot, ...action, ordinal, ...model, type, payload, startedDate, createdDate };
+    return omitted ? { ...event, payload: undefined, actionParams: undefined, omitted } : event;
   }
 
   #unpacked(place: number): string {

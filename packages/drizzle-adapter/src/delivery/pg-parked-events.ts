@@ -1,13 +1,14 @@
-import type {
-  DuePlace,
-  HandledEvent,
-  ParkedAttempt,
-  ParkedEvent,
-  ParkedEvents,
-  ParkedHead,
-  ParkedModel,
-  ParkedOutcome,
-  ParkedPlace,
+import {
+  type DuePlace,
+  type HandledEvent,
+  InvariantViolation,
+  type ParkedAttempt,
+  type ParkedEvent,
+  type ParkedEvents,
+  type ParkedHead,
+  type ParkedModel,
+  type ParkedOutcome,
+  type ParkedPlace,
 } from '@framework/core';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { parkedEvent, wholeEvent } from './event-row.js';
@@ -238,6 +239,9 @@ export class PgParkedEvents implements ParkedEvents {
     if (missing.length === 0) return lost;
     const gone = new Set(missing);
     const whole = events.filter(({ event }) => gone.has(event.id));
+    const large = whole.find(({ event }) => event.omitted === true);
+    if (large !== undefined)
+      throw new InvariantViolation(`Event ${large.event.id} is in the log no more: who has deleted it?`);
     const { lost: lostSince } = await this.#park(
       whole.map((parked) => ({ ...givenEvent(parked), event: parked.event })),
     );
