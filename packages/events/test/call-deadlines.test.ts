@@ -7,8 +7,7 @@ interface Call {
 }
 
 /** Calls that may take a second; what takes longer is noted with the time, and watched no more. */
-function deadlines() {
-  const clock = new VirtualClock();
+function deadlines(clock = new VirtualClock()) {
   const expired: string[] = [];
   const running: CallDeadlines<Call> = new CallDeadlines<Call>(1_000, clock, (call) => {
     running.remove(call);
@@ -29,6 +28,18 @@ test('each call expires when its own time is over, with one sleep for all of the
   await clock.advance(10_000);
   expect(expired).toEqual(['first at 1000', 'second at 1400', 'third at 1400']);
   expect([...running.calls]).toEqual([]);
+});
+
+test('calls that began together expire together, although each timer takes a millisecond at least', async () => {
+  class TimerClock extends VirtualClock {
+    override sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
+      return super.sleep(Math.max(1, durationMs), signal);
+    }
+  }
+  const { clock, running, expired } = deadlines(new TimerClock());
+  for (const name of ['first', 'second', 'third']) running.add({ name });
+  await clock.advance(10_000);
+  expect(expired).toEqual(['first at 1000', 'second at 1000', 'third at 1000']);
 });
 
 test('a call that has returned does not expire, and those that began after it do', async () => {
