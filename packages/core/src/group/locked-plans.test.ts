@@ -64,6 +64,17 @@ describe('more locked models than there are places to wait for them', () => {
     expect(await errorOf(plans[6]!)).toBe(constraint);
   });
 
+  test('let a plan that fails for no reason of its own go as an ordinary commit, which tells why', async () => {
+    const { writer, plans } = await lockedGroup();
+    await writer.answer('p6', new Error('the group was refused'));
+    for (const name of ['p5', 'p7']) await writer.answer(name);
+    const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
+    expect(writer.commits).toEqual([...waiting, 'p6']);
+    const failure = new Error('the row was refused');
+    await writer.answer('p6', failure);
+    expect(await errorOf(plans[6]!)).toBe(failure);
+  });
+
   test('let a plan that no group can hold go as an ordinary commit that waits for a moment only', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 5; index < 12; index++) if (index !== 6) await writer.answer(`p${index}`);
@@ -112,8 +123,11 @@ describe('more locked models than there are places to wait for them', () => {
   test('do not keep a plan for ever that fails so for another reason', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
-    for (let count = 0; writer.open.includes('p5') && count < 100; count++) await writer.answer('p5', locked);
+    let count = 0;
+    for (; writer.open.includes('p5') && count < 100; count++) await writer.answer('p5', locked);
     expect(await errorOf(plans[5]!)).toBe(locked);
+    // Fifty tries for a moment, and the one after which it is given up.
+    expect(count).toBe(51);
   });
 });
 

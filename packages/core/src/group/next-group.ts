@@ -1,6 +1,7 @@
 import { ModelMap } from '../model/model-map.js';
 import type { KeyScope } from '../persistence/idempotency-keys.js';
-import type { QueuedPlan, StagedModel } from './queued-plan.js';
+import type { Change } from '../persistence/change-set.js';
+import type { QueuedPlan } from './queued-plan.js';
 
 /** A queue, divided. */
 export interface NextGroup {
@@ -27,16 +28,11 @@ export function nextGroup(
 ): NextGroup {
   const group: QueuedPlan[] = [];
   const rest: QueuedPlan[] = [];
-  const [first] = queue;
-  if (first !== undefined && queue.length === 1 && ahead.length === 0) {
-    first.isHeldUp = false;
-    return { group: queue, rest };
-  }
   const claims = new Claims(ahead);
   for (const [index, plan] of queue.entries()) {
     if (group.length === plansMax) return { group, rest: rest.concat(queue.slice(index)) };
     const isFit = claims.admit(plan);
-    plan.isHeldUp = !isFit && claims.holdUp(plan);
+    plan.isHeldUp = claims.holdUp(plan);
     (isFit ? group : rest).push(plan);
     if (isFit) claims.join(plan);
     else claims.reserve(plan);
@@ -44,13 +40,16 @@ export function nextGroup(
   return { group, rest };
 }
 
-/** By whom others wait: by a plan that waits itself, or by one that is held up. */
-type Reservation = 'reserved' | 'held-up';
+/** The last plan so far that changes a model. */
+interface Writer {
+  readonly plan: QueuedPlan;
+  /** What plans of the same group may follow; `undefined` where the plan is not in the group. */
+  readonly change: Change | undefined;
+}
 
 /** Which models and idempotency keys plans are about to change, so that others wait for them. */
 export class Claims {
-  /** The one that goes on, where plans of the same group may follow it. */
-  readonly #writers = new ModelMap<StagedModel | Reservation>();
+  readonly #writers = new ModelMap<Writer>();
   readonly #keys = new Set<string>();
 
   /** @param ahead plans for which all others wait */
@@ -62,23 +61,21 @@ export class Claims {
   admit(plan: QueuedPlan): boolean {
     const { changes, key } = plan.changes;
     if (key !== undefined && this.#keys.has(keyText(key))) return false;
-    let linked: QueuedPlan[] | undefined;
+    const linked = new Set<QueuedPlan>();
     for (const { repository, model } of changes) {
       const writer = this.#writers.get(repository.model, model.id.value);
       if (writer === undefined) continue;
-      if (typeof writer === 'string' || !continuesIn(plan, writer)) return false;
-      (linked ??= []).push(writer.plan);
+      if (!isFollowedBy(writer, plan)) return false;
+      linked.add(writer.plan);
     }
     // What it was built on is written already, lost, or in this group with a model that both change.
-    return plan.builtOn.every(
-      (base) => base.plan.state !== 'pending' || linked?.includes(base.plan) === true,
-    );
+    return plan.builtOn.every((base) => base.plan.state !== 'pending' || linked.has(base.plan));
   }
 
   /** Whether a plan waits for one that is held up. */
   holdUp({ changes: { changes } }: QueuedPlan): boolean {
     return changes.some(
-      ({ repository, model }) => this.#writers.get(repository.model, model.id.value) === 'held-up',
+      ({ repository, model }) => this.#writers.get(repository.model, model.id.value)?.plan.isHeldUp === true,
     );
   }
 
@@ -100,10 +97,10 @@ export class Claims {
 
   /** Makes all other plans wait that change what this plan changes. */
   reserve(plan: QueuedPlan): void {
-    this.#claim(plan, () => (plan.isHeldUp ? 'held-up' : 'reserved'));
+    this.#claim(plan, () => ({ plan, change: undefined }));
   }
 
-  #claim(plan: QueuedPlan, writer: (change: StagedModel['change']) => StagedModel | Reservation): void {
+  #claim(plan: QueuedPlan, writer: (change: Change) => Writer): void {
     const { changes, key } = plan.changes;
     for (const change of changes)
       this.#writers.set(change.repository.model, change.model.id.value, writer(change));
@@ -112,10 +109,8 @@ export class Claims {
 }
 
 /** Staged models of one change are equal, whoever has looked them up. */
-function continuesIn(plan: QueuedPlan, writer: StagedModel): boolean {
-  return plan.builtOn.some(
-    (base) => base.plan === writer.plan && base.change === writer.change && plan.continues(base),
-  );
+function isFollowedBy({ change }: Writer, plan: QueuedPlan): boolean {
+  return plan.builtOn.some((base) => base.change === change && plan.continues(base));
 }
 
 function keyText({ namespace, principal, key }: KeyScope): string {

@@ -69,7 +69,7 @@ export class QueuedPlan {
 
   /** What it was built on and will never be written, as far as anybody knows, if there is such a model. */
   get lostBase(): StagedModel | undefined {
-    return this.#builtOn.length === 0 ? undefined : this.#builtOn.find(isLost);
+    return this.#builtOn.find(isLost);
   }
 
   /** Resolves when it has its outcome, whatever that is. */
@@ -142,7 +142,7 @@ export function isLost({ plan: { state } }: StagedModel): boolean {
   return state === 'lost' || state === 'unknown';
 }
 
-const lostBaseErrors = new WeakSet<object>();
+const lostBaseErrors = new WeakSet<WeakKey>();
 
 /**
  * The error of a plan of which nothing was written, because it was built on a model that was not: fresh reads can help.
@@ -169,5 +169,5 @@ export function lostBaseError({
 
 /** Whether an attempt failed because something on which it was built was not written: no fault of its own. */
 export function isLostBaseError(error: unknown): boolean {
-  return typeof error === 'object' && error !== null && lostBaseErrors.has(error);
+  return lostBaseErrors.has(error as WeakKey);
 }

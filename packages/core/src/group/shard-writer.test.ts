@@ -72,6 +72,16 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['later']);
   });
 
+  test('is refused at once when it is that of a handler also where it shares one of several models', async () => {
+    const writer = new ManualWriter();
+    await writer.add('locked', a, b);
+    await writer.clock.pass(50);
+    await writer.addOfHandler('first', b, c);
+    await writer.clock.wake();
+    await writer.clock.wake();
+    await expect(writer.addOfHandler('next', c, b)).rejects.toMatchObject({ kind: 'locked' });
+  });
+
   test('is refused also when it was sent before in a group of which nothing was written', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
@@ -180,6 +190,18 @@ describe('plans that expect the same version', () => {
     await writer.add('same', a);
     await writer.answer('first', constraint);
     expect(writer.open).toEqual(['same']);
+  });
+});
+
+describe('a plan whose idempotency key is taken', () => {
+  test('leaves nothing to those that were built on it, which run again', async () => {
+    const writer = new ManualWriter();
+    const taken = await writer.addOfHandler('taken', a);
+    const built = await writer.add('built', a);
+    await writer.answer('taken', ['key-taken']);
+    expect(await taken.outcome).toBe('key-taken');
+    expect(await errorOf(built)).toMatchObject({ code: 'stale-record', id: a.id.value });
+    expect(writer.open).toEqual([]);
   });
 });
 

@@ -2,11 +2,13 @@ import { describe, expect, test } from 'vitest';
 import { holdCommits } from '../../test/hold-commits.js';
 import { ManualClock, settled } from '../../test/manual-clock.js';
 import { once, stagingExecutor } from '../../test/staging-executor.js';
+import { Address } from '../../test/order.js';
 import { type TestExecutor, executorOf, global, storedWallet } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/execution-configuration.js';
 import { StaleRecordException } from '../errors/storage-exceptions.js';
+import { ShardedId } from '../id/sharded-id.js';
 
 const twice: ExecutionConfiguration = { retry: { attemptsMax: 2 } };
 
@@ -254,6 +256,29 @@ describe('a model that is staged and not committed yet', () => {
     ]);
   });
 
+  test('is not taken for a model of another class with the same id', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const wallet = await running.wallets.getById((params as Wallet).id);
+        return plan().update(wallet.version === 1 ? wallet.deposit(1n) : address.move('Oslo'));
+      },
+      { groupCommit: true, clock: new PatientClock('2026-03-03T03:03:03Z') },
+    );
+    const wallet = storedWallet(running);
+    const id = ShardedId.of(Address, wallet.id.value);
+    const address = new Address({ id, state: 'KNOWN', city: 'Riga', version: 1 });
+    const release = holdCommits(running.manager(global));
+    const depositing = running.execute(wallet, once);
+    await settled();
+    const moving = running.execute(wallet, once);
+    await settled();
+    release();
+    expect(await Promise.all([depositing, moving])).toMatchObject([
+      { version: 2, balance: 101n },
+      { version: 2, city: 'Oslo' },
+    ]);
+  });
+
   test('is read by the next execution while one that is refused because of it waits for its commit', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
@@ -343,6 +368,44 @@ describe('a model that is staged, and whose row somebody else has locked for lon
       await Promise.all([first, next]);
     },
   );
+
+  test('is waited for by the action of a handler from when it was staged, not from when an earlier version was', async () => {
+    const manual = new ManualClock();
+    const running = executorOf(
+      async (plan, params) => {
+        const read = await running.wallets.getById(wallet.id);
+        return plan().update((params === 'other' ? other : read).deposit(1n));
+      },
+      { groupCommit: true, clock: manual },
+    );
+    const [wallet, other] = [storedWallet(running), storedWallet(running)];
+    const manager = running.manager(global);
+    const persist = manager.persist.bind(manager);
+    const writes: (() => void)[] = [];
+    manager.persist = async (changes) => {
+      await new Promise<void>((end) => writes.push(end));
+      return persist(changes);
+    };
+    const earlier = running.execute('wallet', once);
+    await settled();
+    await manual.pass(600);
+    const staging = running.execute('wallet', once);
+    await settled();
+    writes[0]!();
+    await earlier;
+    await settled();
+    await manual.pass(50);
+    await manual.pass(350);
+    const early = running.execute('other', ofHandler());
+    let isOver = false;
+    early.catch(() => (isOver = true));
+    await settled();
+    expect(isOver).toBe(false);
+    await manual.pass(1_000);
+    await expect(early).rejects.toMatchObject(refused);
+    writes[1]!();
+    await staging;
+  });
 
   test('is read as it is committed by the action of a handler that may not build on it', async () => {
     const { execute, manual, seen, wallet, first, release } = await lockedOut();

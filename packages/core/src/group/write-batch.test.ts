@@ -43,6 +43,30 @@ describe('a group that fails as a whole', () => {
     ]);
   });
 
+  test('goes on side by side, each chain of plans that continue each other for itself', async () => {
+    const writer = new ManualWriter();
+    await writer.add('first', openWallet());
+    for (const [name, wallet] of Object.entries({ p0: a, p1: b, p2: c, p3: b, p4: c }))
+      await writer.add(name, wallet);
+    await writer.answer('first');
+    await writer.answer('p0+p1+p2+p3+p4', constraint);
+    expect(writer.open).toEqual(['p0', 'p1+p3', 'p2+p4']);
+  });
+
+  test('goes on in halves where a plan continues several others', async () => {
+    const writer = new ManualWriter();
+    await writer.add('first', openWallet());
+    await writer.add('p0', a);
+    await writer.add('p1', b);
+    await writer.add('p2', a, b);
+    await writer.add('p3', a, b);
+    await writer.answer('first');
+    await writer.answer('p0+p1+p2+p3', new Error('a bug of the adapter'));
+    expect(writer.open).toEqual(['p0+p1']);
+    await writer.answer('p0+p1');
+    expect(writer.open).toEqual(['p2+p3']);
+  });
+
   test('does not hold up plans of other models that come later', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
@@ -94,6 +118,16 @@ describe('plans that a group could not hold', () => {
     expect(writer.open).toEqual(['p0', 'p2']);
     await writer.answer('p0');
     expect(writer.open).toEqual(['p2', 'p1']);
+  });
+
+  test('are also those of which its answer says nothing', async () => {
+    const writer = new ManualWriter();
+    await writer.add('first', openWallet());
+    const plans = [await writer.add('p0', a), await writer.add('p1', b)];
+    await writer.answer('first');
+    await writer.answer('p0+p1', ['written']);
+    expect(plans.map(({ state }) => state)).toEqual(['written', 'pending']);
+    expect(writer.commits).toEqual(['p1']);
   });
 });
 
@@ -167,11 +201,15 @@ describe('a write whose outcome is unknown', () => {
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];
     await writer.answer('first');
-    await writer.answer('p0+p1', unknown('p0'));
+    const lostAnswer = unknown('p0');
+    await writer.answer('p0+p1', lostAnswer);
     expect(writer.open).toEqual([]);
     expect(writer.asked.map(({ action }) => action)).toEqual(['p0', 'p1']);
     await writer.asked[0]!.answer(true);
     await writer.asked[1]!.answer(false);
-    expect(await Promise.all(plans.map(errorOf))).toMatchObject([undefined, { code: 'transient-storage' }]);
+    expect(await Promise.all(plans.map(errorOf))).toMatchObject([
+      undefined,
+      { code: 'transient-storage', cause: { actionId: 'p1', cause: lostAnswer } },
+    ]);
   });
 });

@@ -42,7 +42,7 @@ export async function writeBatch(
 ): Promise<Undecided> {
   const [only] = batch;
   if (only === undefined) return nothing;
-  if (batch.length === 1 && (isPatient || only.isAlone)) {
+  if (isPatient || only.isAlone) {
     const options = { shortLockWait: !isPatient, onLockedOut: () => onLockedOut(only) };
     return writeAlone(only, manager, options);
   }
@@ -130,9 +130,9 @@ function parts(batch: Batch): readonly Batch[] {
 
 /** The plans that hang together because they change the same models, each chain in order. */
 function chainsOf(batch: Batch): readonly Batch[] {
-  const parents = [...batch.keys()];
+  const parents = new Map<number, number>();
   const rootOf = (index: number): number => {
-    const parent = parents[index] ?? index;
+    const parent = parents.get(index) ?? index;
     return parent === index ? index : rootOf(parent);
   };
   const firsts = new ModelMap<number>();
@@ -140,7 +140,7 @@ function chainsOf(batch: Batch): readonly Batch[] {
     for (const { repository, model } of changes) {
       const first = firsts.get(repository.model, model.id.value);
       if (first === undefined) firsts.set(repository.model, model.id.value, index);
-      else parents[rootOf(index)] = rootOf(first);
+      else parents.set(rootOf(index), rootOf(first));
     }
   });
   const chains = Map.groupBy(batch.keys(), rootOf);
