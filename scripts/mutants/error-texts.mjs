@@ -1,5 +1,5 @@
 /** Calls whose texts of several words say what is wrong, beside `new` and `super`. */
-const calls = new Set(['boundedJson', 'durableName', 'misuse', 'notNull']);
+const calls = new Set(['boundedJson', 'durableName', 'misuse', 'notNull', 'unwritten']);
 
 /** Leaves the texts of errors as they are: what is tested of an error is its code. */
 function shouldIgnore(path) {

@@ -140,6 +140,16 @@ describe('grouped commit', () => {
     await running.first;
   });
 
+  test('sends a plan that adds what another one has just added, so that it gets the error of the database', async () => {
+    const clock = new PatientClock('2026-03-03T03:03:03Z');
+    const wallet = openWallet();
+    const running = executorOf(async (plan) => plan().add(wallet), { groupCommit: true, clock });
+    running.manager(global).persistFailures.push(undefined, constraint);
+    const [one, other] = await Promise.allSettled(await executeAll(running, 2));
+    expect(one).toMatchObject({ status: 'fulfilled' });
+    expect(other).toMatchObject({ status: 'rejected', reason: constraint });
+  });
+
   test('is what an execution can leave, and join', async () => {
     const running = await busy();
     const [alone] = await executeAll(running, 1, { groupCommit: false });

@@ -94,7 +94,9 @@ describe('more locked models than there are places to wait for them', () => {
 
   test('keep no place from plans that must go alone and that nobody locks', async () => {
     const { writer } = await lockedGroup();
-    for (let index = 5; index < 12; index++) await writer.answer(`p${index}`);
+    for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
+    // It takes the last place for those that are known to be locked out.
+    await writer.answer('p5', locked);
     await writer.add('alone-1', a);
     await writer.add('alone-2', b);
     await writer.answer('alone-1', ['alone']);
@@ -102,7 +104,7 @@ describe('more locked models than there are places to wait for them', () => {
     expect(writer.commits.slice(5)).toEqual(['alone-1', 'alone-2']);
     await writer.answer('alone-1');
     await writer.answer('alone-2');
-    expect(writer.open).toEqual(['p0', 'p1', 'p2', 'p3', 'p4']);
+    expect(writer.open).toEqual(['p0', 'p1', 'p2', 'p3', 'p4', 'p5']);
   });
 
   test('do not pass over those that wait longer: whoever comes later is tried after them', async () => {
@@ -162,6 +164,94 @@ describe('plans of handlers at models that somebody else has locked', () => {
     expect(writer.open.slice(before)).toEqual(['h0']);
     await writer.answer('h0');
     expect(writer.open.slice(before)).toEqual(['h1+h2+h3+h4+h5+h6+h7']);
+  });
+
+  test('wait behind each other while they are few', async () => {
+    const writer = new ManualWriter();
+    await writer.addOfHandler('h0', a);
+    await writer.lockOut('h0');
+    await writer.clock.pass(50);
+    const plans: QueuedPlan[] = [];
+    for (let index = 1; index < 8; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
+    expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('pending'));
+    await expect(writer.addOfHandler('h8', a)).rejects.toMatchObject(refused);
+  });
+
+  test('are few in all, also behind several', async () => {
+    const writer = new ManualWriter();
+    for (const [name, wallet] of Object.entries({ a, b })) {
+      await writer.addOfHandler(name, wallet);
+      await writer.lockOut(name);
+      await writer.clock.pass(50);
+      for (let index = 0; index < 3; index++) await writer.addOfHandler(`${name}${index}`, wallet);
+    }
+    await expect(writer.addOfHandler('one more', a)).rejects.toMatchObject(refused);
+    await expect(writer.addOfHandler('another', b)).rejects.toMatchObject(refused);
+    await writer.addOfHandler('other', openWallet());
+    expect(writer.open).toEqual(['a', 'b', 'other']);
+  });
+
+  test('let go what waited behind those of them that are too many', async () => {
+    const writer = new ManualWriter();
+    await writer.addOfHandler('h0', a);
+    await writer.clock.pass(50);
+    for (let index = 1; index < 8; index++) await writer.addOfHandler(`h${index}`, a);
+    writer.staged.hide(await writer.addOfHandler('h8', a, b));
+    await writer.add('client', b);
+    expect(writer.open).toEqual(['h0']);
+    await writer.lockOut('h0');
+    expect(writer.open).toEqual(['h0', 'client']);
+  });
+
+  test('take no place from the plan of a client that waits for a lock', async () => {
+    const writer = await fullWriter();
+    for (let index = 0; index < 8; index++) {
+      await writer.addOfHandler(`h${index}`, openWallet());
+      await writer.answer(`h${index}`, locked);
+    }
+    const client = await writer.add('client', a);
+    await writer.answer('client', locked);
+    expect(client.state).toBe('pending');
+  });
+
+  test('are not taken for locked when they are written', async () => {
+    const writer = new ManualWriter();
+    await writer.addOfHandler('written', b);
+    const [sent] = writer.sent;
+    await writer.answer('written');
+    await writer.addOfHandler('h0', a);
+    await writer.lockOut('h0');
+    const plans: QueuedPlan[] = [];
+    for (let index = 1; index < 8; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
+    // That it has waited is told late.
+    await sent!.lockOut();
+    expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('pending'));
+  });
+
+  test('are not given up once they are under way in the database, where they may be written', async () => {
+    const writer = new ManualWriter();
+    for (let index = 0; index < 4; index++) {
+      await writer.addOfHandler(`h${index}`, openWallet());
+      await writer.lockOut(`h${index}`);
+      await writer.clock.pass(50);
+    }
+    await writer.add('client', openWallet());
+    await writer.clock.pass(50);
+    for (let index = 4; index < 8; index++) {
+      await writer.addOfHandler(`h${index}`, openWallet());
+      await writer.answer(`h${index}`, locked);
+    }
+    for (let index = 0; index < 3; index++) {
+      await writer.add(`slow${index}`, openWallet());
+      await writer.clock.pass(50);
+    }
+    const last = await writer.addOfHandler('last', openWallet());
+    await writer.answer('client');
+    expect(writer.patient).toContain('last');
+    await writer.lockOut('last');
+    expect(last.state).toBe('pending');
+    await writer.answer('last');
+    expect(last.state).toBe('written');
   });
 
   test('are few in all', async () => {

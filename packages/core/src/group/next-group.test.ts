@@ -6,7 +6,7 @@ import { Wallet } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';
 import type { Change, ChangeSet } from '../persistence/change-set.js';
 import type { KeyScope } from '../persistence/idempotency-keys.js';
-import { Claims, nextGroup } from './next-group.js';
+import { nextGroup } from './next-group.js';
 import { QueuedPlan, type StagedModel } from './queued-plan.js';
 
 const wallets = new FakeRepository(Wallet);
@@ -134,24 +134,5 @@ describe('a queue', () => {
       false,
       false,
     ]);
-  });
-});
-
-describe('plans that were put together before', () => {
-  test('go when nobody is ahead who changes one of their models, has their key, or is what they were built on', () => {
-    const first = planOf([changeOf(a)], [], {});
-    const claims = new Claims([first]);
-    expect(claims.isFree([planOf([changeOf(b)], [], { key: 'key-2' }), planOf([changeOf(c)])])).toBe(true);
-    expect(claims.isFree([planOf([changeOf(b)]), planOf([changeOf(c), changeOf(a)])])).toBe(false);
-    expect(claims.isFree([planOf([changeOf(b)], [], {})])).toBe(false);
-    expect(claims.isFree([planOf([changeOf(b)], [first])])).toBe(false);
-  });
-
-  test('go with what they were built on, and after it', () => {
-    const first = planOf([changeOf(a)]);
-    const next = planOf([changeOf(a, 2)], [first]);
-    expect(new Claims([]).isFree([first, next])).toBe(true);
-    first.decide('written');
-    expect(new Claims([]).isFree([next])).toBe(true);
   });
 });

@@ -48,7 +48,7 @@ interface Writer {
 }
 
 /** Which models and idempotency keys plans are about to change, so that others wait for them. */
-export class Claims {
+class Claims {
   readonly #writers = new ModelMap<Writer>();
   readonly #keys = new Set<string>();
 
@@ -77,17 +77,6 @@ export class Claims {
     return changes.some(
       ({ repository, model }) => this.#writers.get(repository.model, model.id.value)?.plan.isHeldUp === true,
     );
-  }
-
-  /** Whether a batch that was put together before waits for nobody. */
-  isFree(batch: readonly QueuedPlan[]): boolean {
-    return batch.every(({ changes: { changes, key }, builtOn }) => {
-      if (key !== undefined && this.#keys.has(keyText(key))) return false;
-      const isFree = changes.every(
-        ({ repository, model }) => this.#writers.get(repository.model, model.id.value) === undefined,
-      );
-      return isFree && builtOn.every(({ plan }) => plan.state !== 'pending' || batch.includes(plan));
-    });
   }
 
   /** Takes a plan into the group. */

@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
-import { ConstraintViolationException } from '../errors/storage-exceptions.js';
+import { CommitOutcomeUnknownException, ConstraintViolationException } from '../errors/storage-exceptions.js';
 import { QueuedPlan } from './queued-plan.js';
 
 const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
@@ -15,7 +15,12 @@ describe('a plan that waits behind a locked model', () => {
     const waiting = await writer.add('waiting', a);
     await writer.clock.pass(50);
     await writer.passWait();
-    expect(await errorOf(waiting)).toMatchObject({ code: 'shard-unavailable', shard: global });
+    expect(await errorOf(waiting)).toMatchObject({
+      code: 'shard-unavailable',
+      shard: global,
+      kind: 'locked',
+      reason: expect.stringMatching(/within 5000 ms/) as string,
+    });
     expect(waiting.state).toBe('lost');
     expect(writer.open).toEqual(['sent']);
     await writer.answer('sent');
@@ -112,7 +117,25 @@ describe('a plan that waits behind a locked model', () => {
     await single.passWait();
     expect(single.open).toEqual(['locked']);
     expect(second.state).toBe('lost');
-    expect(await errorOf(second)).toMatchObject({ code: 'shard-unavailable' });
+    // Nobody knows of a lock.
+    expect(await errorOf(second)).toMatchObject({
+      code: 'shard-unavailable',
+      kind: undefined,
+      reason: 'the plan was not sent within 5000 ms',
+    });
+  });
+
+  test('lets what waits behind it go when it is refused', async () => {
+    const writer = new ManualWriter();
+    await writer.add('locked', a);
+    await writer.clock.pass(50);
+    const waiting = await writer.add('waiting', a, b);
+    writer.staged.hide(waiting);
+    await writer.clock.wake();
+    await writer.add('behind', b);
+    for (let tick = 0; tick < 4; tick++) await writer.clock.wake();
+    expect(waiting.state).toBe('lost');
+    expect(writer.open).toEqual(['locked', 'behind']);
   });
 
   test('lets what was built on it run again', async () => {
@@ -220,6 +243,18 @@ describe('a write that takes long', () => {
     expect(writer.open).toEqual(['same']);
   });
 
+  test('lets nobody overtake the write that is waited for when it ends', async () => {
+    const writer = new ManualWriter();
+    await writer.add('slow', a);
+    await writer.clock.pass(50);
+    await writer.add('awaited', b);
+    await writer.add('next', c);
+    await writer.answer('slow');
+    expect(writer.open).toEqual(['awaited']);
+    await writer.answer('awaited');
+    expect(writer.open).toEqual(['next']);
+  });
+
   test('counts those that wait behind it apart, also when it was left aside only as soon as there was a place', async () => {
     const writer = new ManualWriter({ queueMax: 2 });
     for (let index = 0; index < 8; index++) {
@@ -246,6 +281,79 @@ describe('a write that takes long', () => {
     await writer.answer('p3');
     expect(writer.open).toHaveLength(9);
     expect(writer.open.at(-1)).toBe('p9');
+  });
+
+  test('is waited for while there is no place aside, also when the log has told the outcome of another one', async () => {
+    const writer = new ManualWriter();
+    await writer.add('unknown', openWallet());
+    await writer.answer('unknown', new CommitOutcomeUnknownException(global, 'unknown'));
+    for (let index = 0; index < 9; index++) {
+      await writer.add(`p${index}`, openWallet());
+      await writer.clock.pass(50);
+    }
+    await writer.add('next', a);
+    await writer.asked[0]!.answer(true);
+    expect(writer.open).not.toContain('next');
+    await writer.answer('p3');
+    expect(writer.open.at(-1)).toBe('next');
+  });
+});
+
+describe('a write of which only the log knows the outcome', () => {
+  test('is waited for by plans of its models that were not built on it', async () => {
+    const writer = new ManualWriter();
+    const first = await writer.add('first', a);
+    await writer.answer('first', new CommitOutcomeUnknownException(global, 'first'));
+    writer.staged.hide(first);
+    await writer.add('blind', a);
+    expect(writer.open).toEqual([]);
+    await writer.asked[0]!.answer(false);
+    expect(writer.open).toEqual(['blind']);
+  });
+
+  test('holds up the plans of handlers that wait behind it no longer than a lock does', async () => {
+    const writer = new ManualWriter();
+    await writer.add('first', a);
+    await writer.answer('first', new CommitOutcomeUnknownException(global, 'first'));
+    const handler = await writer.addOfHandler('handler', a);
+    const client = await writer.add('client', openWallet());
+    await writer.clock.wake();
+    await writer.clock.wake();
+    expect(await errorOf(handler)).toMatchObject({ code: 'shard-unavailable', kind: 'locked' });
+    expect(client.state).toBe('pending');
+  });
+});
+
+describe('the execution of a plan that is written', () => {
+  /** What happens first: that it goes on, or that the event loop comes round. */
+  async function orderOf(
+    writer: ManualWriter,
+    plan: QueuedPlan,
+    answer: () => Promise<void>,
+  ): Promise<unknown> {
+    const order: string[] = [];
+    void plan.outcome.then(() => order.push('goes on'));
+    setImmediate(() => order.push('turn'));
+    await answer();
+    await writer.clock.pass(0);
+    return order;
+  }
+
+  test('goes on at once when there is nothing else to be sent', async () => {
+    const writer = new ManualWriter();
+    const plan = await writer.add('first', a);
+    expect(await orderOf(writer, plan, () => writer.answer('first'))).toEqual(['goes on', 'turn']);
+  });
+
+  test('goes on a turn of the event loop later when others of its group are sent again', async () => {
+    const writer = new ManualWriter();
+    await writer.add('first', openWallet());
+    const plan = await writer.add('p0', a);
+    await writer.add('p1', b);
+    await writer.answer('first');
+    const answer = () => writer.answer('p0+p1', ['written', 'alone']);
+    expect(await orderOf(writer, plan, answer)).toEqual(['turn', 'goes on']);
+    expect(writer.open).toEqual(['p1']);
   });
 });
 
@@ -281,6 +389,16 @@ describe('a plan that has ended', () => {
     const plan = await writer.add('first', a);
     await writer.answer('first', failure);
     expect(hide.mock.calls).toEqual([[plan]]);
+  });
+
+  test('is held no more by what is staged when it was refused before it was sent', async () => {
+    const writer = new ManualWriter();
+    await writer.add('locked', a);
+    const waiting = await writer.add('waiting', a);
+    const hide = vi.spyOn(writer.staged, 'hide');
+    await writer.passWait();
+    expect(waiting.state).toBe('lost');
+    expect(hide.mock.calls).toEqual([[waiting]]);
   });
 
   test('is not found among what is staged, once that has forgotten it', async () => {

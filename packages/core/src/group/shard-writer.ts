@@ -8,7 +8,7 @@ import type { TransactionManager } from '../persistence/transaction-manager.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { Ticker } from '../ticker.js';
 import type { GroupSettings } from './group-settings.js';
-import { Claims, nextGroup } from './next-group.js';
+import { nextGroup } from './next-group.js';
 import { type QueuedPlan, lostBaseError } from './queued-plan.js';
 import type { StagedModels } from './staged-models.js';
 import { type Batch, writeBatch } from './write-batch.js';
@@ -62,8 +62,8 @@ export class ShardWriter {
   /** The one of those under way that is waited for. */
   #awaited: Batch | undefined;
   #endPatience: () => void = () => undefined;
-  /** Whether the one that is waited for has taken too long, and there was no place aside. */
-  #isOverdue = false;
+  /** The same when it has taken too long, and there was no place aside. */
+  #overdue: Batch | undefined;
   #isAboutToSend = false;
   readonly #clock: Clock;
   readonly #ticker: Ticker;
@@ -88,10 +88,6 @@ export class ShardWriter {
     this.#queue.push(plan);
     this.#staged.show(plan);
     if (this.#isAboutToSend) return;
-    if (this.#awaited !== undefined) {
-      this.#ticker.start();
-      return;
-    }
     this.#isAboutToSend = true;
     // Plans that are ready at this very moment, such as those of one combined read, go together. Groups belong to nobody.
     outsideRequests(() =>
@@ -109,9 +105,7 @@ export class ShardWriter {
     if (this.#queue.length < queueMax) return;
     const alike = this.#queue.filter((waiting) => waiting.isHeldUp === isHeldUp);
     if (alike.length < queueMax) return;
-    const what = isHeldUp ? 'for models that take long to be' : 'to be';
-    const reason = `${queueMax} plans wait ${what} written already`;
-    throw unwritten(this.#manager.shard, reason, isHeldUp);
+    throw unwritten(this.#manager.shard, `${queueMax} plans wait to be written already`, isHeldUp);
   }
 
   /** One plan of a handler after the other would wait for the same write. */
@@ -151,9 +145,7 @@ export class ShardWriter {
     const inOrder = others.toSpliced(behind === -1 ? others.length : behind, 0, locked);
     const unsent = new Set([...this.#again.flat(), ...this.#queue]);
     for (const plan of inOrder.slice(handlersLockedMax)) {
-      if (!unsent.has(plan)) continue;
-      plan.fail(lockedOut(this.#manager.shard));
-      this.#staged.hide(plan);
+      if (unsent.has(plan)) this.#fail(plan, lockedOut(this.#manager.shard));
     }
     this.#dropEnded();
   }
@@ -169,20 +161,19 @@ export class ShardWriter {
 
   /** Fails what has waited too long, of which nothing can have been written; tells whether something still waits. */
   #refuseOverdue(): boolean {
-    let isLost = false;
     for (const plan of [...this.#again.flat(), ...this.#queue]) {
       const ticks = plan.isHeldUp && plan.isOfHandler ? ticksPerHandlerWait : ticksPerWait;
       if (!this.#ticker.isOver(plan.queuedTick, ticks)) continue;
       const waitedMs = (this.#settings.queueWaitMs * ticks) / ticksPerWait;
-      const reason = `the plan was not sent within ${waitedMs} ms`;
-      plan.fail(unwritten(this.#manager.shard, reason, plan.isHeldUp));
-      this.#staged.hide(plan);
-      isLost = true;
+      const error = unwritten(
+        this.#manager.shard,
+        `the plan was not sent within ${waitedMs} ms`,
+        plan.isHeldUp,
+      );
+      this.#fail(plan, error);
     }
-    if (isLost) {
-      this.#dropEnded();
-      this.#sendAll();
-    }
+    this.#dropEnded();
+    this.#sendAll();
     return this.#hasWaiting;
   }
 
@@ -190,28 +181,21 @@ export class ShardWriter {
     return this.#underWay.size - (this.#awaited === undefined ? 0 : 1);
   }
 
-  /** Sends what need not wait; tells whether there was something. */
-  #sendAll(): boolean {
-    const sentAgain = this.#sendAgain();
-    if (this.#awaited !== undefined || this.#queue.length === 0) return sentAgain;
+  /** Sends what need not wait. */
+  #sendAll(): void {
+    this.#sendAgain();
+    if (this.#awaited !== undefined) return;
     const ahead = [...this.#tried, ...this.#asked];
     const { group, rest } = nextGroup(this.#queue, this.#settings.plansMax, ahead);
-    if (group.length === 0) return sentAgain;
+    if (group.length === 0) return;
     this.#queue = rest;
     this.#awaited = group;
-    this.#endPatience = this.#clock.after(patienceMs, () => this.#stopWaiting());
+    this.#endPatience = this.#clock.after(patienceMs, () => this.#stopWaiting(group));
     void this.#write(group);
-    return true;
   }
 
-  #sendAgain(): boolean {
-    if (this.#again.length === 0) return false;
-    const claims = new Claims([...[...this.#underWay].flat(), ...this.#asked]);
-    const free = this.#again.filter((batch) => {
-      const isFree = claims.isFree(batch);
-      for (const plan of batch) claims.reserve(plan);
-      return isFree;
-    });
+  #sendAgain(): void {
+    const free = this.#again.filter(isFree);
     // Those that are locked out come last, in turns: first the one whose last try is the longest ago.
     free.sort((one, other) => lockedTurn(one) - lockedTurn(other));
     const sent = new Set<Batch>();
@@ -220,8 +204,7 @@ export class ShardWriter {
       sent.add(batch);
       void this.#write(batch);
     }
-    if (sent.size > 0) this.#again = this.#again.filter((batch) => !sent.has(batch));
-    return sent.size > 0;
+    this.#again = this.#again.filter((batch) => !sent.has(batch));
   }
 
   #hasPlace(batch: Batch): boolean {
@@ -232,25 +215,25 @@ export class ShardWriter {
   }
 
   /** Leaves the write that is waited for aside, so that the next group can go. */
-  #stopWaiting(): void {
+  #stopWaiting(batch: Batch): void {
     if (this.#asideCount >= asideMax) {
-      this.#isOverdue = true;
+      this.#overdue = batch;
       return;
     }
-    this.#leaveAside();
+    this.#leaveAside(batch);
     this.#sendAll();
   }
 
   /** Those that change its models wait for longer than others from now on. */
-  #leaveAside(): void {
-    holdUp(this.#awaited ?? []);
+  #leaveAside(batch: Batch): void {
+    holdUp(batch);
     this.#forgetAwaited();
   }
 
   #forgetAwaited(): void {
     this.#endPatience();
     this.#awaited = undefined;
-    this.#isOverdue = false;
+    this.#overdue = undefined;
   }
 
   async #write(batch: Batch): Promise<void> {
@@ -289,29 +272,26 @@ export class ShardWriter {
   /** Lets go on what waited for plans, and the executions of those that have their outcome. */
   #goOnAfter(batch: Batch): void {
     const written = new ModelMap<number>();
-    let isLost = false;
     for (const plan of batch) {
       if (plan.state === 'pending') continue;
       this.#staged.hide(plan);
-      if (plan.state !== 'written') isLost = true;
-      else
+      if (plan.state === 'written')
         for (const { repository, model } of plan.changes.changes)
           written.set(repository.model, model.id.value, model.version);
     }
-    if (this.#refuseStale(written) || isLost) this.#dropEnded();
-    if (this.#isOverdue && this.#asideCount < asideMax) this.#leaveAside();
+    this.#refuseStale(written);
+    this.#dropEnded();
+    if (this.#overdue !== undefined && this.#asideCount < asideMax) this.#leaveAside(this.#overdue);
+    const underWayBefore = this.#underWay.size;
+    this.#sendAll();
     // The next group is on its way before the executions of this one go on, which takes the process a while.
-    if (this.#sendAll()) this.#clock.after(0, () => tellAll(batch));
+    if (this.#underWay.size > underWayBefore) this.#clock.after(0, () => tellAll(batch));
     else tellAll(batch);
     if (this.#hasWaiting) this.#ticker.start();
   }
 
-  /**
-   * Fails plans that wait for their turn to be found stale: a model of theirs has a later version by now than they expect.
-   * Tells whether there are any.
-   */
-  #refuseStale(written: ModelMap<number>): boolean {
-    let isAny = false;
+  /** Fails plans that wait for their turn to be found stale: a model of theirs has a later version by now than they expect. */
+  #refuseStale(written: ModelMap<number>): void {
     for (const plan of [...this.#again.flat(), ...this.#queue]) {
       const stale = plan.changes.changes.find(
         ({ kind, repository, model, expectedVersion }) =>
@@ -319,11 +299,11 @@ export class ShardWriter {
       );
       if (stale === undefined) continue;
       const { repository, model, expectedVersion } = stale;
-      plan.fail(new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion));
-      this.#staged.hide(plan);
-      isAny = true;
+      this.#fail(
+        plan,
+        new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion),
+      );
     }
-    return isAny;
   }
 
   /** Leaves out what has ended, and fails what was built on what is lost, in order: what was built on that is lost, too. */
@@ -338,9 +318,14 @@ export class ShardWriter {
     if (plan.state !== 'pending') return true;
     const lost = plan.lostBase;
     if (lost === undefined) return false;
-    plan.fail(lostBaseError(lost));
-    this.#staged.hide(plan);
+    this.#fail(plan, lostBaseError(lost));
     return true;
+  }
+
+  /** Fails a plan that waits to be sent. */
+  #fail(plan: QueuedPlan, error: unknown): void {
+    plan.fail(error);
+    this.#staged.hide(plan);
   }
 }
 
@@ -363,9 +348,16 @@ function holdUp(batch: Batch): void {
   for (const plan of batch) plan.isHeldUp = true;
 }
 
-/** When a plan has last not got what others hold; 0 of a group. */
-function lockedTurn([only, ...others]: Batch): number {
-  return only === undefined || others.length > 0 ? 0 : only.lockedTurn;
+/** Whether a batch waits for no other one. Of plans that change the same model each was built on the one before. */
+function isFree(batch: Batch): boolean {
+  return batch.every(({ builtOn }) =>
+    builtOn.every(({ plan }) => plan.state !== 'pending' || batch.includes(plan)),
+  );
+}
+
+/** When a plan has last not got what others hold; 0 of a group, none of whose plans has been tried on its own. */
+function lockedTurn([first]: Batch): number {
+  return first?.lockedTurn ?? 0;
 }
 
 function tellAll(batch: Batch): void {
