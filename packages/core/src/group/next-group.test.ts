@@ -41,10 +41,10 @@ function stagedBy(plan: QueuedPlan): readonly StagedModel[] {
 
 describe('a queue', () => {
   test('may be longer than a call has arguments', () => {
-    const queue = Array.from({ length: 200_000 }, () => planOf([]));
+    const plan = planOf([]);
+    const queue = Array.from({ length: 200_000 }, () => plan);
     const { group, rest } = nextGroup(queue, 32);
     expect([group.length, rest.length]).toEqual([32, 199_968]);
-    expect([...group, ...rest]).toEqual(queue);
   });
 
   test('is written in one group where each plan of a model continues the one before', () => {

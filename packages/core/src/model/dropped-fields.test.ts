@@ -30,6 +30,9 @@ describe('droppedField', () => {
     ['a field of an optional', inner.optional(), given, '.b'],
     ['a field of a nullable default', inner.nullable().default(null), given, '.b'],
     ['a field of a readonly', inner.readonly(), given, '.b'],
+    ['a field of one that may not be absent', z.nonoptional(inner.optional()), given, '.b'],
+    ['a field of one that is read where it is absent', inner.prefault({ a: '' }), given, '.b'],
+    ['a field of one that is read where others do not fit', inner.catch({ a: '' }), given, '.b'],
     ['a field of a union', z.union([z.string(), inner, z.object({ b: z.string() })]), given, '.b'],
     [
       'a field of a discriminated union',
@@ -92,8 +95,18 @@ describe('droppedField', () => {
     ['fields of unknown values', z.object({ any: z.unknown() }), { any: given }],
     ['an instance that a codec writes', pointCodec, new Point()],
     ['a value that is none', inner.nullable(), null],
+    ['a field that is absent', z.object({ inner: inner.optional() }), { inner: undefined }],
+    ['an object without a prototype', inner, Object.assign(Object.create(null) as object, { a: 'a' })],
   ])('passes %s', (_what, schema, value) => {
     expect(droppedField(schema, value, { instances: true })).toBeUndefined();
+  });
+
+  test.each<[string, z.ZodType, unknown, RegExp]>([
+    ['to add a field to the schema', inner, given, /add it to the schema/],
+    ['to name a field otherwise', z.looseObject({}), proto, /name it otherwise/],
+    ['to write an instance by a codec', z.object({ x: z.number() }), new Point(), /is a Point.*by a codec/],
+  ])('says %s', (_what, schema, value, reason) => {
+    expect(droppedField(schema, value, { instances: true })?.reason).toMatch(reason);
   });
 
   test('passes an instance where nothing is read back', () => {

@@ -22,9 +22,7 @@ export function droppedField(
   value: unknown,
   { instances = false }: { readonly instances?: boolean } = {},
 ): DroppedField | undefined {
-  return typeof value === 'object' && value !== null
-    ? droppedFields(schema, value, { path: '', instances })[0]
-    : undefined;
+  return droppedFields(schema, value, { path: '', instances })[0];
 }
 
 interface Place {

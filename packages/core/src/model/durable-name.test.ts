@@ -19,6 +19,8 @@ test('is what the class declares instead', () => {
   }
   expect(modelNameOf(Account)).toBe('Wallet');
   expect(eventTypeOf(Deposited)).toBe('wallet.deposited.v1');
+  const longest = 'a'.repeat(255);
+  expect(durableName(Wallet, longest, 'a name')).toBe(longest);
 });
 
 describe('a class that a bundler has renamed', () => {

@@ -21,16 +21,13 @@ export function durableName(
 }
 
 const charactersMax = 255;
-const checkedNames = new Set<string>();
 
 /** The log finds models by their names: they must fit into an index. */
 function checkedName(name: string, named: { readonly name: string }, declared: string): string {
-  if (checkedNames.has(name)) return name;
   if (!isStorableText(name) || name.length === 0 || name.length > charactersMax) {
     throw new InvariantViolation(
       `${named.name} declares a name that is no text of 1 to ${charactersMax} characters: correct ${declared}`,
     );
   }
-  checkedNames.add(name);
   return name;
 }

@@ -92,6 +92,22 @@ describe('encodePayload', () => {
     );
   });
 
+  test('refuses a value that is nested too deeply for a schema that names itself', () => {
+    interface Chain {
+      readonly next?: Chain | undefined;
+    }
+    const chain: z.ZodType<Chain> = z.lazy(() => z.object({ next: chain.optional() }));
+    let deep: Chain = {};
+    for (let level = 0; level < 50_000; level++) deep = { next: deep };
+    expect(() => encodePayload(eventWith(chain, deep))).toThrow(
+      expect.objectContaining({
+        code: 'unstorable-value',
+        path: 'OrderNotedEvent',
+        cause: expect.any(RangeError),
+      }),
+    );
+  });
+
   test('leaves out optional fields that are not set', () => {
     expect(encodePayload(eventWith(z.string().optional(), undefined))).toBe('{}');
   });
@@ -106,6 +122,12 @@ describe('encodePayload', () => {
   ])('refuses %s and names its path', (_what, schema, note) => {
     expect(() => encodePayload(eventWith(schema, note))).toThrow(
       expect.objectContaining({ code: 'unstorable-value', path: 'OrderNotedEvent.note' }),
+    );
+  });
+
+  test('says why a field does not fit its schema', () => {
+    expect(() => encodePayload(eventWith(z.string().max(1, 'too long'), 'ab'))).toThrow(
+      expect.objectContaining({ reason: 'too long', cause: expect.any(z.ZodError) }),
     );
   });
 
@@ -124,16 +146,18 @@ describe('encodePayload', () => {
     );
   });
 
-  test('lets the error of a codec through', () => {
-    const broken = new Error('the codec is broken');
-    const schema = z.codec(z.string(), z.string(), {
-      decode: (text) => text,
-      encode: () => {
-        throw broken;
-      },
-    });
-    expect(() => encodePayload(eventWith(schema, 'a'))).toThrow(broken);
-  });
+  test.each([new Error('the codec is broken'), new RangeError('Invalid time value')])(
+    'lets the error of a codec through: %s',
+    (broken) => {
+      const schema = z.codec(z.string(), z.string(), {
+        decode: (text) => text,
+        encode: () => {
+          throw broken;
+        },
+      });
+      expect(() => encodePayload(eventWith(schema, 'a'))).toThrow(broken);
+    },
+  );
 });
 
 describe('decodeEvent', () => {

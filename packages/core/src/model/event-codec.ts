@@ -56,8 +56,10 @@ function assertNothingDropped(payload: z.ZodObject, ownFields: object, name: str
   if (catchall === undefined) {
     const unlisted = Object.keys(ownFields).find((field) => !Object.hasOwn(shape, field));
     if (unlisted !== undefined) {
-      const reason = 'the payload schema lacks it: add it there, or make it a #private field';
-      throw new UnstorableValueException(`${name}.${unlisted}`, reason);
+      throw new UnstorableValueException(
+        `${name}.${unlisted}`,
+        'the payload schema lacks it: add it there, or make it a #private field',
+      );
     }
   }
   const dropped = droppedField(payload, ownFields, { instances: true });
@@ -65,9 +67,7 @@ function assertNothingDropped(payload: z.ZodObject, ownFields: object, name: str
 }
 
 function misfit(name: string, error: z.ZodError): UnstorableValueException {
-  const issue = error.issues[0];
-  const path = [name, ...(issue?.path ?? [])].join('.');
-  return new UnstorableValueException(path, issue?.message ?? 'it does not fit the payload schema', {
-    cause: error,
-  });
+  // What does not fit has an issue.
+  const [{ path, message }] = error.issues as [z.core.$ZodIssue];
+  return new UnstorableValueException([name, ...path].join('.'), message, { cause: error });
 }

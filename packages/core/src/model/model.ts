@@ -3,7 +3,7 @@ import { Entity, rebuild } from './entity.js';
 import type { OwnFields } from './fields.js';
 import type { ModelEvent } from './model-event.js';
 
-/** Shared by all models without events: nothing can be added to it. */
+/** Shared by all models that were read: nothing can be added to it. */
 const noEvents: readonly never[] = Object.freeze([]);
 
 /**
@@ -41,10 +41,7 @@ export abstract class Model<Self, I extends Id<Self>, State extends string> exte
     super(fields);
     this.createdDate = fields.createdDate;
     this.updatedDate = fields.updatedDate ?? fields.createdDate;
-    this.events =
-      fields.events === undefined || fields.events.length === 0
-        ? noEvents
-        : Object.freeze([...fields.events]);
+    this.events = fields.events === undefined ? noEvents : Object.freeze([...fields.events]);
   }
 
   /** The same model with some fields changed and the events of that change attached. */

@@ -1,0 +1,18 @@
+import { expect, test } from 'vitest';
+import { Address } from '../../test/order.js';
+import { Wallet } from '../../test/wallet.js';
+import { ModelMap } from './model-map.js';
+
+test('models of two classes may have one id', () => {
+  const map = new ModelMap<string>();
+  map.set(Wallet, 'a', 'wallet');
+  map.set(Address, 'a', 'address');
+  map.delete(Wallet, 'a');
+  expect([map.get(Wallet, 'a'), map.get(Address, 'a')]).toEqual([undefined, 'address']);
+});
+
+test('a model that is not there is deleted as well', () => {
+  const map = new ModelMap<string>();
+  map.delete(Wallet, 'a');
+  expect(map.get(Wallet, 'a')).toBeUndefined();
+});
