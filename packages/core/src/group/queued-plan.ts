@@ -142,7 +142,7 @@ export function isLost({ plan: { state } }: StagedModel): boolean {
   return state === 'lost' || state === 'unknown';
 }
 
-const lostBaseErrors = new WeakSet<WeakKey>();
+const lostBaseErrors = new WeakSet();
 
 /**
  * The error of a plan of which nothing was written, because it was built on a model that was not: fresh reads can help.

@@ -324,21 +324,21 @@ describe('a write of which only the log knows the outcome', () => {
   });
 });
 
-describe('the execution of a plan that is written', () => {
-  /** What happens first: that it goes on, or that the event loop comes round. */
-  async function orderOf(
-    writer: ManualWriter,
-    plan: QueuedPlan,
-    answer: () => Promise<void>,
-  ): Promise<unknown> {
-    const order: string[] = [];
-    void plan.outcome.then(() => order.push('goes on'));
-    setImmediate(() => order.push('turn'));
-    await answer();
-    await writer.clock.pass(0);
-    return order;
-  }
+/** What happens first: that it goes on, or that the event loop comes round. */
+async function orderOf(
+  writer: ManualWriter,
+  plan: QueuedPlan,
+  answer: () => Promise<void>,
+): Promise<unknown> {
+  const order: string[] = [];
+  void plan.outcome.then(() => order.push('goes on'));
+  setImmediate(() => order.push('turn'));
+  await answer();
+  await writer.clock.pass(0);
+  return order;
+}
 
+describe('the execution of a plan that is written', () => {
   test('goes on at once when there is nothing else to be sent', async () => {
     const writer = new ManualWriter();
     const plan = await writer.add('first', a);
