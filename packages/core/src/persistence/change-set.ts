@@ -7,8 +7,8 @@ import type { Repository } from './repository.js';
 /**
  * Everything that one action writes on one shard: committed together or not at all.
  *
- * The adapter writes the rows in a fixed order (table, id), so that two actions never deadlock each other,
- * and every event with the action's context.
+ * The adapter writes the rows in a fixed order (table, id), so that two actions that update the same rows never deadlock
+ * each other, and every event with the action's context.
  */
 export interface ChangeSet {
   readonly shard: ShardIdentifier;

@@ -22,7 +22,8 @@ export interface Batch {
 /**
  * Cuts a change set into what one statement writes, mostly one.
  *
- * Over all batches rows are locked in the fixed order (table, id), so two change sets never deadlock each other.
+ * Over all batches updated rows are locked in the fixed order (table, id), so two change sets that update the same rows never
+ * deadlock each other.
  */
 export function batchesOf(changeSet: ChangeSet): readonly Batch[] {
   const { changes } = changeSet;
@@ -54,7 +55,7 @@ function byTableAndId(one: Change, other: Change): number {
   return one.model.id.value < other.model.id.value ? -1 : 1;
 }
 
-/** Additions lock nothing that another action could wait for; after the updates, a stale one spares them. */
+/** Others wait for additions only where theirs collide in a unique index; after the updates, a stale one spares them. */
 function updatesFirst(one: Change, other: Change): number {
   return Number(one.kind === 'add') - Number(other.kind === 'add');
 }
