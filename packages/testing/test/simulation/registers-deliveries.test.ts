@@ -7,7 +7,15 @@ test(
   { timeout },
   async () => {
     const { counts } = await registersSimulation().explore({ seeds: seedCountOf(0.16) });
-    const met = ['dead letters replayed', 'pause', 'operator-pause', 'fewer-shards', 'partition', 'unknown'];
+    const met = [
+      'dead letters replayed',
+      'lost lease',
+      'pause',
+      'operator-pause',
+      'fewer-shards',
+      'partition',
+      'unknown',
+    ];
     const ends = ['stop amid calls', 'stop amid handlers', 'stop with leases given back'];
     met.push(
       ...ends,

@@ -2,6 +2,7 @@ import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
 import { expect, test } from 'vitest';
 import { MemoryAccess, MemoryDeliveryStore, MemoryFaults, MemoryTables } from '../../memory/index.js';
 import { VirtualClock } from '../../virtual-clock.js';
+import { History } from '../history.js';
 import { StepOwner } from '../scheduler.js';
 import { DeliveryWatch } from './delivery-watch.js';
 
@@ -32,7 +33,7 @@ const event: DeliverableEvent = {
 async function watchedDatabase() {
   const clock = new VirtualClock();
   const tables = new MemoryTables(clock, 1, () => 0);
-  const violations: string[] = [];
+  const history = new History();
   const scheduler = {
     stepCount: 0,
     get nowMs() {
@@ -45,7 +46,7 @@ async function watchedDatabase() {
     versions: { last: [], nameOf: (name) => name },
     settings,
     scheduler,
-    history: { violations },
+    history,
   });
   const processOf = (name: string) => {
     const owner = new StepOwner(name);
@@ -68,7 +69,7 @@ async function watchedDatabase() {
   const [one, other] = [processOf('p1'), processOf('p2')];
   await one.store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
   tables.delivery.commit(event);
-  return { clock, tables, violations, one, other };
+  return { clock, tables, history, violations: history.violations, one, other };
 }
 
 const failed = { handler, event, uncounted: 0, error: 'x', retryAfterMs: 0, suspect: false };
@@ -118,6 +119,17 @@ test('a slot that was given back, or whose lease has ended, is had by another pr
   await one.renew();
   one.call();
   expect(violations).toEqual([]);
+});
+
+test('a process that renews when its leases have ended is counted', async () => {
+  const { clock, one, history } = await watchedDatabase();
+  await one.renew();
+  await clock.advance(leaseMs - 1);
+  await one.renew();
+  expect(history.counts.get('lost lease')).toBeUndefined();
+  await clock.advance(leaseMs);
+  await one.renew();
+  expect(history.counts.get('lost lease')).toBe(1);
 });
 
 test('what a process writes without the slot is found', async () => {

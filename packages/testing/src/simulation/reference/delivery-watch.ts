@@ -30,7 +30,7 @@ export class DeliveryWatch {
   readonly #versions: Pick<HandlerVersions, 'last' | 'nameOf'>;
   readonly #handlers: ReadonlyMap<string, RegisteredHandler>;
   readonly #scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
-  readonly #history: Pick<History, 'violations'>;
+  readonly #history: Pick<History, 'violations' | 'count'>;
   #violationCount = 0;
 
   constructor(options: {
@@ -39,7 +39,7 @@ export class DeliveryWatch {
     /** Those of delivery. */
     readonly settings: { readonly leaseMs: number; readonly attemptsMax: number };
     readonly scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
-    readonly history: Pick<History, 'violations'>;
+    readonly history: Pick<History, 'violations' | 'count'>;
   }) {
     const { databases, versions, settings } = options;
     this.#versions = versions;
@@ -88,7 +88,7 @@ export class DeliveryWatch {
   /** Takes note that a process knows what its last renewal has given it. */
   getsLeases({ name }: StepOwner, tables: MemoryTables): void {
     const watch = this.#databases.find((each) => each.tables === tables);
-    watch?.leases.told(name, this.#scheduler);
+    if (watch?.leases.told(name, this.#scheduler) === true) this.#history.count('lost lease');
   }
 
   /**

@@ -99,8 +99,15 @@ export class LeaseWatch {
     }
   }
 
-  /** Takes note that the answer of the last renewal has come back to its process. */
-  told(process: string, { nowMs, stepCount }: { readonly nowMs: number; readonly stepCount: number }): void {
+  /**
+   * Takes note that the answer of the last renewal has come back to its process.
+   *
+   * @returns whether the time of its leases had ended meanwhile
+   */
+  told(
+    process: string,
+    { nowMs, stepCount }: { readonly nowMs: number; readonly stepCount: number },
+  ): boolean {
     const hasLapsed = nowMs >= (this.#knownUntilMs.get(process) ?? Infinity);
     this.#knownUntilMs.set(process, (this.#askedMs.get(process) ?? nowMs) + this.#leaseMs);
     const grants = this.#grants.get(process) ?? new Map<string, Grant>();
@@ -108,6 +115,7 @@ export class LeaseWatch {
       const lease = hasLapsed ? this.#newLease() : grant.lease;
       grants.set(place, { ...grant, lease, toldStep: Math.min(grant.toldStep, stepCount) });
     }
+    return hasLapsed;
   }
 
   /** Takes note that a process asks for its leases. */
