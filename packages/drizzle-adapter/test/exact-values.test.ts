@@ -7,6 +7,7 @@ import { columnGuard } from '../src/write/column-guard.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { changeSetOf, persist, persistInGroup } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
+import { readableJson } from './fixtures/readable-json.js';
 import { PgSampleRepository, Sample, type SampleColumn, sampleStatements } from './fixtures/sample.js';
 
 const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
@@ -247,10 +248,10 @@ const messy: readonly (readonly [SampleColumn, fc.Arbitrary<unknown>])[] = [
   ['score', fc.double()],
   // Few doubles are what a single gives back: whole numbers are among them.
   ['weight', fc.oneof(fc.float(), fc.double(), fc.integer({ min: -(2 ** 24), max: 2 ** 24 }))],
-  ['data', fc.jsonValue()],
-  ['doc', fc.jsonValue()],
+  ['data', readableJson],
+  ['doc', readableJson],
   ['notes', fc.array(element)],
-  ['parts', fc.array(fc.option(fc.jsonValue()))],
+  ['parts', fc.array(fc.option(readableJson))],
   ['scores', fc.array(fc.option(fc.double()))],
   ['quotas', fc.array(fc.option(fc.bigInt({ min: -(2n ** 64n), max: 2n ** 64n })))],
   ['days', fc.array(fc.option(fc.date().map((date) => new Date(date.setUTCHours(0, 0, 0, 0)))))],

@@ -12,6 +12,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { groupCommit } from './fixtures/group-commit.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
+import { readableJson } from './fixtures/readable-json.js';
 
 const accountCount = 6;
 const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
@@ -42,10 +43,7 @@ const step: fc.Arbitrary<Step> = fc.record({
       score: fc.double({ noNaN: true, noDefaultInfinity: true }).map((score) => score + 0),
       dueDate: fc.date({ noInvalidDate: true, min: new Date('0100-01-01'), max: new Date('9999-12-31') }),
       note: fc.option(fc.string({ unit: 'grapheme' }).filter((text) => !text.includes('\u0000'))),
-      settings: fc
-        .jsonValue()
-        .filter(isStorable)
-        .map((json) => JSON.parse(JSON.stringify(json)) as Json),
+      settings: readableJson.filter(isStorable).map((json) => JSON.parse(JSON.stringify(json)) as Json),
     },
     { requiredKeys: [] },
   ),

