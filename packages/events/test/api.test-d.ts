@@ -20,6 +20,8 @@ export class OneHandler implements EventHandler<DepositedEvent> {
     holds<Same<typeof result, number>>();
     // @ts-expect-error the key of idempotency is made by the context
     await context.execute(NotifyAction, { text: '' }, { idempotencyKey: 'mine' });
+    // @ts-expect-error what has a key cannot go across shards
+    await context.execute(NotifyAction, { text: '' }, { allowCrossShard: true });
     // @ts-expect-error params of another action
     await context.execute(NotifyAction, { amount: 1 });
   }

@@ -1,7 +1,13 @@
 import type { ActionClass, ExecutionConfiguration, Principal } from '@framework/core';
 
-/** How one execution by a handler differs from the executor's defaults. */
-export interface HandlerExecution extends Omit<ExecutionConfiguration, 'idempotencyKey' | 'handledEvent'> {
+/**
+ * How one execution by a handler differs from the executor's defaults. It has a key, and so it cannot go across shards: each step
+ * of a saga is an action on one.
+ */
+export interface HandlerExecution extends Omit<
+  ExecutionConfiguration,
+  'idempotencyKey' | 'handledEvent' | 'allowCrossShard'
+> {
   /** Tells several executions of one action for one event apart. Default: none, so that there is one. */
   readonly key?: string;
   /** Who asks. Default: the principal of the event. */
