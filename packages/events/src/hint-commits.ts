@@ -13,6 +13,7 @@ import { CommitHints } from './waking/commit-hints.js';
  * Tells other processes of this one's commits, where this one executes actions and delivers nothing itself.
  *
  * @returns what ends it
+ * @throws ConfigurationException `invalid-configuration` when `notifyCoalesceMs` is no whole number within its bounds
  */
 export function hintCommits(options: {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
@@ -24,8 +25,8 @@ export function hintCommits(options: {
   /** Takes what went wrong, with the shards of the database; hints only save time. Default: nothing. */
   readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
 }): () => void {
-  const { databases, executor, clock = systemClock, onError = () => undefined } = options;
-  const intervalMs = options.notifyCoalesceMs ?? deliverySettings().notifyCoalesceMs;
+  const { databases, executor, clock = systemClock, onError = () => undefined, ...settings } = options;
+  const { notifyCoalesceMs: intervalMs } = deliverySettings(settings);
   const byShard = new Map<unknown, CommitHints>();
   for (const { store, shards } of databases.deliveries()) {
     const tell = quiet((error) => onError(error, shards));

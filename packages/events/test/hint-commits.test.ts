@@ -47,6 +47,17 @@ test('hints are sent in the context of no request, however many requests commit 
   end();
 });
 
+test.each([0, NaN, Infinity, 2 ** 31])(
+  'an interval of %s ms between hints is refused',
+  (notifyCoalesceMs) => {
+    const { store, executor } = new DeliveryBench().process();
+    const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
+    expect(() => hintCommits({ databases, executor, notifyCoalesceMs })).toThrow(
+      expect.objectContaining({ code: 'invalid-configuration' }) as Error,
+    );
+  },
+);
+
 test('hints are sent at most once per interval, and no more once they are ended', async () => {
   const bench = new DeliveryBench();
   const { store, executor } = bench.process();
