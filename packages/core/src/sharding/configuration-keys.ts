@@ -56,8 +56,7 @@ function rewrite(tree: unknown, place: Place, faults: ConfigurationFault[]): unk
 }
 
 function nameIn(key: string): string {
-  const [name = ''] = /^[\p{L}\p{N}_-]*/u.exec(key) ?? [];
-  return name === key ? key : `${name}…`;
+  return key.replace(/[^\p{L}\p{N}_-].*/su, '…');
 }
 
 function camelCase(key: string): string {

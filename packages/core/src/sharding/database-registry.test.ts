@@ -144,6 +144,27 @@ function notReady(kind: NotReadyKind): DatabaseNotReadyError {
   return new DatabaseNotReadyError(kind, { what: 'no', remedy: 'correct it', cause: undefined });
 }
 
+test('gives delivery each database once, with its shards and when it can serve', async () => {
+  const driver = new FakeDriver();
+  const shared = databaseConfig();
+  const registry = open(
+    [memberConfig(first, [shared]), memberConfig(second, [shared]), memberConfig(third)],
+    driver,
+  );
+  for (const database of driver.opened) Object.defineProperty(database, 'delivery', { value: { database } });
+  const deliveries = registry.deliveries();
+  expect(deliveries.map(({ store }) => store)).toEqual(driver.opened.map((database) => ({ database })));
+  expect(deliveries.map(({ shards }) => shards)).toEqual([[first, second], [third]]);
+  const [{ ready }] = deliveries as [(typeof deliveries)[number]];
+  const reason = notReady('unreachable');
+  driver.opened[0]!.notReady = reason;
+  const told: unknown[] = [];
+  const isReady = ready((why) => told.push(why));
+  expect(told).toEqual([reason]);
+  driver.opened[0]!.heal();
+  await isReady;
+});
+
 describe('the state of the databases', () => {
   test('is ready when every database is', async () => {
     await expect(open([memberConfig(first), memberConfig(third)]).ready()).resolves.toBeUndefined();

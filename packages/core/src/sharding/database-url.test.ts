@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import {
   comparableAddress,
   databaseName,
+  databasePlace,
   databaseUrlFault,
   namesSeveralHosts,
   parseDatabaseUrl,
@@ -59,6 +60,7 @@ describe('parseDatabaseUrl', () => {
 
 describe('the fault of a database URL', () => {
   test.each([
+    ['several hosts', 'postgres://ann:s3cret@db-1,db-2/global', /several hosts/],
     ['a % that escapes nothing', 'postgres://db-1/a%zzb', /%25/],
     ['a % that escapes nothing in the host', 'postgres://db%zz/global', /%25/],
     ['parameters in the name', 'jdbc:postgresql://db-1/global;password=s3cret', /behind a \?.*%3B/],
@@ -86,6 +88,16 @@ test.each([
   ['a%zzb', 'a%zzb'],
 ])('the database name of an address that ends in %s is %s', (path, name) => {
   expect(databaseName(`postgresql://db-1/${path}?sslmode=require`)).toBe(name);
+});
+
+test.each([
+  ['postgresql://db-1:5433/global?sslmode=require', 'db-1:5433/global'],
+  ['postgresql://db-1/a%3Bb', 'db-1/a;b'],
+  ['postgresql:///global?host=/run&port=5433', '/run:5433/global'],
+  ['memory:0', '0'],
+  ['nowhere', 'nowhere'],
+])('the place of the address %s is %s', (address, place) => {
+  expect(databasePlace(address)).toBe(place);
 });
 
 describe('comparableAddress', () => {

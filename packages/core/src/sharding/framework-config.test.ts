@@ -245,10 +245,38 @@ describe('a faulty configuration', () => {
     },
   );
 
+  test.each([
+    ['password:s3cret', 'password…'],
+    ['maximum-pool-size 10\n more', 'maximum-pool-size…'],
+    ['größe2:1', 'größe2…'],
+  ])('shows of the key %j, which is no name, only the beginning', (key, shown) => {
+    const { framework } = treeOf([group]);
+    expect(faultsOf({ framework: { ...framework, [key]: 1 } })).toEqual({
+      [`framework.${shown}`]: 'is not a known key',
+    });
+  });
+
+  test('shows also beside a password the beginning of a key that is a known one', () => {
+    expect(faultsOf(treeWith({ ...primary, 'password:\ns3cret': 1 }))).toEqual({
+      [`${atPrimary}.password…`]: 'is not a known key',
+    });
+  });
+
+  test.each(['id', 'u', '', 'usernames2', 'hunter2', 'resu', 'p.a.s.s.w.o.r.d'])(
+    'does not show the key %j, which may be a password',
+    (key) => {
+      const faults = faultsOf(treeWith({ ...primary, [key]: 1 }));
+      expect(Object.keys(faults)).toEqual([atPrimary]);
+      expect(faults[atPrimary]).toMatch(/^has an unknown key, not shown/);
+    },
+  );
+
   test('lists the known keys of a database when it does not show unknown ones', () => {
     const { [atPrimary]: fault, ...others } = faultsOf(treeWith({ ...primary, hunter2: 1, hunter3: 2 }));
     expect(others).toEqual({});
     expect(fault).toMatch(/2 unknown keys, .*jdbc-url, username, password, .*maximum-pool-size/);
+    const mixed = Object.keys(faultsOf(treeWith({ ...primary, hunter2: 1, pasword: 2 })));
+    expect(mixed.sort()).toEqual([atPrimary, `${atPrimary}.pasword`]);
   });
 
   test('is refused when a section contains itself', () => {
@@ -275,7 +303,9 @@ describe('a faulty configuration', () => {
   });
 
   test('may not say one thing in kebab-case and in camelCase', () => {
-    expect(Object.keys(faultsOf(treeWith({ ...primary, jdbcUrl })))).toEqual([`${atPrimary}.jdbc-url`]);
+    expect(faultsOf(treeWith({ ...primary, jdbcUrl }))).toEqual({
+      [`${atPrimary}.jdbc-url`]: expect.stringMatching(/twice, in kebab-case and in camelCase/) as string,
+    });
   });
 
   test('may not name a group or a member twice', () => {

@@ -40,8 +40,10 @@ function resembles(key: string, known: string): boolean {
 }
 
 function lettersOf(key: string): string {
-  const [name = ''] = /^[\w-]*/.exec(key) ?? [];
-  return name.toLowerCase().replaceAll(/[-_]/g, '');
+  return key
+    .replace(/[^\w-].*/s, '')
+    .toLowerCase()
+    .replaceAll(/[-_]/g, '');
 }
 
 /** Whether a text is left when some characters of another one are left out. */
