@@ -279,6 +279,23 @@ describe('a listener of commits', () => {
     expect(heard).toEqual([mexico]);
   });
 
+  test('is not called for a repeat that finds its key taken', async () => {
+    const { execute, executor } = executorOf(
+      async (plan) => void plan().add(openWallet(mexico)),
+      {},
+      ResultAction,
+    );
+    const heard: unknown[] = [];
+    executor.onCommit((shard) => heard.push(shard));
+    const configuration: ExecutionConfiguration = {
+      idempotencyKey: 'key-1',
+      idempotencyKeySearch: 'nowhere',
+    };
+    await execute(null, configuration);
+    await execute(null, configuration);
+    expect(heard).toEqual([mexico]);
+  });
+
   test('is called with the shards of an execution that failed on a later one', async () => {
     const { execute, executor, manager } = executorOf(async (plan) =>
       plan().addAll([openWallet(global), openWallet(mexico)]),

@@ -67,6 +67,14 @@ describe('when the outcome of a commit is not known', () => {
     expect((error as Error).cause).toBe(refused);
   });
 
+  test('an error that is its own cause is thrown as it is', async () => {
+    const { execute, manager } = executorOf(async () => 'done');
+    const endless = new Error('endless');
+    endless.cause = endless;
+    manager(global).persistFailures.push(endless);
+    await expect(execute()).rejects.toBe(endless);
+  });
+
   test('the error is recognised by its code, also when it is of another copy of this package', async () => {
     const { execute, manager } = executorOf(async () => 'done');
     class ForeignException extends FrameworkException {}

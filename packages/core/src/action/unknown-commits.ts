@@ -49,7 +49,6 @@ export class UnknownCommits<Result> {
 
   /** Those that were sent to a shard; `undefined` when there are none. */
   on(shard: ShardIdentifier): readonly CommitOutcomeUnknownException[] | undefined {
-    if (this.#attempts.length === 0) return undefined;
     const own = this.#attempts.map(({ unknown }) => unknown).filter((unknown) => unknown.shard === shard);
     return own.length === 0 ? undefined : own;
   }

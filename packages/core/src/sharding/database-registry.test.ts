@@ -155,11 +155,10 @@ test('gives delivery each database once, with its shards and when it can serve',
   const deliveries = registry.deliveries();
   expect(deliveries.map(({ store }) => store)).toEqual(driver.opened.map((database) => ({ database })));
   expect(deliveries.map(({ shards }) => shards)).toEqual([[first, second], [third]]);
-  const [{ ready }] = deliveries as [(typeof deliveries)[number]];
   const reason = notReady('unreachable');
   driver.opened[0]!.notReady = reason;
   const told: unknown[] = [];
-  const isReady = ready((why) => told.push(why));
+  const isReady = deliveries[0]!.ready((why) => told.push(why));
   expect(told).toEqual([reason]);
   driver.opened[0]!.heal();
   await isReady;
