@@ -122,6 +122,20 @@ describe('more locked models than there are places to wait for them', () => {
     expect(tried).toEqual(['p5', 'p6', 'p7', 'newer0']);
   });
 
+  test('are tried before those of a group that came and failed later', async () => {
+    const { writer } = await lockedGroup();
+    await writer.add('later', openWallet());
+    for (const name of ['n0', 'n1']) (await writer.add(name, openWallet())).queuedMs = 1;
+    await writer.answer('later');
+    await writer.answer('n0+n1', locked);
+    const tried: string[] = [];
+    for (const name of ['p5', 'p6', 'p7', 'p8', 'p9']) {
+      await writer.answer(name);
+      tried.push(writer.open.at(-1)!);
+    }
+    expect(tried).toEqual(['p8', 'p9', 'p10', 'p11', 'n0']);
+  });
+
   test('do not keep a plan for ever that fails so for another reason', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);

@@ -196,8 +196,9 @@ export class ShardWriter {
 
   #sendAgain(): void {
     const free = this.#again.filter(isFree);
-    // Those that are locked out come last, in turns: first the one whose last try is the longest ago.
-    free.sort((one, other) => lockedTurn(one) - lockedTurn(other));
+    // Those that are locked out come last, in turns: first the one whose last try is the longest ago. Of the others, the one that
+    // has waited longest: parts of later groups do not keep it from its place.
+    free.sort((one, other) => lockedTurn(one) - lockedTurn(other) || queuedMs(one) - queuedMs(other));
     const sent = new Set<Batch>();
     for (const batch of free) {
       if (!this.#hasPlace(batch)) continue;
@@ -358,6 +359,11 @@ function isFree(batch: Batch): boolean {
 /** When a plan has last not got what others hold; 0 of a group, none of whose plans has been tried on its own. */
 function lockedTurn([first]: Batch): number {
   return first?.lockedTurn ?? 0;
+}
+
+/** Since when a batch waits to be written, as the first of its plans. */
+function queuedMs([first]: Batch): number {
+  return first?.queuedMs ?? 0;
 }
 
 function tellAll(batch: Batch): void {
