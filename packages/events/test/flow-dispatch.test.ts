@@ -272,7 +272,7 @@ describe('the events of a handler', () => {
     hold(one, true);
     load.open();
     await one.settled();
-    expect(one.calls).toEqual([]);
+    expect([one.calls, one.dispatch.waitingSlots]).toEqual([[], new Set()]);
     hold(one, false);
     await one.end(['a1']);
     await one.end(['a2']);
@@ -355,6 +355,27 @@ describe('retries', () => {
     expect(await one.isIdle()).toBe(true);
   });
 
+  test('that wait for a place go on waiting when a handler is let go on that was not paused', async () => {
+    const one = new Dispatching({ concurrency: 1 });
+    one.handle(slotOf(0), a1);
+    const over = one.retry(slotOf(0), e1);
+    await one.settled();
+    one.dispatch.setPaused(false);
+    await one.end(['a1']);
+    await one.end(['e1']);
+    expect([one.calls, over]).toEqual([['a1', 'e1'], ['e1']]);
+  });
+
+  test('that wait for a place end when every call is given up', async () => {
+    const one = new Dispatching({ concurrency: 1 });
+    one.handle(slotOf(0), a1);
+    const over = one.retry(slotOf(0), e1);
+    await one.settled();
+    one.dispatch.drop(no);
+    await one.settled();
+    expect([one.calls, over, one.asked]).toEqual([['a1'], ['e1'], []]);
+  });
+
   test('that wait for a place end when their slot is lost, and those of others do not', async () => {
     const one = new Dispatching({ concurrency: 1 });
     const [lost, other] = [slotOf(0), slotOf(1)];
@@ -391,6 +412,8 @@ describe('a batch that waits', () => {
     await one.end(['a2,a3']);
     expect(one.finished).toEqual(['b1', 'a1', 'a2', 'a3']);
     expect(one.roomCount).toBe(2);
+    one.handle(slotOf(1), b1, b1, b1);
+    expect(one.dispatch.full).toBe(true);
   });
 
   test('waits longer each time', async () => {
@@ -403,6 +426,19 @@ describe('a batch that waits', () => {
     expect(one.calls).toEqual(['a1', 'a1']);
     await one.clock.advance(1);
     expect(one.calls).toEqual(['a1', 'a1', 'a1']);
+    await one.end(['a1']);
+    // After each that had waited its slot may be read on.
+    expect(one.roomCount).toBe(2);
+  });
+
+  test('is tried again behind retries of its slot', async () => {
+    const one = new Dispatching(waits);
+    one.handle(slotOf(0), a1);
+    one.retry(slotOf(0), e1);
+    await one.end(['a1'], no);
+    await one.clock.advance(500);
+    await one.end(['e1']);
+    expect(one.calls).toEqual(['a1', 'e1', 'a1']);
   });
 
   test('goes on waiting, and counts what it has waited, when it is held back', async () => {
@@ -468,6 +504,20 @@ describe('a model that was looked at', () => {
     one.handle(slot, a1);
     await one.settled();
     expect([one.asked, one.calls]).toEqual([asked, calls]);
+  });
+
+  test('is looked at before its events that wait, so that they are not parked in vain', async () => {
+    const one = new Dispatching();
+    const slot = slotOf(0);
+    one.parked.add(0, 'Account a');
+    one.retry(slot, a1);
+    one.handle(slot, a2);
+    one.dispatch.check(a1, slot);
+    await one.end(['a1']);
+    expect([one.asked, one.calls]).toEqual([
+      ['begin a1', 'end a1', 'check a'],
+      ['a1', 'a2'],
+    ]);
   });
 
   test('stays parked for who has its slot next', async () => {

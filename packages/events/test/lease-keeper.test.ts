@@ -213,6 +213,8 @@ describe('a keeper', () => {
       [0, ['one']],
       [100, ['one', 'other']],
     ]);
+    // Several statements may say so.
+    keeper.drop(['1']);
     keeper.drop(['1']);
     expect(tokens()).toEqual(['2']);
     await clock.advance(0);
@@ -265,5 +267,39 @@ describe('a keeper', () => {
     expect([slot!.held, tokens()]).toEqual([false, []]);
     await clock.advance(2 * leaseMs);
     expect(asked).toHaveLength(1);
+  });
+
+  test.each([[[]], [['1']]])(
+    'that has stopped leaves no timer behind, whatever it held: %j',
+    async (tokens) => {
+      const { clock, keeper } = keeperOf(() => renewal(tokens));
+      const timers = new Set<() => void>();
+      const after = clock.after.bind(clock);
+      clock.after = (durationMs, work) => {
+        const cancel = after(durationMs, work);
+        timers.add(cancel);
+        return () => {
+          timers.delete(cancel);
+          cancel();
+        };
+      };
+      const running = keeper.run(['one']);
+      await clock.advance(1);
+      expect(timers.size).toBeGreaterThan(0);
+      await keeper.stop();
+      await running;
+      expect(timers.size).toBe(0);
+    },
+  );
+
+  test('asks longer after each failure, never after more than a third of a lease, and soon after the next one', async () => {
+    const { clock, keeper, asked } = keeperOf((count) => {
+      if (count !== 8) throw new Error('down');
+      return renewal(['1']);
+    });
+    void keeper.run(['one']);
+    await clock.advance(20_000);
+    const waitsMs = asked.slice(1).map(([atMs], index) => Math.round(atMs - asked[index]![0]));
+    expect(waitsMs.slice(0, 9)).toEqual([100, 200, 400, 800, 1_600, 3_200, 3_333, 3_333, 100]);
   });
 });

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import {
   type DeliverableEvent,
   type DuePlace,
@@ -296,6 +297,7 @@ class Looping {
   readonly errors: unknown[] = [];
   readonly one = new FlowOfOne('one');
   readonly other = new FlowOfOne('other');
+  readonly flows = new Map([this.one, this.other].map((flow) => [flow.handler, flow]));
   readonly held = new Map<string, HeldSlot>();
   /** What is due, which an attempt takes away when it ends. */
   due: ParkedHead[] = [];
@@ -305,6 +307,10 @@ class Looping {
   readonly asked: (readonly [places: readonly DuePlace[], except: readonly string[]])[] = [];
   /** Larger events were asked for without what they hold. */
   bytesMax: number | undefined;
+  /** Places of which it was asked whether they have suspects. */
+  readonly askedSuspects: (readonly string[])[] = [];
+  /** What happens while the database answers. */
+  onAsked = (): void => undefined;
   /** Places whose next time was asked for. */
   readonly askedNext: (readonly string[])[] = [];
   /** Thrown by the next questions. */
@@ -313,7 +319,7 @@ class Looping {
   readonly running: Promise<void>;
 
   constructor(settings: DeliveryOverrides = {}, prepare: (looping: Looping) => void = () => undefined) {
-    const { clock, stopping, one, other } = this;
+    const { clock, stopping } = this;
     for (const handler of ['one', 'other']) {
       for (const slot of [0, 1]) {
         const held = new HeldSlot({ handler, slot, token: `${handler} ${slot}`, abandoned: false });
@@ -341,9 +347,14 @@ class Looping {
           const isLeft = ({ handler, event }: ParkedHead): boolean =>
             places.some((place) => place.handler === handler && place.slot === event.slot) &&
             !except.some((model) => model.handler === handler && model.modelId === event.modelId);
+          this.onAsked();
           return this.due.filter(isLeft).slice(0, limit);
         },
-        suspectPlaces: async () => this.suspectPlaces,
+        suspectPlaces: async (places: readonly ParkedPlace[]) => {
+          this.askedSuspects.push(places.map(({ handler, slot }) => `${handler} ${slot}`));
+          this.onAsked();
+          return this.suspectPlaces;
+        },
         nextDueMs: async (places: readonly ParkedPlace[]) => {
           this.askedNext.push(places.map(({ handler, slot }) => `${handler} ${slot}`));
           return this.nextDueMs;
@@ -355,7 +366,7 @@ class Looping {
         },
         get: (token: string) => this.held.get(token),
       },
-      flows: new Map([one, other].map((flow) => [flow.handler, flow])),
+      flows: this.flows,
       gate: new SuspectGate(clock),
     } as unknown as LoopOptions);
     prepare(this);
@@ -413,12 +424,14 @@ describe('the loop of retries', () => {
     const looping = new Looping({ readBytesMax: 1_000, readMax: 10 }, (one) => one.park(a1));
     await looping.settled();
     expect(looping.one.tried).toEqual(['know a1', 'a1']);
-    expect(looping.bytesMax).toBe(100);
+    expect([looping.bytesMax, looping.askedSuspects]).toEqual([100, []]);
     looping.park(a2);
     await looping.end(looping.one, 'a1');
     expect(looping.one.tried.slice(2)).toEqual(['know a2', 'a2']);
     await looping.end(looping.one, 'a2');
     expect(looping.one.tried.slice(4)).toEqual(['check a2']);
+    // However long the slot is held.
+    expect(getEventListeners(looping.held.get('one 0')!.lost, 'abort')).toEqual([]);
     await looping.look();
     expect(looping.one.tried).toHaveLength(5);
   });
@@ -461,7 +474,7 @@ describe('the loop of retries', () => {
     expect(looping.asked[0]![0].map(({ handler }) => handler)).toEqual(['one', 'one']);
     expect(attempts(looping.one)).toEqual(['a1', 'b1']);
     await looping.look();
-    expect(looping.asked).toHaveLength(1);
+    expect([looping.asked.length, looping.errors]).toEqual([1, []]);
   });
 
   test('begins those that are next as soon as there is a place, without asking, and then asks for more', async () => {
@@ -475,6 +488,16 @@ describe('the loop of retries', () => {
     expect([attempts(looping.one), looping.asked.length]).toEqual([['a1', 'b1', 'e1', 'i1'], 2]);
   });
 
+  test('asks for more of a handler of which none is next, also while one of another handler is', async () => {
+    const looping = new Looping({}, (one) => {
+      for (const event of [a1, b1, e1]) one.park(event);
+      one.park(i1, { handler: 'other' });
+    });
+    await looping.settled();
+    await looping.end(looping.other, 'i1');
+    expect(looping.asked).toHaveLength(2);
+  });
+
   test('takes of one slot no more than it may, and those of other slots', async () => {
     const looping = new Looping({}, (one) => {
       one.one.retriesOfSlotMax = 1;
@@ -486,14 +509,42 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['a1', 'b1', 'e1']);
   });
 
-  test('leaves what belongs to a slot that is lost, or to a handler that it does not have', async () => {
+  test('takes of one slot no more than it may, with those that it has', async () => {
     const looping = new Looping({}, (one) => {
-      one.park(a1, { token: 'of another process' });
-      one.park(b1);
+      one.one.retriesOfSlotMax = 2;
+      one.park(a1);
     });
     await looping.settled();
-    expect(looping.one.tried).toEqual(['know b1', 'b1']);
+    for (const event of [e1, i1]) looping.park(event);
+    await looping.look();
+    expect(attempts(looping.one)).toEqual(['a1', 'e1']);
+    expect(looping.one.tried).not.toContain('know i1');
   });
+
+  test('leaves what belongs to a slot that is lost, or to a handler that it does not have', async () => {
+    const looping = new Looping({}, (one) => {
+      one.held.set('gone 0', new HeldSlot({ handler: 'gone', slot: 0, token: 'gone 0', abandoned: false }));
+      one.park(a1, { token: 'of another process' });
+    });
+    await looping.settled();
+    looping.park(b1);
+    await looping.look();
+    expect(looping.one.tried).toEqual(['know b1', 'b1']);
+    expect(looping.errors).toEqual([]);
+  });
+
+  test.each([false, true])(
+    'leaves what belongs to a handler that was retired while the database answered (which settled: %s)',
+    async (isSettling) => {
+      const looping = new Looping({}, (one) => {
+        if (isSettling) one.one.settling = [one.held.get('one 0')!];
+        one.onAsked = () => void one.flows.delete('one');
+        one.park(a1);
+      });
+      await looping.settled();
+      expect([looping.one.tried, looping.errors]).toEqual([[], []]);
+    },
+  );
 
   test('leaves those that are next when their handler is paused, and finds them again later', async () => {
     const looping = new Looping({}, (one) => {
@@ -506,6 +557,20 @@ describe('the loop of retries', () => {
     looping.one.paused = false;
     await looping.look();
     expect(attempts(looping.one)).toEqual(['a1', 'b1', 'e1']);
+  });
+
+  test.each([
+    ['is paused', ({ one }: Looping) => (one.paused = true)],
+    ['stops with its process', ({ stopping }: Looping) => stopping.abort()],
+  ])('tries none whose handler %s while it waits for another one that is alone', async (_what, end) => {
+    const looping = new Looping({}, (one) => {
+      one.park(e1, { openCount: 1 });
+      one.park(b1);
+    });
+    await looping.settled();
+    end(looping);
+    await looping.end(looping.one, 'e1');
+    expect(attempts(looping.one)).toEqual(['e1']);
   });
 
   test('begins with those that are to be alone, then with suspects', async () => {
@@ -553,6 +618,21 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['e1', 'b1']);
   });
 
+  test('keeps others waiting for none whose slot was lost before its turn', async () => {
+    const looping = new Looping({ suspectAloneMs: 1_000_000 }, (one) => {
+      one.park(e1, { openCount: 1 });
+      one.park(b1, { openCount: 1 });
+      one.park(a1);
+    });
+    await looping.settled();
+    looping.held.get('one 1')!.lose();
+    looping.held.delete('one 1');
+    await looping.end(looping.one, 'e1');
+    looping.park(m1);
+    await looping.end(looping.one, 'a1');
+    expect(attempts(looping.one)).toEqual(['e1', 'a1', 'b1', 'm1']);
+  });
+
   test('lets slots be read on in which no suspect is left, or being tried', async () => {
     const looping = new Looping({}, (one) => {
       const [first, second] = [one.held.get('one 0')!, one.held.get('one 1')!];
@@ -562,6 +642,7 @@ describe('the loop of retries', () => {
     });
     await looping.settled();
     expect(looping.one.tried).toEqual(['settled 1', 'know a1', 'a1']);
+    expect(looping.askedSuspects).toEqual([['one 0', 'one 1']]);
     looping.suspectPlaces = [];
     await looping.look();
     expect(looping.one.tried).toHaveLength(3);

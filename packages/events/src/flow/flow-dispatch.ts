@@ -191,7 +191,6 @@ export class FlowDispatch {
    * what was read.
    */
   #leave(lane: Lane<FlowWork>): void {
-    this.#waiting.delete(lane);
     for (const work of lane.items.splice(0)) {
       if (work.kind === 'event') this.#unfinishedCount--;
       else if (work.kind === 'retry') work.onEnded();

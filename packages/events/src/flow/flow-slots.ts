@@ -59,7 +59,7 @@ export class FlowSlots {
       suspectCount: 0,
     };
     this.#positions.set(slot.slot, position);
-    slot.lost.addEventListener('abort', () => this.#lose(position), { once: true });
+    slot.lost.addEventListener('abort', () => this.#lose(position));
     this.#onReadable();
   }
 

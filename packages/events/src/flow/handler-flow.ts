@@ -60,7 +60,7 @@ export class HandlerFlow {
     this.#parked.drop(slot.slot);
     for (const model of parkedModels) this.#parked.add(slot.slot, model);
     this.slots.gain(slot, cursor);
-    slot.lost.addEventListener('abort', () => this.#lose(slot), { once: true });
+    slot.lost.addEventListener('abort', () => this.#lose(slot));
   }
 
   /** Has later events of a model parked, which has parked events. */
@@ -69,7 +69,6 @@ export class HandlerFlow {
   }
 
   setPaused(paused: boolean): void {
-    if (paused === this.#paused) return;
     this.#paused = paused;
     this.dispatch.setPaused(paused);
     this.#alarm.ring();
@@ -120,8 +119,7 @@ export class HandlerFlow {
       saver.hurry();
       return [];
     }
-    const readable = this.slots.readable(reader.generation);
-    return waiting.size === 0 ? readable : readable.filter(({ slot }) => !waiting.has(slot.slot));
+    return this.slots.readable(reader.generation).filter(({ slot }) => !waiting.has(slot.slot));
   }
 
   async #advance(group: readonly SlotPosition[]): Promise<void> {

@@ -75,8 +75,7 @@ export class LeaseKeeper {
     while (!this.#stopped) {
       const renewing = this.#renew();
       this.#renewing = renewing;
-      const waitMs = await renewing;
-      if (!this.#stopped) await this.#alarm.wait(waitMs);
+      await this.#alarm.wait(await renewing);
     }
   }
 

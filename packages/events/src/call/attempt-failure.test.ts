@@ -1,0 +1,69 @@
+import { ShardIdentifier, UnknownShardException } from '@framework/core';
+import { expect, test, vi } from 'vitest';
+import { deposited } from '../../test/account.js';
+import { type AttemptFailure, logAttemptFailure } from './attempt-failure.js';
+
+/** The line on standard error of a failure. */
+function lineOf(own: Partial<AttemptFailure> = {}): string {
+  const write = vi.spyOn(console, 'error').mockReturnValue();
+  logAttemptFailure({
+    handler: 'one',
+    event: deposited('a', 1),
+    eventCount: 1,
+    attempt: 2,
+    error: new Error('no'),
+    counted: true,
+    willRetry: true,
+    retryAfterMs: 499.2,
+    ...own,
+  });
+  const lines = write.mock.calls.map(([line]) => String(line));
+  write.mockRestore();
+  return lines.join('\n');
+}
+
+test.each<[string, Partial<AttemptFailure>, string]>([
+  [
+    'is tried again',
+    {},
+    'DepositedEvent a1 of Account a: attempt 2 failed, it is retried after 500 ms: Error: no',
+  ],
+  [
+    'is tried again at once',
+    { retryAfterMs: 0 },
+    'DepositedEvent a1 of Account a: attempt 2 failed, it is retried after 0 ms: Error: no',
+  ],
+  [
+    'could not be made',
+    { counted: false },
+    'DepositedEvent a1 of Account a: attempt 2 could not be made, it is retried after 500 ms: Error: no',
+  ],
+  [
+    'is one of a batch',
+    { eventCount: 3 },
+    'DepositedEvent a1 and 2 more of Account a: attempt 2 failed, it is retried after 500 ms: Error: no',
+  ],
+  [
+    'has an error of several lines',
+    { error: new Error('first\r\n  second') },
+    'DepositedEvent a1 of Account a: attempt 2 failed, it is retried after 500 ms: Error: first second',
+  ],
+])('the line on an attempt says what happens next when it %s', (_what, failure, line) => {
+  expect(lineOf(failure)).toBe(`Handler one, ${line}`);
+});
+
+test('the line on a dead letter says that later events wait, and what to do', () => {
+  expect(lineOf({ willRetry: false, retryAfterMs: undefined })).toBe(
+    'Handler one, DepositedEvent a1 of Account a: attempt 2 failed, it is a dead letter now, and later events of the model wait ' +
+      'behind it until you replay or skip it with DeliveryOperator: Error: no',
+  );
+});
+
+test('the line on an attempt that needs another shard says what it waits for', () => {
+  const error = new UnknownShardException(ShardIdentifier.of(1, 0));
+  const line = lineOf({ counted: false, error: new Error('cannot', { cause: error }) });
+  expect(line).toContain(
+    'it is retried after 500 ms, and waits until the shard is in the configuration of this process, or a process that has it takes ' +
+      'over: Error: cannot, caused by UnknownShardException: ',
+  );
+});
