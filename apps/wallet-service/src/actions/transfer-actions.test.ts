@@ -1,7 +1,7 @@
-import { ShardIdentifier, ShardedId } from '@framework/core';
+import { InvariantViolation, ShardIdentifier, ShardedId } from '@framework/core';
 import { like } from '@framework/testing/specification';
 import { Big } from 'big.js';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { global, mexico, walletOf, walletSpecification as spec } from '../../test/wallet-specification.js';
 import {
   TransferDecision,
@@ -61,6 +61,13 @@ describe('InitiateTransferAction', () => {
       .given(source)
       .when(InitiateTransferAction, { ...initiate, ...wrong })
       .thenThrows(code);
+  });
+
+  test('says so when the amount is not positive', async () => {
+    const execution = spec.given(source).when(InitiateTransferAction, { ...initiate, amount: new Big(0) });
+    await expect(execution.thenResult(like(Transfer, {}))).rejects.toThrow(
+      'Transfer amount must be positive',
+    );
   });
 
   test('takes the money out once for requests under one key', async () => {
@@ -158,6 +165,17 @@ describe('CompleteTransferAction', () => {
   test('decides nothing when the shard of the destination is not configured', async () => {
     const destId = ShardedId.generate(Wallet, ShardIdentifier.of(7, 3));
     await spec.when(CompleteTransferAction, { ...arrival, destId }).thenThrows('unknown-shard');
+  });
+
+  test('decides nothing when it fails by a bug, also one that has a code: no refund follows', async () => {
+    const receive = vi.spyOn(Wallet.prototype, 'receive').mockImplementation(() => {
+      throw new InvariantViolation('a bug');
+    });
+    try {
+      await spec.given(destination).when(CompleteTransferAction, arrival).thenThrows('invariant-violation');
+    } finally {
+      receive.mockRestore();
+    }
   });
 });
 
