@@ -62,7 +62,7 @@ async function watchedDatabase() {
       scheduler.stepCount++;
       return leases[0]?.token ?? 'none';
     };
-    const call = (declared: { readonly whenBatchFails?: 'wait' } = {}) =>
+    const call = (declared: { readonly name?: string; readonly whenBatchFails?: 'wait' } = {}) =>
       watch.begins({ process: owner, options: { name: handler, ...declared }, eventIds: [event.id] });
     return { owner, store, renew, call };
   };
@@ -118,6 +118,17 @@ test('a slot that was given back, or whose lease has ended, is had by another pr
   await clock.advance(leaseMs + 1);
   await one.renew();
   one.call();
+  expect(violations).toEqual([]);
+});
+
+test('a process may call a handler whose present name a failover has lost', async () => {
+  const { tables, one, violations } = await watchedDatabase();
+  const replica = tables.delivery.snapshot();
+  await one.store.cursors.register([{ name: 'tell', aliases: [handler], startFrom: 'beginning' }]);
+  await one.renew();
+  tables.delivery.failOver(replica);
+  await one.renew();
+  one.call({ name: 'tell' });
   expect(violations).toEqual([]);
 });
 

@@ -18,6 +18,8 @@ interface DatabaseWatch {
   readonly cursors: Map<string, number>;
   /** The slots of the events of the log by their ids, as far as it was read. */
   readonly slots: Map<string, number>;
+  /** The permanent ids of handlers by their names, also by those that a failover has lost, which processes do not know yet. */
+  readonly ids: Map<string, string>;
   timeline: number;
 }
 
@@ -58,6 +60,7 @@ export class DeliveryWatch {
         attempts: new AttemptWatch(tables.delivery, attemptsMaxOf, violated),
         cursors: new Map(),
         slots: new Map(),
+        ids: new Map(),
         timeline: tables.delivery.timeline,
       };
     });
@@ -67,7 +70,9 @@ export class DeliveryWatch {
   answered({ name }: StepOwner, { operation }: Pick<MemoryPassage, 'operation'>, tables: MemoryTables): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     if (watch === undefined) return;
-    if (operation === 'leases.renew') watch.leases.renewed(name);
+    if (operation === 'cursors.register')
+      for (const [handler, id] of tables.delivery.names) watch.ids.set(handler, id);
+    else if (operation === 'leases.renew') watch.leases.renewed(name);
     else if (operation === 'leases.release') watch.leases.released(name);
     else if (operation === 'cursors.load' || operation === 'cursors.known') watch.leases.notePauses();
     else if (operation === 'cursors.save') this.#lookAtCursors(watch, name);
@@ -109,7 +114,7 @@ export class DeliveryWatch {
       // A failover has lost the event.
       if (place === undefined) return [];
       const { watch, slot } = place;
-      const handler = watch.tables.delivery.names.get(name) ?? name;
+      const handler = watch.ids.get(name) ?? name;
       const grant = watch.leases.grant(process.name, handler, slot);
       const what = `${process.name} calls ${handler} with ${eventId} of slot ${slot}`;
       const { nowMs, stepCount } = this.#scheduler;
