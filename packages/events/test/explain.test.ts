@@ -101,6 +101,22 @@ describe('explain', () => {
     expect(await operator.explain('a2')).toMatchObject(behind);
   });
 
+  test('tells models, and what is parked for other handlers, apart', async () => {
+    const bench = new DeliveryBench();
+    const operator = operatorOf(bench);
+    for (const name of ['one', 'two']) await register(bench, name);
+    park(bench, 'one', deposited('a', 2));
+    park(bench, 'one', deposited('e', 1));
+    park(bench, 'two', deposited('a', 1));
+    bench.database.commit(deposited('a', 1), deposited('a', 2));
+    expect(await operator.explain('a2')).toMatchObject({
+      standings: [
+        { handler: 'one', kind: 'backing-off' },
+        { handler: 'two', kind: 'pending' },
+      ],
+    });
+  });
+
   test('finds the event that all others of a model wait for, however many there are', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
@@ -171,6 +187,24 @@ describe('explain', () => {
     expect(await operator.explain('a1')).toMatchObject({
       standings: names.map((handler) => ({ handler, kind: 'pending', leasedTo: undefined })),
     });
+  });
+});
+
+test('explain says who holds the slot for each handler, and that nobody has yet', async () => {
+  const bench = new DeliveryBench();
+  for (const name of ['one', 'two']) bench.start([handlerOf({ name })]);
+  await bench.clock.advance(1_000);
+  bench.database.commit(deposited('a', 1));
+  const holders = bench.database.leases.filter(({ slot }) => slot === 0).map(({ processId }) => processId);
+  expect(new Set(holders).size).toBe(2);
+  expect(await operatorOf(bench).explain('a1')).toMatchObject({
+    standings: holders.map((leasedTo) => ({ kind: 'pending', leasedTo })),
+  });
+  const store = new MemoryDeliveryStore(new MemoryAccess(bench.database));
+  store.leases.list = async () => [];
+  const operator = new DeliveryOperator({ deliveries: () => [{ store, shards: [shard], ready }] });
+  expect(await operator.explain('a1')).toMatchObject({
+    standings: [{ leasedTo: undefined }, { leasedTo: undefined }],
   });
 });
 

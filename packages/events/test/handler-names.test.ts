@@ -1,7 +1,7 @@
 import { Action, FrameworkException, ShardIdentifier, UnknownShardException } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
-import type { HandlerContext } from '../src/index.js';
+import { DeliveryOperator, type HandlerContext } from '../src/index.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf, operatorOf, shard } from './delivery-bench.js';
 
@@ -136,6 +136,21 @@ describe('an operator', () => {
     await expect(operator.skip({ handler: 'nwe' })).rejects.toMatchObject(unknown);
     await expect(operator.skip({ handler: 'nwe' }, { dryRun: true })).rejects.toMatchObject(unknown);
     expect(await operator.replay({ handler: 'new' })).toBe(0);
+  });
+
+  test('changes nothing in a database that does not know the handler', async () => {
+    const benches = [new DeliveryBench(), new DeliveryBench()] as const;
+    benches[0].start([handlerOf({ name: 'one' })]);
+    benches[1].start([handlerOf({ name: 'other' })]);
+    for (const { clock } of benches) await clock.advance(100);
+    const accesses = benches.map(({ database }) => new MemoryAccess(database));
+    const deliveries = accesses.map((access) => ({
+      store: new MemoryDeliveryStore(access),
+      shards: [shard],
+      ready: async (): Promise<void> => undefined,
+    }));
+    await new DeliveryOperator({ deliveries: () => deliveries }).pause('one');
+    expect(accesses.map(({ calls }) => calls.get('cursors.setPaused'))).toEqual([1, undefined]);
   });
 
   test('retires a handler that no process has any more, and whose parked events may be lost', async () => {

@@ -136,3 +136,20 @@ test('of what was read the last four places are kept', async () => {
   for (const cursor of ['1', '2']) expect(await readCount(cursor)).toBe(1);
   for (const cursor of ['4', '5', '1', '2']) expect(await readCount(cursor)).toBe(0);
 });
+
+test('a place that was read again is kept for longer than those that were not', async () => {
+  const log = new AskedLog();
+  const reader = readerOf(log);
+  const read = async (cursor: string): Promise<void> => {
+    const before = log.reads.length;
+    const batch = reader.read([0], cursor);
+    if (log.reads.length > before) log.answer(before, []);
+    await batch;
+  };
+  for (const cursor of ['1', '2', '3', '4']) await read(cursor);
+  reader.refresh();
+  for (const cursor of ['1', '5']) await read(cursor);
+  const before = log.reads.length;
+  await read('1');
+  expect(log.reads).toHaveLength(before);
+});

@@ -99,6 +99,23 @@ describe('dead letters', () => {
     expect(await operator.replay({})).toBe(1_200);
   });
 
+  test('are replayed step by step, each behind the last one, so that those which fail again meanwhile are left', async () => {
+    const bench = new DeliveryBench();
+    const store = new MemoryDeliveryStore(new MemoryAccess(bench.database));
+    const steps: unknown[] = [];
+    store.deadLetters.replay = async (_filter, step) => {
+      steps.push(step);
+      return { count: 1_000, next: steps.length === 1 ? 'a place' : undefined };
+    };
+    const operator = new DeliveryOperator({ deliveries: () => [{ store, shards: [shard], ready }] });
+    expect(await operator.replay({})).toBe(2_000);
+    expect(steps).toEqual([{ limit: 1_000 }, { limit: 1_000, after: 'a place' }]);
+  });
+
+  test('are none where there is no database', async () => {
+    expect(await new DeliveryOperator({ deliveries: () => [] }).replay({})).toBe(0);
+  });
+
   test('are found page by page, counted by a dry run and replayed by a filter', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);

@@ -20,15 +20,19 @@ export async function askDatabases<Item>(
   databases: readonly DatabaseDelivery[],
   question: (database: DatabaseDelivery) => Promise<readonly Item[]>,
 ): Promise<DatabaseAnswers<Item>> {
-  const items: Item[] = [];
-  const failures: DatabaseFailure[] = [];
-  const ended = await Promise.allSettled(databases.map(question));
-  for (const [index, { shards }] of databases.entries()) {
-    const answer = ended[index];
-    if (answer?.status === 'fulfilled') items.push(...answer.value);
-    else failures.push({ shards, error: answer?.reason });
-  }
-  return { items, failures };
+  const answers = await Promise.all(
+    databases.map(async (database): Promise<DatabaseAnswers<Item>> => {
+      try {
+        return { items: await question(database), failures: [] };
+      } catch (error) {
+        return { items: [], failures: [{ shards: database.shards, error }] };
+      }
+    }),
+  );
+  return {
+    items: answers.flatMap(({ items }) => items),
+    failures: answers.flatMap(({ failures }) => failures),
+  };
 }
 
 /**
