@@ -21,10 +21,6 @@ const asideMax = 8;
 const patientMax = 5;
 /** How many of these places are taken at most by plans that are known to be locked out: what is free must not wait for them. */
 const lockedMax = 6;
-/** Why plans wait behind others that change the same models. */
-const heldUpReason =
-  'because an earlier write of its models takes long: somebody else may hold a lock on a row of them; find who does in ' +
-  'pg_locks and pg_stat_activity';
 /** How many ticks make up the time for which a plan may wait. */
 const ticksPerWait = 4;
 /**
@@ -338,7 +334,12 @@ export function lockedOut(shard: ShardIdentifier): ShardUnavailableException {
 /** Why a plan is refused of which nothing was sent. */
 function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): ShardUnavailableException {
   if (!isHeldUp) return new ShardUnavailableException(shard, reason);
-  return new ShardUnavailableException(shard, `${reason}, ${heldUpReason}`, { kind: 'locked' });
+  return new ShardUnavailableException(
+    shard,
+    `${reason}, because an earlier write of its models takes long: somebody else may hold a lock on a row of them; ` +
+      'find who does in pg_locks and pg_stat_activity',
+    { kind: 'locked' },
+  );
 }
 
 function isLockedHandler(plan: QueuedPlan): boolean {
