@@ -148,7 +148,7 @@ describe('dead letters', () => {
 
   test('refuse a cursor that no page gave', async () => {
     const operator = operatorOf(new DeliveryBench());
-    for (const after of ['', 'x', '7:', '1:', '-1:', '0.5:', ':', ' :', 'x:']) {
+    for (const after of ['', 'x', '7:', '1:', '-1:', '0.5:', ':', ' :', 'x:', 'x0:']) {
       await expect(operator.findParked({}, { after })).rejects.toMatchObject({ code: 'invalid-cursor' });
     }
   });
@@ -184,6 +184,14 @@ describe('dead letters', () => {
       expect(benches.map(({ database }) => database.parked.size)).toEqual([0, 0, 0, 0]);
     },
   );
+
+  test('of more than ten databases are found from any of their pages on', async () => {
+    const benches = Array.from({ length: 12 }, () => new DeliveryBench());
+    for (const bench of benches) park(bench, deposited('a', 1));
+    const operator = operatorOf(...benches);
+    const first = await operator.findParked({}, { limit: 11 });
+    expect((await operator.findParked({}, { after: first.next! })).items).toHaveLength(1);
+  });
 
   test('are all that is ever replayed, and a dry run says so', async () => {
     const bench = new DeliveryBench();

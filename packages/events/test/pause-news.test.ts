@@ -1,0 +1,25 @@
+import { MemoryAccess, MemoryDeliveryStore, MemoryDeliveryTables } from '@framework/testing/memory';
+import { VirtualClock } from '@framework/testing';
+import { expect, test } from 'vitest';
+import { onPause, tellPause } from '../src/operator/pause-news.js';
+
+function store(): MemoryDeliveryStore {
+  return new MemoryDeliveryStore(new MemoryAccess(new MemoryDeliveryTables(new VirtualClock())));
+}
+
+test('who delivers from a store is told at once what an operator says there, until it stops', () => {
+  const [own, other] = [store(), store()];
+  const told: unknown[] = [];
+  const ignore = onPause(own, (handler, paused) => told.push([handler, paused]));
+  onPause(own, (handler, paused) => told.push(['beside', handler, paused]));
+  tellPause(other, 'one', true);
+  expect(told).toEqual([]);
+  tellPause(own, 'one', true);
+  expect(told).toEqual([
+    ['one', true],
+    ['beside', 'one', true],
+  ]);
+  ignore();
+  tellPause(own, 'one', false);
+  expect(told.slice(2)).toEqual([['beside', 'one', false]]);
+});
