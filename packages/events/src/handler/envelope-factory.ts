@@ -48,7 +48,7 @@ export class EnvelopeFactory {
     const first = this.#shards[0] ?? ShardIdentifier.of(0, 0);
     if (this.#shards.length === 1) return first;
     const carried = carriedShard(modelId);
-    return carried !== undefined && this.#shards.includes(carried) ? carried : first;
+    return this.#shards.find((shard) => shard === carried) ?? first;
   }
 
   #modelOf(name: string): ModelClass<unknown> {
