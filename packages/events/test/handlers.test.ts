@@ -144,8 +144,10 @@ describe('a registry', () => {
     const databases = {
       deliveries: () => [{ store, shards: [shard], ready: async (): Promise<void> => undefined }],
     };
+    // One that wants every event has no classes.
+    const handlers = [new MarkedHandler(), batchHandler({ name: 'index' })];
     const delivery = (models: readonly ModelClass<unknown>[]): Delivery =>
-      new Delivery({ databases, executor: claiming, handlers: [new MarkedHandler()], models });
+      new Delivery({ databases, executor: claiming, handlers, models });
     delivery([]);
     expect(claimed).toEqual([DepositedEvent, ClosedEvent]);
     class Purse extends Account {
