@@ -67,6 +67,7 @@ describe('the fault of a database URL', () => {
     ['port 0', 'postgres://db-1:0/global', /port .* 1 to 65535/],
     ['port 0 as a parameter', 'postgres://db-1/global?port=0', /port .* 1 to 65535/],
     ['a port that is none', 'postgres://db-1/global?port=65536', /port .* 1 to 65535/],
+    ['a port that is no plain number', 'postgres://db-1/global?port=1e3', /port .* 1 to 65535/],
     ['a password twice', 'postgres://db-1/global?password=s3cret&password=s3cret', /password twice/],
     ['a user twice', 'postgres://db-1/global?user=s3cret&user=s3cret', /user twice/],
     ['an empty password', 'postgres://ann@db-1/global?password=', /password with no value/],
@@ -76,10 +77,12 @@ describe('the fault of a database URL', () => {
     expect(parseDatabaseUrl(text)).toBeUndefined();
   });
 
-  test.each(['postgres://db-1:65535/global', 'postgres://db-1/a%3Bb%3Dc%26d', 'postgres://%2Frun/global'])(
-    'is not found in %s',
-    (text) => expect(databaseUrlFault(text)).toBeUndefined(),
-  );
+  test.each([
+    'postgres://db-1:65535/global',
+    'postgres://db-1:1/global',
+    'postgres://db-1/a%3Bb%3Dc%26d',
+    'postgres://%2Frun/global',
+  ])('is not found in %s', (text) => expect(databaseUrlFault(text)).toBeUndefined());
 });
 
 test.each([
@@ -127,10 +130,13 @@ describe('namesSeveralHosts', () => {
     'jdbc:postgresql://db-1:5432,db-2:5432/global',
     'postgresql://db-1,db-2:5432/global?target_session_attrs=read-write',
     'postgres://ann:s3cret@db-1,db-2/global',
+    'postgres://db-1,db-2',
   ])('sees it in %s', (text) => expect(namesSeveralHosts(text)).toBe(true));
 
-  test.each(['postgresql://db-1/global', 'postgres://ann:a,b@db-1/global', 'postgresql://db-1/a,b'])(
-    'does not see it in %s',
-    (text) => expect(namesSeveralHosts(text)).toBe(false),
-  );
+  test.each([
+    'postgresql://db-1/global',
+    'postgres://ann:a,b@db-1/global',
+    'postgresql://db-1/a,b',
+    'see postgresql://db-1,db-2/global',
+  ])('does not see it in %s', (text) => expect(namesSeveralHosts(text)).toBe(false));
 });
