@@ -65,11 +65,9 @@ export class RetryStep {
     this.#lastChances.delete(chanceKey(head));
     if (!(await this.#begin(head, begun, slot))) return;
     const startedMs = this.#watch.now();
-    const over = new AbortController();
-    const current = this.#uncountBesideOthers(begun, { head, slot, alone, startedMs, over: over.signal });
-    const outcome = await this.#caller.call([head.event], head.attempts + 1, slot);
-    over.abort();
-    const attempt = await current;
+    const call = this.#caller.call([head.event], head.attempts + 1, slot);
+    const attempt = await this.#uncountBesideOthers(begun, { head, slot, alone, startedMs, call });
+    const outcome = await call;
     if (outcome.kind === 'held-back') return this.#giveBack(head, attempt);
     if (outcome.kind === 'dropped') return this.#endUnrecorded(head, attempt, startedMs);
     const ended: ParkedOutcome =
@@ -88,13 +86,13 @@ export class RetryStep {
    */
   async #uncountBesideOthers(
     begun: ParkedAttempt,
-    call: Pick<RetryWork, 'head' | 'slot' | 'alone'> & { startedMs: number; over: AbortSignal },
+    made: Pick<RetryWork, 'head' | 'slot' | 'alone'> & { startedMs: number; call: Promise<unknown> },
   ): Promise<ParkedAttempt> {
-    const { head, slot, alone, startedMs, over } = call;
+    const { head, slot, alone, startedMs, call } = made;
     if (alone === undefined || !begun.counted) return begun;
-    await untilAborted(AbortSignal.any([alone, over]));
+    const isOver = await Promise.race([call.then(() => true), untilAborted(alone).then(() => false)]);
     // It may be why the event loop stood.
-    if (over.aborted || this.#watch.stoodSince(startedMs)) return begun;
+    if (isOver || this.#watch.stoodSince(startedMs)) return begun;
     const uncounted = { id: randomUuid(), counted: false };
     return (await this.#begin(head, uncounted, slot, begun)) ? uncounted : begun;
   }
