@@ -239,8 +239,12 @@ export class FlowDispatch {
     if (!slot.held) return;
     const { modelName, modelId } = event;
     const model = { handler: this.#handler, slot: slot.slot, modelName, modelId };
+    const key = modelKey(event);
+    const addition = this.#parked.additionOf(slot.slot, key);
     const parked = await this.#around.check.isParked(model);
-    if (!parked && slot.held) this.#parked.delete(slot.slot, modelKey(event));
+    // Suspects are parked beside the lanes: the answer may not know of one that was parked since it was asked for.
+    if (!parked && slot.held && this.#parked.additionOf(slot.slot, key) === addition)
+      this.#parked.delete(slot.slot, key);
   }
 }
 

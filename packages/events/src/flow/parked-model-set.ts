@@ -1,6 +1,8 @@
 /** The models that have parked events for one handler, in the slots that this process holds. */
 export class ParkedModelSet {
-  readonly #bySlot = new Map<number, Set<string>>();
+  /** With each model, which of all additions was its last one. */
+  readonly #bySlot = new Map<number, Map<string, number>>();
+  #additionCount = 0;
 
   get empty(): boolean {
     return this.#bySlot.size === 0;
@@ -11,8 +13,13 @@ export class ParkedModelSet {
   }
 
   add(slot: number, model: string): void {
-    const models = this.#bySlot.get(slot) ?? new Set();
-    this.#bySlot.set(slot, models.add(model));
+    const models = this.#bySlot.get(slot) ?? new Map<string, number>();
+    this.#bySlot.set(slot, models.set(model, ++this.#additionCount));
+  }
+
+  /** Which of all additions was the last one of a model; `undefined` when it is not in the set. */
+  additionOf(slot: number, model: string): number | undefined {
+    return this.#bySlot.get(slot)?.get(model);
   }
 
   delete(slot: number, model: string): void {
