@@ -82,9 +82,13 @@ export class AttemptWatch {
   /**
    * Looks at what a statement has changed in the parked events.
    *
+   * @param leaseOf the lease under which who made the statement may write a row
    * @param onWritten called with each row that it has added, changed or deleted
    */
-  look(onWritten: (row: MemoryParked) => void): void {
+  look(
+    leaseOf: (row: MemoryParked) => string | undefined,
+    onWritten: (row: MemoryParked) => void = () => undefined,
+  ): void {
     const { parked, timeline } = this.#tables;
     // What a failover has changed was written by nobody.
     const isSame = timeline === this.#timeline;
@@ -101,8 +105,8 @@ export class AttemptWatch {
         this.#attempts.delete(key);
         continue;
       }
-      if (openAttempts.size > (seen?.openCount ?? 0)) this.#attemptsAt(key).begunCount++;
-      if (dead && seen?.dead !== true) this.#judge(key, row);
+      if (openAttempts.size > (seen?.openCount ?? 0)) this.#attemptsAt(key, leaseOf(row)).begunCount++;
+      if (dead && seen?.dead !== true) this.#judge(row, this.#attemptsAt(key, leaseOf(row)));
       onWritten(row);
     }
     if (this.#seen.size === parked.size) return;
@@ -123,9 +127,10 @@ export class AttemptWatch {
     return attempts;
   }
 
-  #judge(key: string, { handler, event }: MemoryParked): void {
-    const attempts = this.#attemptsAt(key);
-    const { beforeCount, failedCount, failedInBatchCount, isFinal } = attempts;
+  #judge(
+    { handler, event }: MemoryParked,
+    { beforeCount, failedCount, failedInBatchCount, isFinal }: Attempts,
+  ): void {
     const max = this.#attemptsMaxOf(handler);
     const count = beforeCount + failedCount + failedInBatchCount;
     if (count < max && !isFinal)

@@ -1,4 +1,4 @@
-import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
+import { type DeliverableEvent, type ParkedHead, ShardIdentifier } from '@framework/core';
 import { expect, test } from 'vitest';
 import { MemoryAccess, MemoryDeliveryStore, MemoryFaults, MemoryTables } from '../../memory/index.js';
 import { VirtualClock } from '../../virtual-clock.js';
@@ -200,6 +200,19 @@ test('an event is a dead letter after all its attempts, and not before', async (
   early.one.call()(new Error('once'));
   await early.one.store.parked.park([{ ...failed, token: earlyToken, attempts: 1, dead: true }]);
   expect(early.violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
+});
+
+test('an attempt that was recorded counts when its process ends before the call', async () => {
+  const { clock, one, other, violations } = await watchedDatabase();
+  const token = await one.renew();
+  one.call()(new Error('once'));
+  await one.store.parked.park([{ ...failed, token, attempts: 1, dead: false }]);
+  const [head] = (await one.store.parked.dueHeads([{ handler, slot: 0 }], 10)) as [ParkedHead];
+  await one.store.parked.beginAttempt(head, { id: 'last', counted: true });
+  await clock.advance(leaseMs + 1);
+  const taken = await other.renew();
+  await other.store.parked.endAttempt({ ...head, token: taken }, undefined, { kind: 'dead', error: 'gone' });
+  expect(violations).toEqual([]);
 });
 
 test('an event that is tried again after all its attempts is found, unless it was replayed', async () => {

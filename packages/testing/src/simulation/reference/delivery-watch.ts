@@ -1,6 +1,6 @@
 import { FrameworkException } from '@framework/core';
 import type { RegisteredHandler } from '@framework/events';
-import type { MemoryPassage, MemoryTables } from '../../memory/index.js';
+import type { MemoryParked, MemoryPassage, MemoryTables } from '../../memory/index.js';
 import type { HandlerVersions } from '../handler-versions.js';
 import type { History } from '../history.js';
 import type { Scheduler, StepOwner } from '../scheduler.js';
@@ -70,15 +70,17 @@ export class DeliveryWatch {
   answered({ name }: StepOwner, { operation }: Pick<MemoryPassage, 'operation'>, tables: MemoryTables): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     if (watch === undefined) return;
+    const leaseOf = ({ handler, event: { slot } }: MemoryParked): string | undefined =>
+      watch.leases.grant(name, handler, slot)?.lease;
     if (operation === 'cursors.register')
       for (const [handler, id] of tables.delivery.names) watch.ids.set(handler, id);
     else if (operation === 'leases.renew') watch.leases.renewed(name);
     else if (operation === 'leases.release') watch.leases.released(name);
     else if (operation === 'cursors.load' || operation === 'cursors.known') watch.leases.notePauses();
     else if (operation === 'cursors.save') this.#lookAtCursors(watch, name);
-    else if (operation === 'parked.giveBackAttempt') watch.attempts.look(() => undefined);
+    else if (operation === 'parked.giveBackAttempt') watch.attempts.look(leaseOf);
     else if (mayWrite.has(operation))
-      watch.attempts.look(({ handler, event: { slot } }) => {
+      watch.attempts.look(leaseOf, ({ handler, event: { slot } }) => {
         if (watch.leases.holds(name, handler, slot)) return;
         this.#violated(`${name} writes parked events of ${handler} in slot ${slot}, which it does not hold`);
       });
