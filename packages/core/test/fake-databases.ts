@@ -72,6 +72,7 @@ export class FakeTransactionManager implements TransactionManager {
   readonly shard: ShardIdentifier;
   readonly log: EventLog = { findByModel: async () => ({ items: [], next: undefined }) };
   readonly keys: FakeIdempotencyKeys = new FakeIdempotencyKeys();
+  timeline = 1;
   /** Thrown by the next calls of persist, one each; `undefined` lets the call pass. */
   readonly persistFailures: unknown[] = [];
   /** Given by the next calls of isCommitted, one each; an error is thrown. */

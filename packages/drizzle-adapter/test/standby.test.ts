@@ -1,5 +1,5 @@
 import { FaultProxy } from '@framework/testing';
-import { type Account, decimal, home } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, decimal, home } from '@framework/testing/conformance';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { serverWithStandby } from './fixtures/standby.js';
@@ -58,4 +58,43 @@ it('a standby behind the name of the primary serves nothing until it leads, and 
   expect(await suiteOn(started).withdraw(account!, '100', key)).toEqual(answer);
   expect(await replica.keys.find(keyScope)).toMatchObject({ actionName: 'WithdrawAction' });
   expect(await registry.status()).toMatchObject([{ ready: true }]);
+});
+
+it('an update is stale that was read before a takeover which lost it, also where somebody else has written the same version since', async () => {
+  let account: Account | undefined;
+  const servers = await serverWithStandby(database, async (url) => {
+    const registry = openRegistry([{ group: 0, member: 0, url }]);
+    await registry.ready();
+    account = await suiteOn(registry).openAccount(home);
+    await registry.close();
+  });
+  const { id } = account!;
+  const leading = await servers.startLeading();
+  const target = { host: leading.host, port: leading.port };
+  const proxy = await FaultProxy.to(target);
+  onTestFinished(() => proxy.close());
+  const url = leading.url(database).replace(`:${leading.port}/`, `:${proxy.port}/`);
+  const processes = [1, 2].map(() => openRegistry([{ group: 0, member: 0, url, settings }]));
+  await Promise.all(processes.map((registry) => registry.ready()));
+  const [slow, fast] = processes.map((registry) => suiteOn(registry)) as [SuiteContext, SuiteContext];
+  await slow.credit(account!, '100');
+  const taken = Promise.withResolvers<void>();
+  const seen: string[] = [];
+  const late = slow.stage(async (plan) => {
+    const read = await slow.accounts.getById(id);
+    if (seen.push(read.balance) === 1) await taken.promise;
+    plan.update(read.credit('1'));
+  });
+  await vi.waitFor(() => expect(seen).toHaveLength(1));
+
+  await leading.stop();
+  target.port = servers.standby.port;
+  proxy.cut('reset');
+  await servers.takeOverWithLosses();
+  const again = (): Promise<unknown> => fast.credit(account!, '7').catch((error: unknown) => error);
+  await expect.poll(again, { timeout: 30_000 }).toMatchObject({ version: 2, balance: decimal('7') });
+  taken.resolve();
+  await late;
+  expect(await fast.accounts.getById(id)).toMatchObject({ version: 3, balance: decimal('8') });
+  expect(seen).toEqual([decimal('100'), decimal('7')]);
 });

@@ -108,7 +108,7 @@ export class Attempts {
         staged.map(({ shard }) => shard),
       );
     }
-    const changeSets = this.#changeSets(staged, run);
+    const changeSets = this.#changeSets(staged, run, reads);
     if (request !== undefined) {
       const [only] = staged;
       const earlier =
@@ -220,10 +220,19 @@ export class Attempts {
    * so that a repeat turns there as well and finds its idempotency key. When it has read nothing, on the first shard that its
    * params name; on the default shard when they name none.
    */
-  #changeSets<Params, Result>(staged: readonly ShardPlan[], run: Run<Params, Result>): readonly ChangeSet[] {
+  #changeSets<Params, Result>(
+    staged: readonly ShardPlan[],
+    run: Run<Params, Result>,
+    reads: AttemptReads,
+  ): readonly ChangeSet[] {
     const { record: action, unknownCommits } = run;
     const plans = staged.length === 0 ? [{ shard: this.#recordShard(run), changes: [], events: [] }] : staged;
-    return plans.map((plan) => ({ ...plan, action, unknownCommits: unknownCommits.on(plan.shard) }));
+    return plans.map((plan) => ({
+      ...plan,
+      action,
+      timeline: reads.timelineOf(this.#databases.transactionManager(plan.shard)),
+      unknownCommits: unknownCommits.on(plan.shard),
+    }));
   }
 
   #recordShard<Params, Result>({ params, shards: [first] }: Run<Params, Result>): ShardIdentifier {

@@ -1,8 +1,13 @@
+import { modelNameOf } from '../model/model-class.js';
+import type { Change } from '../persistence/change-set.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { NotReadyKind } from './database-not-ready-error.js';
 import { FrameworkException } from './framework-exception.js';
 
-/** A row that the action read was changed or removed meanwhile; nothing was written, fresh reads can help. */
+/**
+ * A row that the action read was changed or removed meanwhile, or another server has taken over since, which may lack that version;
+ * nothing was written, fresh reads can help.
+ */
 export class StaleRecordException extends FrameworkException {
   /** The model's name. */
   readonly model: string;
@@ -19,6 +24,11 @@ export class StaleRecordException extends FrameworkException {
     this.model = model;
     this.id = id;
     this.expectedVersion = expectedVersion;
+  }
+
+  /** The error of an update that finds another version; for adapters. */
+  static of({ repository, model, expectedVersion }: Change): StaleRecordException {
+    return new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion);
   }
 }
 

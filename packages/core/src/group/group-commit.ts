@@ -1,6 +1,5 @@
 import type { Clock } from '../clock.js';
 import { StaleRecordException } from '../errors/storage-exceptions.js';
-import { modelNameOf } from '../model/model-class.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import type { PersistOutcome, TransactionManager } from '../persistence/transaction-manager.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
@@ -131,9 +130,8 @@ export class GroupCommit {
 /** A plan that goes back behind a version that its own action saw, and that is committed, is stale for certain. */
 function refuseIfOvertaken(base: StagedModel, { changes }: ChangeSet): void {
   for (const change of changes) {
-    const { model, repository, expectedVersion } = change;
-    if (isOfModel(base, change) && base.change.model.version > expectedVersion)
-      throw new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion);
+    if (isOfModel(base, change) && base.change.model.version > change.expectedVersion)
+      throw StaleRecordException.of(change);
   }
 }
 

@@ -1,7 +1,6 @@
 import { outcomeOf } from '../action/commit.js';
 import type { Clock } from '../clock.js';
 import { ShardUnavailableException, StaleRecordException } from '../errors/storage-exceptions.js';
-import { modelNameOf } from '../model/model-class.js';
 import { ModelMap } from '../model/model-map.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { TransactionManager } from '../persistence/transaction-manager.js';
@@ -294,12 +293,7 @@ export class ShardWriter {
         ({ kind, repository, model, expectedVersion }) =>
           kind === 'update' && expectedVersion < (written.get(repository.model, model.id.value) ?? 0),
       );
-      if (stale === undefined) continue;
-      const { repository, model, expectedVersion } = stale;
-      this.#fail(
-        plan,
-        new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion),
-      );
+      if (stale !== undefined) this.#fail(plan, StaleRecordException.of(stale));
     }
   }
 

@@ -17,6 +17,11 @@ export interface ChangeSet {
   readonly changes: readonly Change[];
   /** In the order in which they were attached; empty means: record the action by one row without event type. */
   readonly events: readonly EventRecord[];
+  /**
+   * The `timeline` of the shard's transaction manager when the action began to read there. On another one its updates are stale: the
+   * versions that guard them may stand for something else there. Absent: nothing was read.
+   */
+  readonly timeline?: number | undefined;
   /** Stored in the same transaction; when the key is there already, nothing of the change set is written. */
   readonly key?: KeyRecord | undefined;
   /**

@@ -35,6 +35,11 @@ export interface TransactionManager {
   readonly log: EventLog;
   /** The idempotency keys of the shard's database. */
   readonly keys: IdempotencyKeys;
+  /**
+   * Counts the servers that have taken over from each other, as far as this process has seen: the one that took over may lack commits.
+   * What is read or written from now on meets this timeline or a later one; it never decreases.
+   */
+  readonly timeline: number;
 
   /**
    * Runs work in one transaction, for scripts and maintenance; repositories used inside join it.
@@ -54,7 +59,8 @@ export interface TransactionManager {
    *
    * @returns `key-taken` when the key was there already, `written-before` when one of its unknown commits has happened:
    * nothing written; of a change set that has both, the key tells
-   * @throws StaleRecordException `stale-record` when a guarded row has another version or is gone; nothing written
+   * @throws StaleRecordException `stale-record` when a guarded row has another version or is gone, or was read on another timeline;
+   * nothing written
    * @throws TransientStorageException `transient-storage`: nothing written, running the action again can help
    * @throws ShardUnavailableException `shard-unavailable`: nothing written
    * @throws CommitOutcomeUnknownException `commit-outcome-unknown`: ask {@link isCommitted}

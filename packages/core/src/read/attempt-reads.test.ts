@@ -132,3 +132,46 @@ describe('reads by id', () => {
     expect(performed).toBe(2);
   });
 });
+
+describe('the timeline of a shard', () => {
+  test('on which an attempt has begun to read is told with what it writes there', async () => {
+    const running = executorOf(async (plan, params) => {
+      running.databases.transactionManager(global);
+      const wallet = await running.wallets.getById((params as Wallet).id);
+      running.manager(global).timeline++;
+      running.databases.transactionManager(global);
+      return plan().update(wallet.deposit(1n));
+    });
+    const wallet = storedWallet(running);
+    await running.execute(wallet);
+    await running.execute(wallet);
+    expect(running.driver.committed).toMatchObject([{ timeline: 1 }, { timeline: 2 }]);
+  });
+
+  test('is the one on which what is read may be built on', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        running.databases.transactionManager(global);
+        const wallet = await running.wallets.getById((params as Wallet).id);
+        seen.push(wallet.version);
+        return plan().update(wallet.deposit(1n));
+      },
+      { groupCommit: true, clock: new ManualClock() },
+    );
+    const seen: number[] = [];
+    const wallet = storedWallet(running);
+    const release = holdCommits(running.manager(global));
+    const executions = [running.execute(wallet, once)];
+    await settled();
+    executions.push(running.execute(wallet, once));
+    await settled();
+    expect(seen).toEqual([1, 2]);
+    running.manager(global).timeline++;
+    executions.push(running.execute(wallet, once));
+    await settled();
+    expect(seen).toEqual([1, 2]);
+    release();
+    await Promise.all(executions);
+    expect(seen).toHaveLength(3);
+  });
+});

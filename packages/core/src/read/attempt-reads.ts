@@ -3,6 +3,8 @@ import type { GroupCommit } from '../group/group-commit.js';
 import type { StagedModel } from '../group/queued-plan.js';
 import type { AnyEntity } from '../model/entity.js';
 import type { ModelClass } from '../model/model-class.js';
+import type { TransactionManager } from '../persistence/transaction-manager.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ModelTurns, Turn } from '../turn/model-turns.js';
 import type { CombinedReads } from './combined-reads.js';
 import type { ModelSource } from './model-source.js';
@@ -19,6 +21,8 @@ export class AttemptReads {
   readonly #groups: GroupCommit;
   readonly #mayBuild: boolean;
   readonly #isOfHandler: boolean;
+  /** The timelines on which it reads the shards that it has accessed. */
+  readonly #timelines = new Map<ShardIdentifier, number>();
   #isOver = false;
   #builtOn: StagedModel[] = [];
   #held: Turn[] = [];
@@ -42,6 +46,14 @@ export class AttemptReads {
     this.#groups = groups;
     this.#mayBuild = mayBuild;
     this.#isOfHandler = isOfHandler;
+  }
+
+  /** The timeline on which this attempt reads a shard: that of its first access, of which this takes note. */
+  timelineOf({ shard, timeline }: Pick<TransactionManager, 'shard' | 'timeline'>): number {
+    const known = this.#timelines.get(shard);
+    if (known !== undefined) return known;
+    this.#timelines.set(shard, timeline);
+    return timeline;
   }
 
   /** Reads a model when it is this attempt's turn, or when that took too long. */
@@ -155,9 +167,12 @@ export class AttemptReads {
   #see<M extends AnyEntity>(_model: ModelClass<M>, staged: StagedModel): M | undefined {
     if (!this.#mayBuild || this.#isOver) return undefined;
     const { plan, change } = staged;
+    const { shard, timeline } = plan.changes;
+    // It may never come to the timeline on which this attempt commits.
+    if (timeline !== (this.#timelines.get(shard) ?? timeline)) return undefined;
     const { repository, row } = change;
     // Of this class: staged models are kept by their classes.
-    const model = repository.decode?.(row, plan.changes.shard) as M | undefined;
+    const model = repository.decode?.(row, shard) as M | undefined;
     if (model !== undefined && !this.#builtOn.includes(staged)) this.#builtOn.push(staged);
     return model;
   }

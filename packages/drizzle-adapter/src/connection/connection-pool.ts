@@ -53,6 +53,9 @@ export class ConnectionPool {
   /** Connections of an earlier generation are replaced before they are used again. */
   readonly #births = new WeakMap<pg.ClientBase, { readonly generation: number; readonly atMs: number }>();
   #generation = 0;
+  /** The timeline of the last connection that was opened, as the server names it, and counted. */
+  #timeline: { readonly name: string | undefined; readonly count: number } = { name: undefined, count: 1 };
+  readonly #timelines = new WeakMap<pg.ClientBase, number>();
   #namesStatements = true;
   #sendsParameters = true;
   #hasWarnedOfPooler = false;
@@ -155,6 +158,16 @@ export class ConnectionPool {
   /** The server's process behind a connection; `undefined` when something between client and server hides it. */
   sessionOf(client: pg.ClientBase): ServerSession | undefined {
     return this.#sessions.get(client);
+  }
+
+  /** That of the connections that are lent now; those that are lent later may have a later one. */
+  get timeline(): number {
+    return this.#timeline.count;
+  }
+
+  /** That of the server behind a connection; of the last one that was opened, when something between client and server hides it. */
+  timelineOf(client: pg.ClientBase): number {
+    return this.#timelines.get(client) ?? this.timeline;
   }
 
   /** Whether a connection is as good as before; not after a deadline, whatever the server says about it. */
@@ -298,7 +311,7 @@ export class ConnectionPool {
     );
     // A standby behind the primary's name would read what is old, and refuse by it what was committed.
     if (isInRecovery && this.#config.name === primaryConfig) throw new ServerInRecoveryError();
-    if (session !== undefined) this.#sessions.set(client, session);
+    if (session !== undefined) this.#noteSession(client, session);
     else adaptStatementNames(client, this.#namesStatements);
     // Asked each time: a dump of another server may have been restored on the same one, under the same name.
     for (const guard of this.#guards) await guard.ensure(client);
@@ -306,6 +319,22 @@ export class ConnectionPool {
     if (obstacles.length === 0 || this.#hasWarnedOfPooler) return;
     this.#hasWarnedOfPooler = true;
     this.#warn({ kind: 'pooler-settings', database: this.#config.path, message: obstacles.join('; ') });
+  }
+
+  /** Takes note of the server behind a new connection; when another one has taken over, those that lead to the old one are not lent. */
+  #noteSession(client: pg.ClientBase, session: ServerSession): void {
+    this.#sessions.set(client, session);
+    if (session.timeline === undefined) return;
+    const { name = session.timeline, count } = this.#timeline;
+    if (name === session.timeline) {
+      this.#timeline = { name, count };
+    } else {
+      this.#timeline = { name: session.timeline, count: count + 1 };
+      this.#generation++;
+      this.#shared.takeNoMore();
+      this.#births.set(client, { generation: this.#generation, atMs: performance.now() });
+    }
+    this.#timelines.set(client, this.#timeline.count);
   }
 }
 

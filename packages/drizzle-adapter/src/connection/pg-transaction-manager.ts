@@ -1,4 +1,5 @@
 import {
+  type Change,
   type ChangeSet,
   CommitOutcomeUnknownException,
   FrameworkException,
@@ -9,6 +10,7 @@ import {
   type PersistOptions,
   type PersistOutcome,
   type ShardIdentifier,
+  StaleRecordException,
   StorageFailureException,
   type TransactionManager,
   TransactionOverException,
@@ -122,6 +124,8 @@ export class PgTransactionManager implements TransactionManager {
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<PersistOutcome> => {
       client = lent;
+      const stale = this.#updateOfOtherTimeline(changes, lent);
+      if (stale !== undefined) throw StaleRecordException.of(stale);
       return this.database.writer.send(lent, write);
     };
     for (let sending = 1; ; sending++) {
@@ -146,6 +150,9 @@ export class PgTransactionManager implements TransactionManager {
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<readonly GroupOutcome[]> => {
       client = lent;
+      // Whichever it is, it is found when each is written on its own.
+      if (group.some((changes) => this.#updateOfOtherTimeline(changes, lent) !== undefined))
+        return group.map(() => 'alone');
       const { rows } = await lent.query<(string | null)[]>(write.query);
       return write.outcomes(rows[0] ?? []);
     };
@@ -172,12 +179,22 @@ export class PgTransactionManager implements TransactionManager {
     return this.database.plainTables.isKnownPlain(shape, (query) => this.#queryAlone(query));
   }
 
+  get timeline(): number {
+    return this.#pool.timeline;
+  }
+
   isInTransaction(): boolean {
     return transactions.of(this) !== undefined;
   }
 
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
     return findCommit(this.#pool, unknown, this.database.statementTimeoutMs);
+  }
+
+  /** A change whose row was read before another server took over, which may have that version from somebody else. */
+  #updateOfOtherTimeline({ timeline, changes }: ChangeSet, client: pg.PoolClient): Change | undefined {
+    if (timeline === undefined || timeline === this.#pool.timelineOf(client)) return undefined;
+    return changes.find(({ kind }) => kind === 'update');
   }
 
   #sent(client: pg.PoolClient, eventId: string | undefined): SentCommit {

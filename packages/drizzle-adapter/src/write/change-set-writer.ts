@@ -192,9 +192,9 @@ function notWritten(
   const change = batch.changes[position - 1];
   if (change === undefined)
     throw new InvariantViolation(`The database named change ${position}, which was not sent`);
-  const { kind, repository, model, expectedVersion } = change;
+  const { kind, repository, model } = change;
+  if (kind === 'update') return StaleRecordException.of(change);
   const name = modelNameOf(repository.model);
-  if (kind === 'update') return new StaleRecordException(name, model.id.value, expectedVersion);
   const reason = `the database left out ${name} ${model.id.value}, which was to be added: a trigger of its table does so`;
   return new StorageFailureException(shard, reason);
 }

@@ -27,6 +27,7 @@ import type { MemoryTables } from './memory-tables.js';
  * there already, StorageFailureException `storage-failure` for what is not JSON
  */
 export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): PersistOutcome {
+  refuseOtherTimeline(tables, changes);
   if (isKeyTaken(tables, changes)) return 'key-taken';
   if (changes.unknownCommits?.some((unknown) => isCommitted(tables, unknown)) === true)
     return 'written-before';
@@ -50,6 +51,13 @@ export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): Persis
   return 'written';
 }
 
+/** A row with the version that was read on another timeline may be another's by now. */
+function refuseOtherTimeline({ delivery }: MemoryTables, { timeline, changes }: ChangeSet): void {
+  if (timeline === undefined || timeline === delivery.timeline) return;
+  const update = changes.find(({ kind }) => kind === 'update');
+  if (update !== undefined) throw StaleRecordException.of(update);
+}
+
 /** Whether the log holds the action of a commit whose answer was lost. */
 export function isCommitted(
   { commits }: MemoryTables,
@@ -64,20 +72,15 @@ interface CheckedRow {
   readonly row: MemoryRow;
 }
 
-function checkedRow(
-  tables: MemoryTables,
-  { shard }: ChangeSet,
-  { kind, model, repository, row, expectedVersion }: Change,
-): CheckedRow {
+function checkedRow(tables: MemoryTables, { shard }: ChangeSet, change: Change): CheckedRow {
+  const { kind, model, repository, row, expectedVersion } = change;
   const table = modelNameOf(repository.model);
   if (!(row instanceof MemoryRow)) throw foreignRow(table, model);
   const stored = tables.rows(table).get(row.id);
   if (kind === 'add' && stored !== undefined) {
     throw new ConstraintViolationException(shard, { constraint: `${table}_pkey`, table });
   }
-  if (kind === 'update' && stored?.version !== expectedVersion) {
-    throw new StaleRecordException(table, row.id, expectedVersion);
-  }
+  if (kind === 'update' && stored?.version !== expectedVersion) throw StaleRecordException.of(change);
   return { kind, table, row: stored === undefined ? row : row.over(stored) };
 }
 

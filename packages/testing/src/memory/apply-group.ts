@@ -14,7 +14,7 @@ export function applyGroup(tables: MemoryTables, group: readonly ChangeSet[]): r
   const lost = new Set<string>();
   return group.map((changeSet) => {
     const base = changeSet.changes.find((change) => lost.has(rowKey(change)));
-    const outcome = base === undefined ? applied(tables, changeSet) : staleRecord(base);
+    const outcome = base === undefined ? applied(tables, changeSet) : StaleRecordException.of(base);
     if (outcome !== 'written') for (const change of changeSet.changes) lost.add(rowKey(change));
     return outcome;
   });
@@ -27,10 +27,6 @@ function applied(tables: MemoryTables, changeSet: ChangeSet): GroupOutcome {
     if (FrameworkException.is(error)) return error;
     throw error;
   }
-}
-
-function staleRecord({ repository, model, expectedVersion }: Change): StaleRecordException {
-  return new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion);
 }
 
 function rowKey({ repository, model }: Change): string {

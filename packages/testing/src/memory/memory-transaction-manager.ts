@@ -141,7 +141,7 @@ export class MemoryTransactionManager implements TransactionManager {
     try {
       const is = await this.faults.call({ operation: 'is-committed', shard: this.shard }, () => ({
         there: isCommitted(this.tables, unknown),
-        decided: sent?.timeline === this.#timeline,
+        decided: sent?.timeline === this.timeline,
       }));
       if (is.there || is.decided) return is.there;
     } catch (error) {
@@ -155,7 +155,7 @@ export class MemoryTransactionManager implements TransactionManager {
     return this.faults.ask({ operation, shard: this.shard, waitMs }, work);
   }
 
-  get #timeline(): number {
+  get timeline(): number {
     return this.tables.delivery.timeline;
   }
 
@@ -165,12 +165,12 @@ export class MemoryTransactionManager implements TransactionManager {
     work: () => T,
     onLost: (sent: SentWrite, cause: ConnectionLost) => T,
   ): Promise<T> {
-    let timeline = this.#timeline;
+    let timeline = this.timeline;
     let isLost = false;
     try {
       return await this.faults.call({ ...request, shard: this.shard }, () => {
-        if (isLost && timeline !== this.#timeline) throw new InvariantViolation('it is lost for good');
-        timeline = this.#timeline;
+        if (isLost && timeline !== this.timeline) throw new InvariantViolation('it is lost for good');
+        timeline = this.timeline;
         return work();
       });
     } catch (error) {

@@ -67,6 +67,17 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(2);
     });
 
+    it('is written but for the one that was read on another timeline', async () => {
+      const accounts = await store(3);
+      const { timeline } = manager();
+      const updates = accounts.map((account, index) => {
+        const { next, set } = update(account, '1');
+        return { next, set: { ...set, timeline: index === 1 ? timeline - 1 : timeline } };
+      });
+      expect(await writeTogether(manager(), updates)).toEqual(['written', 'stale-record', 'written']);
+      expect(await versions(accounts)).toEqual([2, 1, 2]);
+    });
+
     it('writes nothing of what follows a version that is stale', async () => {
       const accounts = await store(2);
       const [account, other] = [at(accounts, 0), at(accounts, 1)];

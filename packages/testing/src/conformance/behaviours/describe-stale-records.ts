@@ -83,6 +83,21 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(4);
     });
 
+    it('writes nothing of an update that was read on another timeline, where its version may be another one', async () => {
+      const account = await context.openAccount();
+      const manager = context.fixture.databases.transactionManager(home);
+      const next = account.credit('1').variant({ version: 2, events: [] });
+      const update = changeSetOf(context.accounts, next, ['{}']);
+      const { timeline } = manager;
+      await expect(manager.persist({ ...update, timeline: timeline - 1 })).rejects.toMatchObject({
+        code: 'stale-record',
+        id: account.id.value,
+        expectedVersion: 1,
+      });
+      expect(await context.accounts.getById(account.id)).toEqual(account);
+      expect(await manager.persist({ ...update, timeline })).toBe('written');
+    });
+
     it('still serves after refusals', async () => {
       const account = await context.openAccount();
       for (let round = 0; round < 30; round++) {
