@@ -244,12 +244,19 @@ export class DatabaseWorker {
     for (const [index, id] of outcome.entries()) this.#addFlow(index, id);
   }
 
-  #askForIds(): Promise<readonly string[]> {
-    const registrations = this.#handlers.handlers.map(({ name, options }) => ({
-      name,
-      aliases: options.aliases ?? [],
-      startFrom: options.startFrom ?? 'now',
-    }));
+  /** @param known what the database knows: a handler stays which one it is there, also where all names that its code has were lost */
+  #askForIds(known: readonly KnownHandler[] = []): Promise<readonly string[]> {
+    const knownIds = new Set(known.map(({ handler }) => handler));
+    const registrations = this.#handlers.handlers.map(({ name, options }) => {
+      const ids = [...this.#flows].flatMap(([id, { names }]) =>
+        names[0] === name && knownIds.has(id) ? [id] : [],
+      );
+      return {
+        name,
+        aliases: [...(options.aliases ?? []), ...ids],
+        startFrom: options.startFrom ?? 'now',
+      };
+    });
     return this.#store.cursors.register(registrations);
   }
 
@@ -271,8 +278,9 @@ export class DatabaseWorker {
   async #refresh(): Promise<void> {
     this.#refreshing = true;
     try {
-      const losses = this.#lossesIn(await this.#loader.refresh());
-      if (losses.length > 0) await this.#registerAgain(losses);
+      const known = await this.#loader.refresh();
+      const losses = this.#lossesIn(known);
+      if (losses.length > 0) await this.#registerAgain(losses, known);
     } finally {
       this.#refreshing = false;
     }
@@ -294,8 +302,8 @@ export class DatabaseWorker {
   }
 
   /** As a restart would: a handler that the database does not know any more is a new one, whose id may be another. */
-  async #registerAgain(losses: readonly string[]): Promise<void> {
-    const ids = await this.#askForIds();
+  async #registerAgain(losses: readonly string[], known: readonly KnownHandler[]): Promise<void> {
+    const ids = await this.#askForIds(known);
     if (this.#stopping.signal.aborted) return;
     for (const loss of losses) this.#context.onError(new Error(loss));
     for (const [id, flow] of this.#flows) {

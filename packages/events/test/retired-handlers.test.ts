@@ -95,6 +95,30 @@ test('a name that a failover lost is registered again, so that it still finds th
   ]);
 });
 
+test('a present name that a failover lost finds its handler also when the code names no former one', async () => {
+  const bench = new DeliveryBench();
+  const before = bench.start([handlerOf({ name: 'old' })]);
+  await bench.clock.advance(1_000);
+  await before.delivery.stop();
+  const replica = bench.database.snapshot();
+  const renamed = bench.start([handlerOf({ name: 'new', aliases: ['old'] })]);
+  await bench.clock.advance(1_000);
+  await renamed.delivery.stop();
+  const mails = handlerOf({ name: 'new', startFrom: 'now' });
+  const { errors } = bench.start([mails]);
+  await bench.clock.advance(2_000);
+  bench.database.failOver(replica);
+  bench.database.commit(deposited('a', 1));
+  await bench.clock.advance(30_000);
+  expect([...bench.database.names]).toEqual(['old', 'new'].map((name) => [name, 'old']));
+  expect([...bench.database.handlers.keys()]).toEqual(['old']);
+  expect(mails.seen).toEqual(['a1']);
+  const told = errors.map(String).filter((error) => !error.startsWith('HistoryChanged'));
+  expect(told).toEqual([
+    expect.stringMatching(/failover lost names of handler old, .*registered again: new/),
+  ]);
+});
+
 test('a failover between a lease and the cursors of its slots is told once, as what it is', async () => {
   const bench = new DeliveryBench();
   const replica = bench.database.snapshot();
