@@ -11,8 +11,12 @@ export interface DatabaseUrl {
 const credentials = ['user', 'password'] as const;
 const portMax = 65_535;
 
-/** What is wrong with a text as the URL of a database, if anything; nothing of the text is shown. */
-export function databaseUrlFault(text: string): string | undefined {
+/**
+ * Reads `jdbc:postgresql://…` and `postgres://…` alike, and takes the credentials out of it.
+ *
+ * @returns what is wrong, as a text that shows nothing of the URL
+ */
+export function parseDatabaseUrl(text: string): DatabaseUrl | string {
   if (namesSeveralHosts(text)) {
     return 'names several hosts: write one, such as a name that follows the primary (DNS, a virtual address, a proxy)';
   }
@@ -28,17 +32,11 @@ export function databaseUrlFault(text: string): string | undefined {
   const port = url.searchParams.get('port') || url.port;
   if (port !== '' && !(/^\d+$/.test(port) && Number(port) >= 1 && Number(port) <= portMax))
     return `has a port that is not from 1 to ${portMax}`;
-  return credentials.map((name) => parameterFault(name, url.searchParams.getAll(name))).find(Boolean);
+  const fault = credentials.map((name) => parameterFault(name, url.searchParams.getAll(name))).find(Boolean);
+  return fault ?? databaseUrlOf(url);
 }
 
-/**
- * Reads `jdbc:postgresql://…` and `postgres://…` alike, and takes the credentials out of it.
- *
- * @returns `undefined` when the text has a {@link databaseUrlFault}
- */
-export function parseDatabaseUrl(text: string): DatabaseUrl | undefined {
-  const url = urlOf(text);
-  if (url === null || databaseUrlFault(text) !== undefined) return undefined;
+function databaseUrlOf(url: URL): DatabaseUrl {
   const username = decode(url.username) ?? url.searchParams.get('user') ?? undefined;
   const password = decode(url.password) ?? url.searchParams.get('password') ?? undefined;
   url.username = '';

@@ -162,7 +162,7 @@ describe('a configuration', () => {
 
 describe('a faulty configuration', () => {
   test.each([undefined, null, 'text', [], 5])('is refused when it is %j', (tree) => {
-    expect(Object.keys(faultsOf(tree))).toHaveLength(1);
+    expect(Object.keys(faultsOf(tree))).toEqual(['(root)']);
   });
 
   test('names all of its faults at once', () => {
@@ -218,16 +218,41 @@ describe('a faulty configuration', () => {
     ['a bad URL', { 'jdbc-url': 'postgresql://db-1' }, 'jdbc-url'],
     ['a name of a database that is not escaped', { 'jdbc-url': 'postgresql://db-1/a%zzb' }, 'jdbc-url'],
     ['a URL that is no text', { 'jdbc-url': 5 }, 'jdbc-url'],
-    ['a pool of no connections', { ...primary, 'maximum-pool-size': 0 }, 'maximum-pool-size'],
-    ['a pool beyond 1,000', { ...primary, 'maximum-pool-size': 1_001 }, 'maximum-pool-size'],
     ['half a connection', { ...primary, 'maximum-pool-size': 1.5 }, 'maximum-pool-size'],
     ['a pool size in text', { ...primary, 'maximum-pool-size': '20' }, 'maximum-pool-size'],
-    ['no wait', { ...primary, 'acquisition-timeout-ms': 0 }, 'acquisition-timeout-ms'],
-    ['a wait beyond 10 minutes', { ...primary, 'acquisition-timeout-ms': 600_001 }, 'acquisition-timeout-ms'],
-    ['a queue below nothing', { ...primary, 'acquisition-queue-max': -1 }, 'acquisition-queue-max'],
-    ['a statement beyond an hour', { ...primary, 'statement-timeout-ms': 3_600_001 }, 'statement-timeout-ms'],
   ])('is refused with %s', (_what, database, key) => {
     expect(Object.keys(faultsOf(treeWith(database)))).toEqual([`${atPrimary}.${key}`]);
+  });
+
+  test.each([
+    ['maximum-pool-size', 1, 1_000],
+    ['acquisition-timeout-ms', 1, 600_000],
+    ['acquisition-queue-max', 0, 100_000],
+    ['statement-timeout-ms', 1, 3_600_000],
+    ['minimum-idle', 0, 1_000],
+    ['idle-timeout', 0, 86_400_000],
+    ['max-lifetime', 0, 86_400_000],
+    ['leak-detection-threshold', 0, 86_400_000],
+  ])('is refused when %s is not from %d to %d', (key, min, max) => {
+    const faultsWith = (value: number): readonly string[] =>
+      Object.keys(faultsOf(treeWith({ ...primary, [key]: value })));
+    expect([min, max].flatMap(faultsWith)).toEqual([]);
+    expect([min - 1, max + 1].map(faultsWith)).toEqual([[`${atPrimary}.${key}`], [`${atPrimary}.${key}`]]);
+  });
+
+  test.each([
+    ['group', 255],
+    ['member', 63],
+  ])('is refused when the number of a %s is not from 0 to %d', (kind, max) => {
+    const pathsWith = (value: number): readonly string[] => {
+      const shard = { group: 0, member: 0, [kind]: value };
+      const groups = [{ ...group, group: shard.group, members: [{ ...member, member: shard.member }] }];
+      return Object.keys(faultsOf(treeOf(groups, shard))).sort();
+    };
+    expect([0, max].flatMap(pathsWith)).toEqual([]);
+    const atNumber = kind === 'group' ? 'framework.sharding.groups[0].group' : `${atMember}.member`;
+    const both = [`framework.sharding.default-shard.${kind}`, atNumber];
+    expect([-1, max + 1].map(pathsWith)).toEqual([both, both]);
   });
 
   test('is refused with a prototype in disguise', () => {
@@ -310,16 +335,18 @@ describe('a faulty configuration', () => {
 
   test('may not name a group or a member twice', () => {
     const faults = faultsOf(treeOf([{ ...group, members: [member, member] }, group]));
-    expect(Object.keys(faults).sort()).toEqual([
-      'framework.sharding.groups[0].members[1].member',
-      'framework.sharding.groups[1].group',
-      'framework.sharding.groups[1].members[0].member',
-    ]);
+    expect(faults).toEqual({
+      'framework.sharding.groups[0].members[1].member': 'member 0 of group 0 stands here twice',
+      'framework.sharding.groups[1].group': 'group 0 stands here twice',
+      'framework.sharding.groups[1].members[0].member': 'member 0 of group 0 stands here twice',
+    });
   });
 
   test('may not have a default shard that is not among the groups', () => {
     const faults = faultsOf(treeOf([group], { group: 1, member: 0 }));
-    expect(Object.keys(faults)).toEqual(['framework.sharding.default-shard']);
+    expect(faults).toEqual({
+      'framework.sharding.default-shard': `${ShardIdentifier.of(1, 0)} is not among the groups`,
+    });
   });
 
   test.each(['', '.', 'com.', '.com', 'com..wallet', 'com.1wallet', 'com wallet'])(
@@ -375,6 +402,12 @@ describe('the section of grouped commit', () => {
     },
   );
 
+  test.each([0, 2 ** 31])('is refused with a wait in the queue of %d ms', (queueWaitMs) => {
+    expect(faultsOf(treeWithGroupCommit({ queueWaitMs }))).toEqual({
+      'framework.group-commit.queue-wait-ms': 'must be a whole number from 1 to 2147483647',
+    });
+  });
+
   test.each([null, 'true', 'yes', 0, 128, [true]])('is refused when it is %j', (section) => {
     expect(faultsOf(treeWithGroupCommit(section))).toEqual({
       'framework.group-commit': 'is neither true nor false nor a section',
@@ -389,7 +422,7 @@ describe('the section of grouped commit', () => {
 
 describe('a faulty section of delivery', () => {
   test.each([null, 'text', 5, [1]])('is refused when it is %j', (delivery) => {
-    expect(Object.keys(faultsOf(treeWithDelivery(delivery)))).toEqual(['framework.delivery']);
+    expect(faultsOf(treeWithDelivery(delivery))).toEqual({ 'framework.delivery': 'is not a section' });
   });
 
   test('may not say one thing in kebab-case and in camelCase', () => {

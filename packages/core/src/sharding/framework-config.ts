@@ -3,7 +3,7 @@ import { ConfigurationException, type ConfigurationFault } from '../errors/confi
 import type { GroupSettings } from '../group/group-settings.js';
 import { namespaceFault, namespaceMax, namespacePattern } from '../action/namespace.js';
 import { camelCaseKeys, kebabCasePath } from './configuration-keys.js';
-import { databaseUrlFault, parseDatabaseUrl } from './database-url.js';
+import { parseDatabaseUrl } from './database-url.js';
 import { groupCommitSchema } from './group-commit-schema.js';
 import { Secret } from './secret.js';
 import { ShardIdentifier } from './shard-identifier.js';
@@ -32,9 +32,11 @@ export interface FrameworkConfig {
 }
 
 const databaseSchema = z.strictObject({
-  jdbcUrl: z.string().superRefine((url, context) => {
-    const fault = databaseUrlFault(url);
-    if (fault !== undefined) context.addIssue(fault);
+  jdbcUrl: z.string().transform((text, context) => {
+    const url = parseDatabaseUrl(text);
+    if (typeof url !== 'string') return url;
+    context.addIssue(url);
+    return z.NEVER;
   }),
   username: z.string().optional(),
   password: z.string().optional(),
@@ -114,8 +116,8 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {
       ? unknownKeysBesidePassword(issue.path, issue.keys, Object.keys(databaseSchema.shape))
       : unknownKeys(issue.path, issue.keys);
   }
-  const missing = issue.code === 'invalid_type' && issue.input === undefined;
-  return [{ path: kebabCasePath(issue.path) || '(root)', message: missing ? 'is missing' : issue.message }];
+  const message = issue.input === undefined ? 'is missing' : issue.message;
+  return [{ path: kebabCasePath(issue.path) || '(root)', message }];
 }
 
 function duplicates({ groups }: ShardingDocument): ConfigurationFault[] {
@@ -151,13 +153,13 @@ function membersOf(group: ShardingDocument['groups'][number], groupIndex: number
 }
 
 function databaseOf(name: string, path: string, database: z.infer<typeof databaseSchema>): DatabaseConfig {
-  const url = parseDatabaseUrl(database.jdbcUrl);
+  const { address, username, password } = database.jdbcUrl;
   return {
     path,
     name,
-    address: url?.address ?? '',
-    username: database.username ?? url?.username,
-    password: database.password === undefined ? url?.password : new Secret(database.password),
+    address,
+    username: database.username ?? username,
+    password: database.password === undefined ? password : new Secret(database.password),
     driverClassName: database.driverClassName,
     poolMax: database.maximumPoolSize,
     acquisitionTimeoutMs: database.acquisitionTimeoutMs,

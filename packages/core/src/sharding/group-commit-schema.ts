@@ -21,7 +21,7 @@ const settingsSchema = z.strictObject(
     planSizeMax: setting('planSizeMax'),
     planCharactersMax: setting('planCharactersMax'),
   },
-  { error: ({ code }) => (code === 'invalid_type' ? 'is neither true nor false nor a section' : undefined) },
+  { error: 'is neither true nor false nor a section' },
 );
 
 /** The section `group-commit`: `true` is one that changes nothing, and `false` is none. */
