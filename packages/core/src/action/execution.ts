@@ -7,10 +7,10 @@ import type { Plan } from './plan.js';
 export interface Execution {
   readonly actionName: string;
   readonly plan: Plan;
-  /** Through which it reads by id; `undefined` where nothing has to be known about that. */
-  readonly reads?: AttemptReads | undefined;
-  /** The shards that it has accessed, for reads of any kind; `undefined` where they are not recorded. */
-  readonly shards?: Set<ShardIdentifier> | undefined;
+  /** Through which it reads by id. */
+  readonly reads: AttemptReads;
+  /** The shards that it has accessed, for reads of any kind. */
+  readonly shards: Set<ShardIdentifier>;
 }
 
 const executions = new AsyncLocalStorage<Execution>();

@@ -1,9 +1,12 @@
 import { describe, expect, test } from 'vitest';
+import { FakeDriver, type FakeTransactionManager } from '../../test/fake-databases.js';
 import { FakeRepository } from '../../test/fake-repository.js';
 import { holdCommits } from '../../test/hold-commits.js';
 import { ManualClock, settled } from '../../test/manual-clock.js';
+import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
 import { executorOf, global, openWallet, storedWallet, writtenWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
+import { openDatabases } from '../sharding/database-registry.js';
 
 const once = { retry: { attemptsMax: 1 } };
 
@@ -146,6 +149,23 @@ describe('the timeline of a shard', () => {
     await running.execute(wallet);
     await running.execute(wallet);
     expect(running.driver.committed).toMatchObject([{ timeline: 1 }, { timeline: 2 }]);
+  });
+
+  test('is that of the primary config, whichever is asked for first', async () => {
+    const driver = new FakeDriver();
+    const replica = databaseConfig({ name: 'replica', address: 'postgresql://replica/global' });
+    const members = [memberConfig(global, [databaseConfig(), replica])];
+    const databases = openDatabases({ defaultShard: global, members }, driver);
+    const running = executorOf(
+      async (plan) => {
+        databases.transactionManager(global, 'replica');
+        return plan().add(openWallet());
+      },
+      { databases },
+    );
+    (databases.transactionManager(global) as FakeTransactionManager).timeline = 3;
+    await running.execute();
+    expect(driver.committed).toMatchObject([{ timeline: 3 }]);
   });
 
   test('is the one on which what is read may be built on', async () => {

@@ -64,6 +64,13 @@ describe('opening', () => {
     expect(driver.opened.map(({ config }) => config.address)).toEqual(['postgresql://localhost/global']);
   });
 
+  test('opens a database that needs no password, for several members', () => {
+    const driver = new FakeDriver();
+    const trusting = databaseConfig({ password: undefined });
+    open([memberConfig(first, [trusting]), memberConfig(second, [trusting])], driver);
+    expect(driver.opened).toHaveLength(1);
+  });
+
   test.each([
     ['password', { password: new Secret('another') }],
     ['pool size', { poolMax: 11 }],
@@ -91,6 +98,14 @@ describe('opening', () => {
     driver.refusals.set('postgresql://db/1-0', refusal);
     expect(() => open([memberConfig(first), memberConfig(third)], driver)).toThrow(refusal);
     expect(driver.opened.map(({ closings }) => closings)).toEqual([1]);
+  });
+
+  test('takes the primary config for the one, wherever it stands', async () => {
+    const driver = new FakeDriver();
+    const lock = databaseConfig({ name: 'lockConfig', address: 'postgresql://db/lock' });
+    const registry = open([memberConfig(first, [lock, databaseConfig()])], driver);
+    driver.opened[0]!.pingFailure = new Error('connection refused');
+    expect(await registry.status()).toMatchObject([{ place: 'db/global', ready: true }]);
   });
 
   test('refuses a member without a primary config', () => {
@@ -129,8 +144,9 @@ describe('transactionManager', () => {
   });
 
   test('refuses a name that the member does not have', () => {
+    const faults = [{ path: 'shard (1, 0).configs.secondaryConfig', message: 'is not configured' }];
     expect(() => registry.transactionManager(third, 'secondaryConfig')).toThrow(
-      expect.objectContaining({ code: 'invalid-configuration' }),
+      expect.objectContaining({ code: 'invalid-configuration', faults }),
     );
   });
 
@@ -223,7 +239,42 @@ describe('the state of the databases', () => {
     another!.identity = 'server 1, database 2';
     const failure: unknown = await registry.ready().catch((error: unknown) => error);
     expect(failure).toMatchObject({ code: 'invalid-configuration' });
-    expect(String(failure)).toContain('postgresql://db/0-0');
+    expect(String(failure)).toMatch(/is the same database as .*postgresql:\/\/db\/0-0/);
+  });
+
+  test('is not ready when an address that is not ready leads to the database of another one', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(third)], driver);
+    for (const database of driver.opened) database.identity = 'server 1, database 1';
+    driver.opened[1]!.notReady = notReady('unreachable');
+    await expect(registry.ready()).rejects.toMatchObject({ code: 'invalid-configuration' });
+  });
+
+  test('is ready when shards share a database by one address', async () => {
+    const driver = new FakeDriver();
+    const shared = databaseConfig();
+    const registry = open([memberConfig(first, [shared]), memberConfig(second, [shared])], driver);
+    driver.opened[0]!.identity = 'server 1, database 1';
+    await expect(registry.ready()).resolves.toBeUndefined();
+  });
+
+  test('is waited for while one shard can be used, also when it could not at first', async () => {
+    const driver = new FakeDriver();
+    const registry = open([memberConfig(first), memberConfig(third)], driver);
+    const [one, other] = driver.opened;
+    one!.notReady = notReady('access-refused');
+    const tellOther = Promise.withResolvers<(reason: DatabaseNotReadyError) => void>();
+    other!.ready = (onNotReady) => {
+      tellOther.resolve(onNotReady!);
+      return new Promise(() => undefined);
+    };
+    const settled = vi.fn<() => void>();
+    registry.ready().then(settled, settled);
+    one!.heal();
+    await new Promise((resolve) => setImmediate(resolve));
+    (await tellOther.promise)(notReady('access-refused'));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(settled).not.toHaveBeenCalled();
   });
 
   test('says for each shard whether it serves, and what is wrong', async () => {

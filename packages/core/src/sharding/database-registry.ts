@@ -97,13 +97,13 @@ export class DatabaseRegistry {
   transactionManager(shard: ShardIdentifier, name: string = primaryConfig): TransactionManager {
     const { managers } = this.#shard(shard);
     const execution = currentExecution();
-    execution?.shards?.add(shard);
+    execution?.shards.add(shard);
     const manager = managers.get(name);
     if (manager === undefined) {
       throw new ConfigurationException([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);
     }
     // Only the primary's is what the execution may commit to.
-    if (name === primaryConfig) execution?.reads?.timelineOf(manager);
+    if (name === primaryConfig) execution?.reads.timelineOf(manager);
     return manager;
   }
 
