@@ -40,10 +40,12 @@ export class HistoryQuestion {
     client: pg.ClientBase,
     queryWith: (timeline: string) => pg.QueryConfig,
   ): Promise<readonly R[]> {
+    const asked = this.#timeline;
     try {
-      return (await client.query<R>(queryWith(this.#timeline))).rows;
+      return (await client.query<R>(queryWith(asked))).rows;
     } catch (error) {
-      if (!isHidden(error) || this.#timeline === startInstead) throw error;
+      // Another connection may have learnt it meanwhile.
+      if (!isHidden(error) || asked === startInstead) throw error;
       this.#timeline = startInstead;
       return (await client.query<R>(queryWith(this.#timeline))).rows;
     }
