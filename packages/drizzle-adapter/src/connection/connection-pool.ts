@@ -32,6 +32,19 @@ const renewedAgeMinMs = 1_000;
 /** What a pooler says, in no other language, to a parameter that it cannot hand on. */
 const refusedParameter = /startup parameter/i;
 
+/** What a caller gets who got one connection after the other that must not be used. */
+const outdatedConnections =
+  'every new connection was outdated before it could be used, as where the address leads to several servers by turns';
+
+/** Counts as none of the timelines. */
+const noTimeline = 0;
+
+interface ServerTimeline {
+  readonly name: string | undefined;
+  readonly count: number;
+  readonly sinceMs: number;
+}
+
 /**
  * The connections of one database: bounded in number, in waiting callers and in time.
  *
@@ -53,8 +66,8 @@ export class ConnectionPool {
   /** Connections of an earlier generation are replaced before they are used again. */
   readonly #births = new WeakMap<pg.ClientBase, { readonly generation: number; readonly atMs: number }>();
   #generation = 0;
-  /** The timeline of the last connection that was opened, as the server names it, and counted. */
-  #timeline: { readonly name: string | undefined; readonly count: number } = { name: undefined, count: 1 };
+  /** The timeline that new connections meet now, as the server names it, and counted; and when the one was opened that met it first. */
+  #timeline: ServerTimeline = { name: undefined, count: 1, sinceMs: 0 };
   readonly #timelines = new WeakMap<pg.ClientBase, number>();
   #namesStatements = true;
   #sendsParameters = true;
@@ -192,10 +205,9 @@ export class ConnectionPool {
    */
   renewsAfter(error: unknown, client: pg.ClientBase | undefined): boolean {
     if (client === undefined) return false;
-    const birth = this.#births.get(client);
-    const isOfNow = birth?.generation === this.#generation;
+    const isOfNow = this.#isOfNow(client);
     if (isReadOnly(error) || isUnmigrated(error)) {
-      if (isOfNow && performance.now() - birth.atMs < renewedAgeMinMs) return false;
+      if (isOfNow && performance.now() - this.#bornMs(client) < renewedAgeMinMs) return false;
     } else if (isOutgrown(error)) {
       // A pooler that does not keep track of names gives the next statement to another process.
       if (!this.#sessions.has(client)) this.#namesStatements = false;
@@ -282,11 +294,14 @@ export class ConnectionPool {
 
   async #connect(): Promise<pg.PoolClient> {
     const sentParameters = this.#sendsParameters;
+    const { acquisitionTimeoutMs } = this.#config;
+    const deadlineMs = performance.now() + acquisitionTimeoutMs;
     try {
       for (;;) {
         const client = await this.#pool.connect();
-        if (this.#births.get(client)?.generation === this.#generation) return client;
+        if (this.#isOfNow(client)) return client;
         client.release(true);
+        if (performance.now() > deadlineMs) throw new Error(outdatedConnections);
       }
     } catch (error) {
       // Several callers may learn it at once.
@@ -311,10 +326,12 @@ export class ConnectionPool {
     );
     // A standby behind the primary's name would read what is old, and refuse by it what was committed.
     if (isInRecovery && this.#config.name === primaryConfig) throw new ServerInRecoveryError();
-    if (session !== undefined) this.#noteSession(client, session);
+    if (session !== undefined) this.#sessions.set(client, session);
     else adaptStatementNames(client, this.#namesStatements);
     // Asked each time: a dump of another server may have been restored on the same one, under the same name.
     for (const guard of this.#guards) await guard.ensure(client);
+    // Last: a server that is refused takes over from nobody.
+    if (session?.timeline !== undefined) this.#meetTimeline(client, session.timeline);
     this.#isSilent = false;
     if (obstacles.length === 0 || this.#hasWarnedOfPooler) return;
     this.#hasWarnedOfPooler = true;
@@ -322,19 +339,27 @@ export class ConnectionPool {
   }
 
   /** Takes note of the server behind a new connection; when another one has taken over, those that lead to the old one are not lent. */
-  #noteSession(client: pg.ClientBase, session: ServerSession): void {
-    this.#sessions.set(client, session);
-    if (session.timeline === undefined) return;
-    const { name = session.timeline, count } = this.#timeline;
-    if (name === session.timeline) {
-      this.#timeline = { name, count };
-    } else {
-      this.#timeline = { name: session.timeline, count: count + 1 };
-      this.#generation++;
-      this.#shared.takeNoMore();
-      this.#births.set(client, { generation: this.#generation, atMs: performance.now() });
+  #meetTimeline(client: pg.ClientBase, timeline: string): void {
+    const { name, count, sinceMs } = this.#timeline;
+    if (name !== timeline) {
+      const bornMs = this.#bornMs(client);
+      // What it has met is older than what is known.
+      if (bornMs < sinceMs) return void this.#timelines.set(client, noTimeline);
+      this.#timeline = { name: timeline, count: name === undefined ? count : count + 1, sinceMs: bornMs };
+      if (name !== undefined) this.#shared.takeNoMore();
     }
     this.#timelines.set(client, this.#timeline.count);
+  }
+
+  /** Whether a connection is neither to be replaced nor one to a server from which another one has taken over. */
+  #isOfNow(client: pg.ClientBase): boolean {
+    return (
+      this.#births.get(client)?.generation === this.#generation && this.timelineOf(client) === this.timeline
+    );
+  }
+
+  #bornMs(client: pg.ClientBase): number {
+    return this.#births.get(client)?.atMs ?? 0;
   }
 }
 

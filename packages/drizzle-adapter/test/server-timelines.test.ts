@@ -1,0 +1,115 @@
+import { type DatabaseConfig, primaryConfig } from '@framework/core';
+import { home } from '@framework/testing/conformance';
+import { createTestDatabase } from '@framework/testing/postgres';
+import pg from 'pg';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { ConnectionPool } from '../src/connection/connection-pool.js';
+import { DatabasePlace } from '../src/connection/database-place.js';
+import { pgManager } from '../src/connection/pg-transaction-manager.js';
+import { openSuite } from './fixtures/open-registry.js';
+import { query } from './fixtures/query.js';
+import { refusal } from './fixtures/refusal.js';
+import { shardingConfig } from './fixtures/sharding-config.js';
+
+const settings = { 'maximum-pool-size': 4, 'minimum-idle': 0, 'acquisition-timeout-ms': 1_000 };
+
+/** A database that stands for several: new connections meet the server that the test has named last. */
+interface ServersByName {
+  readonly url: string;
+  /** A server is named by a number, and does not say which one it is while an advisory lock of that number is held. */
+  readonly lead: (identifier: number) => Promise<unknown>;
+}
+
+async function serversByName(): Promise<ServersByName> {
+  const database = await createTestDatabase();
+  onTestFinished(() => database.drop());
+  const { url } = database;
+  // Migrated before its functions are hidden by others.
+  await openSuite(url, settings);
+  const lead = (identifier: number): Promise<unknown> =>
+    query(
+      url,
+      `create or replace function named.pg_control_system(out system_identifier bigint) volatile language plpgsql as
+       $$ begin system_identifier := ${identifier}; perform pg_advisory_xact_lock_shared(system_identifier); end $$`,
+    );
+  await query(url, 'create schema named');
+  await lead(1);
+  await query(url, `alter database ${database.database} set search_path = named, pg_catalog, public`);
+  return { url, lead };
+}
+
+it('A server that is refused takes over from nobody: connections to the one before serve on', async () => {
+  const { url, lead } = await serversByName();
+  const pool = await openPool(url);
+  await query(url, 'create table noted as table eventlog.shards');
+  const before = await pool.use(home, async (lent) => {
+    await query(url, 'delete from eventlog.shards');
+    await lead(2);
+    expect(await refusal(pool.use(home, pidOf))).toMatchObject({ kind: 'not-migrated' });
+    return pidOf(lent);
+  });
+  expect(await pool.use(home, pidOf)).toBe(before);
+  expect(pool.timeline).toBe(1);
+  await query(url, 'insert into eventlog.shards table noted');
+  const after = await pool.use(home, () => pool.use(home, pidOf));
+  expect(pool.timeline).toBe(2);
+  expect(await pool.use(home, pidOf)).toBe(after);
+});
+
+it('A server that answers late, when another one is known to have taken over, has not taken over from it', async () => {
+  const { url, lead } = await serversByName();
+  const pool = await openPool(url);
+  const holder = new pg.Client(url);
+  await holder.connect();
+  onTestFinished(() => holder.end());
+  await pool.use(home, async () => {
+    await holder.query('select pg_advisory_lock(1)');
+    const late = pool.use(home, pidOf);
+    await vi.waitFor(async () => expect(await waitingCount(url)).toBe(1));
+    await lead(2);
+    const sound = await pool.use(home, pidOf);
+    expect(pool.timeline).toBe(2);
+    await holder.query('select pg_advisory_unlock(1)');
+    expect(await late).toBe(sound);
+    expect(await pool.use(home, pidOf)).toBe(sound);
+    expect(pool.timeline).toBe(2);
+  });
+});
+
+it('Whoever gets one connection after the other that is outdated already is refused in time', async () => {
+  const { url } = await serversByName();
+  const config = configOf(url);
+  const gone = Object.assign(new pg.DatabaseError('gone', 1, 'error'), { code: '26000' });
+  let openedCount = 0;
+  const guard = {
+    ensure: async (client: pg.ClientBase) => {
+      openedCount++;
+      expect(pool.renewsAfter(gone, client)).toBe(true);
+    },
+  };
+  const pool = new ConnectionPool(config, 'framework', new DatabasePlace(config), [guard], () => undefined);
+  onTestFinished(() => pool.close());
+  const failure = await refusal(pool.use(home, pidOf));
+  expect(failure).toMatchObject({ code: 'shard-unavailable', kind: 'unreachable' });
+  expect(failure?.message).toContain('leads to several servers by turns');
+  expect(openedCount).toBeGreaterThan(1);
+});
+
+function configOf(url: string): DatabaseConfig {
+  const [member] = shardingConfig([{ group: 0, member: 0, url, settings }]).members;
+  return member!.databases.get(primaryConfig)!;
+}
+
+async function openPool(url: string): Promise<ConnectionPool> {
+  const { databases } = (await openSuite(url, settings)).fixture;
+  return pgManager(databases.transactionManager(home)).database.pool;
+}
+
+async function pidOf(client: pg.ClientBase): Promise<number> {
+  const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+  return rows[0]!.pid;
+}
+
+async function waitingCount(url: string): Promise<number> {
+  return (await query(url, "select from pg_locks where locktype = 'advisory' and not granted")).length;
+}
