@@ -77,6 +77,7 @@ export type { DeliveryLog, EventBatch } from './delivery/delivery-log.js';
 export type { DeliverableEvent } from './delivery/deliverable-event.js';
 export type {
   DuePlace,
+  LeasedModel,
   ParkedAttempt,
   ParkedEvent,
   ParkedEvents,

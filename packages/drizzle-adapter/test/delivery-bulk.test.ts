@@ -1,9 +1,15 @@
-import type { DatabaseDelivery, DeliverableEvent, DeliveryStore, ParkedModel } from '@framework/core';
+import type {
+  DatabaseDelivery,
+  DeliverableEvent,
+  DeliveryStore,
+  LeasedModel,
+  ParkedModel,
+} from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry } from './fixtures/open-registry.js';
-import { asJson, everywhere, step, withEvents } from './fixtures/parked-events.js';
+import { asJson, everywhere, never, nobody, step, withEvents } from './fixtures/parked-events.js';
 import { query } from './fixtures/query.js';
 
 describe('very much that is parked', () => {
@@ -38,14 +44,21 @@ describe('very much that is parked', () => {
     expect(found.map(({ modelId }) => modelId).sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
     const [one, other] = found;
     const absent = { ...one!, modelName: 'Another' };
-    expect(await store.parked.stillParked([other!, absent, one!])).toHaveLength(2);
+    const { leases } = await store.leases.renew('one', ['notify', 'elsewhere'], never);
+    const leased = (model: ParkedModel): LeasedModel => {
+      const lease = leases.find(({ handler, slot }) => handler === model.handler && slot === model.slot);
+      return { ...model, token: lease?.token ?? nobody };
+    };
+    expect(await store.parked.stillParked([other!, absent, one!].map(leased))).toHaveLength(2);
     for (const difference of [
       { modelName: 'Another' },
       { modelId: 'f' },
       { handler: 'elsewhere' },
       { slot: (one!.slot + 1) % allSlots.length },
     ])
-      expect(await store.parked.stillParked([{ ...one!, ...difference }])).toEqual([]);
+      expect(await store.parked.stillParked([leased({ ...one!, ...difference })])).toEqual([]);
+    // Whoever asks does not hold its slot any more.
+    expect(await store.parked.stillParked([{ ...absent, token: nobody }])).toEqual([absent]);
   });
 
   it(

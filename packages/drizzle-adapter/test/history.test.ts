@@ -228,11 +228,14 @@ describe('a failover', () => {
     const parked = { ...untried, handler, token, event };
     await store.parked.park([parked]);
     const [head] = await store.parked.dueHeads([{ handler, slot }], 1);
+    const flowing = { handler, slot, modelName: event.modelName, modelId: 'b' };
+    expect(await store.parked.stillParked([{ ...flowing, token }])).toEqual([]);
 
     await failOver(url);
     expect(await store.cursors.save([{ handler, slot, token, cursor: next }])).toEqual([token]);
     expect(await store.parked.park([parked])).toEqual([token]);
     expect(await store.parked.dueHeads([{ handler, slot }], 1)).toEqual([]);
+    expect(await store.parked.stillParked([{ ...flowing, token }])).toEqual([flowing]);
     expect(await store.parked.beginAttempt(head!, alone(randomUUID()))).toBe(false);
     expect(await store.parked.endAttempt(head!, alone(randomUUID()), { kind: 'done' })).toBe(false);
     await expect(store.log.read(allSlots, next, 10)).rejects.toMatchObject({ code: 'history-changed' });

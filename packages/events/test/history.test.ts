@@ -44,6 +44,32 @@ describe('a failover within a lease', () => {
     expect(errors).toMatchObject([{ code: 'history-changed' }]);
   });
 
+  test('that lost what was parked lets no later event go before it until there are new leases', async () => {
+    const bench = new DeliveryBench();
+    const callMs = new Map([
+      ['b1', 500],
+      ['b2', 600],
+    ]);
+    let failing = 2;
+    const done: string[] = [];
+    const retry = { backoffBaseMs: 300 };
+    const handler = handlerOf({ name: 'one', concurrency: 1, retry }, async ({ eventId }) => {
+      await bench.clock.sleep(callMs.get(eventId) ?? 0);
+      if (eventId === 'a1' && failing-- > 0) throw new Error('no');
+      done.push(eventId);
+    });
+    const { executor } = bench.start([handler]);
+    await bench.clock.advance(100);
+    bench.database.commit(...['a', 'b'].flatMap((model) => [deposited(model, 1), deposited(model, 2)]));
+    const replica = bench.database.snapshot();
+    executor.committed();
+    await bench.clock.advance(900);
+    expect(handler.seen).toEqual(['a1', 'b1', 'a1', 'b2']);
+    bench.database.failOver(replica);
+    await bench.clock.advance(10_000);
+    expect(done).toEqual(['b1', 'b2', 'a1', 'b1', 'a2', 'b2']);
+  });
+
   test('makes nobody careful: no process has vanished', async () => {
     const bench = new DeliveryBench();
     bench.start([handlerOf({ name: 'one' })]);

@@ -1,11 +1,11 @@
-import type { ParkedModel } from '@framework/core';
+import type { LeasedModel } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 import { ParkedCheck } from '../src/parked/parked-check.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
-function isEven({ modelId }: ParkedModel): boolean {
+function isEven({ modelId }: LeasedModel): boolean {
   return Number(modelId) % 2 === 0;
 }
 
@@ -20,6 +20,7 @@ test('questions that come together are asked in statements of a bounded size, an
   const models = Array.from({ length: 1_100 }, (_item, index) => ({
     handler: 'one',
     slot: 0,
+    token: '1',
     modelName: 'Account',
     modelId: `${index}`,
   }));
@@ -27,7 +28,7 @@ test('questions that come together are asked in statements of a bounded size, an
   expect(sizes).toEqual([500, 500, 100]);
 });
 
-const model: ParkedModel = { handler: 'one', slot: 0, modelName: 'Account', modelId: '2' };
+const model: LeasedModel = { handler: 'one', slot: 0, token: '1', modelName: 'Account', modelId: '2' };
 
 test('a question is asked again when the database could not answer, and later ones are, too', async () => {
   const clock = new VirtualClock();

@@ -51,6 +51,11 @@ export interface ParkedModel {
   readonly modelId: string;
 }
 
+/** A model, and by which lease its parked events are worked on. */
+export interface LeasedModel extends ParkedModel {
+  readonly token: string;
+}
+
 /** The first parked event of a model, whose turn it is. */
 export interface ParkedHead {
   readonly handler: string;
@@ -100,8 +105,11 @@ export interface ParkedEvents {
     places: readonly ParkedPlace[],
     page: { readonly limit: number; readonly after?: ParkedModel | undefined },
   ): Promise<readonly ParkedModel[]>;
-  /** Those of the given models that have parked events. */
-  stillParked(models: readonly ParkedModel[]): Promise<readonly ParkedModel[]>;
+  /**
+   * Those of the given models that have parked events, and those whose lease holds no more: after a failover, a model may have none
+   * only because they were lost.
+   */
+  stillParked(models: readonly LeasedModel[]): Promise<readonly ParkedModel[]>;
   /**
    * The first parked event of each model that is due for an attempt there, the longest due first; no handler's keep those of
    * another one out.

@@ -2,6 +2,7 @@ import {
   type DuePlace,
   type HandledEvent,
   InvariantViolation,
+  type LeasedModel,
   type ParkedAttempt,
   type ParkedEvent,
   type ParkedEvents,
@@ -162,11 +163,9 @@ const failedText = `
     where p.handler = $1 and p.event_id = $2 and ${isNews} and ${held} ${changedModel}
   ) ${heldAndSettled}`;
 
-const modelColumns = 'm.handler, m.slot, m.model_name as "modelName", m.model_id as "modelId"';
-
 /** The places in their order, each read on in the index behind the page before: a page costs no more however many models follow. */
 const modelsText = `
-  select ${modelColumns}
+  select m.handler, m.slot, m.model_name as "modelName", m.model_id as "modelId"
   from (
     select handler, slot,
       case when (slot, handler) = ($4::smallint, $5::text) then $6::text else '' end as after_name,
@@ -181,10 +180,13 @@ const modelsText = `
   order by held.slot, held.handler, m.model_name, m.model_id limit $3`;
 
 const stillParkedText = `
-  select ${modelColumns}
-  from unnest($1::smallint[], $2::text[], $3::text[], $4::text[]) as asked (slot, handler, model_name, model_id)
-  join eventlog.parked_models m
-    on (m.slot, m.handler, m.model_name, m.model_id) = (asked.slot, asked.handler, asked.model_name, asked.model_id)`;
+  select asked.handler, asked.slot, asked.model_name as "modelName", asked.model_id as "modelId"
+  from unnest($1::smallint[], $2::text[], $3::text[], $4::text[], $5::uuid[]) as asked (slot, handler, model_name, model_id, token)
+  left join eventlog.parked_models m
+    on (m.slot, m.handler, m.model_name, m.model_id) = (asked.slot, asked.handler, asked.model_name, asked.model_id)
+  left join eventlog.leases l
+    on (l.handler, l.slot, l.token) = (asked.handler, asked.slot, asked.token) and l.history = (select eventlog.server_history())
+  where m.handler is not null or l.handler is null`;
 
 /** By how much the clock of a process that makes events is at most ahead of a database's that adopts their shard. */
 const clockMargin = `interval '1 day'`;
@@ -261,12 +263,13 @@ export class PgParkedEvents implements ParkedEvents {
     ]);
   }
 
-  async stillParked(models: readonly ParkedModel[]): Promise<readonly ParkedModel[]> {
+  async stillParked(models: readonly LeasedModel[]): Promise<readonly ParkedModel[]> {
     return this.#rows<ParkedModel>('framework_still_parked', stillParkedText, [
       models.map(({ slot }) => slot),
       models.map(({ handler }) => handler),
       models.map(({ modelName }) => modelName),
       models.map(({ modelId }) => modelId),
+      models.map(({ token }) => token),
     ]);
   }
 

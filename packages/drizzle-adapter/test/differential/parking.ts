@@ -65,14 +65,13 @@ export class Parking {
   }
 
   async stillParked(): Promise<void> {
-    const models = this.#known.some(this.#known.events).map(({ memory: { slot, modelName, modelId } }) => ({
-      handler: this.#known.of(handlerNames),
-      slot,
-      modelName,
-      modelId,
-    }));
+    const models = this.#known.some(this.#known.events).map(({ memory: { slot, modelName, modelId } }) => {
+      const handler = this.#known.of(handlerNames);
+      return { model: { handler, slot, modelName, modelId }, token: this.#known.token({ handler, slot }) };
+    });
     await this.#known.stores.ask(
-      ({ parked }) => parked.stillParked(models),
+      ({ parked, name }) =>
+        parked.stillParked(models.map(({ model, token }) => ({ ...model, token: token[name] }))),
       (found) => [...new Set(inOrder(found.map(({ handler, modelId }) => [handler, modelId])))],
     );
   }

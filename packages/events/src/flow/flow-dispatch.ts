@@ -238,7 +238,7 @@ export class FlowDispatch {
   async #runCheck(slot: HeldSlot, event: DeliverableEvent): Promise<void> {
     if (!slot.held) return;
     const { modelName, modelId } = event;
-    const model = { handler: this.#handler, slot: slot.slot, modelName, modelId };
+    const model = { handler: this.#handler, slot: slot.slot, token: slot.token, modelName, modelId };
     const key = modelKey(event);
     const addition = this.#parked.additionOf(slot.slot, key);
     const parked = await this.#around.check.isParked(model);

@@ -1,4 +1,4 @@
-import type { ParkedEvents, ParkedModel } from '@framework/core';
+import type { LeasedModel, ParkedEvents } from '@framework/core';
 import { modelKey } from '../flow/flow-work.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 
@@ -6,7 +6,7 @@ import { type WorkerContext, storeBackoff } from '../worker-context.js';
 const askedMax = 500;
 
 interface Question {
-  readonly model: ParkedModel;
+  readonly model: LeasedModel;
   readonly answer: (parked: boolean) => void;
 }
 
@@ -22,8 +22,11 @@ export class ParkedCheck {
     this.#parked = parked;
   }
 
-  /** Says what is true at some instant after the call; true when delivery ends before that could be learnt. */
-  isParked(model: ParkedModel): Promise<boolean> {
+  /**
+   * Says what is true at some instant after the call; true when that cannot be learnt, because the lease holds no more, or delivery ends
+   * before.
+   */
+  isParked(model: LeasedModel): Promise<boolean> {
     return new Promise((answer) => {
       this.#questions.push({ model, answer });
       if (!this.#asking) void this.#ask();

@@ -1,6 +1,7 @@
 import type {
   DuePlace,
   HandledEvent,
+  LeasedModel,
   ParkedAttempt,
   ParkedEvent,
   ParkedEvents,
@@ -56,10 +57,14 @@ export class MemoryParkedEvents implements ParkedEvents {
     );
   }
 
-  stillParked(asked: readonly ParkedModel[]): Promise<readonly ParkedModel[]> {
+  stillParked(asked: readonly LeasedModel[]): Promise<readonly ParkedModel[]> {
     return this.#access.answer('parked.stillParked', (tables) => {
       const parked = new Set(models(tables, asked).map(placeOf));
-      return asked.filter((model) => parked.has(placeOf(model)));
+      return asked
+        .filter(
+          (model) => parked.has(placeOf(model)) || !tables.holds(model.handler, model.slot, model.token),
+        )
+        .map(({ token: _token, ...model }) => model);
     });
   }
 
