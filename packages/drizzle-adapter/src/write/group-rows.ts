@@ -45,18 +45,15 @@ export function groupRows(group: readonly ChangeSet[], { isRefused, isMerged }: 
   const parents: number[] = [];
   const isAlone = group.map(({ changes }, plan) => {
     parents.push(plan);
-    const keys = changes.map(rowKey);
-    const isFit = changes.every(
-      (change, index) =>
-        !alone.has(keys[index] ?? '') &&
-        !isRefused((change.row as Row).shape) &&
-        fits(change, rows.get(keys[index] ?? ''), isMerged),
+    const keyed = changes.map((change) => ({ key: rowKey(change), change }));
+    const isFit = keyed.every(
+      ({ key, change }) =>
+        !alone.has(key) && !isRefused((change.row as Row).shape) && fits(change, rows.get(key), isMerged),
     );
-    changes.forEach((change, index) => {
-      const key = keys[index] ?? '';
+    for (const { key, change } of keyed) {
       if (isFit) lay(change, { key, plan, rows, parents });
       else alone.add(key);
-    });
+    }
     return !isFit;
   });
   const units = isAlone.map((goesAlone, plan) => (goesAlone ? undefined : rootOf(plan, parents)));

@@ -1,0 +1,102 @@
+import { type Change, type ChangeSet, ShardIdentifier, ShardedId } from '@framework/core';
+import { Tag } from '@framework/testing/conformance';
+import { expect, it } from 'vitest';
+import { type GroupRows, groupRows } from './group-rows.js';
+import type { RowShape } from './row.js';
+
+const shard = ShardIdentifier.of(0, 0);
+const shape: RowShape = {
+  key: 'tags label',
+  table: '"tags"',
+  columns: ['"id"', '"version"', '"label"'],
+  idIndex: 0,
+  versionColumn: '"version"',
+  casts: ['uuid', 'bigint', 'text'],
+  staged: undefined,
+  declared: [],
+};
+/** Other columns of the same table, and one that no group can hold. */
+const narrow: RowShape = { ...shape, key: 'tags', columns: ['"id"', '"version"'], casts: ['uuid', 'bigint'] };
+const uncast: RowShape = { ...shape, casts: undefined };
+
+const [one, other] = [newTag(), newTag()];
+
+function newTag(): Tag {
+  return new Tag({ id: ShardedId.generate(Tag, shard), state: 'ACTIVE', label: 'first', version: 1 });
+}
+
+/** An update that leaves a tag in a version. */
+function updated(tag: Tag, version: number, of: RowShape = shape, label: unknown = `v${version}`): Change {
+  const model = new Tag({ id: tag.id, state: 'ACTIVE', label: 'of the model', version });
+  const row = { shape: of, values: [tag.id.value, version, label].slice(0, of.columns.length) };
+  return { kind: 'update', repository: undefined as never, model, expectedVersion: version - 1, row };
+}
+
+function plan(...changes: readonly Change[]): ChangeSet {
+  return { shard, action: undefined as never, changes, events: [] };
+}
+
+function laid(
+  plans: readonly ChangeSet[],
+  knowledge: Partial<Parameters<typeof groupRows>[1]> = {},
+): GroupRows {
+  return groupRows(plans, { isRefused: () => false, isMerged: () => true, ...knowledge });
+}
+
+it('lays each row by itself, and each plan that shares none is a unit of its own', () => {
+  const { rows, units } = laid([plan(updated(one, 2)), plan(updated(other, 5))]);
+  expect(rows).toMatchObject([
+    { id: one.id.value, expectedVersion: 1, version: 2, plan: 0 },
+    { id: other.id.value, expectedVersion: 4, version: 5, plan: 1 },
+  ]);
+  expect(units).toEqual([0, 1]);
+});
+
+it('lays a row that plans change in turn once, as the last one leaves it, and makes them one unit', () => {
+  const { rows, units } = laid([
+    plan(updated(one, 2)),
+    plan(updated(other, 2)),
+    plan(updated(one, 3), updated(other, 3)),
+  ]);
+  expect(rows).toMatchObject([
+    { expectedVersion: 1, version: 3, values: [one.id.value, 3, 'v3'] },
+    { expectedVersion: 1, version: 3, values: [other.id.value, 3, 'v3'] },
+  ]);
+  expect(new Set(units).size).toBe(1);
+});
+
+it.each([
+  ['a value of which there is no one text', updated(one, 2, shape, new Date(0))],
+  ['a value of which there is no one text beside others', updated(one, 2, shape, { a: 1 })],
+  ['a shape that no group can hold', updated(one, 2, uncast)],
+])('leaves out a plan with %s, and what follows it', (_what, change) => {
+  const { rows, units } = laid([plan(change), plan(updated(one, 3)), plan(updated(other, 2))]);
+  expect(units).toEqual([undefined, undefined, 2]);
+  expect(rows).toMatchObject([{ id: other.id.value }]);
+});
+
+it.each([null, 'text', 1, true, 2n, undefined])('takes the value %s', (value) => {
+  expect(laid([plan(updated(one, 2, shape, value))]).units).toEqual([0]);
+});
+
+it('leaves out a plan of which one row is refused, with all its rows', () => {
+  const { rows, units } = laid([plan(updated(one, 2), updated(other, 2, narrow)), plan(updated(one, 2))], {
+    isRefused: (each) => each === narrow,
+  });
+  expect(units).toEqual([undefined, undefined]);
+  expect(rows).toEqual([]);
+});
+
+it.each([
+  ['gives other columns of the row', updated(one, 3, narrow)],
+  ['does not expect the version before', updated(one, 4)],
+])('leaves out a plan that follows another one and %s', (_what, change) => {
+  const { rows, units } = laid([plan(updated(one, 2)), plan(change)]);
+  expect(units).toEqual([0, undefined]);
+  expect(rows).toMatchObject([{ version: 2 }]);
+});
+
+it('leaves out what follows where a row may not be written once', () => {
+  const { units } = laid([plan(updated(one, 2)), plan(updated(one, 3))], { isMerged: () => false });
+  expect(units).toEqual([0, undefined]);
+});
