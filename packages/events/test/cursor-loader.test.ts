@@ -102,6 +102,18 @@ test.each([1, 4_999, 5_000, 5_001, 10_000, 12_345])(
   },
 );
 
+test('what is parked before its cursors are read is known, however long they take', async () => {
+  const asking = new AskingLoader();
+  const { promise, resolve } = Promise.withResolvers<readonly HandlerCursor[]>();
+  asking.cursorsOf = () => promise;
+  const started = asking.loader.start([slotOf('one', 0)]);
+  await asking.clock.advance(100);
+  asking.models.push({ handler: 'one', slot: 0, modelName: 'Account', modelId: 'a' });
+  resolve([cursorOf('one', 0)]);
+  await started;
+  expect(asking.flow('one').parkedModels).toEqual(['Account a']);
+});
+
 test('a slot that is lost while its cursor is read is left alone', async () => {
   const asking = new AskingLoader();
   const [kept, lost] = [slotOf('one', 0), slotOf('one', 1)];

@@ -45,7 +45,9 @@ export class CursorLoader {
       if (leases.length === 0) return;
       const slots = [...new Set(leases.map(({ slot }) => slot))];
       const news = ++this.#newsCount;
-      const [cursors, models] = await Promise.all([this.#cursors.load(slots), this.#parkedModels(leases)]);
+      const cursors = await this.#cursors.load(slots);
+      // Only then: a cursor may have passed what was parked meanwhile, where a failover has given the slot to another process as well.
+      const models = await this.#parkedModels(leases);
       for (const { handler, paused } of cursors) this.#apply(handler, paused, news);
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
       const parked = Map.groupBy(models, placeOf);
