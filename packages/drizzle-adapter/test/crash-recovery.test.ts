@@ -3,12 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Cursor, type DeliveryStore, FrameworkException, type SlotLease } from '@framework/core';
 import { seededRandom } from '@framework/testing';
+import { decimal, home } from '@framework/testing/conformance';
 import { EmbeddedPostgres, TestPostgres } from '@framework/testing/postgres';
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import pg from 'pg';
 import { allSlots } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
-import { openRegistry } from './fixtures/open-registry.js';
+import { openRegistry, openSuite } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 
 const handler = 'mails';
@@ -61,6 +62,30 @@ it.each([1, 2, 3])(
     expect(reusedCount).toBeGreaterThan(0);
   },
 );
+
+it('an update is stale that was read before a crash which lost it, where commits do not wait for the disk', async () => {
+  const { url, database } = await server.createDatabase();
+  const account = await (await openSuite(url, {})).openAccount(home);
+  // With this, all that was committed before is on the disk.
+  await query(url, `alter database ${database} set synchronous_commit = off`);
+  const [slow, fast] = [await openSuite(url, {}), await openSuite(url, {})];
+  await slow.credit(account, '100');
+  const crashed = Promise.withResolvers<void>();
+  const seen: string[] = [];
+  const late = slow.stage(async (plan) => {
+    const read = await slow.accounts.getById(account.id);
+    if (seen.push(read.balance) === 1) await crashed.promise;
+    plan.update(read.credit('1'));
+  });
+  await vi.waitFor(() => expect(seen).toHaveLength(1));
+  await crash(url);
+  const again = (): Promise<unknown> => fast.credit(account, '7').catch((error: unknown) => error);
+  await expect.poll(again, patience).toMatchObject({ version: 2, balance: decimal('7') });
+  crashed.resolve();
+  await late;
+  expect(await fast.accounts.getById(account.id)).toMatchObject({ version: 3, balance: decimal('8') });
+  expect(seen).toEqual([decimal('100'), decimal('7')]);
+});
 
 /** What a process does that delivers: keeps a cursor in memory, and starts again from the saved one when it must. */
 class Reader {

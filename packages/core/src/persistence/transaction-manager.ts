@@ -36,8 +36,9 @@ export interface TransactionManager {
   /** The idempotency keys of the shard's database. */
   readonly keys: IdempotencyKeys;
   /**
-   * Counts the servers that have taken over from each other, as far as this process has seen: the one that took over may lack commits.
-   * What is read or written from now on meets this timeline or a later one; it never decreases.
+   * Counts the servers that have taken over from each other, as far as this process has seen: the one that took over may lack commits,
+   * and so may one that has recovered from a crash. What is read or written from now on meets this timeline or a later one; it never
+   * decreases.
    */
   readonly timeline: number;
 

@@ -16,7 +16,7 @@ import type { PostgresWarning } from './postgres-options.js';
 import { adaptStatementNames } from './pooled-statements.js';
 import { isHarmless, isOutgrown, isReadOnly, isUnmigrated } from './server-error.js';
 import { ServerInRecoveryError } from './server-role.js';
-import { HistoryQuestion, type ServerSession } from './server-session.js';
+import { HistoryQuestion, type ServerSession, databaseRun } from './server-session.js';
 import { prepareSession } from './session-settings.js';
 import { SharedConnections } from './shared-connections.js';
 import { silentRemedy } from './storage-error.js';
@@ -331,7 +331,8 @@ export class ConnectionPool {
     // Asked each time: a dump of another server may have been restored on the same one, under the same name.
     for (const guard of this.#guards) await guard.ensure(client);
     // Last: a server that is refused takes over from nobody.
-    if (session?.timeline !== undefined) this.#meetTimeline(client, session.timeline);
+    if (session?.timeline !== undefined && this.#config.name === primaryConfig)
+      this.#meetTimeline(client, `${session.timeline} ${await databaseRun(client)}`);
     this.#isSilent = false;
     if (obstacles.length === 0 || this.#hasWarnedOfPooler) return;
     this.#hasWarnedOfPooler = true;

@@ -52,6 +52,17 @@ export class HistoryQuestion {
   }
 }
 
+/**
+ * Since which recovery the server has run on what the framework's database holds, by a row that PostgreSQL drops with every one:
+ * also of a standby that takes over on the timeline that another one has begun, of which it has not heard.
+ *
+ * Empty where the row is not there, because the server takes no writes.
+ */
+export async function databaseRun(client: pg.ClientBase): Promise<string> {
+  const { rows } = await client.query<{ id: string }>('select id from eventlog.server_run');
+  return rows[0]?.id ?? '';
+}
+
 function isHidden(error: unknown): boolean {
   return error instanceof pg.DatabaseError && hiddenStates.has(error.code ?? '');
 }
