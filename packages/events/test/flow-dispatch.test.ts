@@ -525,6 +525,22 @@ describe('a model that was looked at', () => {
     const slot = slotOf(0);
     const hold = gate();
     one.parked.add(0, 'Account a');
+    const answers = [hold.opened.then(() => false), true];
+    one.isStillParked = () => answers.shift()!;
+    one.dispatch.check(a1, slot);
+    await one.settled();
+    one.parked.add(0, 'Account a');
+    hold.open();
+    one.handle(slot, a2);
+    await one.settled();
+    expect([one.asked, one.calls]).toEqual([['check a', 'check a', 'park a2'], []]);
+  });
+
+  test('is looked at again when an event of it was parked while the answer was on its way', async () => {
+    const one = new Dispatching();
+    const slot = slotOf(0);
+    const hold = gate();
+    one.parked.add(0, 'Account a');
     one.isStillParked = () => hold.opened.then(() => false);
     one.dispatch.check(a1, slot);
     await one.settled();
@@ -532,7 +548,7 @@ describe('a model that was looked at', () => {
     hold.open();
     one.handle(slot, a2);
     await one.settled();
-    expect([one.asked, one.calls]).toEqual([['check a', 'park a2'], []]);
+    expect([one.asked, one.calls]).toEqual([['check a', 'check a'], ['a2']]);
   });
 
   test('stays parked for who has its slot next', async () => {

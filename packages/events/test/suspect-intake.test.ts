@@ -34,7 +34,14 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
   };
   const parker = new Parker(context, store, () => undefined);
   const models = new ParkedModelSet();
-  const intake = new SuspectIntake({ handler: 'one', parker, parked: models, settings });
+  const looked: string[] = [];
+  const intake = new SuspectIntake({
+    handler: 'one',
+    parker,
+    parked: models,
+    check: ({ id }) => looked.push(id),
+    settings,
+  });
   const phases: string[] = [];
   for (let version = 1; version <= 19; version += 2) {
     const batch = { more: true, partial: version < 9 };
@@ -46,6 +53,8 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
   }
   expect(phases).toEqual([...Array<string>(6).fill('careful'), 'settling']);
   expect(parked).toHaveLength(14);
+  // None was found to be done meanwhile.
+  expect(looked).toEqual([]);
 });
 
 test('suspects are tried at once, also when the cursor behind them could not be saved', async () => {
@@ -68,6 +77,32 @@ test('suspects are tried at once, also when the cursor behind them could not be 
   access.failures.set('cursors.save', [new Error('down')]);
   await bench.clock.advance(leaseMs + 2_000);
   expect(handler.seen).toEqual(['a1']);
+});
+
+test('a model flows again whose suspect was tried, and looked at, before all that are parked with it were', async () => {
+  const bench = new DeliveryBench();
+  const leaseMs = 10_000;
+  bench.database.commit(...['b', 'a', 'e'].map((model) => deposited(model, 1)));
+  const { access: killed } = bench.start([handlerOf({ name: 'one' }, () => new Promise(() => undefined))], {
+    leaseMs,
+  });
+  await bench.clock.advance(300);
+  killed.kill();
+  const handler = handlerOf({ name: 'one' });
+  const { store, executor } = bench.start([handler], { leaseMs, parkMax: 1 });
+  const park = store.parked.park.bind(store.parked);
+  store.parked.park = async (events) => {
+    if (events.some(({ event }) => event.id === 'e1')) await bench.clock.sleep(3_000);
+    return park(events);
+  };
+  await bench.clock.advance(leaseMs + 10_000);
+  expect(handler.seen.toSorted()).toEqual(['a1', 'b1', 'e1']);
+  const { parked } = bench.database.writes;
+  bench.database.commit(...['b', 'a', 'e'].map((model) => deposited(model, 2)));
+  executor.committed();
+  await bench.clock.advance(100);
+  expect(handler.seen.slice(3).toSorted()).toEqual(['a2', 'b2', 'e2']);
+  expect(bench.database.writes.parked).toBe(parked);
 });
 
 test('suspects that cannot be parked before their process stops are left to the next one', async () => {

@@ -236,15 +236,17 @@ export class FlowDispatch {
   }
 
   async #runCheck(slot: HeldSlot, event: DeliverableEvent): Promise<void> {
-    if (!slot.held) return;
     const { modelName, modelId } = event;
     const model = { handler: this.#handler, slot: slot.slot, token: slot.token, modelName, modelId };
     const key = modelKey(event);
-    const addition = this.#parked.additionOf(slot.slot, key);
-    const parked = await this.#around.check.isParked(model);
-    // Suspects are parked beside the lanes: the answer may not know of one that was parked since it was asked for.
-    if (!parked && slot.held && this.#parked.additionOf(slot.slot, key) === addition)
+    while (slot.held) {
+      const addition = this.#parked.additionOf(slot.slot, key);
+      if ((await this.#around.check.isParked(model)) || !slot.held) return;
+      // Suspects are parked beside the lanes: the answer may not know of one that was parked since it was asked for.
+      if (this.#parked.additionOf(slot.slot, key) !== addition) continue;
       this.#parked.delete(slot.slot, key);
+      return;
+    }
   }
 }
 

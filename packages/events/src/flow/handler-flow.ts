@@ -37,7 +37,13 @@ export class HandlerFlow {
     this.#alarm = new Alarm(context.clock);
     this.slots = new FlowSlots({ handler: id, saver, onReadable: wake });
     this.dispatch = new FlowDispatch({ handler, around, parked, onRoom: wake });
-    this.#suspects = new SuspectIntake({ handler: id, parker, parked, settings: context.settings });
+    this.#suspects = new SuspectIntake({
+      handler: id,
+      parker,
+      parked,
+      check: (event, slot) => this.dispatch.check(event, slot),
+      settings: context.settings,
+    });
   }
 
   /** All names that the handler has in this process. */

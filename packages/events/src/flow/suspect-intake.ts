@@ -1,5 +1,6 @@
 import type { DeliverableEvent, EventBatch } from '@framework/core';
 import type { DeliverySettings } from '../delivery-settings.js';
+import type { HeldSlot } from '../lease/held-slot.js';
 import type { Parker } from '../parked/parker.js';
 import { modelKey } from './flow-work.js';
 import type { ParkedModelSet } from './parked-model-set.js';
@@ -16,6 +17,7 @@ export class SuspectIntake {
   readonly #handler: string;
   readonly #parker: Parker;
   readonly #parked: ParkedModelSet;
+  readonly #check: (event: DeliverableEvent, slot: HeldSlot) => void;
   /** As many as the holder before can have had beyond its saved cursor, and the last batch. */
   readonly #suspectsMax: number;
 
@@ -23,11 +25,14 @@ export class SuspectIntake {
     readonly handler: string;
     readonly parker: Parker;
     readonly parked: ParkedModelSet;
+    /** Has a model looked at that may have no parked events any more. */
+    readonly check: (event: DeliverableEvent, slot: HeldSlot) => void;
     readonly settings: DeliverySettings;
   }) {
     this.#handler = options.handler;
     this.#parker = options.parker;
     this.#parked = options.parked;
+    this.#check = options.check;
     this.#suspectsMax = options.settings.unsavedMax + 2 * options.settings.readMax;
   }
 
@@ -55,8 +60,18 @@ export class SuspectIntake {
       dead: false,
       suspect: true,
     }));
-    if (!(await this.#parker.park(slot, suspects))) return false;
-    for (const event of events) this.#parked.add(slot.slot, modelKey(event));
+    // Before the answer comes, some may have been tried and found to be done: nobody would look at their models again.
+    const deleted = new Set<string>();
+    const endListening = this.#parked.onDelete((of, model) => {
+      if (of === slot.slot) deleted.add(model);
+    });
+    const areParked = await this.#parker.park(slot, suspects).finally(endListening);
+    if (!areParked) return false;
+    const models = new Map(events.map((event) => [modelKey(event), event]));
+    for (const [model, event] of models) {
+      this.#parked.add(slot.slot, model);
+      if (deleted.has(model)) this.#check(event, slot);
+    }
     if (partial) return true;
     position.suspectCount += events.length;
     if (!more || position.suspectCount >= this.#suspectsMax) position.phase = 'settling';
