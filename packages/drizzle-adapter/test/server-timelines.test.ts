@@ -1,12 +1,12 @@
 import { type DatabaseConfig, primaryConfig } from '@framework/core';
-import { home } from '@framework/testing/conformance';
+import { abroad, home } from '@framework/testing/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { ConnectionPool } from '../src/connection/connection-pool.js';
 import { DatabasePlace } from '../src/connection/database-place.js';
 import { pgManager } from '../src/connection/pg-transaction-manager.js';
-import { openSuite } from './fixtures/open-registry.js';
+import { openRegistry, openSuite, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
@@ -20,12 +20,12 @@ interface ServersByName {
   readonly lead: (identifier: number) => Promise<unknown>;
 }
 
-async function serversByName(): Promise<ServersByName> {
+async function serversByName(group = 0): Promise<ServersByName> {
   const database = await createTestDatabase();
   onTestFinished(() => database.drop());
   const { url } = database;
   // Migrated before its functions are hidden by others.
-  await openSuite(url, settings);
+  await openRegistry([{ group, member: 0, url }]).ready();
   const lead = (identifier: number): Promise<unknown> =>
     query(
       url,
@@ -93,6 +93,35 @@ it('Whoever gets one connection after the other that is outdated already is refu
   expect(failure).toMatchObject({ code: 'shard-unavailable', kind: 'unreachable' });
   expect(failure?.message).toContain('leads to several servers by turns');
   expect(openedCount).toBeGreaterThan(1);
+});
+
+it('An action on several shards commits on none of them when it has read before another server took over on one', async () => {
+  const [first, second] = [await serversByName(), await serversByName(1)];
+  const suite = suiteOn(
+    openRegistry([
+      { group: 0, member: 0, url: first.url, settings },
+      { group: 1, member: 0, url: second.url, settings },
+    ]),
+  );
+  const { databases } = suite.fixture;
+  await databases.ready();
+  const accounts = [await suite.openAccount(home), await suite.openAccount(abroad)];
+  // Nobody has a connection to the second server when another one takes over.
+  await query(
+    second.url,
+    'select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',
+  );
+  await second.lead(2);
+  let attemptCount = 0;
+  await suite.stage(
+    async (plan) => {
+      attemptCount++;
+      for (const { id } of accounts) plan.update((await suite.accounts.getById(id)).credit('1'));
+    },
+    { allowCrossShard: true },
+  );
+  expect(attemptCount).toBe(2);
+  for (const { id } of accounts) expect(await suite.accounts.getById(id)).toMatchObject({ version: 2 });
 });
 
 function configOf(url: string): DatabaseConfig {

@@ -1,4 +1,4 @@
-import { TransientStorageException } from '../errors/storage-exceptions.js';
+import { StaleRecordException, TransientStorageException } from '../errors/storage-exceptions.js';
 import { PartialCommitException } from '../errors/sharding-exceptions.js';
 import type { ChangeSet } from '../persistence/change-set.js';
 import type {
@@ -13,7 +13,7 @@ import { hasHappened, isOutcomeUnknown } from './unknown-commits.js';
 /**
  * Commits an action's change sets, one transaction per shard, in the order given.
  *
- * All shards are looked up before the first one is written.
+ * Before the first one is written, all shards are looked up, and what is known to be stale on one of them is refused.
  *
  * @returns `key-taken` when the idempotency key of the one change set is there already, `written-before` when one of its
  * unknown commits has happened; nothing written
@@ -29,6 +29,7 @@ export async function commit(
     changes,
     manager: databases.transactionManager(changes.shard),
   }));
+  if (commits.length > 1) for (const { changes, manager } of commits) refuseOtherTimeline(changes, manager);
   const committed: ShardIdentifier[] = [];
   for (const { changes, manager } of commits) {
     try {
@@ -49,6 +50,13 @@ export async function commit(
     committed.push(changes.shard);
   }
   return 'written';
+}
+
+/** What is known to be stale must be so before another shard is written: after a partial commit, nothing runs again. */
+function refuseOtherTimeline({ timeline, changes }: ChangeSet, manager: TransactionManager): void {
+  if (timeline === undefined || timeline === manager.timeline) return;
+  const update = changes.find(({ kind }) => kind === 'update');
+  if (update !== undefined) throw StaleRecordException.of(update);
 }
 
 /** Commits on one shard; when the answer is lost, asks the log instead of guessing. */
