@@ -127,7 +127,7 @@ export class DatabaseWorker {
       onParked,
     };
     const flows = this.#flows;
-    this.#loader = new CursorLoader({ context, cursors, parked, flows, onParked });
+    this.#loader = new CursorLoader({ context, cursors, parked, saver: this.#saver, flows, onParked });
     this.#retries = new RetryLoop({ context, parked, keeper: this.#keeper, flows, gate });
     this.#hints = new CommitHints({
       channel: store.hints,

@@ -36,6 +36,7 @@ class AskingLoader {
   cursorsOf: (slots: readonly number[]) => Promise<readonly HandlerCursor[]> = async (slots) =>
     slots.flatMap((slot) => ['one', 'two'].map((handler) => cursorOf(handler, slot)));
   known: () => Promise<readonly KnownHandler[]> = async () => [];
+  saved: Promise<void> = Promise.resolve();
 
   readonly loader: CursorLoader = new CursorLoader({
     context: workerContext({
@@ -56,6 +57,7 @@ class AskingLoader {
         return this.models.slice(from, from + limit);
       },
     },
+    saver: { settled: () => this.saved },
     flows: this.flows,
     onParked: () => this.parkedCount++,
   });
@@ -112,6 +114,18 @@ test('what is parked before its cursors are read is known, however long they tak
   resolve([cursorOf('one', 0)]);
   await started;
   expect(asking.flow('one').parkedModels).toEqual(['Account a']);
+});
+
+test('cursors are read when those that are being saved have been: the slots may be the same', async () => {
+  const asking = new AskingLoader();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  asking.saved = promise;
+  const started = asking.loader.start([slotOf('one', 0)]);
+  await asking.clock.advance(100);
+  expect(asking.asked).toEqual([]);
+  resolve();
+  await started;
+  expect(asking.flow('one').gains).toEqual(['0 at one 0']);
 });
 
 test('a slot that is lost while its cursor is read is left alone', async () => {

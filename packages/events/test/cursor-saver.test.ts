@@ -39,8 +39,13 @@ test('a cursor that moves while its save fails is saved where it is then, never 
   await Promise.resolve();
   await Promise.resolve();
   moveTo('2');
+  let isSettled = false;
+  const settled = saver.settled().then(() => (isSettled = true));
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(isSettled).toBe(false);
   open();
   await expect(failing).rejects.toThrow('down');
+  await settled;
   await saver.save(true);
   expect([saved, counts]).toEqual([['2'], [2]]);
 });

@@ -4,6 +4,7 @@ import type { HandlerFlow } from '../flow/handler-flow.js';
 import type { HeldSlot } from '../lease/held-slot.js';
 import { untilDone } from '../waking/until-done.js';
 import type { WorkerContext } from '../worker-context.js';
+import type { CursorSaver } from './cursor-saver.js';
 
 /** How many parked models one statement reads. */
 const modelsPage = 5_000;
@@ -16,6 +17,7 @@ export class CursorLoader {
   readonly #context: WorkerContext;
   readonly #cursors: Pick<HandlerCursors, 'load' | 'known'>;
   readonly #parked: Pick<ParkedEvents, 'models'>;
+  readonly #saver: Pick<CursorSaver, 'settled'>;
   readonly #flows: ReadonlyMap<string, LoadedFlow>;
   readonly #onParked: () => void;
   /** How often the database was asked, or an operator of this process spoke. */
@@ -27,6 +29,7 @@ export class CursorLoader {
     readonly context: WorkerContext;
     readonly cursors: Pick<HandlerCursors, 'load' | 'known'>;
     readonly parked: Pick<ParkedEvents, 'models'>;
+    readonly saver: Pick<CursorSaver, 'settled'>;
     readonly flows: ReadonlyMap<string, LoadedFlow>;
     /** Called when parked events may be due. */
     readonly onParked: () => void;
@@ -34,6 +37,7 @@ export class CursorLoader {
     this.#context = options.context;
     this.#cursors = options.cursors;
     this.#parked = options.parked;
+    this.#saver = options.saver;
     this.#flows = options.flows;
     this.#onParked = options.onParked;
   }
@@ -41,6 +45,8 @@ export class CursorLoader {
   /** Starts every flow on slots that are new here; goes on until it has, or the slots are lost. */
   async start(gained: readonly HeldSlot[]): Promise<void> {
     await untilDone(this.#context, this.#context.ended, async () => {
+      // A slot may be one that this process had under the same token: what it is saving there lies beyond what would be loaded.
+      await this.#saver.settled();
       const leases = gained.filter((slot) => slot.held);
       if (leases.length === 0) return;
       const slots = [...new Set(leases.map(({ slot }) => slot))];

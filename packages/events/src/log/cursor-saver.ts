@@ -100,6 +100,11 @@ export class CursorSaver {
     return saved;
   }
 
+  /** Resolves when what is being saved now has its answer. */
+  settled(): Promise<void> {
+    return this.#saving.catch(() => undefined);
+  }
+
   async #save(all: boolean): Promise<void> {
     const nowMs = this.#context.clock.elapsedMs();
     const taken: PendingCursor[] = [];
