@@ -38,7 +38,13 @@ export { outsideRequests } from './outside-requests.js';
 
 export { OpenTransactions } from './persistence/open-transactions.js';
 export type { Repository } from './persistence/repository.js';
-export type { ActionRecord, Change, ChangeSet, EventRecord } from './persistence/change-set.js';
+export {
+  type ActionRecord,
+  type Change,
+  type ChangeSet,
+  type EventRecord,
+  updateOfOtherTimeline,
+} from './persistence/change-set.js';
 export type { ModelSource } from './read/model-source.js';
 export { madeModels, readById, readByIds } from './read/read-by-id.js';
 export type {

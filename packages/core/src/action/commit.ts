@@ -1,6 +1,6 @@
 import { StaleRecordException, TransientStorageException } from '../errors/storage-exceptions.js';
 import { PartialCommitException } from '../errors/sharding-exceptions.js';
-import type { ChangeSet } from '../persistence/change-set.js';
+import { type ChangeSet, updateOfOtherTimeline } from '../persistence/change-set.js';
 import type {
   PersistOptions,
   PersistOutcome,
@@ -29,7 +29,11 @@ export async function commit(
     changes,
     manager: databases.transactionManager(changes.shard),
   }));
-  if (commits.length > 1) for (const { changes, manager } of commits) refuseOtherTimeline(changes, manager);
+  // What is known to be stale must be so before another shard is written: after a partial commit, nothing runs again.
+  for (const { changes, manager } of commits.length > 1 ? commits : []) {
+    const stale = updateOfOtherTimeline(changes, manager.timeline);
+    if (stale !== undefined) throw StaleRecordException.of(stale);
+  }
   const committed: ShardIdentifier[] = [];
   for (const { changes, manager } of commits) {
     try {
@@ -50,13 +54,6 @@ export async function commit(
     committed.push(changes.shard);
   }
   return 'written';
-}
-
-/** What is known to be stale must be so before another shard is written: after a partial commit, nothing runs again. */
-function refuseOtherTimeline({ timeline, changes }: ChangeSet, manager: TransactionManager): void {
-  if (timeline === undefined || timeline === manager.timeline) return;
-  const update = changes.find(({ kind }) => kind === 'update');
-  if (update !== undefined) throw StaleRecordException.of(update);
 }
 
 /** Commits on one shard; when the answer is lost, asks the log instead of guessing. */

@@ -71,3 +71,12 @@ export interface EventRecord {
   /** The event's own fields as JSON. */
   readonly payload: string;
 }
+
+/** An update of rows that were read on another timeline, if there is one: it is stale, whatever version it finds. */
+export function updateOfOtherTimeline(
+  { timeline, changes }: Pick<ChangeSet, 'timeline' | 'changes'>,
+  present: number,
+): Change | undefined {
+  if (timeline === undefined || timeline === present) return undefined;
+  return changes.find(({ kind }) => kind === 'update');
+}

@@ -1,5 +1,4 @@
 import {
-  type Change,
   type ChangeSet,
   CommitOutcomeUnknownException,
   FrameworkException,
@@ -14,6 +13,7 @@ import {
   StorageFailureException,
   type TransactionManager,
   TransactionOverException,
+  updateOfOtherTimeline,
 } from '@framework/core';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
@@ -124,7 +124,7 @@ export class PgTransactionManager implements TransactionManager {
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<PersistOutcome> => {
       client = lent;
-      const stale = this.#updateOfOtherTimeline(changes, lent);
+      const stale = updateOfOtherTimeline(changes, this.#pool.timelineOf(lent));
       if (stale !== undefined) throw StaleRecordException.of(stale);
       return this.database.writer.send(lent, write);
     };
@@ -151,7 +151,7 @@ export class PgTransactionManager implements TransactionManager {
     const send = async (lent: pg.PoolClient): Promise<readonly GroupOutcome[]> => {
       client = lent;
       // Whichever it is, it is found when each is written on its own.
-      if (group.some((changes) => this.#updateOfOtherTimeline(changes, lent) !== undefined))
+      if (group.some((changes) => updateOfOtherTimeline(changes, this.#pool.timelineOf(lent)) !== undefined))
         return group.map(() => 'alone');
       const { rows } = await lent.query<(string | null)[]>(write.query);
       return write.outcomes(rows[0] ?? []);
@@ -189,12 +189,6 @@ export class PgTransactionManager implements TransactionManager {
 
   async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
     return findCommit(this.#pool, unknown, this.database.statementTimeoutMs);
-  }
-
-  /** A change whose row was read before another server took over, which may have that version from somebody else. */
-  #updateOfOtherTimeline({ timeline, changes }: ChangeSet, client: pg.PoolClient): Change | undefined {
-    if (timeline === undefined || timeline === this.#pool.timelineOf(client)) return undefined;
-    return changes.find(({ kind }) => kind === 'update');
   }
 
   #sent(client: pg.PoolClient, eventId: string | undefined): SentCommit {

@@ -13,6 +13,7 @@ import {
   modelNameOf,
   randomUuid,
   slotOf,
+  updateOfOtherTimeline,
 } from '@framework/core';
 import { isKeyTaken, storeKey } from './memory-idempotency-keys.js';
 import type { MemoryCommit } from './memory-commit.js';
@@ -27,7 +28,8 @@ import type { MemoryTables } from './memory-tables.js';
  * there already, StorageFailureException `storage-failure` for what is not JSON
  */
 export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): PersistOutcome {
-  refuseOtherTimeline(tables, changes);
+  const stale = updateOfOtherTimeline(changes, tables.delivery.timeline);
+  if (stale !== undefined) throw StaleRecordException.of(stale);
   if (isKeyTaken(tables, changes)) return 'key-taken';
   if (changes.unknownCommits?.some((unknown) => isCommitted(tables, unknown)) === true)
     return 'written-before';
@@ -49,13 +51,6 @@ export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): Persis
   };
   tables.commits.push(commit);
   return 'written';
-}
-
-/** A row with the version that was read on another timeline may be another's by now. */
-function refuseOtherTimeline({ delivery }: MemoryTables, { timeline, changes }: ChangeSet): void {
-  if (timeline === undefined || timeline === delivery.timeline) return;
-  const update = changes.find(({ kind }) => kind === 'update');
-  if (update !== undefined) throw StaleRecordException.of(update);
 }
 
 /** Whether the log holds the action of a commit whose answer was lost. */
