@@ -215,6 +215,21 @@ test('an attempt that was recorded counts when its process ends before the call'
   expect(violations).toEqual([]);
 });
 
+test('a call of a process that has a new lease and does not know of it is one of the lease before', async () => {
+  const { tables, one, violations } = await watchedDatabase();
+  await one.renew();
+  const replica = tables.delivery.snapshot();
+  await one.renew();
+  tables.delivery.failOver(replica);
+  await one.store.leases.renew('p1', [handler], leaseMs);
+  one.call()(new Error('once'));
+  await one.renew();
+  for (const text of ['again', 'and again']) one.call()(new Error(text));
+  expect(violations).toEqual([]);
+  one.call();
+  expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
+});
+
 test('an event that is tried again after all its attempts is found, unless it was replayed', async () => {
   const { one, violations } = await watchedDatabase();
   const token = await one.renew();

@@ -127,9 +127,12 @@ export class DeliveryWatch {
       // What has just stood still comes to itself with several things at once, of which the end of the lease is one.
       if (watch.tables.delivery.nowMs > grant.untilMs && process.resumedMs !== nowMs)
         this.#violated(`${what}, whose lease has ended`);
-      if (stepCount > grant.toldStep && watch.leases.wasPaused(handler, grant))
+      const isTold = stepCount > grant.toldStep;
+      if (isTold && watch.leases.wasPaused(handler, grant))
         this.#violated(`${what}, although the handler was paused before it got the lease`);
-      return watch.attempts.begins(handler, eventId, { lease: grant.lease, eventCount: eventIds.length });
+      // It works by the lease before while it does not know of this one.
+      const lease = isTold ? grant.lease : `before ${grant.lease}`;
+      return watch.attempts.begins(handler, eventId, { lease, eventCount: eventIds.length });
     });
     return (thrown) => {
       for (const failed of onFailed) failed(failureOf(options, thrown));
