@@ -38,6 +38,8 @@ export class History {
   readonly effects: HandlerEffect[] = [];
   /** What a failover has lost. */
   readonly lost: MemoryCommit[] = [];
+  /** The names of handlers that a failover has lost, and that were registered as others since: what they did has no keys of theirs. */
+  readonly replacedHandlers = new Set<string>();
   /** The idempotency keys under which actions were sent, as texts, by the ids of the actions. */
   readonly keys = new Map<string, string>();
   /** What must never happen, and did. */

@@ -9,7 +9,8 @@ interface Effect {
 /**
  * Each call that was ok has its effect once, each one that was refused has none, and a key has one effect, whoever repeated it.
  *
- * What a failover has lost may be missing, or there once more.
+ * What a failover has lost may be missing, or there once more; and what a handler has done may be there once more when a failover has
+ * lost the handler itself, and it was registered as another one.
  */
 export function checkEffects(history: History, commits: readonly MemoryCommit[]): readonly string[] {
   const kept = commits.map(effectOf);
@@ -48,7 +49,7 @@ function faultsOfCall(
 }
 
 function faultsOfHandlers(
-  { effects }: History,
+  { effects, replacedHandlers }: History,
   kept: readonly Effect[],
   lost: readonly Effect[],
 ): readonly string[] {
@@ -61,7 +62,8 @@ function faultsOfHandlers(
   const faults: string[] = [];
   for (const [effect, all] of keptBy) {
     const count = actionCount(all);
-    if (effect !== undefined && count > 1) faults.push(`${effect} has ${count} effects`);
+    if (effect === undefined || replacedHandlers.has(effect.split(' ')[0] ?? '')) continue;
+    if (count > 1) faults.push(`${effect} has ${count} effects`);
   }
   for (const effect of new Set(effects.map((each) => each.effect))) {
     if (!keptBy.has(effect) && !lostBy.has(effect)) faults.push(`${effect} was ok and has no effect`);

@@ -245,6 +245,17 @@ test('an event that is tried again after all its attempts is found, unless it wa
   expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
 });
 
+test.each([
+  ['under its name is the same', { name: handler, aliases: [] }, []],
+  ['under another one is another one', { name: 'another', aliases: [handler] }, [handler]],
+])('a handler that is lost and registered again %s', async (_how, registration, replaced) => {
+  const { tables, one, history } = await watchedDatabase();
+  tables.delivery.names.clear();
+  tables.delivery.handlers.clear();
+  await one.store.cursors.register([{ ...registration, startFrom: 'beginning' }]);
+  expect([...history.replacedHandlers]).toEqual(replaced);
+});
+
 test('a version of a handler that waits when its batches fail makes no attempts', async () => {
   const { one, violations } = await watchedDatabase();
   await one.renew();

@@ -32,7 +32,7 @@ export class DeliveryWatch {
   readonly #versions: Pick<HandlerVersions, 'last' | 'nameOf'>;
   readonly #handlers: ReadonlyMap<string, RegisteredHandler>;
   readonly #scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
-  readonly #history: Pick<History, 'violations' | 'count'>;
+  readonly #history: Pick<History, 'violations' | 'count' | 'replacedHandlers'>;
   #violationCount = 0;
 
   constructor(options: {
@@ -41,7 +41,7 @@ export class DeliveryWatch {
     /** Those of delivery. */
     readonly settings: { readonly leaseMs: number; readonly attemptsMax: number };
     readonly scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
-    readonly history: Pick<History, 'violations' | 'count'>;
+    readonly history: Pick<History, 'violations' | 'count' | 'replacedHandlers'>;
   }) {
     const { databases, versions, settings } = options;
     this.#versions = versions;
@@ -72,8 +72,7 @@ export class DeliveryWatch {
     if (watch === undefined) return;
     const leaseOf = ({ handler, event: { slot } }: MemoryParked): string | undefined =>
       watch.leases.grant(name, handler, slot)?.lease;
-    if (operation === 'cursors.register')
-      for (const [handler, id] of tables.delivery.names) watch.ids.set(handler, id);
+    if (operation === 'cursors.register') this.#noteIds(watch);
     else if (operation === 'leases.renew') watch.leases.renewed(name);
     else if (operation === 'leases.release') watch.leases.released(name);
     else if (operation === 'cursors.load' || operation === 'cursors.known') watch.leases.notePauses();
@@ -137,6 +136,13 @@ export class DeliveryWatch {
     return (thrown) => {
       for (const failed of onFailed) failed(failureOf(options, thrown));
     };
+  }
+
+  #noteIds({ ids, tables }: DatabaseWatch): void {
+    for (const [name, id] of tables.delivery.names) {
+      if ((ids.get(name) ?? id) !== id) this.#history.replacedHandlers.add(this.#versions.nameOf(name));
+      ids.set(name, id);
+    }
   }
 
   #lookAtCursors(watch: DatabaseWatch, process: string): void {
