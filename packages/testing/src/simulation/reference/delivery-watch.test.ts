@@ -203,15 +203,17 @@ test('an event is a dead letter after all its attempts, and not before', async (
 });
 
 test('an attempt that was recorded counts when its process ends before the call', async () => {
-  const { clock, one, other, violations } = await watchedDatabase();
+  const { clock, tables, one, other, violations } = await watchedDatabase();
+  const headFor = async ({ store }: typeof one): Promise<ParkedHead> =>
+    (await store.parked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
   const token = await one.renew();
   one.call()(new Error('once'));
   await one.store.parked.park([{ ...failed, token, attempts: 1, dead: false }]);
-  const [head] = (await one.store.parked.dueHeads([{ handler, slot: 0 }], 10)) as [ParkedHead];
-  await one.store.parked.beginAttempt(head, { id: 'last', counted: true });
+  await one.store.parked.beginAttempt(await headFor(one), { id: 'last', counted: true });
   await clock.advance(leaseMs + 1);
-  const taken = await other.renew();
-  await other.store.parked.endAttempt({ ...head, token: taken }, undefined, { kind: 'dead', error: 'gone' });
+  await other.renew();
+  await other.store.parked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
+  expect([...tables.delivery.parked.values()]).toMatchObject([{ dead: true, attempts: 2 }]);
   expect(violations).toEqual([]);
 });
 
