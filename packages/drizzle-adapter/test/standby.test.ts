@@ -12,13 +12,9 @@ const unavailable = { code: 'shard-unavailable', shard: home, retryable: true };
 const settings = { 'statement-timeout-ms': 2_000, 'acquisition-timeout-ms': 1_000, 'minimum-idle': 0 };
 
 it('a standby behind the name of the primary serves nothing until it leads, and then answers a repeat', async () => {
-  let account: Account | undefined;
-  const servers = await serverWithStandby(database, async (url) => {
-    const registry = openRegistry([{ group: 0, member: 0, url }]);
-    await registry.ready();
-    account = await suiteOn(registry).openAccount(home);
-    await registry.close();
-  });
+  const opening = Promise.withResolvers<Account>();
+  const servers = await serverWithStandby(database, (url) => openAccountIn(url).then(opening.resolve));
+  const account = await opening.promise;
   const leading = await servers.startLeading();
   const target = { host: leading.host, port: leading.port };
   const proxy = await FaultProxy.to(target);
@@ -29,25 +25,25 @@ it('a standby behind the name of the primary serves nothing until it leads, and 
   const registry = openRegistry([member]);
   await registry.ready();
   const suite = suiteOn(registry, { retry: { attemptsMax: 1 } });
-  await suite.credit(account!, '100');
-  const answer = await suite.withdraw(account!, '100', key);
+  await suite.credit(account, '100');
+  const answer = await suite.withdraw(account, '100', key);
   expect(answer).toMatchObject({ version: 3, balance: decimal('0') });
 
   // The standby has not replayed what the primary had written when that died.
   await leading.stop();
   target.port = servers.standby.port;
   proxy.cut('reset');
-  await expect(suite.withdraw(account!, '100', key)).rejects.toMatchObject(unavailable);
-  await expect(suite.accounts.getById(account!.id)).rejects.toMatchObject(unavailable);
+  await expect(suite.withdraw(account, '100', key)).rejects.toMatchObject(unavailable);
+  await expect(suite.accounts.getById(account.id)).rejects.toMatchObject(unavailable);
   expect(await registry.status()).toMatchObject([{ ready: false }]);
   const started = openRegistry([member], { migrate: 'off' });
   const startedReady = vi.fn<() => void>();
   const ready = started.ready().then(startedReady);
   ready.catch(() => undefined);
-  await expect(suiteOn(started).withdraw(account!, '100', key)).rejects.toMatchObject(unavailable);
+  await expect(suiteOn(started).withdraw(account, '100', key)).rejects.toMatchObject(unavailable);
 
   // A further config of the member may lead there; but what it does not find there may be elsewhere.
-  const model = { name: 'Account', id: account!.id.value };
+  const model = { name: 'Account', id: account.id.value };
   const replica = registry.transactionManager(home, 'secondaryConfig');
   expect((await replica.log.findByModel(model, { limit: 5 })).items).toHaveLength(1);
   await expect(replica.keys.find(keyScope)).rejects.toMatchObject(unavailable);
@@ -55,22 +51,18 @@ it('a standby behind the name of the primary serves nothing until it leads, and 
 
   await servers.takeOver();
   await ready;
-  expect(await suite.withdraw(account!, '100', key)).toEqual(answer);
-  expect(await suiteOn(started).withdraw(account!, '100', key)).toEqual(answer);
+  expect(await suite.withdraw(account, '100', key)).toEqual(answer);
+  expect(await suiteOn(started).withdraw(account, '100', key)).toEqual(answer);
   expect(await replica.keys.find(keyScope)).toMatchObject({ actionName: 'WithdrawAction' });
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
 it('an update is stale that was read before a takeover which lost it, also where somebody else has written the same version since', async () => {
-  let account: Account | undefined;
-  const servers = await serverWithStandby(database, async (url) => {
-    const registry = openRegistry([{ group: 0, member: 0, url }]);
-    await registry.ready();
-    account = await suiteOn(registry).openAccount(home);
-    await registry.close();
-  });
+  const opening = Promise.withResolvers<Account>();
+  const servers = await serverWithStandby(database, (url) => openAccountIn(url).then(opening.resolve));
+  const account = await opening.promise;
   const leading = await servers.startLeading();
-  const outcome = await creditedAround(account!, leading, async () => {
+  const outcome = await creditedAround(account, leading, async () => {
     await leading.stop();
     await servers.takeOverWithLosses();
     return servers.standby;
@@ -79,21 +71,26 @@ it('an update is stale that was read before a takeover which lost it, also where
 });
 
 it('an update is stale that was read before a takeover which lost it, also where the server that took over is on a timeline of the same number', async () => {
-  let account: Account | undefined;
-  const [one, other] = await twinStandbys(database, async (url) => {
-    const registry = openRegistry([{ group: 0, member: 0, url }]);
-    await registry.ready();
-    account = await suiteOn(registry).openAccount(home);
-    await registry.close();
-  });
+  const opening = Promise.withResolvers<Account>();
+  const [one, other] = await twinStandbys(database, (url) => openAccountIn(url).then(opening.resolve));
+  const account = await opening.promise;
   await promote(one);
-  const outcome = await creditedAround(account!, one, async () => {
+  const outcome = await creditedAround(account, one, async () => {
     await one.stop();
     await promote(other);
     return other;
   });
   expect(outcome).toEqual(readTwice);
 });
+
+/** Opens an account in a database that nobody has open afterwards. */
+async function openAccountIn(url: string): Promise<Account> {
+  const registry = openRegistry([{ group: 0, member: 0, url }]);
+  await registry.ready();
+  const account = await suiteOn(registry).openAccount(home);
+  await registry.close();
+  return account;
+}
 
 interface Outcome {
   /** The balances that the late action has read. */

@@ -520,36 +520,27 @@ describe('a model that was looked at', () => {
     ]);
   });
 
-  test('stays parked when an event of it was parked while the answer was on its way', async () => {
-    const one = new Dispatching();
-    const slot = slotOf(0);
-    const hold = gate();
-    one.parked.add(0, 'Account a');
-    const answers = [hold.opened.then(() => false), true];
-    one.isStillParked = () => answers.shift()!;
-    one.dispatch.check(a1, slot);
-    await one.settled();
-    one.parked.add(0, 'Account a');
-    hold.open();
-    one.handle(slot, a2);
-    await one.settled();
-    expect([one.asked, one.calls]).toEqual([['check a', 'check a', 'park a2'], []]);
-  });
-
-  test('is looked at again when an event of it was parked while the answer was on its way', async () => {
-    const one = new Dispatching();
-    const slot = slotOf(0);
-    const hold = gate();
-    one.parked.add(0, 'Account a');
-    one.isStillParked = () => hold.opened.then(() => false);
-    one.dispatch.check(a1, slot);
-    await one.settled();
-    one.parked.add(0, 'Account a');
-    hold.open();
-    one.handle(slot, a2);
-    await one.settled();
-    expect([one.asked, one.calls]).toEqual([['check a', 'check a'], ['a2']]);
-  });
+  test.each([
+    ['stays parked', true, ['check a', 'check a', 'park a2'], []],
+    ['flows again', false, ['check a', 'check a'], ['a2']],
+  ])(
+    'is looked at again when an event of it was parked while the answer was on its way, and %s',
+    async (_what, isStillParked, asked, calls) => {
+      const one = new Dispatching();
+      const slot = slotOf(0);
+      const hold = gate();
+      one.parked.add(0, 'Account a');
+      const answers = [hold.opened.then(() => false), isStillParked];
+      one.isStillParked = () => answers.shift()!;
+      one.dispatch.check(a1, slot);
+      await one.settled();
+      one.parked.add(0, 'Account a');
+      hold.open();
+      one.handle(slot, a2);
+      await one.settled();
+      expect([one.asked, one.calls]).toEqual([asked, calls]);
+    },
+  );
 
   test('stays parked for who has its slot next', async () => {
     const one = new Dispatching();

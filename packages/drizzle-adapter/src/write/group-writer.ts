@@ -1,10 +1,4 @@
-import {
-  type ChangeSet,
-  type GroupOutcome,
-  InvariantViolation,
-  StaleRecordException,
-  modelNameOf,
-} from '@framework/core';
+import { type ChangeSet, type GroupOutcome, InvariantViolation, StaleRecordException } from '@framework/core';
 import type pg from 'pg';
 import { queryOf } from '../connection/query-of.js';
 import { keyParameterCount, keyValues } from '../idempotency/key-clause.js';
@@ -203,16 +197,12 @@ function outcomesOf(
     // Whose key it is that is taken, and which of several plans is stale, a write of its own tells.
     if (taken.has(unit)) return key !== undefined && isAloneInUnit(unit, units) ? 'key-taken' : 'alone';
     const row = stale.get(plan);
-    return row === undefined ? 'alone' : staleRecord(row);
+    return row === undefined ? 'alone' : StaleRecordException.of(row.change);
   });
 }
 
 function isAloneInUnit(unit: number, units: Units): boolean {
   return units.indexOf(unit) === units.lastIndexOf(unit);
-}
-
-function staleRecord({ change, expectedVersion, id }: GroupRow): StaleRecordException {
-  return new StaleRecordException(modelNameOf(change.repository.model), id, expectedVersion);
 }
 
 function numbers(joined: string | null | undefined): readonly number[] {

@@ -1,14 +1,17 @@
-type DeletionListener = (slot: number, model: string) => void;
-
 /** The models that have parked events for one handler, in the slots that this process holds. */
 export class ParkedModelSet {
   /** With each model, which of all additions was its last one. */
   readonly #bySlot = new Map<number, Map<string, number>>();
   #additionCount = 0;
-  readonly #listeners = new Set<DeletionListener>();
+  #deletionCount = 0;
 
   get empty(): boolean {
     return this.#bySlot.size === 0;
+  }
+
+  /** How often a model was found to have no parked events any more. */
+  get deletionCount(): number {
+    return this.#deletionCount;
   }
 
   has(slot: number, model: string): boolean {
@@ -29,13 +32,7 @@ export class ParkedModelSet {
     const models = this.#bySlot.get(slot);
     models?.delete(model);
     if (models?.size === 0) this.#bySlot.delete(slot);
-    for (const tell of this.#listeners) tell(slot, model);
-  }
-
-  /** Calls back with each model of which nothing is parked any more; gives what ends it. */
-  onDelete(listener: DeletionListener): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+    this.#deletionCount++;
   }
 
   /** Forgets what belongs to a slot that is held no more. */

@@ -60,18 +60,13 @@ export class SuspectIntake {
       dead: false,
       suspect: true,
     }));
-    // Before the answer comes, some may have been tried and found to be done: nobody would look at their models again.
-    const deleted = new Set<string>();
-    const endListening = this.#parked.onDelete((of, model) => {
-      if (of === slot.slot) deleted.add(model);
-    });
-    const areParked = await this.#parker.park(slot, suspects).finally(endListening);
-    if (!areParked) return false;
+    const { deletionCount } = this.#parked;
+    if (!(await this.#parker.park(slot, suspects))) return false;
     const models = new Map(events.map((event) => [modelKey(event), event]));
-    for (const [model, event] of models) {
-      this.#parked.add(slot.slot, model);
-      if (deleted.has(model)) this.#check(event, slot);
-    }
+    for (const model of models.keys()) this.#parked.add(slot.slot, model);
+    // Before the answer came, some may have been tried and found to be done: nobody would look at their models again.
+    if (this.#parked.deletionCount !== deletionCount)
+      for (const event of models.values()) this.#check(event, slot);
     if (partial) return true;
     position.suspectCount += events.length;
     if (!more || position.suspectCount >= this.#suspectsMax) position.phase = 'settling';
