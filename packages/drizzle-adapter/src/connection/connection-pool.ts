@@ -34,14 +34,18 @@ const refusedParameter = /startup parameter/i;
 
 /** What a caller gets who got one connection after the other that must not be used. */
 const outdatedConnections =
-  'every new connection was outdated before it could be used, as where the address leads to several servers by turns';
+  'every new connection was outdated before it could be used, as when the address leads to several servers in turn';
 
-/** Counts as none of the timelines. */
+/** The count of a connection to a server from which another one has taken over: none of the timelines has it. */
 const noTimeline = 0;
 
+/** A server's timeline, as new connections meet it. */
 interface ServerTimeline {
+  /** As the server tells it; `undefined` before the first connection. */
   readonly name: string | undefined;
+  /** Which one of those that this pool has met, from 1. */
   readonly count: number;
+  /** When the connection was opened that met it first. */
   readonly sinceMs: number;
 }
 
@@ -66,7 +70,6 @@ export class ConnectionPool {
   /** Connections of an earlier generation are replaced before they are used again. */
   readonly #births = new WeakMap<pg.ClientBase, { readonly generation: number; readonly atMs: number }>();
   #generation = 0;
-  /** The timeline that new connections meet now, as the server names it, and counted; and when the one was opened that met it first. */
   #timeline: ServerTimeline = { name: undefined, count: 1, sinceMs: 0 };
   readonly #timelines = new WeakMap<pg.ClientBase, number>();
   #namesStatements = true;
