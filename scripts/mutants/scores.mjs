@@ -6,10 +6,13 @@ import { dirname } from 'node:path';
  * Gives the score of all, which is NaN where there are none, and whether it `isClean`: without such survivors, and without
  * explanations that nothing needs any more.
  */
-export function printScores({ files }, explanations, isWhole) {
+export function printScores({ files, config }, explanations, isWhole) {
   const explained = new Set(explanations.map(keyOf));
+  // Where static mutants are ignored, one that tests meet as well was not yet there when its module was loaded: that it
+  // survived says nothing.
+  const isMeasured = (mutant) => !(config.ignoreStatic && mutant.static && hasSurvived(mutant));
   const mutants = Object.entries(files).flatMap(([file, content]) =>
-    content.mutants.map((mutant) => {
+    content.mutants.filter(isMeasured).map((mutant) => {
       const change = { file, ...changeOf(content.source, mutant) };
       return { ...mutant, ...change, isExplained: explained.has(keyOf(change)) };
     }),
