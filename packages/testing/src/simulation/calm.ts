@@ -72,6 +72,7 @@ export class Calm {
   async #call(choices: Choices): Promise<CallRecord | undefined> {
     const call = this.#callOf(choices);
     if (call === undefined) return undefined;
+    await this.#clients.serving();
     const startedMs = this.#scheduler.nowMs;
     const record = await this.#clients.call(call, choices);
     const tookMs = this.#scheduler.nowMs - startedMs;

@@ -3,6 +3,7 @@ import type { ChoiceStreams, Choices } from './choices.js';
 import type { Fleet } from './fleet.js';
 import { type CallRecord, type History, callHeader, codeOf } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
+import type { SimulatedProcess } from './simulated-process.js';
 import type { SimulationCall } from './simulation-options.js';
 
 type Answer =
@@ -78,6 +79,15 @@ export class SimulatedClients {
     return record;
   }
 
+  /** The processes that take calls, as soon as there are any: all may be restarted at one time. */
+  async serving(): Promise<readonly SimulatedProcess[]> {
+    for (;;) {
+      const { serving } = this.#fleet;
+      if (serving.length > 0) return serving;
+      await this.#scheduler.sleep(this.#owner, noProcessWaitMs, 'a client finds nobody');
+    }
+  }
+
   async #untilKnown(record: CallRecord, choices: Choices): Promise<Answer> {
     let wasUnknown = false;
     for (;;) {
@@ -93,12 +103,7 @@ export class SimulatedClients {
   async #send(record: CallRecord): Promise<Answer> {
     const { call, key, number } = record;
     const choices = this.#streams.of(`places of call ${number}`);
-    let { serving } = this.#fleet;
-    while (serving.length === 0) {
-      await this.#scheduler.sleep(this.#owner, noProcessWaitMs, 'a client finds nobody');
-      ({ serving } = this.#fleet);
-    }
-    const process = choices.pick(serving);
+    const process = choices.pick(await this.serving());
     const headers = { ...call.configuration?.headers, [callHeader]: String(number) };
     const configuration = {
       ...call.configuration,
