@@ -25,6 +25,11 @@ export class HandlerVersions {
     return this.#registries[0]?.handlers ?? [];
   }
 
+  /** The present names of the handlers of a version. */
+  namesIn(version: number): readonly string[] {
+    return this.#registries[version]?.handlers.map(({ name }) => name) ?? [];
+  }
+
   /** The name under which a handler is known, whatever a version calls it. */
   nameOf(name: string): string {
     return this.#names.get(name) ?? name;

@@ -38,8 +38,11 @@ export class History {
   readonly effects: HandlerEffect[] = [];
   /** What a failover has lost. */
   readonly lost: MemoryCommit[] = [];
-  /** The names of handlers that a failover has lost, and that were registered as others since: what they did has no keys of theirs. */
-  readonly replacedHandlers = new Set<string>();
+  /**
+   * By handler and event, where a failover has lost the handler, and it was registered as another one since: the ids under each of which
+   * it may have handled the event, with keys of its own.
+   */
+  readonly idsOfLost = new Map<string, Set<string>>();
   /** The idempotency keys under which actions were sent, as texts, by the ids of the actions. */
   readonly keys = new Map<string, string>();
   /** What must never happen, and did. */

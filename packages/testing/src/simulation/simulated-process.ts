@@ -209,7 +209,7 @@ export class SimulatedProcess implements PassingProcess {
     const tables = server.memory.tables(shard);
     const isRenewal = operation === 'leases.renew' && error === undefined;
     // Also when it has ended since it asked.
-    if (way === 'answer' && error === undefined) watch.answered(this.owner, passage, tables);
+    if (way === 'answer' && error === undefined) watch.answered(this, passage, tables);
     if (way === 'request' && isRenewal) watch.asksForLeases(this.owner, tables);
     const arrival = faults.pass(this, passage);
     if (way === 'answer' && isRenewal) {

@@ -9,8 +9,8 @@ interface Effect {
 /**
  * Each call that was ok has its effect once, each one that was refused has none, and a key has one effect, whoever repeated it.
  *
- * What a failover has lost may be missing, or there once more; and what a handler has done may be there once more when a failover has
- * lost the handler itself, and it was registered as another one.
+ * What a failover has lost may be missing, or there once more; and what a handler has done for an event may be there once for each id
+ * that it had, when a failover has lost the handler itself, and it was registered as another one.
  */
 export function checkEffects(history: History, commits: readonly MemoryCommit[]): readonly string[] {
   const kept = commits.map(effectOf);
@@ -49,7 +49,7 @@ function faultsOfCall(
 }
 
 function faultsOfHandlers(
-  { effects, replacedHandlers }: History,
+  { effects, idsOfLost }: History,
   kept: readonly Effect[],
   lost: readonly Effect[],
 ): readonly string[] {
@@ -62,8 +62,10 @@ function faultsOfHandlers(
   const faults: string[] = [];
   for (const [effect, all] of keptBy) {
     const count = actionCount(all);
-    if (effect === undefined || replacedHandlers.has(effect.split(' ')[0] ?? '')) continue;
-    if (count > 1) faults.push(`${effect} has ${count} effects`);
+    if (effect === undefined) continue;
+    const [handler, eventId] = effect.split(' ');
+    const countMax = idsOfLost.get(`${handler} ${eventId}`)?.size ?? 1;
+    if (count > countMax) faults.push(`${effect} has ${count} effects`);
   }
   for (const effect of new Set(effects.map((each) => each.effect))) {
     if (!keptBy.has(effect) && !lostBy.has(effect)) faults.push(`${effect} was ok and has no effect`);

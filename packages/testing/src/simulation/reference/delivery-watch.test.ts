@@ -43,15 +43,19 @@ async function watchedDatabase() {
   const settings = { leaseMs, attemptsMax: 2 };
   const watch = new DeliveryWatch({
     databases: [tables],
-    versions: { last: [], nameOf: (name) => name },
+    versions: {
+      last: [],
+      nameOf: (name) => name,
+      namesIn: (version) => [['notify'], ['another']][version] ?? [],
+    },
     settings,
     scheduler,
     history,
   });
-  const processOf = (name: string) => {
+  const processOf = (name: string, version: number) => {
     const owner = new StepOwner(name);
     const faults = new MemoryFaults((passage) => {
-      if (passage.way === 'answer') watch.answered(owner, passage, tables);
+      if (passage.way === 'answer') watch.answered({ owner, version }, passage, tables);
       return undefined;
     });
     const store = new MemoryDeliveryStore(new MemoryAccess(tables.delivery, faults, shard));
@@ -66,7 +70,7 @@ async function watchedDatabase() {
       watch.begins({ process: owner, options: { name: handler, ...declared }, eventIds: [event.id] });
     return { owner, store, renew, call };
   };
-  const [one, other] = [processOf('p1'), processOf('p2')];
+  const [one, other] = [processOf('p1', 0), processOf('p2', 1)];
   await one.store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
   tables.delivery.commit(event);
   return { clock, tables, history, violations: history.violations, one, other };
@@ -248,14 +252,32 @@ test('an event that is tried again after all its attempts is found, unless it wa
 });
 
 test.each([
-  ['under its name is the same', { name: handler, aliases: [] }, []],
-  ['under another one is another one', { name: 'another', aliases: [handler] }, [handler]],
-])('a handler that is lost and registered again %s', async (_how, registration, replaced) => {
-  const { tables, one, history } = await watchedDatabase();
+  ['under its name is the same', 'one', { name: handler, aliases: [] }, []],
+  [
+    'by a version with another name is another one',
+    'other',
+    { name: 'another', aliases: [handler] },
+    [['notify event-1', new Set([handler, 'another'])]],
+  ],
+] as const)('a handler that is lost and registered again %s', async (_how, by, registration, ids) => {
+  const { tables, history, violations, ...processes } = await watchedDatabase();
   tables.delivery.names.clear();
   tables.delivery.handlers.clear();
-  await one.store.cursors.register([{ ...registration, startFrom: 'beginning' }]);
-  expect([...history.replacedHandlers]).toEqual(replaced);
+  await processes[by].store.cursors.register([{ ...registration, startFrom: 'beginning' }]);
+  tables.delivery.commit({ ...event, id: 'event-2' });
+  await processes[by].store.cursors.register([{ ...registration, startFrom: 'beginning' }]);
+  expect([...history.idsOfLost]).toEqual(ids);
+  expect(violations).toEqual([]);
+});
+
+test('a handler that is lost and registered again under a name that is not its own is found', async () => {
+  const { tables, one, violations } = await watchedDatabase();
+  tables.delivery.names.clear();
+  tables.delivery.handlers.clear();
+  await one.store.cursors.register([{ name: 'another', aliases: [handler], startFrom: 'beginning' }]);
+  expect(violations).toEqual([
+    expect.stringContaining('p1 registers a handler as another, which none of its own is called'),
+  ]);
 });
 
 test('a version of a handler that waits when its batches fail makes no attempts', async () => {

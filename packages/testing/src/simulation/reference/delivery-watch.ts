@@ -1,4 +1,4 @@
-import { FrameworkException } from '@framework/core';
+import { type DeliverableEvent, FrameworkException } from '@framework/core';
 import type { RegisteredHandler } from '@framework/events';
 import type { MemoryParked, MemoryPassage, MemoryTables } from '../../memory/index.js';
 import type { HandlerVersions } from '../handler-versions.js';
@@ -9,6 +9,13 @@ import { LeaseWatch } from './lease-watch.js';
 
 /** How many violations are told: what is wrong once mostly goes on. */
 const violationsMax = 10;
+
+/** A process whose questions are answered. */
+interface WatchedProcess {
+  readonly owner: StepOwner;
+  /** Of its code. */
+  readonly version: number;
+}
 
 interface DatabaseWatch {
   readonly tables: MemoryTables;
@@ -29,19 +36,19 @@ interface DatabaseWatch {
  */
 export class DeliveryWatch {
   readonly #databases: readonly DatabaseWatch[];
-  readonly #versions: Pick<HandlerVersions, 'last' | 'nameOf'>;
+  readonly #versions: Pick<HandlerVersions, 'last' | 'nameOf' | 'namesIn'>;
   readonly #handlers: ReadonlyMap<string, RegisteredHandler>;
   readonly #scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
-  readonly #history: Pick<History, 'violations' | 'count' | 'replacedHandlers'>;
+  readonly #history: Pick<History, 'violations' | 'count' | 'idsOfLost'>;
   #violationCount = 0;
 
   constructor(options: {
     readonly databases: readonly MemoryTables[];
-    readonly versions: Pick<HandlerVersions, 'last' | 'nameOf'>;
+    readonly versions: Pick<HandlerVersions, 'last' | 'nameOf' | 'namesIn'>;
     /** Those of delivery. */
     readonly settings: { readonly leaseMs: number; readonly attemptsMax: number };
     readonly scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
-    readonly history: Pick<History, 'violations' | 'count' | 'replacedHandlers'>;
+    readonly history: Pick<History, 'violations' | 'count' | 'idsOfLost'>;
   }) {
     const { databases, versions, settings } = options;
     this.#versions = versions;
@@ -67,12 +74,16 @@ export class DeliveryWatch {
   }
 
   /** Looks at what a question of a process has changed, when it was answered and the process does not know yet. */
-  answered({ name }: StepOwner, { operation }: Pick<MemoryPassage, 'operation'>, tables: MemoryTables): void {
+  answered(
+    { owner: { name }, version }: WatchedProcess,
+    { operation }: Pick<MemoryPassage, 'operation'>,
+    tables: MemoryTables,
+  ): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     if (watch === undefined) return;
     const leaseOf = ({ handler, event: { slot } }: MemoryParked): string | undefined =>
       watch.leases.grant(name, handler, slot)?.lease;
-    if (operation === 'cursors.register') this.#noteIds(watch);
+    if (operation === 'cursors.register') this.#noteIds(watch, name, version);
     else if (operation === 'leases.renew') watch.leases.renewed(name);
     else if (operation === 'leases.release') watch.leases.released(name);
     else if (operation === 'cursors.load' || operation === 'cursors.known') watch.leases.notePauses();
@@ -138,10 +149,25 @@ export class DeliveryWatch {
     };
   }
 
-  #noteIds({ ids, tables }: DatabaseWatch): void {
-    for (const [name, id] of tables.delivery.names) {
-      if ((ids.get(name) ?? id) !== id) this.#history.replacedHandlers.add(this.#versions.nameOf(name));
+  /** A handler that the database does not know is called there as who registers it calls it, so that keys of before still hold. */
+  #noteIds({ ids, tables: { delivery } }: DatabaseWatch, process: string, version: number): void {
+    const expected = new Set([...ids.values(), ...this.#versions.namesIn(version)]);
+    for (const id of delivery.handlers.keys())
+      if (!expected.has(id))
+        this.#violated(`${process} registers a handler as ${id}, which none of its own is called`);
+    for (const [name, id] of delivery.names) {
+      const before = ids.get(name) ?? id;
+      if (before !== id) this.#noteLost(name, [before, id], delivery.log);
       ids.set(name, id);
+    }
+  }
+
+  /** What comes later is handled under the last id alone. */
+  #noteLost(name: string, ids: readonly string[], log: readonly DeliverableEvent[]): void {
+    const { idsOfLost } = this.#history;
+    for (const { id } of log) {
+      const key = `${this.#versions.nameOf(name)} ${id}`;
+      idsOfLost.set(key, new Set([...(idsOfLost.get(key) ?? []), ...ids]));
     }
   }
 
