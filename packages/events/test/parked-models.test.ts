@@ -52,6 +52,37 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.parked).toBe(parked);
   });
 
+  test('flows again without parking also where it is read late that something was parked when its slot was had', async () => {
+    const bench = new DeliveryBench();
+    const models = ['a', 'b', 'c', 'd'];
+    const failing = new Set(models.map((model) => `${model}1`));
+    const one = () =>
+      handlerOf({ name: 'one', retry: { backoffMaxMs: 200, attemptsMax: 100 } }, ({ eventId }) => {
+        if (failing.has(eventId)) fail();
+      });
+    const [first, second] = [bench.start([one()]), bench.start([one()])];
+    await bench.clock.advance(20_000);
+    bench.database.commit(...models.map((model) => deposited(model, 1)));
+    first.executor.committed();
+    second.executor.committed();
+    await bench.clock.advance(1_000);
+    const { opened, open } = gate();
+    second.access.delays.set('parked.models', [opened]);
+    await first.delivery.stop();
+    await bench.clock.advance(5_000);
+    expect(second.access.delays.get('parked.models')).toEqual([]);
+    failing.clear();
+    await bench.clock.advance(2_000);
+    open();
+    await bench.clock.advance(5_000);
+    expect(bench.database.parked.size).toBe(0);
+    const { parked } = bench.database.writes;
+    bench.database.commit(...models.map((model) => deposited(model, 2)));
+    second.executor.committed();
+    await bench.clock.advance(0);
+    expect(bench.database.writes.parked).toBe(parked);
+  });
+
   test('makes a dead letter after exactly its attempts, and holds up no other model', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 4 } }, ({ modelId }) =>

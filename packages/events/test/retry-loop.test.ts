@@ -25,6 +25,8 @@ class FlowOfOne {
   paused = false;
   waitsForParked = true;
   settling: readonly HeldSlot[] = [];
+  /** The slots on which it has not started. */
+  readonly unstarted = new Set<number>();
   retriesOfSlotMax = Infinity;
   /** The events that were tried, and what became known of the models, in order. */
   readonly tried: string[] = [];
@@ -40,7 +42,8 @@ class FlowOfOne {
       this.tried.push(`settled ${slot}`);
       this.settling = this.settling.filter((each) => each.slot !== slot);
     };
-    return { settling: this.settling, settled };
+    const has = ({ slot }: HeldSlot): boolean => !this.unstarted.has(slot);
+    return { settling: this.settling, settled, has };
   }
 
   get dispatch() {
@@ -212,6 +215,31 @@ describe('the loop of retries', () => {
     expect(getEventListeners(looping.held.get('one 0')!.lost, 'abort')).toEqual([]);
     await looping.look();
     expect(looping.one.tried).toHaveLength(5);
+  });
+
+  test('tries nothing in a slot before its flow has started there', async () => {
+    const looping = new Looping();
+    looping.one.unstarted.add(1);
+    looping.park(a1);
+    looping.park(b1);
+    await looping.look();
+    expect(attempts(looping.one)).toEqual(['a1']);
+    expect(looping.asked[0]?.[0].map(({ handler, slot }) => `${handler} ${slot}`)).toEqual([
+      'one 0',
+      'other 0',
+      'other 1',
+    ]);
+    await looping.end(looping.one, 'a1');
+    expect(looping.askedNext.at(-1)).toEqual(['one 0', 'other 0', 'other 1']);
+    // Lost and had again under the same token, while the database answers.
+    looping.one.unstarted.delete(1);
+    looping.onAsked = () => void looping.one.unstarted.add(1);
+    await looping.look();
+    expect(attempts(looping.one)).toEqual(['a1']);
+    looping.onAsked = () => undefined;
+    looping.one.unstarted.delete(1);
+    await looping.look();
+    expect(attempts(looping.one)).toEqual(['a1', 'b1']);
   });
 
   test('asks of each handler for as many as run and are next, without those that it has', async () => {

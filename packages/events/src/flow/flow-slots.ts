@@ -22,6 +22,11 @@ export class FlowSlots {
     this.#onReadable = options.onReadable;
   }
 
+  /** Whether it has started on a slot. */
+  has(slot: HeldSlot): boolean {
+    return this.#positions.get(slot.slot)?.slot === slot;
+  }
+
   /** Slots whose suspects are parked and being tried. */
   get settling(): readonly HeldSlot[] {
     return [...this.#positions.values()].filter(({ phase }) => phase === 'settling').map(({ slot }) => slot);

@@ -91,7 +91,7 @@ export class RetryLoop {
     // There may be room for more than one statement looks at.
     if (due.length >= settings.dueMax) this.#alarm.ring();
     if (this.#taken.size > 0) return settings.pollMinMs;
-    const places = this.#keeper.slots.filter(({ handler }) => this.#flows.get(handler)?.paused === false);
+    const places = this.#keeper.slots.filter((held) => this.#flowOf(held)?.paused === false);
     const nextDueMs = (await this.#parked.nextDueMs(places)) ?? Infinity;
     return Math.min(settings.parkedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
   }
@@ -104,7 +104,7 @@ export class RetryLoop {
     const countsOfSlots = countBy(taken, ({ slot }) => slot);
     const places = this.#keeper.slots.flatMap((held) => {
       const { handler, slot } = held;
-      const flow = this.#flows.get(handler);
+      const flow = this.#flowOf(held);
       if (flow === undefined || flow.paused) return [];
       const { retriesMax, retriesOfSlotMax, waitMaxMs } = flow.dispatch;
       if ((countsOfSlots.get(held) ?? 0) >= retriesOfSlotMax) return [];
@@ -116,9 +116,18 @@ export class RetryLoop {
     return this.#parked.dueHeads(places, settings.dueMax, { bytesMax: eventBytesMax(settings), except });
   }
 
+  /**
+   * The flow of a slot, when it has started there: before, it is being read which models have parked events, and one that is found to have
+   * none any more would be known as parked afterwards.
+   */
+  #flowOf(held: HeldSlot): HandlerFlow | undefined {
+    const flow = this.#flows.get(held.handler);
+    return flow?.slots.has(held) === true ? flow : undefined;
+  }
+
   #attempt(head: ParkedHead): Attempt | undefined {
-    const flow = this.#flows.get(head.handler);
     const slot = this.#keeper.get(head.token);
+    const flow = slot && this.#flowOf(slot);
     if (flow === undefined || slot === undefined) return undefined;
     return { key: `${head.handler} ${modelKey(head.event)}`, head, slot, flow };
   }
