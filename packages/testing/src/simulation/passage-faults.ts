@@ -46,6 +46,8 @@ const shortLockWaitMs = 50;
 const outcomeShare = 0.5;
 const slowMaxMs = 400;
 const lateMaxMs = 3_000;
+/** How long after the last fault something may still wait for it. */
+export const faultMaxMs = Math.max(statementTimeoutMs, lateMaxMs);
 
 /** Decides what happens on each way between processes and databases: mostly nothing. */
 export class PassageFaults {

@@ -17,7 +17,7 @@ import { Fleet } from './fleet.js';
 import { HandlerVersions } from './handler-versions.js';
 import { History, codeOf } from './history.js';
 import { Nemesis } from './nemesis.js';
-import { PassageFaults } from './passage-faults.js';
+import { PassageFaults, faultMaxMs } from './passage-faults.js';
 import { checkEffects } from './reference/check-effects.js';
 import { checkVersions } from './reference/check-versions.js';
 import { DeliveryWatch } from './reference/delivery-watch.js';
@@ -210,13 +210,9 @@ export class SimulationRun<Given extends SimulationGiven> {
     const { violations } = this.#history;
     let isOver = false;
     let failure: { readonly error: unknown } | undefined;
-    const play = this.#play().then(
-      () => (isOver = true),
-      (error: unknown) => {
-        isOver = true;
-        failure = { error };
-      },
-    );
+    const play = this.#play()
+      .catch((error: unknown) => (failure = { error }))
+      .finally(() => (isOver = true));
     try {
       await this.#scheduler.run(() => isOver);
       await play;
@@ -245,7 +241,10 @@ export class SimulationRun<Given extends SimulationGiven> {
 
     this.#faults.end();
     await this.#nemesis.end();
-    await this.#until(() => this.#clients.runningCount === 0, 'the calls do not end');
+    const faultsEndMs = this.#scheduler.nowMs + faultMaxMs;
+    // What a handler did before its call was given up may still wait for an answer, and others for its models.
+    const areFaultsOver = (): boolean => this.#scheduler.nowMs >= faultsEndMs;
+    await this.#until(() => areFaultsOver() && this.#clients.runningCount === 0, 'the calls do not end');
     await this.#rest();
     if (this.#isAnyParked()) await this.#outliveKeys();
     await this.#calm(given).play();

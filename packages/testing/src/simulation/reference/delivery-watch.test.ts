@@ -136,6 +136,16 @@ test('a process may call a handler whose present name a failover has lost', asyn
   expect(violations).toEqual([]);
 });
 
+test('a process may call a handler under the id that a failover has lost, until it knows of that', async () => {
+  const { clock, tables, one, other, violations } = await watchedDatabase();
+  await one.renew();
+  tables.delivery.failOver(new MemoryTables(clock, 1, () => 0).delivery.snapshot());
+  tables.delivery.commit(event);
+  await other.store.cursors.register([{ name: 'another', aliases: [handler], startFrom: 'beginning' }]);
+  one.call();
+  expect(violations).toEqual([]);
+});
+
 test('a process that renews when its leases have ended is counted', async () => {
   const { clock, one, history } = await watchedDatabase();
   await one.renew();

@@ -25,8 +25,8 @@ interface DatabaseWatch {
   readonly cursors: Map<string, number>;
   /** The slots of the events of the log by their ids, as far as it was read. */
   readonly slots: Map<string, number>;
-  /** The permanent ids of handlers by their names, also by those that a failover has lost, which processes do not know yet. */
-  readonly ids: Map<string, string>;
+  /** By the names of handlers the permanent ids that they have had, the last one first: processes may not know yet what a failover has lost. */
+  readonly ids: Map<string, readonly string[]>;
   timeline: number;
 }
 
@@ -126,7 +126,8 @@ export class DeliveryWatch {
       // A failover has lost the event.
       if (place === undefined) return [];
       const { watch, slot } = place;
-      const handler = watch.ids.get(name) ?? name;
+      const ids = watch.ids.get(name) ?? [name];
+      const handler = ids.find((id) => watch.leases.grant(process.name, id, slot)) ?? ids[0] ?? name;
       const grant = watch.leases.grant(process.name, handler, slot);
       const what = `${process.name} calls ${handler} with ${eventId} of slot ${slot}`;
       const { nowMs, stepCount } = this.#scheduler;
@@ -151,14 +152,16 @@ export class DeliveryWatch {
 
   /** A handler that the database does not know is called there as who registers it calls it, so that keys of before still hold. */
   #noteIds({ ids, tables: { delivery } }: DatabaseWatch, process: string, version: number): void {
-    const expected = new Set([...ids.values(), ...this.#versions.namesIn(version)]);
+    const lastIds = [...ids.values()].map(([last]) => last);
+    const expected = new Set([...lastIds, ...this.#versions.namesIn(version)]);
     for (const id of delivery.handlers.keys())
       if (!expected.has(id))
         this.#violated(`${process} registers a handler as ${id}, which none of its own is called`);
     for (const [name, id] of delivery.names) {
-      const before = ids.get(name) ?? id;
-      if (before !== id) this.#noteLost(name, [before, id], delivery.log);
-      ids.set(name, id);
+      const before = ids.get(name) ?? [];
+      if (before[0] === id) continue;
+      if (before[0] !== undefined) this.#noteLost(name, [before[0], id], delivery.log);
+      ids.set(name, [id, ...before]);
     }
   }
 
