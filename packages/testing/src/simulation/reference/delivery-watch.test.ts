@@ -290,6 +290,18 @@ test('a handler that is lost and registered again under a name that is not its o
   ]);
 });
 
+test('a handler has the id again that it had in an older state of the database', async () => {
+  const { tables, one, other, violations } = await watchedDatabase();
+  const replica = tables.delivery.snapshot();
+  tables.delivery.names.clear();
+  tables.delivery.handlers.clear();
+  const registration = { name: 'another', aliases: [handler], startFrom: 'beginning' } as const;
+  await other.store.cursors.register([registration]);
+  tables.delivery.failOver(replica);
+  await other.store.cursors.register([registration]);
+  expect(violations).toEqual([]);
+});
+
 test('a version of a handler that waits when its batches fail makes no attempts', async () => {
   const { one, violations } = await watchedDatabase();
   await one.renew();

@@ -152,8 +152,7 @@ export class DeliveryWatch {
 
   /** A handler that the database does not know is called there as who registers it calls it, so that keys of before still hold. */
   #noteIds({ ids, tables: { delivery } }: DatabaseWatch, process: string, version: number): void {
-    const lastIds = [...ids.values()].map(([last]) => last);
-    const expected = new Set([...lastIds, ...this.#versions.namesIn(version)]);
+    const expected = new Set([...[...ids.values()].flat(), ...this.#versions.namesIn(version)]);
     for (const id of delivery.handlers.keys())
       if (!expected.has(id))
         this.#violated(`${process} registers a handler as ${id}, which none of its own is called`);
