@@ -1,4 +1,4 @@
-import type { DeliveryStore, SlotLease } from '@framework/core';
+import type { Cursor, DeliveryStore, SlotLease } from '@framework/core';
 import { describe, expect, it, vi } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
@@ -203,6 +203,30 @@ describe('cursors', () => {
     expect(await store.cursors.save(moves)).toEqual([nobody]);
     const moved = (await store.cursors.load(allSlots)).filter(({ cursor }) => !cursor.startsWith(firstPlace));
     expect(moved).toMatchObject([{ handler: 'mails', slot: held!.slot }]);
+  });
+
+  it('are moved back by no save that comes after a later one', async () => {
+    const { store, url } = await openStore();
+    await store.cursors.register([{ name: 'mails', aliases: [], startFrom: 'beginning' }]);
+    const [early, late] = [await EventWriter.connect(url), await EventWriter.connect(url)];
+    await early.begin();
+    await early.write('early', 1);
+    await late.write('late', 1);
+    const { leases } = await store.leases.renew('one', ['mails'], leaseMs);
+    const saved = async (cursor: Cursor): Promise<Cursor | undefined> => {
+      expect(await store.cursors.save(leases.map((lease) => ({ ...lease, cursor })))).toEqual([]);
+      const cursors = new Set((await store.cursors.load(allSlots)).map((each) => each.cursor));
+      expect(cursors.size).toBe(1);
+      return [...cursors][0];
+    };
+    const first = await store.log.read(allSlots, await beginningOf(store), 10);
+    await early.commit();
+    const second = await store.log.read(allSlots, first.next, 10);
+    await late.write('late', 2);
+    const third = await store.log.read(allSlots, second.next, 10);
+    const standing = [];
+    for (const { next } of [second, first, third, second]) standing.push(await saved(next));
+    expect(standing).toEqual([second.next, second.next, third.next, third.next]);
   });
 
   it('are the same for all names of a handler, whichever code comes first and comes back', async () => {

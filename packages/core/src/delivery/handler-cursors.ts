@@ -85,7 +85,10 @@ export interface HandlerCursors {
   known(): Promise<readonly KnownHandler[]>;
   /** The cursors of all registered handlers in these slots. */
   load(slots: readonly number[]): Promise<readonly HandlerCursor[]>;
-  /** Saves cursors; gives back the tokens of leases that are lost. */
+  /**
+   * Saves cursors; gives back the tokens of leases that are lost. None is moved back: a save whose answer was given up may come after a
+   * later one.
+   */
   save(moves: readonly CursorMove[]): Promise<readonly string[]>;
 
   /** Stops a handler, or lets it go on, for operators; takes effect when its cursors are loaded the next time. */

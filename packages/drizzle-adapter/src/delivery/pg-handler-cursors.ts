@@ -18,6 +18,10 @@ import { heldLeases } from './held-leases.js';
 import { cursorText, parsePlace } from './log-place.js';
 import { emptySnapshot, formatSnapshot } from './snapshot.js';
 
+/** How far a place is, in the order of the places that come after each other: later ones have seen more of what was in progress. */
+const farAs = (epoch: string, snapshot: string): string =>
+  `(${epoch}, pg_snapshot_xmax(${snapshot}), pg_snapshot_xmin(${snapshot}))`;
+
 const saveText = `
   with given as (
     select * from unnest($1::text[], $2::smallint[], $3::uuid[], $4::integer[], $5::text[], $6::text[])
@@ -26,6 +30,7 @@ const saveText = `
     update eventlog.cursors c set epoch = g.epoch, snapshot = g.snapshot::pg_snapshot
     from given g join held h using (token, handler, slot) join server using (history)
     where c.handler = g.handler and c.slot = g.slot
+      and ${farAs('g.epoch', 'g.snapshot::pg_snapshot')} >= ${farAs('c.epoch', 'c.snapshot')}
   )
   select distinct g.token::text as token from given g
   where not exists (select from held h join server on true where h.token = g.token and server.history = g.history)`;

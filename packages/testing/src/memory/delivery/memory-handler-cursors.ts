@@ -69,7 +69,8 @@ export class MemoryHandlerCursors implements HandlerCursors {
         return place === undefined ? [] : [{ ...move, place }];
       });
       for (const { handler, slot, token, place } of known) {
-        if (!tables.holds(handler, slot, token)) continue;
+        // A save that was given up may arrive after a later one.
+        if (!tables.holds(handler, slot, token) || place < tables.cursor(handler, slot)) continue;
         tables.cursors.set(`${handler} ${slot}`, place);
         tables.writes.cursors++;
       }
