@@ -7,11 +7,11 @@ export type CallFailure = 'counts' | 'outage' | 'final';
 interface Attempts {
   /** The lease under which the last ones were made. */
   lease: string;
-  /**
-   * How many attempts were recorded and calls begun under it, because a process may end in between, and how many of those calls
-   * failed by themselves: alone, and beside other events of a batch.
-   */
+  /** How many attempts were recorded under it, and calls begun that were not. */
   begunCount: number;
+  /** How many of them were recorded and not called yet: a process may end in between. */
+  uncalledCount: number;
+  /** How many calls failed by themselves: alone, and beside other events of a batch. */
   failedCount: number;
   failedInBatchCount: number;
   /** How many were begun under earlier leases: nobody may know how they ended, so any of them may count. */
@@ -67,7 +67,8 @@ export class AttemptWatch {
     const max = this.#attemptsMaxOf(handler);
     if (attempts.failedCount >= max)
       this.#violated(`${handler} is called again with ${eventId} after ${max} attempts that failed`);
-    attempts.begunCount++;
+    if (attempts.uncalledCount > 0) attempts.uncalledCount--;
+    else attempts.begunCount++;
     attempts.isFinal = false;
     return (failure) => {
       // Of an earlier lease, which is counted already.
@@ -105,7 +106,11 @@ export class AttemptWatch {
         this.#attempts.delete(key);
         continue;
       }
-      if (openAttempts.size > (seen?.openCount ?? 0)) this.#attemptsAt(key, leaseOf(row)).begunCount++;
+      if (openAttempts.size > (seen?.openCount ?? 0)) {
+        const recorded = this.#attemptsAt(key, leaseOf(row));
+        recorded.begunCount++;
+        recorded.uncalledCount++;
+      }
       if (dead && seen?.dead !== true) this.#judge(row, this.#attemptsAt(key, leaseOf(row)));
       onWritten(row);
     }
@@ -121,7 +126,7 @@ export class AttemptWatch {
     const known = this.#attempts.get(key);
     if (known !== undefined && (lease === undefined || known.lease === lease)) return known;
     const beforeCount = known === undefined ? 0 : known.beforeCount + known.begunCount;
-    const none = { begunCount: 0, failedCount: 0, failedInBatchCount: 0, isFinal: false };
+    const none = { begunCount: 0, uncalledCount: 0, failedCount: 0, failedInBatchCount: 0, isFinal: false };
     const attempts: Attempts = { lease: lease ?? '', beforeCount, ...none };
     this.#attempts.set(key, attempts);
     return attempts;

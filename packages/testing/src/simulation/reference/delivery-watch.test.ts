@@ -231,6 +231,20 @@ test('an attempt that was recorded counts when its process ends before the call'
   expect(violations).toEqual([]);
 });
 
+test('an attempt that was recorded and made is one, also when its lease is over', async () => {
+  const { clock, one, other, violations } = await watchedDatabase();
+  const headFor = async ({ store }: typeof one): Promise<ParkedHead> =>
+    (await store.parked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
+  const token = await one.renew();
+  await one.store.parked.park([{ ...failed, token, attempts: 0, dead: false }]);
+  await one.store.parked.beginAttempt(await headFor(one), { id: 'first', counted: true });
+  one.call()(new Error('once'));
+  await clock.advance(leaseMs + 1);
+  await other.renew();
+  await other.store.parked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
+  expect(violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
+});
+
 test('a call of a process that has a new lease and does not know of it is one of the lease before', async () => {
   const { tables, one, violations } = await watchedDatabase();
   await one.renew();
@@ -291,7 +305,7 @@ test('a handler that is lost and registered again under a name that is not its o
 });
 
 test('a handler has the id again that it had in an older state of the database', async () => {
-  const { tables, one, other, violations } = await watchedDatabase();
+  const { tables, other, violations } = await watchedDatabase();
   const replica = tables.delivery.snapshot();
   tables.delivery.names.clear();
   tables.delivery.handlers.clear();
