@@ -208,8 +208,13 @@ describe('cursors', () => {
   it('are moved back by no save that comes after a later one', async () => {
     const { store, url } = await openStore();
     await store.cursors.register([{ name: 'mails', aliases: [], startFrom: 'beginning' }]);
-    const [early, late] = [await EventWriter.connect(url), await EventWriter.connect(url)];
-    await early.begin();
+    const [open, early, late] = [
+      await EventWriter.connect(url),
+      await EventWriter.connect(url),
+      await EventWriter.connect(url),
+    ];
+    for (const writer of [open, early]) await writer.begin();
+    await open.write('open', 1);
     await early.write('early', 1);
     await late.write('late', 1);
     const { leases } = await store.leases.renew('one', ['mails'], leaseMs);

@@ -18,9 +18,9 @@ import { heldLeases } from './held-leases.js';
 import { cursorText, parsePlace } from './log-place.js';
 import { emptySnapshot, formatSnapshot } from './snapshot.js';
 
-/** How far a place is, in the order of the places that come after each other: later ones have seen more of what was in progress. */
+/** How far a place is, in the order of the places that come after each other: up to one `xmax` ever less is in progress. */
 const farAs = (epoch: string, snapshot: string): string =>
-  `(${epoch}, pg_snapshot_xmax(${snapshot}), pg_snapshot_xmin(${snapshot}))`;
+  `(${epoch}, pg_snapshot_xmax(${snapshot}), -(select count(*) from pg_snapshot_xip(${snapshot})))`;
 
 const saveText = `
   with given as (
