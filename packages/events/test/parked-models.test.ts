@@ -83,6 +83,34 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.parked).toBe(parked);
   });
 
+  test('flows again without parking also where its attempt ends after its slot was had again under the same lease', async () => {
+    const bench = new DeliveryBench();
+    let failures = 1;
+    const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
+    const { store, access, executor } = bench.start([handler], { leaseMs: 3_000 });
+    await bench.clock.advance(1_500);
+    const { opened, open } = gate();
+    const end = store.parked.endAttempt.bind(store.parked);
+    store.parked.endAttempt = (...args) => opened.then(() => end(...args));
+    bench.database.commit(deposited('a', 1));
+    executor.committed();
+    const token = bench.database.token('one', 0);
+    const loads = (): number => access.calls.get('cursors.load') ?? 0;
+    const before = loads();
+    access.delays.set('leases.renew', [bench.clock.sleep(2_800)]);
+    await bench.clock.advance(6_000);
+    expect(handler.seen).toEqual(['a1', 'a1']);
+    expect([bench.database.token('one', 0), loads()]).toEqual([token, before + 1]);
+    open();
+    await bench.clock.advance(2_000);
+    const { parked } = bench.database.writes;
+    bench.database.commit(deposited('a', 2));
+    executor.committed();
+    await bench.clock.advance(0);
+    expect(handler.seen.at(-1)).toBe('a2');
+    expect(bench.database.writes.parked).toBe(parked);
+  });
+
   test('makes a dead letter after exactly its attempts, and holds up no other model', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 4 } }, ({ modelId }) =>

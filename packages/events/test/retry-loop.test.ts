@@ -242,6 +242,22 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['a1', 'b1']);
   });
 
+  test('looks at a model when its flow has started in its slot, and never when that is lost', async () => {
+    const looping = new Looping();
+    looping.park(a1);
+    looping.park(b1);
+    await looping.look();
+    looping.one.unstarted.add(0);
+    looping.held.delete('one 1');
+    await looping.end(looping.one, 'a1', 'b1');
+    await looping.look();
+    expect(looping.one.tried).toEqual(['know a1', 'know b1', 'a1', 'b1']);
+    looping.one.unstarted.delete(0);
+    await looping.look();
+    await looping.look();
+    expect(looping.one.tried.slice(4)).toEqual(['check a1']);
+  });
+
   test('asks of each handler for as many as run and are next, without those that it has', async () => {
     const looping = new Looping({}, (one) => {
       one.park(a1);

@@ -146,8 +146,11 @@ export class RetryLoop {
   #check(ended: ReadonlyMap<string, Attempt>, heads: readonly ParkedHead[]): void {
     const due = new Set(heads.map((head) => `${head.handler} ${modelKey(head.event)}`));
     for (const [key, { flow, head, slot }] of ended) {
+      // The slot may have been lost, and had again under the same token, since the attempt began.
+      const held = this.#keeper.get(slot.token);
+      if (held !== undefined && this.#flowOf(held) === undefined) continue;
       this.#ended.delete(key);
-      if (!due.has(key)) flow.dispatch.check(head.event, slot);
+      if (held !== undefined && !due.has(key)) flow.dispatch.check(head.event, held);
     }
   }
 
