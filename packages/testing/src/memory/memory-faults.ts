@@ -63,14 +63,18 @@ export type MemoryFault = (passage: MemoryPassage) => Promise<void> | undefined;
 export class ConnectionLost extends Error {
   /** When the request arrives all the same; `undefined` if never. */
   readonly arrival: Promise<void> | undefined;
+  /** Called when what arrived so was done. */
+  readonly onDone: (() => void) | undefined;
 
   /**
    * @param options.arrival of a request: it is done when this resolves, although nobody gets the answer. Whoever asks what
    * became of a write waits for it
+   * @param options.onDone called when it was done, and has not thrown
    */
-  constructor(options: { readonly arrival?: Promise<void> } = {}) {
+  constructor(options: { readonly arrival?: Promise<void>; readonly onDone?: () => void } = {}) {
     super('the connection was lost');
     this.arrival = options.arrival;
+    this.onDone = options.onDone;
   }
 }
 
@@ -120,7 +124,12 @@ export class MemoryFaults {
       // As with a database, others may be faster between a question and its answer.
       await this.#pass(request, 'request');
     } catch (error) {
-      if (error instanceof ConnectionLost) void error.arrival?.then(work).catch(() => undefined);
+      if (error instanceof ConnectionLost) {
+        void error.arrival
+          ?.then(work)
+          .then(error.onDone)
+          .catch(() => undefined);
+      }
       throw error;
     }
     if (this.#isDead) return silence();

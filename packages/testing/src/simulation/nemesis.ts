@@ -1,5 +1,6 @@
 import type { ShardIdentifier } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
+import type { MemorySnapshot, MemoryTables } from '../memory/index.js';
 import type { ChoiceStreams, Choices } from './choices.js';
 import type { Fleet } from './fleet.js';
 import type { History } from './history.js';
@@ -31,6 +32,8 @@ const pauseMaxMs = 8_000;
 const outageMaxMs = 4_000;
 const clockJumpMaxMs = 60_000;
 const downMaxMs = 4_000;
+/** How many replicas that lack commits lack all of the run, registrations of handlers among them. */
+const emptyReplicaShare = 0.3;
 const rolloutsMax = 4;
 const rolloutStepMaxMs = 800;
 
@@ -48,6 +51,8 @@ export class Nemesis {
   readonly #operator: DeliveryOperator;
   /** What ends the faults that last. */
   readonly #mends = new Set<() => void>();
+  /** What the databases held before the run. */
+  readonly #given = new Map<MemoryTables, MemorySnapshot>();
   #isOver = false;
 
   constructor(options: {
@@ -78,6 +83,8 @@ export class Nemesis {
   /** Plans what happens within a time. */
   plan(kinds: readonly NemesisKind[], withinMs: number): void {
     if (kinds.length === 0) return;
+    if (kinds.includes('lossy-failover'))
+      for (const tables of this.#server.databases) this.#given.set(tables, tables.snapshot());
     const plan = (kind: NemesisKind, choices: Choices): void => {
       this.#scheduler.after(this.#owner, choices.below(withinMs), `fault: ${kind}`, () => {
         if (!this.#isOver) this.#happen(kind, choices);
@@ -199,8 +206,10 @@ export class Nemesis {
   /** A replica takes over that has not received what was committed last. */
   #failOverLate(choices: Choices): void {
     const tables = choices.pick(this.#server.databases);
-    const snapshot = tables.snapshot();
-    const timeline = tables.delivery.timeline;
+    const { timeline } = tables.delivery;
+    const given = this.#given.get(tables);
+    const isEmpty = given?.delivery.timeline === timeline && choices.chance(emptyReplicaShare);
+    const snapshot = isEmpty ? given : tables.snapshot();
     this.#scheduler.after(this.#owner, choices.below(outageMaxMs), 'fault: the replica takes over', () => {
       // A replica of a history that is over takes over from nobody.
       if (!this.#isOver && tables.delivery.timeline === timeline) this.#server.failOver(tables, snapshot);

@@ -27,6 +27,8 @@ export interface PassingProcess {
   isCutOff(shard: ShardIdentifier): boolean;
   /** Called when something is wrong on one of its ways to the database of a shard. */
   disturb(shard: ShardIdentifier): void;
+  /** Called when what it asked for was done after its connection was lost. */
+  doneLate(passage: MemoryPassage): void;
   crash(): void;
 }
 
@@ -129,7 +131,8 @@ export class PassageFaults {
         return this.#failing(process, passage, 0, new ConnectionLost());
       case 'late-commit': {
         const arrival = this.#server.late(shard, 1 + this.#choices.below(lateMaxMs));
-        return this.#failing(process, passage, 0, new ConnectionLost({ arrival }));
+        const onDone = (): void => process.doneLate(passage);
+        return this.#failing(process, passage, 0, new ConnectionLost({ arrival, onDone }));
       }
       case 'silent':
         return this.#silent(process, passage);
@@ -220,13 +223,23 @@ const wayOf: Readonly<Record<PassageFaultKind, MemoryPassage['way'] | 'both'>> =
   'crash-after': 'answer',
 };
 
-/** Faults that only writes have. */
-const onlyOfWrites: ReadonlySet<PassageFaultKind> = new Set(['lock-wait', 'late-commit']);
+/** What delivery writes by statements of their own. */
+const deliveryWrites: ReadonlySet<string> = new Set([
+  'cursors.register',
+  'cursors.save',
+  'leases.renew',
+  'leases.release',
+  'parked.park',
+  'parked.beginAttempt',
+  'parked.endAttempt',
+  'parked.giveBackAttempt',
+]);
 
 function isPossible(kind: PassageFaultKind, { operation, way }: MemoryPassage): boolean {
   if (operation === 'ready') return kind === 'slow';
   if (operation === 'hints.hear') return kind === 'slow' || kind === 'request-lost';
   const isWrite = operation === 'persist' || operation === 'persist-all';
-  if (onlyOfWrites.has(kind) && !isWrite) return false;
+  if (kind === 'lock-wait' && !isWrite) return false;
+  if (kind === 'late-commit' && !isWrite && !deliveryWrites.has(operation)) return false;
   return wayOf[kind] === 'both' || wayOf[kind] === way;
 }

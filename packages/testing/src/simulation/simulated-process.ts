@@ -159,6 +159,11 @@ export class SimulatedProcess implements PassingProcess {
     this.#stop.disturb(shard);
   }
 
+  doneLate(passage: MemoryPassage): void {
+    const { watch, server } = this.#around;
+    watch.answered(this, passage, server.memory.tables(passage.shard));
+  }
+
   isCutOff(shard: ShardIdentifier): boolean {
     return this.#cutOff.has(shard);
   }

@@ -160,12 +160,16 @@ describe('the way to databases in memory', () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const arrival = Promise.withResolvers<void>();
-    fixture.faults.inject(losing('persist', 'request', new ConnectionLost({ arrival: arrival.promise })));
+    let doneCount = 0;
+    const loss = new ConnectionLost({ arrival: arrival.promise, onDone: () => doneCount++ });
+    fixture.faults.inject(losing('persist', 'request', loss));
     const credited = context.credit(account, '1', once);
     expect(await isOver(credited)).toBe(false);
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
+    expect(doneCount).toBe(0);
     arrival.resolve();
     expect(await credited).toMatchObject({ version: 2 });
+    expect(doneCount).toBe(1);
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 2 });
   });
 
