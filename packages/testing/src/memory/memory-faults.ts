@@ -69,7 +69,7 @@ export class ConnectionLost extends Error {
   /**
    * @param options.arrival of a request: it is done when this resolves, although nobody gets the answer. Whoever asks what
    * became of a write waits for it
-   * @param options.onDone called when it was done, and has not thrown
+   * @param options.onDone called at once when it was done, and has not thrown
    */
   constructor(options: { readonly arrival?: Promise<void>; readonly onDone?: () => void } = {}) {
     super('the connection was lost');
@@ -125,10 +125,11 @@ export class MemoryFaults {
       await this.#pass(request, 'request');
     } catch (error) {
       if (error instanceof ConnectionLost) {
-        void error.arrival
-          ?.then(work)
-          .then(error.onDone)
-          .catch(() => undefined);
+        const doLate = (): void => {
+          work();
+          error.onDone?.();
+        };
+        void error.arrival?.then(doLate).catch(() => undefined);
       }
       throw error;
     }
