@@ -18,7 +18,7 @@ import { heldLeases } from './held-leases.js';
 import { cursorText, parsePlace } from './log-place.js';
 import { emptySnapshot, formatSnapshot } from './snapshot.js';
 
-/** How far a place is, in the order of the places that come after each other: up to one `xmax` ever less is in progress. */
+/** Compares places: of two with the same `xmax`, the later one has fewer transactions in progress. */
 const farAs = (epoch: string, snapshot: string): string =>
   `(${epoch}, pg_snapshot_xmax(${snapshot}), -(select count(*) from pg_snapshot_xip(${snapshot})))`;
 

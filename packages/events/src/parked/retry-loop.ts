@@ -117,8 +117,8 @@ export class RetryLoop {
   }
 
   /**
-   * The flow of a slot, when it has started there: before, it is being read which models have parked events, and one that is found to have
-   * none any more would be known as parked afterwards.
+   * The flow of a slot, once it has started there. Before that it still reads which models have parked events: one whose last event was
+   * handled meanwhile would stay known as parked.
    */
   #flowOf(held: HeldSlot): HandlerFlow | undefined {
     const flow = this.#flows.get(held.handler);

@@ -39,8 +39,8 @@ export class History {
   /** What a failover has lost. */
   readonly lost: MemoryCommit[] = [];
   /**
-   * By handler and event, where a failover has lost the handler, and it was registered as another one since: the ids under each of which
-   * it may have handled the event, with keys of its own.
+   * By handler and event: the ids under which the event may have been handled, each with keys of its own, because a failover has lost
+   * the handler and it was registered under another id.
    */
   readonly idsOfLost = new Map<string, Set<string>>();
   /** The idempotency keys under which actions were sent, as texts, by the ids of the actions. */

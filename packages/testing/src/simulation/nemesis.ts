@@ -32,8 +32,8 @@ const pauseMaxMs = 8_000;
 const outageMaxMs = 4_000;
 const clockJumpMaxMs = 60_000;
 const downMaxMs = 4_000;
-/** How many replicas that lack commits lack all of the run, registrations of handlers among them. */
-const emptyReplicaShare = 0.3;
+/** The share of the replicas that take over with losses and lack all of the run, also the registrations of handlers. */
+const oldReplicaShare = 0.3;
 const rolloutsMax = 4;
 const rolloutStepMaxMs = 800;
 
@@ -208,8 +208,8 @@ export class Nemesis {
     const tables = choices.pick(this.#server.databases);
     const { timeline } = tables.delivery;
     const given = this.#given.get(tables);
-    const isEmpty = given?.delivery.timeline === timeline && choices.chance(emptyReplicaShare);
-    const snapshot = isEmpty ? given : tables.snapshot();
+    const isOld = given?.delivery.timeline === timeline && choices.chance(oldReplicaShare);
+    const snapshot = isOld ? given : tables.snapshot();
     this.#scheduler.after(this.#owner, choices.below(outageMaxMs), 'fault: the replica takes over', () => {
       // A replica of a history that is over takes over from nobody.
       if (!this.#isOver && tables.delivery.timeline === timeline) this.#server.failOver(tables, snapshot);

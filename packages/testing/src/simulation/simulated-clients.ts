@@ -79,7 +79,7 @@ export class SimulatedClients {
     return record;
   }
 
-  /** The processes that take calls, as soon as there are any: all may be restarted at one time. */
+  /** The processes that take calls, as soon as there are any: all of them may be restarting. */
   async serving(): Promise<readonly SimulatedProcess[]> {
     for (;;) {
       const { serving } = this.#fleet;

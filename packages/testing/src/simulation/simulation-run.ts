@@ -242,7 +242,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     this.#faults.end();
     await this.#nemesis.end();
     const faultsEndMs = this.#scheduler.nowMs + faultMaxMs;
-    // What a handler did before its call was given up may still wait for an answer, and others for its models.
+    // A call that was given up may still wait for an answer, and others for the models that it holds.
     const areFaultsOver = (): boolean => this.#scheduler.nowMs >= faultsEndMs;
     await this.#until(() => areFaultsOver() && this.#clients.runningCount === 0, 'the calls do not end');
     await this.#rest();

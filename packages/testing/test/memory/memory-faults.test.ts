@@ -167,7 +167,9 @@ describe('the way to databases in memory', () => {
     expect(await isOver(credited)).toBe(false);
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
     expect(doneCount).toBe(0);
+    const countAtOnce = arrival.promise.then(() => doneCount);
     arrival.resolve();
+    expect(await countAtOnce).toBe(1);
     expect(await credited).toMatchObject({ version: 2 });
     expect(doneCount).toBe(1);
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 2 });

@@ -150,7 +150,7 @@ export class DeliveryWatch {
     };
   }
 
-  /** A handler that the database does not know is called there as who registers it calls it, so that keys of before still hold. */
+  /** The id of a handler that is new to the database is the name that the registering process has for it, so that its earlier keys still hold. */
   #noteIds({ ids, tables: { delivery } }: DatabaseWatch, process: string, version: number): void {
     const expected = new Set([...[...ids.values()].flat(), ...this.#versions.namesIn(version)]);
     for (const id of delivery.handlers.keys())
