@@ -132,6 +132,26 @@ describe('the flow of a handler', () => {
     ]);
   });
 
+  test('has passed what it read of a transaction when it has read all of it: no place within one is saved', async () => {
+    const one = new Flowing({ unsavedMax: 1 });
+    const part = { more: true, partial: true };
+    one.answers.push({ ...batch('c0, a1', a1), ...part }, { ...batch('c0, a2', a2), ...part });
+    one.answers.push(batch('c1', { ...b1, slot: 1 }));
+    one.gain(0);
+    one.gain(1);
+    await one.settled();
+    expect(one.handler.seen).toEqual(['a1', 'a2', 'b1']);
+    expect(one.moved.map(({ slot, cursor, wantedCount }) => [slot.slot, cursor, wantedCount])).toEqual([
+      [0, 'c1', 2],
+      [1, 'c1', 1],
+    ]);
+    await one.commit();
+    expect([one.reads.length, one.asked]).toEqual([3, ['hurry', 'hurry']]);
+    for (const { onSaved, wantedCount } of one.moved) onSaved(wantedCount);
+    await one.settled();
+    expect(one.reads.slice(3)).toEqual([['0,1', 'c1']]);
+  });
+
   test('reads on at once where there is more, and else when something was committed', async () => {
     const one = new Flowing();
     one.answers.push({ ...batch('c1', a1), more: true }, batch('c2', a2));

@@ -22,6 +22,7 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
     generation: -1,
     more: true,
     unsavedCount: 0,
+    partCount: 0,
     suspectCount: 0,
   };
   const parked: string[] = [];

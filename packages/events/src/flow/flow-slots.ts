@@ -61,6 +61,7 @@ export class FlowSlots {
       generation: -1,
       more: true,
       unsavedCount: 0,
+      partCount: 0,
       suspectCount: 0,
     };
     this.#positions.set(slot.slot, position);

@@ -148,12 +148,16 @@ export class HandlerFlow {
    */
   async #pass(position: SlotPosition, batch: ReadBatch, events: readonly DeliverableEvent[]): Promise<void> {
     const { slot, progress } = position;
-    const { next, more, generation } = batch;
+    const { next, more, generation, partial = false } = batch;
     if (!slot.held || this.#stopped) return;
     const areSuspects = position.phase === 'careful';
     if (areSuspects && !(await this.#suspects.take(position, events, batch))) return;
-    const step = progress.add(next, events.length);
-    position.unsavedCount += events.length;
+    const step = progress.add(next, events.length, partial);
+    position.partCount += events.length;
+    if (!partial) {
+      position.unsavedCount += position.partCount;
+      position.partCount = 0;
+    }
     position.cursor = next;
     position.more = more;
     position.generation = generation;

@@ -20,8 +20,10 @@ export interface SlotPosition {
   generation: number;
   /** Whether more was committed already when it was read last. */
   more: boolean;
-  /** Wanted events beyond the saved cursor. */
+  /** Wanted events beyond the saved cursor, without those of a transaction that is not read to its end: these cannot be saved yet. */
   unsavedCount: number;
+  /** Wanted events that were read of such a transaction. */
+  partCount: number;
   /** Wanted events that were parked because the holder before vanished. */
   suspectCount: number;
 }

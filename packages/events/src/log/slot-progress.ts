@@ -3,14 +3,21 @@ import type { Cursor } from '@framework/core';
 /** Events of one slot that were read together: the cursor may move beyond them when all are done or parked. */
 export interface ProgressStep {
   readonly next: Cursor;
+  /** Whether it ends within a transaction, of which more follows. */
+  readonly isPartial: boolean;
   unfinishedCount: number;
   readonly wantedCount: number;
 }
 
-/** How far one handler's cursor may move in one slot: up to the first event that is neither done nor parked. */
+/**
+ * How far one handler's cursor may move in one slot: up to the first event that is neither done nor parked, and never into a
+ * transaction, because a place within one is not saved.
+ */
 export class SlotProgress {
   readonly #steps: ProgressStep[] = [];
   readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
+  /** Wanted events of a transaction that are behind the cursor when all of it is. */
+  #partCount = 0;
 
   /** @param onMoved called with the new place, and how many wanted events lie between the one before and it */
   constructor(onMoved: (cursor: Cursor, wantedCount: number) => void) {
@@ -18,8 +25,8 @@ export class SlotProgress {
   }
 
   /** Adds what follows all earlier steps; one without events is finished at once. */
-  add(next: Cursor, wantedCount: number): ProgressStep {
-    const step: ProgressStep = { next, unfinishedCount: wantedCount, wantedCount };
+  add(next: Cursor, wantedCount: number, isPartial = false): ProgressStep {
+    const step: ProgressStep = { next, isPartial, unfinishedCount: wantedCount, wantedCount };
     this.#steps.push(step);
     if (wantedCount === 0) this.#move();
     return step;
@@ -36,8 +43,11 @@ export class SlotProgress {
     let wantedCount = 0;
     for (let step = this.#steps[0]; step?.unfinishedCount === 0; step = this.#steps[0]) {
       this.#steps.shift();
+      this.#partCount += step.wantedCount;
+      if (step.isPartial) continue;
       moved = step.next;
-      wantedCount += step.wantedCount;
+      wantedCount += this.#partCount;
+      this.#partCount = 0;
     }
     if (moved !== undefined) this.#onMoved(moved, wantedCount);
   }
