@@ -21,6 +21,8 @@ export interface Deliveries {
   readonly handlers: readonly RegisteredHandler[];
   /** The ids of events that were committed and are gone. Default: none. */
   readonly lostIds?: ReadonlySet<string>;
+  /** By handlers and ids of events: after which place an event must be handled again, because a failover has taken it back. Default: none. */
+  readonly undone?: ReadonlyMap<string, number>;
   /** Whether every version of a handler that has run wants the events of a type. Default: that there is but one. */
   readonly isWanted?: (handler: string, type: string) => boolean;
 }
@@ -36,16 +38,21 @@ export function checkDeliveries({
   logs,
   handlers,
   lostIds = new Set(),
+  undone = new Map(),
   isWanted = () => true,
 }: Deliveries): readonly string[] {
-  const recordsBy = Map.groupBy(records, ({ handler, eventId }) => `${handler} ${eventId}`);
+  const placed = records.map((record, place): PlacedRecord => ({ ...record, place }));
+  const recordsBy = Map.groupBy(placed, ({ handler, eventId }) => `${handler} ${eventId}`);
   const committed = new Set([...lostIds, ...logs.flatMap(({ events }) => events.map(({ id }) => id))]);
   return [
     ...notCommitted(records, committed),
     ...differing(recordsBy),
     ...handlers.flatMap((handler) =>
       logs.flatMap((log) =>
-        faultsOf(handler, log, isWanted, (event) => recordsBy.get(`${handler.name} ${event.id}`)),
+        faultsOf(handler, log, isWanted, (event) => {
+          const what = `${handler.name} ${event.id}`;
+          return deliveredOf(recordsBy.get(what) ?? [], undone.get(what));
+        }),
       ),
     ),
   ];
@@ -63,43 +70,62 @@ function differing(recordsBy: ReadonlyMap<string, readonly DeliveryRecord[]>): r
   );
 }
 
+/** A record with its place among all of them: those of one batch stand there in the order in which the handler got them. */
+interface PlacedRecord extends DeliveryRecord {
+  readonly place: number;
+}
+
+/** What became of one event. */
+interface Delivered {
+  readonly records: readonly PlacedRecord[];
+  /** When it was handled first, and whether it was again where a failover has taken that back. */
+  readonly done: number;
+  readonly isDone: boolean;
+}
+
+function deliveredOf(records: readonly PlacedRecord[], undoneAt: number = -Infinity): Delivered {
+  const done = Math.min(...records.map((record) => record.done ?? Infinity));
+  const isDone = records.some((record) => record.done !== undefined && record.begun > undoneAt);
+  return { records, done, isDone };
+}
+
 function faultsOf(
   { name, eventClasses, options }: RegisteredHandler,
   { events, isParked, wasParked = isParked }: DeliveredLog,
   isWanted: (handler: string, type: string) => boolean,
-  recordsOf: (event: DeliveredEvent) => readonly DeliveryRecord[] | undefined,
+  deliveredOfEvent: (event: DeliveredEvent) => Delivered,
 ): readonly string[] {
   const faults: string[] = [];
   const isComplete = options.startFrom === 'beginning';
   const wanted = events.filter(({ type }) => eventClasses?.has(type) ?? true);
   const byModel = Map.groupBy(wanted, ({ modelName, modelId }) => `${modelName} ${modelId}`);
   for (const [model, own] of byModel) {
-    let before: { readonly event: DeliveredEvent; readonly done: number } | undefined;
+    let before: { readonly event: DeliveredEvent; readonly delivered: Delivered } | undefined;
     for (const event of own.toSorted(byVersion)) {
       const what = `${name}: ${event.type} of version ${event.modelVersion} of ${model}`;
-      const records = recordsOf(event) ?? [];
-      const begun = Math.min(...records.map((record) => record.begun));
-      const done = Math.min(...records.map((record) => record.done ?? Infinity));
-      const isOpen = done === Infinity && !isParked(name, event);
+      const delivered = deliveredOfEvent(event);
+      const isOpen = delivered.done === Infinity && !isParked(name, event);
       if (!isWanted(name, event.type)) {
         if (isOpen && wasParked(name, event)) faults.push(`${what} was parked and thrown away`);
         continue;
       }
       if (isComplete && isOpen) faults.push(`${what} was never handled`);
-      // Those of one batch begin together.
-      const isTogether =
-        before !== undefined &&
-        records.some((record) => begunWith(record, recordsOf(before?.event ?? event)));
-      if (before !== undefined && begun < before.done && !isTogether)
+      else if (isComplete && !delivered.isDone && !isParked(name, event))
+        faults.push(`${what} was not handled again, although a failover has lost that it was`);
+      if (before !== undefined && overtakes(delivered, before.delivered))
         faults.push(`${what} was delivered before version ${before.event.modelVersion} was handled`);
-      if (isComplete || records.length > 0) before = { event, done };
+      if (isComplete || delivered.records.length > 0) before = { event, delivered };
     }
   }
   return faults;
 }
 
-function begunWith({ begun }: DeliveryRecord, others: readonly DeliveryRecord[] | undefined): boolean {
-  return others?.some((other) => other.begun === begun) === true;
+/** Whether an event was delivered first before an earlier one was handled, and not behind it in one batch. */
+function overtakes({ records }: Delivered, before: Delivered): boolean {
+  const [first] = records.toSorted((one, other) => one.begun - other.begun);
+  if (first === undefined) return false;
+  const beside = before.records.find(({ begun }) => begun === first.begun);
+  return beside === undefined ? first.begun < before.done : first.place < beside.place;
 }
 
 function byVersion(one: DeliveredEvent, other: DeliveredEvent): number {

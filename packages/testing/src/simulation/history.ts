@@ -43,6 +43,8 @@ export class History {
    * the handler and it was registered under another id.
    */
   readonly idsOfLost = new Map<string, Set<string>>();
+  /** By handler and event: the place of the failover that has lost that the event was handled, or left it to be. */
+  readonly undone = new Map<string, number>();
   /** The idempotency keys under which actions were sent, as texts, by the ids of the actions. */
   readonly keys = new Map<string, string>();
   /** What must never happen, and did. */

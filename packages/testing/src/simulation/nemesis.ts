@@ -1,9 +1,10 @@
 import type { ShardIdentifier } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
-import type { MemorySnapshot, MemoryTables } from '../memory/index.js';
+import { MemoryFaults, type MemorySnapshot, type MemoryTables } from '../memory/index.js';
 import type { ChoiceStreams, Choices } from './choices.js';
 import type { Fleet } from './fleet.js';
 import type { History } from './history.js';
+import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 import { type SimulatedProcess, openFaultless } from './simulated-process.js';
 import type { SimulatedServer } from './simulated-server.js';
@@ -61,6 +62,7 @@ export class Nemesis {
     readonly streams: ChoiceStreams;
     readonly history: History;
     readonly server: SimulatedServer;
+    readonly watch: DeliveryWatch;
     readonly fleet: Fleet;
     readonly shards: readonly ShardIdentifier[];
     /** The names of all handlers. */
@@ -77,7 +79,13 @@ export class Nemesis {
     this.#shards = options.shards;
     this.#handlers = options.handlers;
     this.#versionCount = options.versionCount;
-    this.#operator = new DeliveryOperator(openFaultless(options.server));
+    const { owner, server, watch } = options;
+    const watched = new MemoryFaults((passage) => {
+      if (passage.way === 'answer')
+        watch.answered({ owner, version: 0 }, passage, server.memory.tables(passage.shard));
+      return undefined;
+    });
+    this.#operator = new DeliveryOperator(openFaultless(server, watched));
   }
 
   /** Plans what happens within a time. */

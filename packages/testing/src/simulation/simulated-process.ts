@@ -249,6 +249,6 @@ function configOf(sharding: ShardingConfig, shards: readonly ShardIdentifier[]):
 }
 
 /** A registry that no fault is on the way of: for what is outside of the simulated processes. */
-export function openFaultless(server: SimulatedServer): DatabaseRegistry {
-  return openDatabases(server.sharding, memory({ server: server.memory }));
+export function openFaultless(server: SimulatedServer, faults = new MemoryFaults()): DatabaseRegistry {
+  return openDatabases(server.sharding, memory({ server: server.memory, faults }));
 }

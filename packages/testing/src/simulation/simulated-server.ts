@@ -20,16 +20,21 @@ export class SimulatedServer implements PassedServer {
   readonly #scheduler: Scheduler;
   readonly #owner: StepOwner;
   readonly #history: History;
+  readonly #onFailedOver: (tables: MemoryTables, replica: MemorySnapshot) => void;
   readonly #down = new Set<MemoryTables>();
   readonly #late = new Set<LateWrite>();
 
-  /** @param options.owner whose steps late writes and failovers are */
+  /**
+   * @param options.owner whose steps late writes and failovers are
+   * @param options.onFailedOver told of each failover before anybody else asks the database
+   */
   constructor(options: {
     readonly sharding: ShardingConfig;
     readonly clock: Clock;
     readonly scheduler: Scheduler;
     readonly owner: StepOwner;
     readonly history: History;
+    readonly onFailedOver: (tables: MemoryTables, replica: MemorySnapshot) => void;
   }) {
     const { sharding, clock } = options;
     this.sharding = sharding;
@@ -37,6 +42,7 @@ export class SimulatedServer implements PassedServer {
     this.#scheduler = options.scheduler;
     this.#owner = options.owner;
     this.#history = options.history;
+    this.#onFailedOver = options.onFailedOver;
   }
 
   get databases(): readonly MemoryTables[] {
@@ -76,7 +82,9 @@ export class SimulatedServer implements PassedServer {
     for (const { tables: own, arrive } of this.#late) if (own === tables) arrive();
     this.#scheduler.after(this.#owner, 0, 'a database fails over', () => {
       const before = [...tables.commits];
-      tables.failOver(snapshot ?? tables.snapshot());
+      const replica = snapshot ?? tables.snapshot();
+      tables.failOver(replica);
+      this.#onFailedOver(tables, replica);
       const kept = new Set(tables.commits.map(({ position }) => position));
       const lost = before.filter(({ position }) => !kept.has(position));
       this.#history.lost.push(...lost);

@@ -117,6 +117,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       scheduler,
       owner: this.#owner,
       history: this.#history,
+      onFailedOver: (tables, replica) => watch.failedOver(tables, replica),
     });
     this.#registry = openFaultless(this.#server);
     this.#repositories = new WorldRepositories(options.models, this.#registry);
@@ -170,6 +171,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     this.#nemesis = new Nemesis({
       ...around,
       server: this.#server,
+      watch,
       shards: this.#shards,
       handlers: this.#handlerNames,
       versionCount: this.#versions.count,
@@ -369,6 +371,7 @@ export class SimulationRun<Given extends SimulationGiven> {
         logs: databases.map((tables) => deliveredLog(tables)),
         handlers: this.#versions.last,
         lostIds: this.#history.lostEventIds,
+        undone: this.#history.undone,
         isWanted: (handler, type) => this.#versions.areWanted(handler, type, this.#fleet.versions),
       }),
     );

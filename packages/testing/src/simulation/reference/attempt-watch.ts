@@ -80,6 +80,16 @@ export class AttemptWatch {
     };
   }
 
+  /** Takes note that an operator has replayed dead letters. */
+  replayed(): void {
+    for (const [key, { dead }] of this.#seen) {
+      const row = this.#tables.parked.get(key);
+      if (!dead || row === undefined || row.dead) continue;
+      this.#attempts.delete(key);
+      this.#seen.set(key, seenOf(row));
+    }
+  }
+
   /**
    * Looks at what a statement has changed in the parked events.
    *
@@ -96,16 +106,13 @@ export class AttemptWatch {
     this.#timeline = timeline;
     for (const [key, row] of parked) {
       const seen = this.#seen.get(key);
-      const { dead, openAttempts, attempts, uncounted, nextMs, suspect } = row;
-      const text = `${attempts} ${uncounted} ${dead} ${nextMs} ${suspect} ${[...openAttempts].join()}`;
-      if (seen?.text === text) continue;
-      this.#seen.set(key, { row, text, dead, openCount: openAttempts.size });
+      const { dead, openAttempts } = row;
+      const now = seenOf(row);
+      if (seen?.text === now.text) continue;
+      this.#seen.set(key, now);
       if (!isSame) continue;
-      // An operator has replayed it.
-      if (seen?.dead === true && !dead) {
-        this.#attempts.delete(key);
-        continue;
-      }
+      if (seen?.dead === true && !dead)
+        this.#violated(`${row.handler} is to try ${row.event.id} again, which it gave up and nobody replayed`);
       if (openAttempts.size > (seen?.openCount ?? 0)) {
         const recorded = this.#attemptsAt(key, leaseOf(row));
         recorded.begunCount++;
@@ -143,4 +150,10 @@ export class AttemptWatch {
         `${handler} gives up ${event.type} ${event.id} after ${count} of ${max} attempts that failed`,
       );
   }
+}
+
+function seenOf(row: MemoryParked): Seen {
+  const { dead, openAttempts, attempts, uncounted, nextMs, suspect } = row;
+  const text = `${attempts} ${uncounted} ${dead} ${nextMs} ${suspect} ${[...openAttempts].join()}`;
+  return { row, text, dead, openCount: openAttempts.size };
 }

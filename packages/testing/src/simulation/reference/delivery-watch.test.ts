@@ -106,6 +106,18 @@ test('a call by a process that never had the lease is found', async () => {
   expect(violations).toEqual([expect.stringContaining('of which it never had the lease')]);
 });
 
+test('a call after a renewal that no longer has the slot is found', async () => {
+  const { tables, one, violations } = await watchedDatabase();
+  await one.renew();
+  tables.delivery.hand({ handler, slot: 0 }, 'p2', false);
+  tables.delivery.processes.set('p2', { handlers: [handler], shards: [], untilMs: Infinity, leaseMs });
+  one.call();
+  expect(violations).toEqual([]);
+  await one.renew();
+  one.call();
+  expect(violations).toEqual([expect.stringContaining('whose lease it has no more')]);
+});
+
 test('a slot that is given away while its lease lasts is found', async () => {
   const { tables, one, other, violations } = await watchedDatabase();
   await one.renew();
@@ -273,6 +285,17 @@ test('an event that is tried again after all its attempts is found, unless it wa
   expect(violations).toEqual([]);
   one.call();
   expect(violations).toEqual([expect.stringContaining('is called again with event-1 after 2 attempts')]);
+});
+
+test('a dead letter that comes back and was not replayed is found', async () => {
+  const { tables, one, violations } = await watchedDatabase();
+  const token = await one.renew();
+  one.call()(new Error('once'));
+  one.call()(new Error('twice'));
+  await one.store.parked.park([{ ...failed, token, attempts: 2, dead: true }]);
+  for (const row of tables.delivery.parked.values()) row.dead = false;
+  await one.store.parked.park([]);
+  expect(violations).toEqual([expect.stringContaining('which it gave up and nobody replayed')]);
 });
 
 test.each([

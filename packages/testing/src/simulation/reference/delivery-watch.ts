@@ -1,6 +1,6 @@
 import { type DeliverableEvent, FrameworkException } from '@framework/core';
 import type { RegisteredHandler } from '@framework/events';
-import type { MemoryParked, MemoryPassage, MemoryTables } from '../../memory/index.js';
+import type { MemoryParked, MemoryPassage, MemorySnapshot, MemoryTables } from '../../memory/index.js';
 import type { HandlerVersions } from '../handler-versions.js';
 import type { History } from '../history.js';
 import type { Scheduler, StepOwner } from '../scheduler.js';
@@ -39,7 +39,7 @@ export class DeliveryWatch {
   readonly #versions: Pick<HandlerVersions, 'last' | 'nameOf' | 'namesIn'>;
   readonly #handlers: ReadonlyMap<string, RegisteredHandler>;
   readonly #scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
-  readonly #history: Pick<History, 'violations' | 'count' | 'idsOfLost'>;
+  readonly #history: Pick<History, 'violations' | 'count' | 'idsOfLost' | 'undone' | 'nextPlace'>;
   #violationCount = 0;
 
   constructor(options: {
@@ -48,7 +48,7 @@ export class DeliveryWatch {
     /** Those of delivery. */
     readonly settings: { readonly leaseMs: number; readonly attemptsMax: number };
     readonly scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
-    readonly history: Pick<History, 'violations' | 'count' | 'idsOfLost'>;
+    readonly history: Pick<History, 'violations' | 'count' | 'idsOfLost' | 'undone' | 'nextPlace'>;
   }) {
     const { databases, versions, settings } = options;
     this.#versions = versions;
@@ -83,7 +83,10 @@ export class DeliveryWatch {
     if (watch === undefined) return;
     const leaseOf = ({ handler, event: { slot } }: MemoryParked): string | undefined =>
       watch.leases.grant(name, handler, slot)?.lease;
-    if (operation === 'cursors.register') this.#noteIds(watch, name, version);
+    if (operation === 'cursors.register') {
+      this.#noteIds(watch, name, version);
+      noteCursors(watch);
+    } else if (operation === 'deadLetters.replay') watch.attempts.replayed();
     else if (operation === 'leases.renew') watch.leases.renewed(name);
     else if (operation === 'leases.release') watch.leases.released(name);
     else if (operation === 'cursors.load' || operation === 'cursors.known') watch.leases.notePauses();
@@ -94,6 +97,25 @@ export class DeliveryWatch {
         if (watch.leases.holds(name, handler, slot)) return;
         this.#violated(`${name} writes parked events of ${handler} in slot ${slot}, which it does not hold`);
       });
+  }
+
+  /** Takes note of a failover: what the replica does not know to be done is to be done again. */
+  failedOver(tables: MemoryTables, { delivery }: Pick<MemorySnapshot, 'delivery'>): void {
+    const watch = this.#databases.find((each) => each.tables === tables);
+    if (watch === undefined) return;
+    forgetOldHistory(watch);
+    noteCursors(watch);
+    watch.attempts.look(() => undefined);
+    const { names, handlers, log, cursors, parked } = delivery;
+    const place = this.#history.nextPlace();
+    for (const { name, options } of this.#versions.last) {
+      const [id = name] = [name, ...(options.aliases ?? [])].flatMap((each) => names.get(each) ?? []);
+      for (const [index, event] of log.entries()) {
+        const isPassed = handlers.has(id) && index < (cursors.get(`${id} ${event.slot}`) ?? 0);
+        if (!isPassed || parked.has(`${id} ${event.id}`))
+          this.#history.undone.set(`${name} ${event.id}`, place);
+      }
+    }
   }
 
   /** Takes note that a process asks for its leases. */
@@ -138,6 +160,8 @@ export class DeliveryWatch {
       // What has just stood still comes to itself with several things at once, of which the end of the lease is one.
       if (watch.tables.delivery.nowMs > grant.untilMs && process.resumedMs !== nowMs)
         this.#violated(`${what}, whose lease has ended`);
+      if (grant.endStep !== undefined && stepCount > grant.endStep)
+        this.#violated(`${what}, whose lease it has no more`);
       const isTold = stepCount > grant.toldStep;
       if (isTold && watch.leases.wasPaused(handler, grant))
         this.#violated(`${what}, although the handler was paused before it got the lease`);
@@ -224,6 +248,11 @@ function slotIn(watch: DatabaseWatch, eventId: string): number | undefined {
   const { log } = watch.tables.delivery;
   for (const event of slots.size < log.length ? log.slice(slots.size) : []) slots.set(event.id, event.slot);
   return slots.get(eventId);
+}
+
+/** A cursor that is new was moved by nobody. */
+function noteCursors({ cursors, tables: { delivery } }: DatabaseWatch): void {
+  for (const [place, cursor] of delivery.cursors) if (!cursors.has(place)) cursors.set(place, cursor);
 }
 
 /** What a failover has changed was written by nobody. */

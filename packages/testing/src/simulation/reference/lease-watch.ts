@@ -11,6 +11,8 @@ export interface Grant {
   readonly untilMs: number;
   /** At which step it was told; `Infinity` while the answer is on its way. */
   readonly toldStep: number;
+  /** At which step it was told that it has the slot no more; `Infinity` while it was not, `undefined` while it has it. */
+  readonly endStep?: number | undefined;
 }
 
 interface Holder {
@@ -79,6 +81,7 @@ export class LeaseWatch {
     const grants = this.#grants.get(process) ?? new Map<string, Grant>();
     this.#grants.set(process, grants);
     const untilMs = nowMs + this.#leaseMs;
+    const had = new Map(grants);
     for (const { handler, slot, processId, token } of leases) {
       const place = `${handler} ${slot}`;
       const holder = this.#holders.get(place);
@@ -94,9 +97,11 @@ export class LeaseWatch {
       const { seen, toldStep, lease } = isSame
         ? before
         : { seen: ++this.#seenCount, toldStep: Infinity, lease: this.#newLease() };
+      had.delete(place);
       grants.set(place, { token, lease, seen, untilMs, toldStep });
       this.#holders.set(place, { process, untilMs });
     }
+    for (const [place, grant] of had) grants.set(place, { endStep: Infinity, ...grant });
   }
 
   /**
@@ -113,7 +118,13 @@ export class LeaseWatch {
     const grants = this.#grants.get(process) ?? new Map<string, Grant>();
     for (const [place, grant] of grants) {
       const lease = hasLapsed ? this.#newLease() : grant.lease;
-      grants.set(place, { ...grant, lease, toldStep: Math.min(grant.toldStep, stepCount) });
+      const { toldStep, endStep } = grant;
+      grants.set(place, {
+        ...grant,
+        lease,
+        toldStep: Math.min(toldStep, stepCount),
+        ...(endStep !== undefined && { endStep: Math.min(endStep, stepCount) }),
+      });
     }
     return hasLapsed;
   }
