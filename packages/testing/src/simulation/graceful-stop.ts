@@ -1,7 +1,7 @@
 import type { Clock, DatabaseDelivery, DatabaseRegistry, ShardIdentifier, SlotLeases } from '@framework/core';
 import type { Delivery } from '@framework/events';
 import type { History } from './history.js';
-import { statementTimeoutMs } from './passage-faults.js';
+import { faultMaxMs } from './passage-faults.js';
 import type { StepOwner } from './scheduler.js';
 import type { SimulatedServer } from './simulated-server.js';
 
@@ -92,7 +92,7 @@ export class GracefulStop {
     for (const [index, shard] of this.#shards.entries()) {
       const disturbedMs = this.#disturbedMs.get(shard) ?? -Infinity;
       const isCalm =
-        disturbedMs < startedMs - statementTimeoutMs && this.#server.timelineOf(shard) === timelines[index];
+        disturbedMs < startedMs - faultMaxMs && this.#server.timelineOf(shard) === timelines[index];
       if (isCalm) this.#checkLeases(shard);
     }
   }

@@ -42,7 +42,7 @@ export interface PassedServer {
 }
 
 /** How long a statement may take before its connection is given up. */
-export const statementTimeoutMs = 2_000;
+const statementTimeoutMs = 2_000;
 /** How long a write waits for locks that should not wait for long. */
 const shortLockWaitMs = 50;
 const outcomeShare = 0.5;
