@@ -20,7 +20,9 @@ describe('parked events', () => {
     } while (after !== undefined);
     expect(found).toEqual(events.map(({ id }) => id));
     const [{ id }] = events as [DeliverableEvent];
-    for (const none of ['x', `1.2.3/${id}/one`, `1/${'-'.repeat(36)}/one`, `1/${id}/o\u0000e`]) {
+    const nones = ['1.2.3', '1'].map((seconds) => `${seconds}/${id}/one`);
+    const places = ['-'.repeat(36) + '/one', `${id}/o\u0000e`, `${id}/${'o'.repeat(256)}`];
+    for (const none of ['x', ...nones, ...places.map((place) => `1.000000/${place}`)]) {
       await expect(store.deadLetters.find({}, { limit: 1, after: none })).rejects.toMatchObject({
         code: 'invalid-cursor',
       });
@@ -69,6 +71,8 @@ describe('parked events', () => {
         ({ handler, event }) => `${handler} ${event.modelId}`,
       );
     expect(await found({ eventId: a.id })).toEqual(['notify a']);
+    expect(await found({ eventId: `${a.id}0` })).toEqual([]);
+    expect(await found({ eventId: `0${a.id}` })).toEqual([]);
     expect(await found({ eventType: 'ThingChangedEvent' })).toEqual(['notify a']);
     expect(await found({ modelId: 'a' })).toEqual(['notify a']);
     expect(await found({ handler: 'elsewhere' })).toEqual(['elsewhere b']);
@@ -80,6 +84,17 @@ describe('parked events', () => {
       1,
     );
     expect((await found({})).toSorted()).toEqual(['elsewhere b', 'notify a']);
+  });
+
+  it('are replayed once, also when they fail again between two steps', async () => {
+    const { store, events, park, url } = await withEvents('a', 1, 2);
+    for (const event of events) await park({ event, dead: true });
+    const first = await store.deadLetters.replay({}, { limit: 1 });
+    await query(url, 'update eventlog.parked_events set dead = true');
+    const second = await store.deadLetters.replay({}, { limit: 1, after: first.next! });
+    expect([first.count, second.count]).toEqual([1, 1]);
+    const { items } = await store.deadLetters.find({ dead: false }, step);
+    expect(items.map(({ event }) => event.id)).toEqual([events[1]!.id]);
   });
 
   it.each(['a\u0000b', '\ud83d'])('are none for a filter that nothing can match: %j', async (text) => {

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { HintListener } from './hint-listener.js';
 
@@ -39,5 +39,27 @@ it('a listener for hints listens in the async context of nobody, whoever began i
     () => new HintListener(settings, 'eventlog', () => heard.resolve(request.getStore())),
   );
   expect(await heard.promise).toBeUndefined();
+  await listener.close();
+});
+
+it.each([
+  ['replaced when its time is over', 40, 1],
+  ['kept where it has no time', 0, 0],
+])('the connection of a listener for hints is %s', async (_what, lifetimeMaxMs, expected) => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const server = createServer().listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const connected = once(server, 'connection') as Promise<[Socket]>;
+  const client = (): { host: string; port: number } => ({ host: '127.0.0.1', port });
+  let heardCount = 0;
+  const listener = new HintListener({ client, lifetimeMaxMs }, 'eventlog', () => heardCount++);
+  const [socket] = await connected;
+  vi.advanceTimersByTime(40);
+  if (expected > 0) await once(socket.resume(), 'close');
+  await new Promise(setImmediate);
+  expect(heardCount).toBe(expected);
   await listener.close();
 });

@@ -1,7 +1,9 @@
 import {
   bigint,
   customType,
+  date,
   integer,
+  interval,
   jsonb,
   numeric,
   pgTable,
@@ -43,6 +45,9 @@ const table = pgTable('guarded', {
   lowered: lowered('lowered'),
   several: lowered('several').array(),
   terminated: terminated('terminated'),
+  day: date('day', { mode: 'date' }),
+  lasting: interval('lasting'),
+  lastingHours: interval('lasting_hours', { fields: 'hour' }),
 });
 type Column = keyof (typeof table)['_']['columns'];
 
@@ -64,6 +69,8 @@ describe('columnGuard', () => {
     ['settings', [{ a: [1, 'x', null] }, 'text', 0]],
     ['lowered', ['abc']],
     ['several', [['abc', null]]],
+    ['day', [new Date('0001-01-01'), new Date('9999-12-31')]],
+    ['lasting', ['1 year 2 mons', '04:05:06.25']],
   ])('accepts what %s gives back', (column, values) => {
     const guard = columnGuard(table[column]);
     for (const value of values) expect(() => guard(value, 'T.c')).not.toThrow();
@@ -97,7 +104,10 @@ describe('columnGuard', () => {
     ],
     ['settings', [{ a: Number.NaN }, { a: 1n }, new Date(), [undefined]]],
     ['lowered', ['Abc', sql`lower('A')`, sql`lower('A')`.as('a')]],
-    ['several', [['abc', 'Abc']]],
+    ['several', [['abc', 'Abc'], [undefined]]],
+    ['day', [new Date('0000-12-31'), new Date('+010000-01-01'), new Date('2026-01-01T01:00:00Z')]],
+    ['lasting', ['14 mons', '4:05:06']],
+    ['lastingHours', ['04:00:00']],
     ['terminated', ['abc']],
   ])('refuses what %s would change', (column, values) => {
     const guard = columnGuard(table[column]);

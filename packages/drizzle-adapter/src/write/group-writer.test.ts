@@ -7,7 +7,7 @@ import {
   openDatabases,
 } from '@framework/core';
 import { Tag } from '@framework/testing/conformance';
-import type pg from 'pg';
+import pg from 'pg';
 import { afterAll, describe, expect, it } from 'vitest';
 import { Gadget, PgGadgetRepository } from '../../test/fixtures/gadget.js';
 import { PgTagRepository } from '../../test/fixtures/pg-tag-repository.js';
@@ -116,5 +116,32 @@ describe('GroupWriter', () => {
       expect.objectContaining({ code: 'stale-record', id: first!.id.value, expectedVersion: 1 }),
       'alone',
     ]);
+  });
+
+  it('leaves out for a while what the database has refused as mistyped, and nothing after another error', async () => {
+    const writer = new GroupWriter(new PlainTables());
+    const group = [changeSetOf(...updated(1)), changeSetIn(tags, [tagOf(ShardedId.generate(Tag, shard), 2)])];
+    const prepared = (await writer.prepare(group, lookUp))!;
+    const refused = (code: string): pg.DatabaseError =>
+      Object.assign(new pg.DatabaseError('refused', 0, 'error'), {
+        code,
+        position: String(prepared.query.text.indexOf('g1 as') + 10),
+      });
+    for (const other of [refused('23505'), new Error('cut')]) writer.learnFrom(other, prepared);
+    expect((await writer.prepare(group, lookUp))?.eventIds).toHaveLength(2);
+    expect((await writer.prepare(group, lookUp))?.outcomes([null, null, null])).toEqual([
+      'written',
+      'written',
+    ]);
+    writer.learnFrom(refused('42804'), prepared);
+    expect((await writer.prepare(group, lookUp))?.outcomes([null, null])).toEqual(['written', 'alone']);
+  });
+
+  it('refuses a row that the database cannot have found missing', async () => {
+    const writer = new GroupWriter(new PlainTables());
+    const prepared = await writer.prepare([changeSetOf(...updated(1))], lookUp);
+    expect(() => prepared?.outcomes(['2', null])).toThrow(
+      expect.objectContaining({ code: 'invariant-violation' }),
+    );
   });
 });

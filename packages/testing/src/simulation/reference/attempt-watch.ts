@@ -112,7 +112,9 @@ export class AttemptWatch {
       this.#seen.set(key, now);
       if (!isSame) continue;
       if (seen?.dead === true && !dead)
-        this.#violated(`${row.handler} is to try ${row.event.id} again, which it gave up and nobody replayed`);
+        this.#violated(
+          `${row.handler} is to try ${row.event.id} again, which it gave up and nobody replayed`,
+        );
       if (openAttempts.size > (seen?.openCount ?? 0)) {
         const recorded = this.#attemptsAt(key, leaseOf(row));
         recorded.begunCount++;

@@ -1,0 +1,82 @@
+import type pg from 'pg';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { PlainTables } from './plain-tables.js';
+import type { RowShape } from './row.js';
+
+const shape: RowShape = {
+  key: 'wallets',
+  table: '"wallets"',
+  columns: ['"id"'],
+  idIndex: 0,
+  versionColumn: '"version"',
+  casts: ['uuid'],
+  staged: [],
+  declared: [],
+};
+
+let nowMs: number;
+let tables: PlainTables;
+let asked: PromiseWithResolvers<boolean>[];
+
+beforeEach(() => {
+  nowMs = 0;
+  tables = new PlainTables(() => nowMs);
+  asked = [];
+});
+
+/** A database that answers each question when the test lets it. */
+async function lookUp(): Promise<pg.QueryResult<[boolean]>> {
+  const answer = Promise.withResolvers<boolean>();
+  asked.push(answer);
+  const rows: [boolean][] = (await answer.promise) ? [[true]] : [];
+  return { rows, command: 'SELECT', rowCount: rows.length, oid: 0, fields: [] };
+}
+
+const isKnownPlain = (): boolean => tables.isKnownPlain(shape, lookUp);
+
+/** Answers the last question, and waits until that is known. */
+async function answer(isPlain: boolean): Promise<void> {
+  asked.at(-1)?.resolve(isPlain);
+  await new Promise(setImmediate);
+}
+
+describe('whether a table is plain', () => {
+  it('is asked for in the background, by one question at a time', async () => {
+    expect([isKnownPlain(), isKnownPlain(), asked.length]).toEqual([false, false, 1]);
+    await answer(true);
+    expect([isKnownPlain(), asked.length]).toEqual([true, 1]);
+  });
+
+  it('is asked for again before it is too old, and believed for ten seconds', async () => {
+    isKnownPlain();
+    await answer(true);
+    nowMs = 5_000;
+    expect([isKnownPlain(), asked.length]).toEqual([true, 1]);
+    nowMs = 5_001;
+    expect([isKnownPlain(), asked.length]).toEqual([true, 2]);
+    nowMs = 10_000;
+    expect([isKnownPlain(), asked.length]).toEqual([false, 2]);
+    await answer(true);
+    // Believed from when it was asked for.
+    nowMs = 15_000;
+    expect(isKnownPlain()).toBe(true);
+    nowMs = 15_001;
+    expect(isKnownPlain()).toBe(false);
+  });
+
+  it('is asked for again after an error', async () => {
+    isKnownPlain();
+    asked[0]?.reject(new Error('away'));
+    await new Promise(setImmediate);
+    expect([isKnownPlain(), asked.length]).toEqual([false, 2]);
+  });
+
+  it('is not asked for where it was known not to be, or values are only known to the database', async () => {
+    isKnownPlain();
+    await answer(false);
+    nowMs = 6_000;
+    expect([isKnownPlain(), asked.length]).toEqual([false, 1]);
+    expect(tables.isKnownPlain({ ...shape, staged: undefined }, lookUp)).toBe(false);
+    expect(asked.length).toBe(1);
+  });
+});
