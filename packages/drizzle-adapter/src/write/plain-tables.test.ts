@@ -26,9 +26,9 @@ beforeEach(() => {
 
 /** A database that answers each question when the test lets it. */
 async function lookUp(): Promise<pg.QueryResult<[boolean]>> {
-  const answer = Promise.withResolvers<boolean>();
-  asked.push(answer);
-  const rows: [boolean][] = (await answer.promise) ? [[true]] : [];
+  const question = Promise.withResolvers<boolean>();
+  asked.push(question);
+  const rows: [boolean][] = (await question.promise) ? [[true]] : [];
   return { rows, command: 'SELECT', rowCount: rows.length, oid: 0, fields: [] };
 }
 
