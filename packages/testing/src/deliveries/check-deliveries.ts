@@ -16,6 +16,7 @@ export interface DeliveredLog {
 
 /** What was delivered, and what might have been. */
 export interface Deliveries {
+  /** In the order in which handlers were called; those of one batch in the order in which the handler got them. */
   readonly records: readonly DeliveryRecord[];
   readonly logs: readonly DeliveredLog[];
   readonly handlers: readonly RegisteredHandler[];
