@@ -44,7 +44,11 @@ const grouped: Readonly<Record<string, { readonly include: string[]; readonly ex
     ],
   },
   'apps/wallet-service': {
-    include: ['src/{actions,handlers}/*.test.ts', 'test/**/*.test.ts'],
+    include: [
+      'src/{notification/*,wallet/wallet-actions}.test.ts',
+      'src/transfer/{refund-transfer,settle-transfer,transfer-actions,transfer-handlers,transfer-saga}.test.ts',
+      'test/**/*.test.ts',
+    ],
     exclude: [
       // What is read from files, and what is refused or answered without any action.
       'test/{configuration,openapi,pages,request-shape,service-logger,shard-databases}.test.ts',

@@ -23,7 +23,7 @@ Fails when there is a survivor that is not explained.
 
 /** Where sources are that decide, and whose tests need no database. */
 const mutable =
-  /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:actions|handlers|transfer|wallet)(?!.*-(?:repository|tables?)\.ts))\/.*(?<!\.test)\.ts$/;
+  /^(?:packages\/(?:core|events|drizzle-adapter)\/src|apps\/wallet-service\/src\/(?:notification|transfer|wallet)(?!.*-(?:repository|tables?)\.ts))\/.*(?<!\.test)\.ts$/;
 
 /** Where the sources are whose tests need a database. */
 const adapter = 'packages/drizzle-adapter/';

@@ -18,7 +18,7 @@ const suites: Readonly<Record<string, Suite>> = {
   'packages/events': { include: ['{src,test}/**/*.test.ts'], testTimeout: 15_000 },
   'packages/drizzle-adapter': { include: ['src/**/*.test.ts'], testTimeout: 2_000 },
   'apps/wallet-service': {
-    include: ['src/{actions,handlers,transfer,wallet}/**/*.test.ts'],
+    include: ['src/{notification,transfer,wallet}/**/*.test.ts'],
     testTimeout: 15_000,
   },
 };
@@ -34,7 +34,6 @@ const databaseTests: Readonly<Record<string, readonly string[]>> = {
     'delivery-{attempts,bulk,leases,parking,reads,retention}',
     'replaced-database',
   ],
-  'packages/drizzle-adapter/src/idempotency': ['conformance'],
   'packages/drizzle-adapter/src/write': [
     'conformance',
     'exact-values',

@@ -13,32 +13,30 @@ import { type PostgresWarning, postgres } from '@framework/drizzle-adapter';
 import {
   type AnyEventHandler,
   type AttemptFailureHook,
-  type RestartHook,
   Delivery,
+  type RestartHook,
   defaultDeliverySettings,
   hintCommits,
   parseDeliverySettings,
 } from '@framework/events';
-import { CompleteTransferAction } from './actions/complete-transfer-action.js';
-import { InitiateTransferAction } from './actions/initiate-transfer-action.js';
-import { NotifyRecipientAction } from './actions/notify-recipient-action.js';
-import { RefundTransferAction } from './actions/refund-transfer-action.js';
-import { SettleTransferAction } from './actions/settle-transfer-action.js';
-import { WalletCloseAction } from './actions/wallet-close-action.js';
-import { WalletCreateAction } from './actions/wallet-create-action.js';
-import { WalletDepositMoneyAction } from './actions/wallet-deposit-money-action.js';
-import { WalletTransferAction } from './actions/wallet-transfer-action.js';
-import { WalletWithdrawMoneyAction } from './actions/wallet-withdraw-money-action.js';
-import { NotifyRecipientOnDeposit } from './handlers/notify-recipient-on-deposit.js';
-import { ReceiveTransfer } from './handlers/receive-transfer.js';
-import { RefundTransfer } from './handlers/refund-transfer.js';
-import { SettleTransfer } from './handlers/settle-transfer.js';
-import type { WalletService } from './http/wallet-service.js';
-import { migrationsFolder, operatorCommands } from './operator-command.js';
+
+import type { WalletService } from './http/wallet-app-env.js';
 import { NotificationRepository } from './notification/notification-repository.js';
+import { NotifyRecipientAction, NotifyRecipientOnDeposit } from './notification/notify-recipient.js';
+import { migrationsFolder, operatorCommands } from './operator-command.js';
+import { CompleteTransferAction } from './transfer/complete-transfer-action.js';
+import { InitiateTransferAction } from './transfer/initiate-transfer-action.js';
+import { RefundTransferAction } from './transfer/refund-transfer-action.js';
+import { SettleTransferAction } from './transfer/settle-transfer-action.js';
 import { TransferDecisionRepository, isDecidedMeanwhile } from './transfer/transfer-decision-repository.js';
+import { ReceiveTransfer, RefundTransfer, SettleTransfer } from './transfer/transfer-handlers.js';
 import { TransferRepository } from './transfer/transfer-repository.js';
+import { WalletTransferAction } from './transfer/wallet-transfer-action.js';
+import { WalletCloseAction } from './wallet/wallet-close-action.js';
+import { WalletCreateAction } from './wallet/wallet-create-action.js';
+import { WalletDepositMoneyAction } from './wallet/wallet-deposit-money-action.js';
 import { WalletRepository } from './wallet/wallet-repository.js';
+import { WalletWithdrawMoneyAction } from './wallet/wallet-withdraw-money-action.js';
 
 /** How a process differs from one that does everything with the defaults. */
 export interface CompositionOptions {

@@ -1,6 +1,6 @@
 // What who embeds the service, or measures it, needs of it.
 export { composeWalletService } from './composition.js';
-export { WalletCreateAction } from './actions/wallet-create-action.js';
-export { WalletDepositMoneyAction } from './actions/wallet-deposit-money-action.js';
+export { WalletCreateAction } from './wallet/wallet-create-action.js';
+export { WalletDepositMoneyAction } from './wallet/wallet-deposit-money-action.js';
 export { Wallet, WalletMoneyDepositedEvent } from './wallet/wallet.js';
-export type { WalletService } from './http/wallet-service.js';
+export type { WalletService } from './http/wallet-app-env.js';

@@ -1,18 +1,15 @@
-import { fileURLToPath } from 'node:url';
 import type { FrameworkConfig } from '@framework/core';
+import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
+
 import { startEmbeddedDatabases } from './configuration/embedded-databases.js';
 import { readConfigFile } from './configuration/read-config-file.js';
 import { type ServiceSettings, readServiceSettings } from './configuration/service-settings.js';
-import { errorStack } from './error-stack.js';
 import { type OperatorCommand, operatorCommand } from './operator-command.js';
-import { changeText, readyText, waitingText, workerReadyText } from './process/ready-text.js';
-import { logTaken, serviceLogger } from './process/service-logger.js';
-import { Shutdown } from './process/shutdown.js';
-import { startFault } from './process/start-fault.js';
-import { untilReady } from './process/until-ready.js';
-import { startService } from './start-service.js';
-import { startWorker } from './start-worker.js';
+import { errorStack, logTaken, serviceLogger } from './process/service-logger.js';
+import { Shutdown, startFault } from './process/shutdown.js';
+import { startService, startWorker } from './process/start.js';
+import { changeText, readyText, untilReady, waitingText, workerReadyText } from './process/until-ready.js';
 
 /** In the repository's folder, wherever the process was started; this file stands as deep in `src` as in `dist`. */
 const embeddedFolder = fileURLToPath(new URL('../../../.data/postgres', import.meta.url));

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { operatorCommand } from './operator-command.js';
 
 test('a service without words has no command', () => {

@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { type FrameworkConfig, ShardIdentifier } from '@framework/core';
 import {
   type OperatorCommands,
@@ -7,6 +6,7 @@ import {
   migrateShards,
   releaseShards,
 } from '@framework/drizzle-adapter';
+import { fileURLToPath } from 'node:url';
 
 /** The service's own migrations. This file stands as deep in `src` as the bundle does in `dist`. */
 export const migrationsFolder: string = fileURLToPath(new URL('../migrations', import.meta.url));

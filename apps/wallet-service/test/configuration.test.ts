@@ -1,8 +1,9 @@
+import { ConfigurationException, type FrameworkConfig } from '@framework/core';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigurationException, type FrameworkConfig } from '@framework/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { readConfigFile } from '../src/configuration/read-config-file.js';
 import { readServiceSettings } from '../src/configuration/service-settings.js';
 

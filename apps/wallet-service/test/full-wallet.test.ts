@@ -2,6 +2,7 @@ import { DeliveryOperator } from '@framework/events';
 import { seededRandom } from '@framework/testing';
 import { Big } from 'big.js';
 import { afterAll, beforeAll, expect, it, test, vi } from 'vitest';
+
 import { WalletException } from '../src/wallet/wallet-exception.js';
 import { rowsOf } from './database-session.js';
 import { seed } from './seed.js';

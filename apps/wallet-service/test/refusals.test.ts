@@ -1,5 +1,6 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
 import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';

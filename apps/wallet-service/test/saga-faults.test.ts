@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import {
   type ActionExecutor,
   type Id,
@@ -10,22 +9,22 @@ import { Delivery } from '@framework/events';
 import { FaultProxy, seededRandom } from '@framework/testing';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { CompleteTransferAction } from '../src/actions/complete-transfer-action.js';
-import { InitiateTransferAction } from '../src/actions/initiate-transfer-action.js';
-import { WalletCloseAction } from '../src/actions/wallet-close-action.js';
-import { WalletCreateAction } from '../src/actions/wallet-create-action.js';
+
 import { composeWalletService } from '../src/composition.js';
-import { ReceiveTransfer } from '../src/handlers/receive-transfer.js';
-import { RefundTransfer } from '../src/handlers/refund-transfer.js';
-import { SettleTransfer } from '../src/handlers/settle-transfer.js';
-import type { WalletService } from '../src/http/wallet-service.js';
+import type { WalletService } from '../src/http/wallet-app-env.js';
+import { CompleteTransferAction } from '../src/transfer/complete-transfer-action.js';
+import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
+import { ReceiveTransfer, RefundTransfer, SettleTransfer } from '../src/transfer/transfer-handlers.js';
 import type { Transfer } from '../src/transfer/transfer.js';
-import { Wallet } from '../src/wallet/wallet.js';
+import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
+import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
 import { WalletException } from '../src/wallet/wallet-exception.js';
+import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
-import { seed } from './seed.js';
 import { moneyByCurrency } from './money-in-all.js';
+import { seed } from './seed.js';
 import { type ShardDatabases, configTree } from './start-test-service.js';
 import { anOwner } from './wallet-client.js';
 

@@ -1,14 +1,15 @@
+import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
+import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
-import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+
 import { operatorCommand } from '../src/operator-command.js';
-import { type RunningService, startService } from '../src/start-service.js';
+import { type RunningService, startService } from '../src/process/start.js';
 import { rowsOf } from './database-session.js';
 import { ServiceProcess, fromSources } from './service-process.js';
 import { type ShardDatabases, type TestServiceOptions, configTree } from './start-test-service.js';

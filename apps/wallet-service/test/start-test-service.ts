@@ -1,7 +1,8 @@
 import { type RetryPolicy, parseFrameworkConfig } from '@framework/core';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
-import { type RunningService, startService } from '../src/start-service.js';
+
+import { type RunningService, startService } from '../src/process/start.js';
 import { groupCommit } from './group-commit.js';
 import { WalletClient } from './wallet-client.js';
 

@@ -1,7 +1,8 @@
-import assert from 'node:assert/strict';
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import type { FaultProxy } from '@framework/testing';
+import assert from 'node:assert/strict';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+
 import { Wallet } from '../src/wallet/wallet.js';
 import { lockedCount, rowsOf, withSession } from './database-session.js';
 import { startProxiedService } from './start-proxied-service.js';

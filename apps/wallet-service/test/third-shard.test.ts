@@ -2,7 +2,8 @@ import { ShardIdentifier, parseFrameworkConfig } from '@framework/core';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { pino } from 'pino';
 import { afterAll, expect, it, vi } from 'vitest';
-import { startService } from '../src/start-service.js';
+
+import { startService } from '../src/process/start.js';
 import { rowsOf } from './database-session.js';
 import { configTree } from './start-test-service.js';
 import { WalletClient } from './wallet-client.js';

@@ -2,15 +2,16 @@ import { type Id, ShardIdentifier, ShardedId, parseFrameworkConfig } from '@fram
 import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CompleteTransferAction } from '../src/actions/complete-transfer-action.js';
-import { InitiateTransferAction } from '../src/actions/initiate-transfer-action.js';
-import { RefundTransferAction } from '../src/actions/refund-transfer-action.js';
-import { WalletCloseAction } from '../src/actions/wallet-close-action.js';
-import { WalletCreateAction } from '../src/actions/wallet-create-action.js';
-import { WalletDepositMoneyAction } from '../src/actions/wallet-deposit-money-action.js';
+
 import { composeWalletService } from '../src/composition.js';
-import type { WalletService } from '../src/http/wallet-service.js';
+import type { WalletService } from '../src/http/wallet-app-env.js';
+import { CompleteTransferAction } from '../src/transfer/complete-transfer-action.js';
+import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
+import { RefundTransferAction } from '../src/transfer/refund-transfer-action.js';
 import type { Transfer } from '../src/transfer/transfer.js';
+import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
+import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
+import { WalletDepositMoneyAction } from '../src/wallet/wallet-deposit-money-action.js';
 import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
 import { moneyByCurrency } from './money-in-all.js';

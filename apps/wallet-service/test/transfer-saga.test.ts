@@ -1,9 +1,10 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+
 import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
-import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { moneyByCurrency } from './money-in-all.js';
+import { type TestService, startTestService, stopTestService } from './start-test-service.js';
 import { problem } from './wallet-client.js';
 
 let service: TestService;

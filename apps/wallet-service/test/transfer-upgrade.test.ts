@@ -1,7 +1,3 @@
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import {
   Action,
   ActionExecutor,
@@ -16,15 +12,20 @@ import {
 import { postgres } from '@framework/drizzle-adapter';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { InitiateTransferAction } from '../src/actions/initiate-transfer-action.js';
-import { RefundTransferAction } from '../src/actions/refund-transfer-action.js';
-import { SettleTransferAction } from '../src/actions/settle-transfer-action.js';
-import { WalletCloseAction } from '../src/actions/wallet-close-action.js';
-import { WalletCreateAction } from '../src/actions/wallet-create-action.js';
-import { TransferRepository } from '../src/transfer/transfer-repository.js';
+
+import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
+import { RefundTransferAction } from '../src/transfer/refund-transfer-action.js';
+import { SettleTransferAction } from '../src/transfer/settle-transfer-action.js';
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
+import { TransferRepository } from '../src/transfer/transfer-repository.js';
 import type { Transfer } from '../src/transfer/transfer.js';
+import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
+import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
 import { WalletRepository } from '../src/wallet/wallet-repository.js';
 import type { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';

@@ -1,7 +1,8 @@
-import assert from 'node:assert/strict';
 import type { z } from '@hono/zod-openapi';
+import assert from 'node:assert/strict';
 import { expect } from 'vitest';
-import type { walletSchema } from '../src/http/resource/wallet-resource.js';
+
+import type { walletSchema } from '../src/http/resources.js';
 
 /** A wallet as the service answers it. */
 export type WalletBody = z.infer<typeof walletSchema>;

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+
 import { systemClock } from './clock.js';
 
 /** Longer than a timer of the platform can wait. */

@@ -1,73 +1,91 @@
 import { assertSupportedNode } from './supported-node.js';
 
 // In the order in which a datum flows: model, action, execution, persistence, shards, errors.
-export { Model } from './model/model.js';
-export { type AnyEntity, Entity } from './model/entity.js';
-export type { New, NewEntity, OwnFields } from './model/fields.js';
-export { type ModelClass, modelNameOf } from './model/model-class.js';
-export { notNull } from './model/not-null.js';
-export { type EventClass, ModelEvent, eventTypeOf } from './model/model-event.js';
-export { currentPayload, decodeEvent, encodePayload } from './model/event-codec.js';
+export {
+  Model,
+  type AnyEntity,
+  Entity,
+  type New,
+  type NewEntity,
+  type OwnFields,
+  notNull,
+} from './model/model.js';
+export { type ModelClass, modelNameOf, isStorableText } from './model/model-class.js';
+export {
+  type EventClass,
+  ModelEvent,
+  eventTypeOf,
+  currentPayload,
+  decodeEvent,
+  encodePayload,
+} from './model/model-event.js';
 export { checkText, exactJson } from './model/exact-json.js';
-export { isStorableText } from './model/storable-text.js';
 
 export { Id } from './id/id.js';
-export { ShardedId } from './id/sharded-id.js';
-export { ShardedIdGenerator } from './id/sharded-id-generator.js';
-export { type IdSource, useIdSource } from './id/id-source.js';
-export { randomUuid } from './id/uuids.js';
-export { shardedIdCodec } from './id/id-codec.js';
+export { ShardedId, ShardedIdGenerator, shardedIdCodec } from './id/sharded-id.js';
+export { type IdSource, useIdSource, randomUuid } from './id/uuid-v7.js';
 
-export { Action, type ActionClass } from './action/action.js';
-export { type ActionOptions, FrameworkAction, actionNameOf } from './action/framework-action.js';
+export {
+  Action,
+  type ActionClass,
+  type ActionOptions,
+  FrameworkAction,
+  actionNameOf,
+  type Principal,
+} from './action/action.js';
 export { ActionRegistry, type AnyAction, type RegisteredAction } from './action/action-registry.js';
-export type { ParamsEncoder } from './action/params-encoder.js';
-export type { IdempotencySettings } from './idempotency/idempotency-settings.js';
+export type { ParamsEncoder } from './action/params.js';
+export type { IdempotencySettings } from './idempotency/key-cleanup.js';
 export type { ResultCodec } from './idempotency/result-codec.js';
 export { ActionExecutor } from './action/action-executor.js';
-export type { ExecutorOptions } from './action/executor-options.js';
-export type { ExecutionConfiguration } from './action/execution-configuration.js';
-export type { ExecutionLimits } from './action/execution-limits.js';
-export type { GroupSettings } from './group/group-settings.js';
-export type { TurnSettings } from './turn/turn-settings.js';
+export type { ExecutorOptions, ExecutionConfiguration } from './action/options.js';
+export type { ExecutionLimits } from './config/execution-limits.js';
+export type { GroupSettings } from './group-commit/group-commit.js';
+export type { TurnSettings } from './reads/keyed-mutex.js';
 export type { Plan, ShardPlan } from './action/plan.js';
-export type { Principal } from './action/principal.js';
 export { type RetryPolicy, defaultRetryPolicy } from './action/retry-policy.js';
 export { type Clock, systemClock } from './clock.js';
 export { outsideRequests } from './outside-requests.js';
 
-export { OpenTransactions } from './persistence/open-transactions.js';
-export type { Repository } from './persistence/repository.js';
+export {
+  OpenTransactions,
+  type GroupOutcome,
+  type PersistOptions,
+  type PersistOutcome,
+  type TransactionManager,
+} from './storage/transaction-manager.js';
+export { type Repository, type ModelSource, type Page, pageSize } from './storage/repository.js';
 export {
   type ActionRecord,
   type Change,
   type ChangeSet,
   type EventRecord,
   updateOfOtherTimeline,
-} from './persistence/change-set.js';
-export type { ModelSource } from './read/model-source.js';
-export { madeModels, readById, readByIds } from './read/read-by-id.js';
-export type {
-  GroupOutcome,
-  PersistOptions,
-  PersistOutcome,
-  TransactionManager,
-} from './persistence/transaction-manager.js';
+} from './storage/change-set.js';
+export { madeModels, readById, readByIds } from './reads/read-batcher.js';
 export type {
   HandlerKey,
   IdempotencyKeys,
   KeyRecord,
   KeyScope,
   StoredKey,
-} from './persistence/idempotency-keys.js';
-export type { HandledEvent } from './idempotency/handled-event.js';
-export type { EventLog, LoggedEvent } from './persistence/event-log.js';
-export { type Page, pageSize } from './persistence/page.js';
-export type { Database, DatabaseDriver } from './persistence/database-driver.js';
+  HandledEvent,
+} from './storage/idempotency-keys.js';
+export type { EventLog, LoggedEvent, DeliverableEvent } from './storage/event-log.js';
+export type { Database, DatabaseDriver } from './storage/database.js';
 
-export type { DeliveryStore } from './delivery/delivery-store.js';
-export { slotOf } from './delivery/slot-of.js';
-export type { LeasedSlot, LeaseRenewal, SlotLease, SlotLeases } from './delivery/slot-leases.js';
+export {
+  type DeliveryStore,
+  slotOf,
+  type LeasedSlot,
+  type LeaseRenewal,
+  type SlotLease,
+  type SlotLeases,
+  type DeliveryLog,
+  type EventBatch,
+  type HintChannel,
+  type LogPartitions,
+} from './storage/delivery-store.js';
 export {
   type Cursor,
   type CursorMove,
@@ -78,9 +96,7 @@ export {
   type KnownHandler,
   type StartFrom,
   assertDistinctHandlers,
-} from './delivery/handler-cursors.js';
-export type { DeliveryLog, EventBatch } from './delivery/delivery-log.js';
-export type { DeliverableEvent } from './delivery/deliverable-event.js';
+} from './storage/handler-cursors.js';
 export type {
   DuePlace,
   LeasedModel,
@@ -91,37 +107,32 @@ export type {
   ParkedModel,
   ParkedOutcome,
   ParkedPlace,
-} from './delivery/parked-events.js';
-export type {
   DeadLetters,
   DeadLettersStep,
   ParkedFilter,
   ParkedRow,
   StepPlace,
-} from './delivery/dead-letters.js';
-export type { HintChannel } from './delivery/hint-channel.js';
-export type { LogPartitions } from './delivery/log-partitions.js';
+} from './storage/blocked-events.js';
 
 export { ShardIdentifier } from './sharding/shard-identifier.js';
-export type { ShardingStrategy } from './sharding/sharding-strategy.js';
-export { EmbeddedBitsShardingStrategy } from './sharding/embedded-bits-sharding-strategy.js';
-export { type FrameworkConfig, type MigrateMode, parseFrameworkConfig } from './sharding/framework-config.js';
-export { kebabCasePath } from './sharding/configuration-keys.js';
+export { type ShardingStrategy, EmbeddedBitsShardingStrategy } from './sharding/sharding-strategy.js';
+export { type FrameworkConfig, type MigrateMode, parseFrameworkConfig } from './config/framework-config.js';
+export { kebabCasePath } from './config/config-keys.js';
 export {
   type DatabaseConfig,
   type MemberConfig,
   type ShardingConfig,
   primaryConfig,
-} from './sharding/sharding-config.js';
-export { type ConfiguredDatabase, configuredDatabases } from './sharding/configured-databases.js';
+} from './config/sharding-config.js';
 export {
+  type ConfiguredDatabase,
+  configuredDatabases,
   type DatabaseDelivery,
   DatabaseRegistry,
   type ShardStatus,
   openDatabases,
 } from './sharding/database-registry.js';
-export { databaseName, databasePlace } from './sharding/database-url.js';
-export { Secret } from './sharding/secret.js';
+export { databaseName, databasePlace, Secret } from './config/database-url.js';
 
 export { type ErrorCode, FrameworkException, errorCodes } from './errors/framework-exception.js';
 export {
@@ -133,6 +144,7 @@ export {
   PlanUnavailableException,
   StagedTwiceException,
   UnknownActionException,
+  LimitExceededException,
 } from './errors/action-exceptions.js';
 export {
   InvalidCursorException,
@@ -145,8 +157,6 @@ export {
   EntityNotFoundException,
   NotUniqueException,
   ShardUndeterminedException,
-} from './errors/repository-exceptions.js';
-export {
   CommitOutcomeUnknownException,
   ConstraintViolationException,
   HistoryChangedException,
@@ -155,6 +165,8 @@ export {
   StorageFailureException,
   TransientStorageException,
   type UnavailableKind,
+  NestedTransactionException,
+  TransactionOverException,
 } from './errors/storage-exceptions.js';
 export { DatabaseNotReadyError, type NotReadyKind } from './errors/database-not-ready-error.js';
 export {
@@ -162,16 +174,15 @@ export {
   NoUsableShardException,
   PartialCommitException,
   UnknownShardException,
-} from './errors/sharding-exceptions.js';
-export { NestedTransactionException, TransactionOverException } from './errors/transaction-exceptions.js';
-export { ConfigurationException, type ConfigurationFault } from './errors/configuration-exception.js';
+  ConfigurationException,
+  type ConfigurationFault,
+} from './errors/configuration-exceptions.js';
 export {
   HandlerInUseException,
   HandlerNamesException,
   UnknownHandlerException,
+  HandlerTimeoutException,
 } from './errors/handler-exceptions.js';
-export { HandlerTimeoutException } from './errors/handler-timeout-exception.js';
-export { LimitExceededException } from './errors/limit-exceeded-exception.js';
 export { InvariantViolation } from './errors/invariant-violation.js';
 
 assertSupportedNode();

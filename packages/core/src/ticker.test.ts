@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { expect, test } from 'vitest';
+
 import { ManualClock } from '../test/manual-clock.js';
 import { Ticker } from './ticker.js';
 

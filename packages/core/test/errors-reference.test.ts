@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+
 import { errorCodes } from '../src/errors/framework-exception.js';
 
 const reference = readFileSync(new URL('../../../docs/reference/errors.md', import.meta.url), 'utf8');

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { defaultGroupSettings } from '../src/group/group-settings.js';
+
+import { defaultGroupSettings } from '../src/group-commit/group-commit.js';
 
 const reference = readFileSync(new URL('../../../docs/reference/configuration.md', import.meta.url), 'utf8');
 const section = reference.slice(

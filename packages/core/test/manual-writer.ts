@@ -1,7 +1,6 @@
-import { defaultGroupSettings, type GroupSettings } from '../src/group/group-settings.js';
-import { QueuedPlan } from '../src/group/queued-plan.js';
-import { ShardWriter } from '../src/group/shard-writer.js';
-import { StagedModels } from '../src/group/staged-models.js';
+import { ShardWriter } from '../src/group-commit/commit-queue.js';
+import { type GroupSettings, defaultGroupSettings } from '../src/group-commit/group-commit.js';
+import { QueuedPlan, StagedModels } from '../src/group-commit/pending-commit.js';
 import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManager } from '../src/index.js';
 import { FakeRepository } from './fake-repository.js';
 import { ManualClock, settled } from './manual-clock.js';

@@ -1,12 +1,16 @@
 export { postgres } from './connection/postgres.js';
 export type { PostgresOptions, PostgresWarning } from './connection/postgres-options.js';
-export type { OperatorCommands } from './migration/operator-commands.js';
-export { type ShardAdoption, adoptShards } from './migration/adopt-shards.js';
-export { type ShardRelease, releaseShards } from './migration/release-shards.js';
-export { type ShardMigration, migrateShards } from './migration/migrate-shards.js';
+export type { OperatorCommands } from './migration/held-shards.js';
+export {
+  type ShardAdoption,
+  adoptShards,
+  type ShardRelease,
+  releaseShards,
+  type ShardMigration,
+  migrateShards,
+} from './migration/shard-commands.js';
 export { type PageRequest, PgRepository } from './pg-repository.js';
-export type { ModelTable } from './model-table.js';
-export { entityColumns, modelColumns } from './model-columns.js';
+export { type ModelTable, entityColumns, modelColumns } from './model-columns.js';
 export { PgDatabase } from './connection/pg-database.js';
 export { PgTransactionManager } from './connection/pg-transaction-manager.js';
 export type { PgEventLog } from './read/pg-event-log.js';

@@ -1,4 +1,4 @@
-import { bigint, text, timestamp, uuid } from 'drizzle-orm/pg-core';
+import { type PgColumn, type PgTable, bigint, text, timestamp, uuid } from 'drizzle-orm/pg-core';
 
 /** The columns that the table of every entity has; spread them into `pgTable`. */
 export function entityColumns() {
@@ -17,3 +17,10 @@ export function modelColumns() {
     updatedDate: timestamp('updated_date', { withTimezone: true }).notNull(),
   };
 }
+
+/** A table that a repository can store models in: see `entityColumns()` and `modelColumns()`. */
+export type ModelTable = PgTable & {
+  readonly id: PgColumn;
+  readonly state: PgColumn;
+  readonly version: PgColumn;
+};

@@ -12,20 +12,19 @@ import {
   ShardIdentifier,
   ShardUndeterminedException,
   type ShardingStrategy,
-  modelNameOf,
-  readById,
   madeModels,
+  modelNameOf,
   pageSize,
+  readById,
   readByIds,
 } from '@framework/core';
 import type { SQL } from 'drizzle-orm';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
+
 import { type PgTransactionManager, joinedManager, pgManager } from './connection/pg-transaction-manager.js';
-import type { ModelTable } from './model-table.js';
-import { PgModelSource } from './read/pg-model-source.js';
-import { TableReader } from './read/table-reader.js';
-import { RowEncoder } from './write/row-encoder.js';
-import type { Row } from './write/row.js';
+import type { ModelTable } from './model-columns.js';
+import { PgModelSource, TableReader } from './read/table-reader.js';
+import { type Row, RowEncoder } from './write/row-encoder.js';
 
 /** How many rows `findAll` and `findAllWhere` give at most, unless told otherwise. */
 const defaultRowsMax = 10_000;

@@ -1,9 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { openDatabases } from '@framework/core';
 import { home } from '@framework/testing/conformance';
 import { sql } from 'drizzle-orm';
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { urlParameters } from '../src/connection/url-parameters.js';
+
+import { urlParameters } from '../src/connection/postgres-options.js';
 import { PgTransactionManager, migrateShards, postgres } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

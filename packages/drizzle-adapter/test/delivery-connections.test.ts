@@ -2,7 +2,8 @@ import type { DatabaseRegistry, DeliveryStore } from '@framework/core';
 import { home } from '@framework/testing/conformance';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { HintListener } from '../src/delivery/hint-listener.js';
+
+import { HintListener } from '../src/delivery/pg-notifications.js';
 import { postgres } from '../src/index.js';
 import { allSlots, beginningOf } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';

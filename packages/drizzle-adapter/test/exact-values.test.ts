@@ -3,6 +3,7 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import { pgTable, real } from 'drizzle-orm/pg-core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+
 import { columnGuard } from '../src/write/column-guard.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { changeSetOf, persist, persistInGroup } from './fixtures/persist.js';

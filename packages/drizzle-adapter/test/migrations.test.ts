@@ -2,12 +2,13 @@ import type { ShardStatus } from '@framework/core';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { frameworkMigrationsFolder } from '../src/framework-migrations-folder.js';
-import { emptyDatabase } from './fixtures/empty-database.js';
+
+import { migrateShards } from '../src/index.js';
+import { frameworkMigrationsFolder } from '../src/migration/migration-folder.js';
 import { ChildProgram } from './fixtures/child-program.js';
+import { emptyDatabase } from './fixtures/empty-database.js';
 import { folderOf } from './fixtures/migration-folder.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
-import { migrateShards } from '../src/index.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';

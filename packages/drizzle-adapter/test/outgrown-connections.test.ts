@@ -4,11 +4,12 @@ import { type TestDatabase, createTestDatabase } from '@framework/testing/postgr
 import { sql } from 'drizzle-orm';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+
 import { pgManager } from '../src/connection/pg-transaction-manager.js';
 import { backendPid } from './fixtures/backend-pid.js';
 import { openSuite } from './fixtures/open-registry.js';
-import { PgFixture } from './fixtures/pg-fixture.js';
 import { changeSetOf, persistTogether } from './fixtures/persist.js';
+import { PgFixture } from './fixtures/pg-fixture.js';
 import { PgTagRepository } from './fixtures/pg-tag-repository.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';

@@ -1,12 +1,13 @@
-import { type SuiteContext, type SuiteOptions, decimal, home } from '@framework/testing/conformance';
 import { FaultProxy } from '@framework/testing';
+import { type SuiteContext, type SuiteOptions, decimal, home } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+
+import { HintListener } from '../src/delivery/pg-notifications.js';
 import type { PostgresWarning } from '../src/index.js';
-import { HintListener } from '../src/delivery/hint-listener.js';
-import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
+import { migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { behindPgBouncer, pgBouncer } from './fixtures/pgbouncer.js';
 import { query } from './fixtures/query.js';

@@ -2,6 +2,7 @@ import type { DatabaseRegistry } from '@framework/core';
 import { type Account, type SuiteContext, home } from '@framework/testing/conformance';
 import type { TestDatabase } from '@framework/testing/postgres';
 import { expect, it, vi } from 'vitest';
+
 import { keyedTables } from '../src/migration/schema-check.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

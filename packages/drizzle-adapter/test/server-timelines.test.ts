@@ -3,8 +3,9 @@ import { abroad, home } from '@framework/testing/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { expect, it, onTestFinished, vi } from 'vitest';
+
 import { ConnectionPool } from '../src/connection/connection-pool.js';
-import { DatabasePlace } from '../src/connection/database-place.js';
+import { DatabasePlace } from '../src/connection/not-ready-error.js';
 import { pgManager } from '../src/connection/pg-transaction-manager.js';
 import { openRegistry, openSuite, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
+
 import { SilenceWatch } from '../src/connection/silence-watch.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 

@@ -1,14 +1,15 @@
+import type { ActionRecord, KeyRecord } from '@framework/core';
+import { drizzle } from 'drizzle-orm/node-postgres';
+import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { randomUUID } from 'node:crypto';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ActionRecord, KeyRecord } from '@framework/core';
-import { drizzle } from 'drizzle-orm/node-postgres';
-import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { frameworkMigrationsFolder } from '../src/framework-migrations-folder.js';
-import { keyClause, keyValues } from '../src/idempotency/key-clause.js';
+
+import { frameworkMigrationsFolder } from '../src/migration/migration-folder.js';
+import { keyClause, keyValues } from '../src/write/key-clause.js';
 import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';

@@ -8,31 +8,25 @@ import {
   type ModelClass,
   type ShardIdentifier,
 } from '@framework/core';
+
+import type { AbandonedCalls } from './call/call-deadlines.js';
 import { eventBytesMax } from './delivery-settings.js';
-import type { AbandonedCalls } from './call/abandoned-calls.js';
-import { flowPolicy } from './flow/flow-policy.js';
-import type { FlowSurroundings } from './flow/flow-surroundings.js';
-import { HandlerFlow } from './flow/handler-flow.js';
-import { EnvelopeFactory } from './handler/envelope-factory.js';
 import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
-import type { HeldSlot } from './lease/held-slot.js';
-import { LeaseKeeper } from './lease/lease-keeper.js';
-import { LoopWatch } from './lease/loop-watch.js';
-import { CursorLoader } from './log/cursor-loader.js';
-import { CursorSaver } from './log/cursor-saver.js';
-import { keepPartitions } from './log/keep-partitions.js';
-import { LogReader } from './log/log-reader.js';
-import { onPause } from './operator/pause-news.js';
+import { EnvelopeFactory } from './handler/row-envelope.js';
+import { onPause } from './operator/delivery-operator.js';
 import { OutageReport } from './outage-report.js';
-import { ParkedCheck } from './parked/parked-check.js';
-import { Parker } from './parked/parker.js';
-import { RetryLoop } from './parked/retry-loop.js';
-import type { SuspectGate } from './parked/suspect-gate.js';
-import { CommitHints } from './waking/commit-hints.js';
-import { listenForHints } from './waking/listen-for-hints.js';
-import { LogPoll } from './waking/log-poll.js';
-import { untilAborted } from './waking/until-aborted.js';
-import { untilDone } from './waking/until-done.js';
+import { CursorLoader } from './slots/cursor-loader.js';
+import { CursorSaver } from './slots/cursor-saver.js';
+import { type HeldSlot, LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
+import { ParkedCheck, Parker } from './subscription/blocked-events.js';
+import type { FlowSurroundings } from './subscription/event-dispatch.js';
+import { flowPolicy } from './subscription/event-step.js';
+import { LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
+import type { SuspectGate } from './subscription/quarantine.js';
+import { RetryLoop } from './subscription/retry-loop.js';
+import { HandlerFlow } from './subscription/subscription.js';
+import { CommitHints, listenForHints } from './wake/notifications.js';
+import { untilAborted, untilDone } from './wake/wake-signal.js';
 import type { WorkerContext } from './worker-context.js';
 
 /** What the worker of one database is made of. */

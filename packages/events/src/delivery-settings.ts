@@ -1,6 +1,6 @@
-import { ConfigurationException } from '@framework/core';
-import { settingFault } from './delivery-ranges.js';
-import type { HandlerRetry } from './handler/handler-retry.js';
+import { ConfigurationException, type ConfigurationFault, kebabCasePath } from '@framework/core';
+
+import type { HandlerRetry } from './handler/event-handler.js';
 
 /** The named limits and times of delivery, each per process and database unless it says otherwise. */
 export interface DeliverySettings {
@@ -137,4 +137,121 @@ export function set<T extends object>(settings: T): Partial<T> {
   return Object.fromEntries(
     Object.entries(settings).filter(([, value]) => value !== undefined),
   ) as Partial<T>;
+}
+
+interface NumberRange {
+  readonly min: number;
+  readonly max: number;
+}
+
+type SettingName = Exclude<keyof DeliverySettings, 'retry'> | keyof HandlerRetry;
+
+/** As long as a timer can wait. */
+const wait: NumberRange = { min: 1, max: 2 ** 31 - 1 };
+/** As many as a process, or one statement, may hold at all. */
+const count: NumberRange = { min: 1, max: 1_000_000 };
+/** As much as PostgreSQL holds in one value. */
+const bytes: NumberRange = { min: 1, max: 2 ** 30 };
+
+/** Which whole numbers each setting may be. */
+const ranges: Readonly<Record<SettingName, NumberRange>> = {
+  // A third of it has to be enough for a renewal.
+  leaseMs: { min: 100, max: wait.max },
+  pollMinMs: wait,
+  pollMaxMs: wait,
+  parkedPollMs: wait,
+  readMax: count,
+  readBytesMax: bytes,
+  unfinishedMax: count,
+  unsavedMax: count,
+  cursorSaveEvents: count,
+  cursorSaveMs: wait,
+  cursorSaveMaxMs: wait,
+  cursorSaveMinMs: wait,
+  cursorRestSaveMs: wait,
+  parkMax: count,
+  dueMax: count,
+  concurrency: count,
+  batchMax: count,
+  batchBytesMax: bytes,
+  timeoutMs: wait,
+  abandonedMax: count,
+  abandonedForMs: wait,
+  suspectAloneMs: wait,
+  attemptsMax: count,
+  backoffBaseMs: wait,
+  backoffMaxMs: wait,
+  outageBackoffMaxMs: wait,
+  storeBackoffBaseMs: wait,
+  storeBackoffMaxMs: wait,
+  notifyCoalesceMs: wait,
+  stopTimeoutMs: wait,
+  partitionsMs: wait,
+  // Zero is never; a hundred years ago is a date that every database knows.
+  retentionMs: { min: 0, max: 3_155_760_000_000 },
+};
+
+/** What is wrong with the value of a setting, or of a handler's limit of that name; `undefined` when nothing is. */
+export function settingFault(name: string, value: unknown): string | undefined {
+  if (!isSetting(name)) return 'is not a known setting';
+  const { min, max } = ranges[name];
+  if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max) return undefined;
+  return `must be a whole number from ${shown(min)} to ${shown(max)}`;
+}
+
+function isSetting(name: string): name is SettingName {
+  return Object.hasOwn(ranges, name);
+}
+
+function shown(bound: number): string {
+  return bound.toLocaleString('en-US');
+}
+
+const sectionPath = ['framework', 'delivery'];
+const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
+
+/**
+ * Reads what a configuration file changes in the settings of delivery: `FrameworkConfig.delivery` of core.
+ *
+ * @param section its keys in camelCase
+ * @throws ConfigurationException `invalid-configuration` with the path of every name that is unknown, and of every value
+ * that is no whole number within its bounds; values are never shown
+ */
+export function parseDeliverySettings({
+  retry,
+  ...numbers
+}: Readonly<Record<string, unknown>>): DeliveryOverrides {
+  const faults: ConfigurationFault[] = [];
+  const overrides = {
+    ...knownNumbers(numbers, defaultNumbers, sectionPath, faults),
+    ...(retry !== undefined && { retry: retrySection(retry, faults) }),
+  };
+  if (faults.length > 0) throw new ConfigurationException(faults);
+  return overrides;
+}
+
+function retrySection(retry: unknown, faults: ConfigurationFault[]): Readonly<Record<string, number>> {
+  const path = [...sectionPath, 'retry'];
+  if (isSection(retry)) return knownNumbers(retry, defaultRetry, path, faults);
+  faults.push({ path: kebabCasePath(path), message: 'is not a section: write attempts-max: … below it' });
+  return {};
+}
+
+function knownNumbers(
+  section: Readonly<Record<string, unknown>>,
+  known: object,
+  path: readonly string[],
+  faults: ConfigurationFault[],
+): Readonly<Record<string, number>> {
+  const parsed: Record<string, number> = {};
+  for (const [name, value] of Object.entries(section)) {
+    const message = Object.hasOwn(known, name) ? settingFault(name, value) : 'is not a known key';
+    if (message === undefined) parsed[name] = value as number;
+    else faults.push({ path: kebabCasePath([...path, name]), message });
+  }
+  return parsed;
+}
+
+function isSection(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

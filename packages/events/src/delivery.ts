@@ -1,4 +1,3 @@
-import { hostname } from 'node:os';
 import {
   type ActionExecutor,
   type Clock,
@@ -12,20 +11,16 @@ import {
   randomUuid,
   systemClock,
 } from '@framework/core';
-import {
-  AbandonedCalls,
-  type RestartHook,
-  type RestartNeed,
-  logRestartNeed,
-} from './call/abandoned-calls.js';
-import { type AttemptFailureHook, logAttemptFailure } from './call/attempt-failure.js';
-import { errorText } from './call/error-text.js';
+import { hostname } from 'node:os';
+
+import { type AttemptFailureHook, errorText, logAttemptFailure } from './call/attempt-failure.js';
+import { AbandonedCalls, type RestartHook, type RestartNeed, logRestartNeed } from './call/call-deadlines.js';
 import { DatabaseWorker } from './database-worker.js';
 import { type DeliveryOverrides, type DeliverySettings, deliverySettings } from './delivery-settings.js';
-import type { AnyEventHandler } from './handler/event-handler.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
-import { SuspectGate } from './parked/suspect-gate.js';
-import { quiet } from './quiet.js';
+import type { AnyEventHandler } from './handler/event-handler.js';
+import { SuspectGate } from './subscription/quarantine.js';
+import { quiet } from './wake/wake-signal.js';
 
 /** What a delivery needs. */
 export interface DeliveryOptions {

@@ -1,6 +1,7 @@
 import { ConfigurationException } from '@framework/core';
 import { describe, expect, test } from 'vitest';
-import { parseDeliverySettings } from './parse-delivery-settings.js';
+
+import { parseDeliverySettings } from './delivery-settings.js';
 
 /** The faults of a section by their paths, each with its message. */
 function faultsOf(section: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {

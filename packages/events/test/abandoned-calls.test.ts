@@ -1,6 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test, vi } from 'vitest';
-import { AbandonedCalls, type RestartNeed, logRestartNeed } from '../src/call/abandoned-calls.js';
+
+import { AbandonedCalls, type RestartNeed, logRestartNeed } from '../src/call/call-deadlines.js';
 
 const forMs = 10_000;
 

@@ -1,6 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
-import { Alarm } from '../src/waking/alarm.js';
+
+import { Alarm } from '../src/wake/wake-signal.js';
 
 describe('a wait', () => {
   test('ends when the alarm is rung, and leaves nothing behind that waits for the clock', async () => {

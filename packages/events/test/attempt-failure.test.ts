@@ -1,7 +1,8 @@
 import { ShardIdentifier, UnknownShardException } from '@framework/core';
 import { expect, test, vi } from 'vitest';
-import { deposited } from './account.js';
+
 import { type AttemptFailure, logAttemptFailure } from '../src/call/attempt-failure.js';
+import { deposited } from './account.js';
 
 /** The line on standard error of a failure. */
 function lineOf(own: Partial<AttemptFailure> = {}): string {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { CallContext } from '../src/call/call-context.js';
+
+import { CallContext } from '../src/call/handler-caller.js';
 import { deposited } from './account.js';
 import { shard } from './delivery-bench.js';
 

@@ -1,5 +1,6 @@
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
+
 import { CallDeadlines } from '../src/call/call-deadlines.js';
 
 interface Call {

@@ -1,7 +1,8 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
+
+import { CommitHints } from '../src/wake/notifications.js';
 import { gate } from './delivery-bench.js';
-import { CommitHints } from '../src/waking/commit-hints.js';
 
 /** Hints, with when they were sent and what went wrong. */
 class SentHints {

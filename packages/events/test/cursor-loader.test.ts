@@ -1,8 +1,9 @@
 import type { HandlerCursor, KnownHandler, ParkedModel } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
-import { HeldSlot } from '../src/lease/held-slot.js';
-import { CursorLoader } from '../src/log/cursor-loader.js';
+
+import { CursorLoader } from '../src/slots/cursor-loader.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { workerContext } from './worker-context.js';
 
 /** A flow that notes what it is told. */

@@ -1,8 +1,9 @@
 import type { CursorMove } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
-import { HeldSlot } from '../src/lease/held-slot.js';
-import { CursorSaver } from '../src/log/cursor-saver.js';
+
+import { CursorSaver } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 

@@ -1,5 +1,6 @@
 import { ConfigurationException } from '@framework/core';
 import { describe, expect, test } from 'vitest';
+
 import {
   type DeliveryOverrides,
   defaultDeliverySettings,

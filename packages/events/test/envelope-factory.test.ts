@@ -1,7 +1,8 @@
 import { type ModelClass, ShardIdentifier, ShardedId, modelNameOf } from '@framework/core';
 import { describe, expect, test } from 'vitest';
+
+import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import { Account, DepositedEvent, deposited } from './account.js';
-import { EnvelopeFactory } from '../src/handler/envelope-factory.js';
 
 const [first, second, absent] = [0, 1, 2].map((group) => ShardIdentifier.of(group, 0)) as [
   ShardIdentifier,

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
+
 import { defaultDeliverySettings } from '../src/index.js';
-import { EventStep } from '../src/flow/event-step.js';
-import type { EventWork } from '../src/flow/flow-work.js';
-import { ParkedModelSet } from '../src/flow/parked-model-set.js';
-import { HeldSlot } from '../src/lease/held-slot.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
+import { EventStep } from '../src/subscription/event-step.js';
+import type { EventWork } from '../src/subscription/event-work.js';
+import { ParkedModelSet } from '../src/subscription/keyed-queue.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';

@@ -1,20 +1,20 @@
 import type { DeliverableEvent, ParkedHead } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
-import { AbandonedCalls } from '../src/call/abandoned-calls.js';
+
+import { AbandonedCalls } from '../src/call/call-deadlines.js';
 import { deliverySettings } from '../src/delivery-settings.js';
-import { FlowDispatch } from '../src/flow/flow-dispatch.js';
-import type { FlowSurroundings } from '../src/flow/flow-surroundings.js';
-import { ParkedModelSet } from '../src/flow/parked-model-set.js';
-import { EnvelopeFactory } from '../src/handler/envelope-factory.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
+import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import {
   type AnyEventHandler,
   type DeliveryOverrides,
   type EventHandlerOptions,
   FrameworkEventHandler,
 } from '../src/index.js';
-import { HeldSlot } from '../src/lease/held-slot.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
+import { FlowDispatch, type FlowSurroundings } from '../src/subscription/event-dispatch.js';
+import { ParkedModelSet } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';

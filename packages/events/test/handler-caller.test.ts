@@ -1,17 +1,18 @@
 import type { DeliverableEvent } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
-import { AbandonedCalls } from '../src/call/abandoned-calls.js';
+
+import { AbandonedCalls } from '../src/call/call-deadlines.js';
 import { HandlerCaller } from '../src/call/handler-caller.js';
-import { EnvelopeFactory } from '../src/handler/envelope-factory.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
+import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import {
   type AnyEventHandler,
   type BatchEventHandler,
   type EventEnvelope,
   FrameworkEventHandler,
 } from '../src/index.js';
-import { HeldSlot } from '../src/lease/held-slot.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, handlerOf, shard } from './delivery-bench.js';
 

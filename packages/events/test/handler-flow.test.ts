@@ -1,16 +1,17 @@
 import type { DeliverableEvent, ParkedEvent } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
-import { AbandonedCalls } from '../src/call/abandoned-calls.js';
+
+import { AbandonedCalls } from '../src/call/call-deadlines.js';
 import { deliverySettings } from '../src/delivery-settings.js';
-import type { FlowSurroundings } from '../src/flow/flow-surroundings.js';
-import { HandlerFlow } from '../src/flow/handler-flow.js';
-import { EnvelopeFactory } from '../src/handler/envelope-factory.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
+import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import type { DeliveryOverrides } from '../src/index.js';
-import { HeldSlot } from '../src/lease/held-slot.js';
-import type { UnsavedCursor } from '../src/log/cursor-saver.js';
-import type { ReadBatch } from '../src/log/log-reader.js';
+import type { UnsavedCursor } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
+import type { FlowSurroundings } from '../src/subscription/event-dispatch.js';
+import type { ReadBatch } from '../src/subscription/log-reader.js';
+import { HandlerFlow } from '../src/subscription/subscription.js';
 import { deposited } from './account.js';
 import { gate, handlerOf, shard } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../src/handler/handler-retry.js';
+
+import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../src/handler/event-handler.js';
 
 const retry: HandlerRetry = {
   attemptsMax: 10,

@@ -1,8 +1,9 @@
 import { type LeaseRenewal, ShardIdentifier, UnknownShardException } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
+
 import { defaultDeliverySettings } from '../src/index.js';
-import { LeaseKeeper } from '../src/lease/lease-keeper.js';
+import { LeaseKeeper } from '../src/slots/lease-keeper.js';
 import { deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';

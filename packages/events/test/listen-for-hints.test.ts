@@ -1,7 +1,8 @@
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
+
+import { listenForHints } from '../src/wake/notifications.js';
 import { workerContext } from './worker-context.js';
-import { listenForHints } from '../src/waking/listen-for-hints.js';
 
 test('hints are listened for until delivery stops, also when the database refuses it at first', async () => {
   const clock = new VirtualClock();

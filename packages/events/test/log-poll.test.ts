@@ -1,8 +1,9 @@
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
-import { workerContext } from './worker-context.js';
+
 import { defaultDeliverySettings } from '../src/delivery-settings.js';
-import { LogPoll } from '../src/waking/log-poll.js';
+import { LogPoll } from '../src/subscription/log-reader.js';
+import { workerContext } from './worker-context.js';
 
 /** A poll that runs, and when it looked. */
 class RunningPoll {

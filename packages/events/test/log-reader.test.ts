@@ -1,7 +1,8 @@
 import type { DeliverableEvent, EventBatch } from '@framework/core';
 import { expect, test } from 'vitest';
+
+import { LogReader } from '../src/subscription/log-reader.js';
 import { deposited } from './account.js';
-import { LogReader } from '../src/log/log-reader.js';
 
 /** A log that notes what is read, and answers when and as a test says. */
 class AskedLog {

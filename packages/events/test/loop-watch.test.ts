@@ -1,6 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
-import { LoopWatch } from '../src/lease/loop-watch.js';
+
+import { LoopWatch } from '../src/slots/lease-keeper.js';
 
 const leaseMs = 9_000;
 

@@ -5,6 +5,7 @@ import {
   TransientStorageException,
 } from '@framework/core';
 import { describe, expect, test } from 'vitest';
+
 import { OutageReport } from '../src/outage-report.js';
 import { shard } from './delivery-bench.js';
 

@@ -1,7 +1,8 @@
 import type { LeasedModel } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
-import { ParkedCheck } from '../src/parked/parked-check.js';
+
+import { ParkedCheck } from '../src/subscription/blocked-events.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 

@@ -1,9 +1,10 @@
 import type { ParkedEvent } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
+
 import { deliverySettings } from '../src/delivery-settings.js';
-import { HeldSlot } from '../src/lease/held-slot.js';
-import { Parker } from '../src/parked/parker.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
+import { Parker } from '../src/subscription/blocked-events.js';
 import { deposited } from './account.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';

@@ -1,7 +1,8 @@
-import { MemoryAccess, MemoryDeliveryStore, MemoryDeliveryTables } from '@framework/testing/memory';
 import { VirtualClock } from '@framework/testing';
+import { MemoryAccess, MemoryDeliveryStore, MemoryDeliveryTables } from '@framework/testing/memory';
 import { expect, test } from 'vitest';
-import { onPause, tellPause } from '../src/operator/pause-news.js';
+
+import { onPause, tellPause } from '../src/operator/delivery-operator.js';
 
 function store(): MemoryDeliveryStore {
   return new MemoryDeliveryStore(new MemoryAccess(new MemoryDeliveryTables(new VirtualClock())));

@@ -1,18 +1,13 @@
-import { getEventListeners } from 'node:events';
-import {
-  type DeliverableEvent,
-  type DuePlace,
-  type ParkedHead,
-  type ParkedModel,
-  type ParkedPlace,
-} from '@framework/core';
+import type { DeliverableEvent, DuePlace, ParkedHead, ParkedModel, ParkedPlace } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
+import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
+
 import { deliverySettings } from '../src/delivery-settings.js';
-import { type DeliveryOverrides } from '../src/index.js';
-import { HeldSlot } from '../src/lease/held-slot.js';
-import { RetryLoop } from '../src/parked/retry-loop.js';
-import { SuspectGate } from '../src/parked/suspect-gate.js';
+import type { DeliveryOverrides } from '../src/index.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
+import { SuspectGate } from '../src/subscription/quarantine.js';
+import { RetryLoop } from '../src/subscription/retry-loop.js';
 import { deposited } from './account.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';

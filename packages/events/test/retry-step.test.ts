@@ -1,10 +1,11 @@
 import { type ParkedHead, ShardUnavailableException, UnknownActionException } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
+
 import { type AttemptFailure, defaultDeliverySettings } from '../src/index.js';
-import type { RetryWork } from '../src/flow/flow-work.js';
-import { RetryStep } from '../src/flow/retry-step.js';
-import { HeldSlot } from '../src/lease/held-slot.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
+import type { RetryWork } from '../src/subscription/event-work.js';
+import { RetryStep } from '../src/subscription/retry-step.js';
 import { deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';

@@ -1,6 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
-import { StoreBackoff } from '../src/waking/store-backoff.js';
+
+import { StoreBackoff } from '../src/worker-context.js';
 
 function backoff(random: number, clock: VirtualClock = new VirtualClock()): StoreBackoff {
   return new StoreBackoff({ clock, random: () => random, baseMs: 100, maxMs: 5_000 });

@@ -1,6 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
-import { SuspectGate } from '../src/parked/suspect-gate.js';
+
+import { SuspectGate } from '../src/subscription/quarantine.js';
 import { gate } from './delivery-bench.js';
 
 const aloneMs = 1_000;

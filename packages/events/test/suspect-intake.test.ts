@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest';
+
 import { deliverySettings } from '../src/delivery-settings.js';
-import { ParkedModelSet } from '../src/flow/parked-model-set.js';
-import type { SlotPosition } from '../src/flow/slot-position.js';
-import { SuspectIntake } from '../src/flow/suspect-intake.js';
-import { HeldSlot } from '../src/lease/held-slot.js';
-import { SlotProgress } from '../src/log/slot-progress.js';
-import { Parker } from '../src/parked/parker.js';
+import { SlotProgress } from '../src/slots/cursor-saver.js';
+import { HeldSlot } from '../src/slots/lease-keeper.js';
+import type { SlotPosition } from '../src/slots/subscription-slots.js';
+import { Parker } from '../src/subscription/blocked-events.js';
+import { ParkedModelSet } from '../src/subscription/keyed-queue.js';
+import { SuspectIntake } from '../src/subscription/quarantine.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';

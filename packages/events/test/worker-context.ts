@@ -1,4 +1,5 @@
 import { VirtualClock } from '@framework/testing';
+
 import { defaultDeliverySettings } from '../src/index.js';
 import type { WorkerContext } from '../src/worker-context.js';
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+
 import { VirtualClock } from './virtual-clock.js';
 
 const start = new Date('2026-03-01T12:00:00Z');

@@ -1,7 +1,7 @@
-import { relative } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
 import type { EmbeddedPostgres } from '@framework/testing/postgres';
+import { relative } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 
 /** The databases of the two example shards, on a server that runs only as long as this process. */
 export interface EmbeddedDatabases {

@@ -1,5 +1,5 @@
-import { readFile } from 'node:fs/promises';
 import { ConfigurationException, type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
+import { readFile } from 'node:fs/promises';
 import { LineCounter, type YAMLError, parseDocument } from 'yaml';
 
 /**

@@ -1,9 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+
+import { RequestFault } from './parse-shape.js';
 import { answerText, headersBytesMax, headersTooLarge, requestTimedOut } from './refused-connection.js';
+import { RequestBody } from './request-body.js';
 import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
-import { RequestBody } from './request/request-body.js';
-import { RequestFault } from './request/request-fault.js';
 
 /** How many bytes a body may take on the wire: in small chunks, several times its own. */
 const wireBytesMax = 1_048_576;

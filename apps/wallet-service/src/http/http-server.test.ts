@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { type Socket, connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
+
 import { HttpServer, type HttpServerOptions } from './http-server.js';
-import { problemOf } from './problem/problem-of.js';
+import { problemOf } from './problem-of.js';
 
 /** More than the buffers of a connection hold. */
 const largeChunks = 32;

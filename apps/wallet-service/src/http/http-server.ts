@@ -1,18 +1,19 @@
+import { RequestError, getRequestListener } from '@hono/node-server';
 import { once } from 'node:events';
-import type { AddressInfo, Socket } from 'node:net';
 import {
   type IncomingMessage,
   type Server as NodeServer,
   type ServerResponse,
   createServer,
 } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { RequestError, getRequestListener } from '@hono/node-server';
+
 import { type ExchangeHandler, HttpConnection } from './http-connection.js';
+import { RequestFault } from './parse-shape.js';
 import { connectionFault, headerFault, headersBytesMax, headersCountMax } from './refused-connection.js';
+import type { RequestBody } from './request-body.js';
 import type { RequestTimeLimits } from './request-deadline.js';
-import type { RequestBody } from './request/request-body.js';
-import { RequestFault } from './request/request-fault.js';
 
 const headersTimeoutMsDefault = 10_000;
 const requestTimeoutMsDefault = 30_000;

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { connectionFault } from './refused-connection.js';
 
 test.each([

@@ -1,6 +1,7 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
-import { idempotencyKeyHeader } from './request/idempotency-key.js';
-import { RequestFault } from './request/request-fault.js';
+
+import { RequestFault } from './parse-shape.js';
+import { idempotencyKeyHeader } from './request-fields.js';
 
 /** How long address and headers may be together. */
 export const headersBytesMax: number = 16 * 1024;

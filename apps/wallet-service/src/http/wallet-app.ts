@@ -1,20 +1,17 @@
-import { randomUUID } from 'node:crypto';
 import { OpenAPIHono } from '@hono/zod-openapi';
+import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
-import { answerOtherMethods } from './answer-other-methods.js';
-import { problemOf } from './problem/problem-of.js';
-import { problemResponse } from './problem/problem-response.js';
-import { requestIdHeader } from './request-id-header.js';
-import { logProblem, logRequest } from './request-log.js';
-import { RequestFault } from './request/request-fault.js';
-import { docsRoutes, openapiRoute } from './routes/docs-routes.js';
-import { healthRoutes } from './routes/health-routes.js';
-import { transferRoutes } from './routes/transfer-routes.js';
-import { walletChangeRoutes } from './routes/wallet-change-routes.js';
-import { walletEventRoutes } from './routes/wallet-event-routes.js';
-import { walletRoutes } from './routes/wallet-routes.js';
-import type { WalletApp, WalletEnv } from './wallet-app-env.js';
-import type { WalletService } from './wallet-service.js';
+
+import { docsRoutes, openapiRoute } from './docs-routes.js';
+import { healthRoutes } from './health-routes.js';
+import { RequestFault } from './parse-shape.js';
+import { problemOf, problemResponse } from './problem-of.js';
+import { logProblem, logRequest } from './request-deadline.js';
+import { answerOtherMethods } from './serve.js';
+import { transferRoutes } from './transfer-routes.js';
+import { type WalletApp, type WalletEnv, type WalletService, requestIdHeader } from './wallet-app-env.js';
+import { walletChangeRoutes } from './wallet-change-routes.js';
+import { walletEventRoutes, walletRoutes } from './wallet-routes.js';
 
 /**
  * Makes the HTTP entry of the wallet service: requests in, actions executed, answers and problems out.

@@ -1,5 +1,6 @@
 import { type DatabaseRegistry, ShardedId } from '@framework/core';
 import { PgRepository } from '@framework/drizzle-adapter';
+
 import { Wallet } from '../wallet/wallet.js';
 import { Notification } from './notification.js';
 import { notifications } from './notifications-table.js';

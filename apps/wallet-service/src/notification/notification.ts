@@ -1,4 +1,5 @@
 import { Entity, type Id, type NewEntity, type ShardIdentifier, ShardedId, notNull } from '@framework/core';
+
 import type { Wallet } from '../wallet/wallet.js';
 
 /** What somebody is to be told: an entity, without events of its own. */

@@ -9,6 +9,7 @@ import {
 } from '@framework/core';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
+
 import { deliveryOptions } from './delivery-options.js';
 
 const mexico = ShardIdentifier.of(1, 0);

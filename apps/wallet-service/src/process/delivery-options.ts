@@ -1,8 +1,9 @@
 import { type ErrorCode, FrameworkException } from '@framework/core';
 import { errorText } from '@framework/events';
 import type { Logger } from 'pino';
+
 import type { CompositionOptions } from '../composition.js';
-import { errorReason, errorStack } from '../error-stack.js';
+import { errorReason, errorStack } from './service-logger.js';
 
 /** What operators are told with a dead letter. */
 const deadLetterRemedy =

@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+
 import { Shutdown } from './shutdown.js';
 
 const exits: unknown[] = [];

@@ -2,8 +2,9 @@ import { ShardIdentifier, ShardedId } from '@framework/core';
 import { Big } from 'big.js';
 import { expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { Wallet } from '../wallet/wallet.js';
-import { transferCodec } from './transfer-codec.js';
+import { transferCodec } from './transfer-repository.js';
 import { Transfer } from './transfer.js';
 
 const shard = ShardIdentifier.of(1, 0);

@@ -3,13 +3,45 @@ import {
   type DatabaseRegistry,
   FrameworkException,
   ShardedId,
+  shardedIdCodec,
 } from '@framework/core';
 import { PgRepository } from '@framework/drizzle-adapter';
 import { Big } from 'big.js';
+import * as z from 'zod';
+
+import { decimal, instant } from '../wallet/money.js';
 import { Wallet } from '../wallet/wallet.js';
 import { TransferDecision } from './transfer-decision.js';
 import { transferDecisions } from './transfer-decisions-table.js';
 import { Transfer } from './transfer.js';
+
+const fields = z.object({
+  id: shardedIdCodec(TransferDecision),
+  state: z.enum(['RECEIVED', 'REFUSED']),
+  version: z.int(),
+  createdDate: instant,
+  updatedDate: instant,
+  transferId: shardedIdCodec(Transfer),
+  destId: shardedIdCodec(Wallet),
+  amount: decimal,
+  currency: z.string(),
+  reason: z.string().optional(),
+});
+
+/** The schema of a decision as the result of an action: what a repeat under an idempotency key is answered with. */
+export const transferDecisionCodec: z.ZodType<TransferDecision> = z.codec(
+  fields,
+  z.instanceof(TransferDecision),
+  {
+    decode: (read) =>
+      new TransferDecision({
+        ...read,
+        id: ShardedId.of(TransferDecision, read.id.value),
+        reason: read.reason,
+      }),
+    encode: (decision) => decision,
+  },
+);
 
 /** Decisions about transfers, on the shards of their destinations. */
 export class TransferDecisionRepository extends PgRepository<TransferDecision, typeof transferDecisions> {

@@ -10,7 +10,8 @@ import {
 } from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
-import { decimal } from '../wallet/decimal.js';
+
+import { decimal } from '../wallet/money.js';
 import { Wallet } from '../wallet/wallet.js';
 import { Transfer } from './transfer.js';
 

@@ -1,5 +1,6 @@
 import { modelColumns } from '@framework/drizzle-adapter';
 import { index, numeric, pgTable, text, uuid } from 'drizzle-orm/pg-core';
+
 import type { TransferDecisionState } from './transfer-decision.js';
 
 const { state, ...columns } = modelColumns();

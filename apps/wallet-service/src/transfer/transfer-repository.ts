@@ -1,9 +1,31 @@
-import { type DatabaseRegistry, ShardedId } from '@framework/core';
+import { type DatabaseRegistry, ShardedId, shardedIdCodec } from '@framework/core';
 import { PgRepository } from '@framework/drizzle-adapter';
 import { Big } from 'big.js';
+import * as z from 'zod';
+
+import { decimal, instant } from '../wallet/money.js';
 import { Wallet } from '../wallet/wallet.js';
 import { Transfer } from './transfer.js';
 import { transfers } from './transfers-table.js';
+
+const fields = z.object({
+  id: shardedIdCodec(Transfer),
+  state: z.enum(['INITIATED', 'COMPLETED', 'REFUNDED']),
+  version: z.int(),
+  createdDate: instant,
+  updatedDate: instant,
+  sourceId: shardedIdCodec(Wallet),
+  destId: shardedIdCodec(Wallet),
+  amount: decimal,
+  currency: z.string(),
+  reason: z.string().optional(),
+});
+
+/** The schema of a transfer as the result of an action: what a repeat under an idempotency key is answered with. */
+export const transferCodec: z.ZodType<Transfer> = z.codec(fields, z.instanceof(Transfer), {
+  decode: (read) => new Transfer({ ...read, id: ShardedId.of(Transfer, read.id.value), reason: read.reason }),
+  encode: (transfer) => transfer,
+});
 
 /** Transfers, on the shards of their sources. */
 export class TransferRepository extends PgRepository<Transfer, typeof transfers> {

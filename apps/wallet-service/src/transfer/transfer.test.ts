@@ -1,6 +1,7 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';
+
 import { Wallet } from '../wallet/wallet.js';
 import {
   Transfer,

@@ -1,7 +1,8 @@
 import { type Id, Model, ModelEvent, type New, ShardedId, notNull, shardedIdCodec } from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
-import { decimal } from '../wallet/decimal.js';
+
+import { decimal } from '../wallet/money.js';
 import { Wallet } from '../wallet/wallet.js';
 
 /** How far a transfer has come: COMPLETED and REFUNDED are for good. */

@@ -1,6 +1,7 @@
 import { modelColumns } from '@framework/drizzle-adapter';
 import { sql } from 'drizzle-orm';
 import { index, numeric, pgTable, text, uuid } from 'drizzle-orm/pg-core';
+
 import type { TransferState } from './transfer.js';
 
 const { state, ...columns } = modelColumns();

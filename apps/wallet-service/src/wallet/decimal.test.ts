@@ -1,7 +1,8 @@
 import { Big } from 'big.js';
 import { expect, test } from 'vitest';
 import * as z from 'zod';
-import { decimal } from './decimal.js';
+
+import { decimal } from './money.js';
 
 test.each(['0', '-1', '25.5', '0.1', '99999999999999999999.999999999999999999', '0.000000000000000001'])(
   'reads and writes %s as it is',

@@ -1,5 +1,6 @@
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';
+
 import { assertAmountOf, decimalsOf } from './money.js';
 
 const invalidAmount = expect.objectContaining({ code: 'invalid-amount' });

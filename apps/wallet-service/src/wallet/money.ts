@@ -1,5 +1,7 @@
-import type { Big } from 'big.js';
+import { Big } from 'big.js';
 import { data as currencies } from 'currency-codes';
+import * as z from 'zod';
+
 import { InvalidAmount, UnknownCurrency } from './wallet-exception.js';
 
 /** Digits before the point of an amount, and of a balance that a deposit leads to. */
@@ -33,3 +35,15 @@ export function assertAmountOf(currency: string, amount: Big): void {
     throw new InvalidAmount(`An amount of ${currency} has at most ${decimalsMax} decimals`);
   }
 }
+
+/** The schema of a decimal in events and params: plain digits as text, an exact `Big` in the program. */
+export const decimal = z.codec(z.string().regex(/^-?\d+(\.\d+)?$/), z.instanceof(Big), {
+  decode: (text) => new Big(text),
+  encode: (value) => value.toFixed(),
+});
+
+/** The schema of an instant in stored results: ISO 8601 in UTC as text, a `Date` in the program. */
+export const instant: z.ZodType<Date, string> = z.codec(z.iso.datetime(), z.date(), {
+  decode: (text) => new Date(text),
+  encode: (date) => date.toISOString(),
+});

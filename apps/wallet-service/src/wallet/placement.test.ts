@@ -1,5 +1,6 @@
 import { ShardIdentifier } from '@framework/core';
 import { expect, test } from 'vitest';
+
 import { placementOf } from './placement.js';
 
 test('places Mexico on shard (1, 0)', () => {

@@ -1,6 +1,7 @@
 import { ShardIdentifier, ShardedId, decodeEvent, encodePayload, eventTypeOf } from '@framework/core';
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';
+
 import {
   Wallet,
   WalletClosedEvent,

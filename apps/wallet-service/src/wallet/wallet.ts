@@ -10,8 +10,8 @@ import {
 } from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
-import { decimal } from './decimal.js';
-import { assertAmountOf } from './money.js';
+
+import { assertAmountOf, decimal } from './money.js';
 import { InsufficientFunds, InvalidAmount, WalletClosed } from './wallet-exception.js';
 
 /** Whether money can still be moved. */

@@ -1,15 +1,16 @@
+import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
+import { createTestDatabase } from '@framework/testing/postgres';
+import { Big } from 'big.js';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
-import { createTestDatabase } from '@framework/testing/postgres';
-import { Big } from 'big.js';
-import { WalletCreateAction } from '../../src/actions/wallet-create-action.js';
-import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
+
 import { composeWalletService } from '../../src/composition.js';
 import type { ServiceRole } from '../../src/configuration/service-settings.js';
-import type { WalletService } from '../../src/http/wallet-service.js';
+import type { WalletService } from '../../src/http/wallet-app-env.js';
+import { WalletCreateAction } from '../../src/wallet/wallet-create-action.js';
+import { WalletDepositMoneyAction } from '../../src/wallet/wallet-deposit-money-action.js';
 import type { Wallet } from '../../src/wallet/wallet.js';
 import { ServiceProcess, main } from '../service-process.js';
 import { type ShardDatabases, configTree } from '../start-test-service.js';
@@ -19,7 +20,7 @@ import { Deliveries } from './deliveries.js';
 
 const programs = {
   main,
-  recording: fileURLToPath(new URL('recording-worker.ts', import.meta.url)),
+  recording: fileURLToPath(new URL('./recording-worker.ts', import.meta.url)),
 } as const;
 
 const principal = { name: 'test' };

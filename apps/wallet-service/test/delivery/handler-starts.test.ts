@@ -7,6 +7,7 @@ import {
   FrameworkEventHandler,
 } from '@framework/events';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+
 import { composeWalletService } from '../../src/composition.js';
 import { type Wallet, WalletCreatedEvent, WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
 import { Fleet } from './fleet.js';

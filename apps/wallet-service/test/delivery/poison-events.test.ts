@@ -1,5 +1,6 @@
 import { DeliveryOperator } from '@framework/events';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+
 import type { Wallet } from '../../src/wallet/wallet.js';
 import type { ServiceProcess } from '../service-process.js';
 import { type Fault, firstVersions } from './deliveries.js';

@@ -8,7 +8,8 @@ import {
 import { CallRecorder, DeliveryRecorder, checkRecord } from '@framework/testing/record';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startWorker } from '../../src/start-worker.js';
+
+import { startWorker } from '../../src/process/start.js';
 import { WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
 import { type TestService, configTree, startTestService, stopTestService } from '../start-test-service.js';
 import type { Answer } from '../wallet-client.js';

@@ -6,6 +6,7 @@ import {
   FrameworkEventHandler,
 } from '@framework/events';
 import pg from 'pg';
+
 import { WalletCreatedEvent, WalletMoneyDepositedEvent } from '../../src/wallet/wallet.js';
 import type { Fault } from './deliveries.js';
 

@@ -1,8 +1,9 @@
 import { destination, pino } from 'pino';
+
 import { readConfigFile } from '../../src/configuration/read-config-file.js';
 import { readServiceSettings } from '../../src/configuration/service-settings.js';
 import { Shutdown } from '../../src/process/shutdown.js';
-import { startWorker } from '../../src/start-worker.js';
+import { startWorker } from '../../src/process/start.js';
 import { recordingHandlers } from './recording-handlers.js';
 
 // A worker as `main.ts` starts it, with handlers that note what they receive in the database RECORDS_URL.

@@ -1,6 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { DeliveryOperator } from '@framework/events';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+
 import type { Wallet } from '../../src/wallet/wallet.js';
 import { rowsOf } from '../database-session.js';
 import { firstVersions } from './deliveries.js';

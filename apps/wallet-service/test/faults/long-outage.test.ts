@@ -1,9 +1,10 @@
 import { ShardUnavailableException, UnknownShardException } from '@framework/core';
+import { Big } from 'big.js';
 import { expect, test } from 'vitest';
-import { InitiateTransferAction } from '../../src/actions/initiate-transfer-action.js';
+
+import { InitiateTransferAction } from '../../src/transfer/initiate-transfer-action.js';
 import { Transfer } from '../../src/transfer/transfer.js';
 import { Wallet } from '../../src/wallet/wallet.js';
-import { Big } from 'big.js';
 import { mexico, walletOf, walletSpecificationWhile } from '../wallet-specification.js';
 
 const minuteMs = 60_000;

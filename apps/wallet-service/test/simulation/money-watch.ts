@@ -1,5 +1,6 @@
 import type { WatchedCommit } from '@framework/testing/simulation';
 import { Big } from 'big.js';
+
 import { TransferDecision } from '../../src/transfer/transfer-decision.js';
 import { Transfer } from '../../src/transfer/transfer.js';
 import { Wallet } from '../../src/wallet/wallet.js';

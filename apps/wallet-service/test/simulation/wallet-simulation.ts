@@ -13,22 +13,20 @@ import {
   callOf,
 } from '@framework/testing/simulation';
 import { Big } from 'big.js';
-import { CompleteTransferAction } from '../../src/actions/complete-transfer-action.js';
-import { InitiateTransferAction } from '../../src/actions/initiate-transfer-action.js';
-import { NotifyRecipientAction } from '../../src/actions/notify-recipient-action.js';
-import { RefundTransferAction } from '../../src/actions/refund-transfer-action.js';
-import { SettleTransferAction } from '../../src/actions/settle-transfer-action.js';
-import { WalletCloseAction } from '../../src/actions/wallet-close-action.js';
-import { WalletDepositMoneyAction } from '../../src/actions/wallet-deposit-money-action.js';
-import { WalletTransferAction } from '../../src/actions/wallet-transfer-action.js';
-import { WalletWithdrawMoneyAction } from '../../src/actions/wallet-withdraw-money-action.js';
-import { NotifyRecipientOnDeposit } from '../../src/handlers/notify-recipient-on-deposit.js';
-import { ReceiveTransfer } from '../../src/handlers/receive-transfer.js';
-import { RefundTransfer } from '../../src/handlers/refund-transfer.js';
-import { SettleTransfer } from '../../src/handlers/settle-transfer.js';
+
 import { Notification } from '../../src/notification/notification.js';
+import { NotifyRecipientAction, NotifyRecipientOnDeposit } from '../../src/notification/notify-recipient.js';
+import { CompleteTransferAction } from '../../src/transfer/complete-transfer-action.js';
+import { InitiateTransferAction } from '../../src/transfer/initiate-transfer-action.js';
+import { RefundTransferAction } from '../../src/transfer/refund-transfer-action.js';
+import { SettleTransferAction } from '../../src/transfer/settle-transfer-action.js';
 import { TransferDecision } from '../../src/transfer/transfer-decision.js';
+import { ReceiveTransfer, RefundTransfer, SettleTransfer } from '../../src/transfer/transfer-handlers.js';
 import { Transfer } from '../../src/transfer/transfer.js';
+import { WalletTransferAction } from '../../src/transfer/wallet-transfer-action.js';
+import { WalletCloseAction } from '../../src/wallet/wallet-close-action.js';
+import { WalletDepositMoneyAction } from '../../src/wallet/wallet-deposit-money-action.js';
+import { WalletWithdrawMoneyAction } from '../../src/wallet/wallet-withdraw-money-action.js';
 import { Wallet } from '../../src/wallet/wallet.js';
 import { MoneyWatch } from './money-watch.js';
 

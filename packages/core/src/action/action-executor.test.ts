@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import * as z from 'zod';
+
 import { FakeRepository } from '../../test/fake-repository.js';
 import { Address } from '../../test/order.js';
 import {
@@ -18,9 +19,9 @@ import { ShardUnavailableException } from '../errors/storage-exceptions.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { ModelEvent } from '../model/model-event.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { Action } from './action.js';
 import { ActionRegistry } from './action-registry.js';
-import type { ExecutionConfiguration } from './execution-configuration.js';
+import { Action } from './action.js';
+import type { ExecutionConfiguration } from './options.js';
 import type { Plan } from './plan.js';
 
 const clock = new VirtualClock('2026-01-01T00:00:00Z');

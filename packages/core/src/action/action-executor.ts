@@ -1,28 +1,26 @@
 import { type Clock, systemClock } from '../clock.js';
+import { defaultExecutionLimits, executionLimitRanges } from '../config/execution-limits.js';
+import { checkNamespace } from '../config/namespace.js';
+import { settingsOf } from '../config/settings.js';
 import { NestedExecutionException } from '../errors/action-exceptions.js';
 import { FrameworkException } from '../errors/framework-exception.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
-import { defaultIdempotencySettings, idempotencyRanges } from '../idempotency/idempotency-settings.js';
-import { KeyedRequest } from '../idempotency/keyed-request.js';
+import { isLostBaseError } from '../group-commit/pending-commit.js';
+import { defaultIdempotencySettings, idempotencyRanges } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
-import { isLostBaseError } from '../group/queued-plan.js';
+import { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventClass } from '../model/model-event.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { ActionClass } from './action.js';
 import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry } from './action-registry.js';
-import { Attempts } from './attempts.js';
-import { currentExecution } from './execution.js';
-import { checkNamespace } from './namespace.js';
-import type { ExecutionConfiguration } from './execution-configuration.js';
-import { defaultExecutionLimits, executionLimitRanges } from './execution-limits.js';
-import type { ExecutorOptions } from './executor-options.js';
-import { copyOfParams } from './params-copy.js';
-import type { Principal } from './principal.js';
+import type { ActionClass, Principal } from './action.js';
+import { currentExecution } from './attempt-context.js';
+import { Attempts } from './attempt.js';
+import { UnknownCommits } from './commit.js';
+import { type Run, isSearched, replay } from './execution.js';
+import type { ExecutionConfiguration, ExecutorOptions } from './options.js';
+import { copyOfParams } from './params.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy, retryRanges } from './retry-policy.js';
-import { type Run, isSearched, replay } from './run.js';
-import { settingsOf } from './settings.js';
-import { UnknownCommits } from './unknown-commits.js';
 
 /** Runs actions: performs them, commits what they staged, and runs them again when another one was faster. */
 export class ActionExecutor {

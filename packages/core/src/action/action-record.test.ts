@@ -1,14 +1,13 @@
 import { context, propagation } from '@opentelemetry/api';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { AsyncContextManager } from '../../test/async-context-manager.js';
 import { executorOf, global, openWallet, principal } from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
-import type { HandledEvent } from '../idempotency/handled-event.js';
-import type { ActionRecord } from '../persistence/change-set.js';
-import { Action } from './action.js';
-import { FrameworkAction } from './framework-action.js';
-import type { Principal } from './principal.js';
+import type { ActionRecord } from '../storage/change-set.js';
+import type { HandledEvent } from '../storage/idempotency-keys.js';
+import { Action, FrameworkAction, type Principal } from './action.js';
 
 const sized = z.codec(z.string(), z.bigint(), {
   decode: (text) => BigInt(text),

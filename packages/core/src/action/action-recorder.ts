@@ -1,15 +1,16 @@
-import { context as traceContext, propagation } from '@opentelemetry/api';
+import { propagation, context as traceContext } from '@opentelemetry/api';
+
 import type { Clock } from '../clock.js';
-import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
+import type { ExecutionLimits } from '../config/execution-limits.js';
+import { LimitExceededException } from '../errors/action-exceptions.js';
 import { UnstorableValueException } from '../errors/value-exceptions.js';
-import { timeOrderedUuid } from '../id/uuids.js';
+import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { checkText, exactJson } from '../model/exact-json.js';
-import type { ActionRecord } from '../persistence/change-set.js';
+import type { ActionRecord } from '../storage/change-set.js';
 import type { RegisteredAction } from './action-registry.js';
-import { boundedJson } from './bounded-json.js';
-import type { ExecutionConfiguration } from './execution-configuration.js';
-import type { ExecutionLimits } from './execution-limits.js';
-import type { Principal } from './principal.js';
+import type { Principal } from './action.js';
+import type { ExecutionConfiguration } from './options.js';
+import { boundedJson } from './params.js';
 
 /** What still fits into one entry of an index: every principal may come with a key, be it a handler's. */
 const principalCharactersMax = 255;

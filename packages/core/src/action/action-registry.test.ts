@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
+
 import { VirtualClock } from '../../test/virtual-clock.js';
-import { Action } from './action.js';
 import { ActionRegistry } from './action-registry.js';
-import { FrameworkAction } from './framework-action.js';
+import { Action, FrameworkAction } from './action.js';
 
 const clock = new VirtualClock('2026-01-01T00:00:00Z');
 

@@ -1,10 +1,10 @@
 import type * as z from 'zod';
-import { InvariantViolation } from '../errors/invariant-violation.js';
+
 import { UnknownActionException } from '../errors/action-exceptions.js';
-import type { Action, ActionClass } from './action.js';
+import { InvariantViolation } from '../errors/invariant-violation.js';
 import { type ResultCodec, resultCodec } from '../idempotency/result-codec.js';
-import { actionNameOf, declaredOptions, discoveredActions } from './framework-action.js';
-import { type ParamsEncoder, paramsEncoder } from './params-encoder.js';
+import { type Action, type ActionClass, actionNameOf, declaredOptions, discoveredActions } from './action.js';
+import { type ParamsEncoder, paramsEncoder } from './params.js';
 
 /** Any action, where its types do not matter. */
 export type AnyAction = Action<never, unknown>;

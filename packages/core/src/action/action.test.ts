@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { TestAction, executorOf, openWallet, principal } from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { perform } from './action.js';

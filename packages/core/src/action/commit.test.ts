@@ -1,9 +1,7 @@
 import { describe, expect, test } from 'vitest';
+
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
-import type { ExecutorOptions } from './executor-options.js';
-import type { Plan } from './plan.js';
 import { FrameworkException } from '../errors/framework-exception.js';
-import type { ChangeSet } from '../persistence/change-set.js';
 import {
   CommitOutcomeUnknownException,
   ConstraintViolationException,
@@ -11,6 +9,9 @@ import {
   StorageFailureException,
   TransientStorageException,
 } from '../errors/storage-exceptions.js';
+import type { ChangeSet } from '../storage/change-set.js';
+import type { ExecutorOptions } from './options.js';
+import type { Plan } from './plan.js';
 
 const unknown = new CommitOutcomeUnknownException(global, 'action-1', { session: 'session-1' });
 

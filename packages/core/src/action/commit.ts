@@ -1,14 +1,14 @@
-import { StaleRecordException, TransientStorageException } from '../errors/storage-exceptions.js';
-import { PartialCommitException } from '../errors/sharding-exceptions.js';
-import { type ChangeSet, updateOfOtherTimeline } from '../persistence/change-set.js';
-import type {
-  PersistOptions,
-  PersistOutcome,
-  TransactionManager,
-} from '../persistence/transaction-manager.js';
+import { PartialCommitException } from '../errors/configuration-exceptions.js';
+import { FrameworkException } from '../errors/framework-exception.js';
+import {
+  CommitOutcomeUnknownException,
+  StaleRecordException,
+  TransientStorageException,
+} from '../errors/storage-exceptions.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { hasHappened, isOutcomeUnknown } from './unknown-commits.js';
+import { type ChangeSet, updateOfOtherTimeline } from '../storage/change-set.js';
+import type { PersistOptions, PersistOutcome, TransactionManager } from '../storage/transaction-manager.js';
 
 /**
  * Commits an action's change sets, one transaction per shard, in the order given.
@@ -86,4 +86,120 @@ export async function outcomeOf(error: unknown, manager: TransactionManager): Pr
 /** Why the other shards are not written when an earlier attempt turns out to be committed on one of several. */
 class WrittenBefore extends Error {
   override readonly name = 'WrittenBefore';
+}
+
+/** How many causes of an error are looked at. */
+const depthMax = 8;
+
+/** An attempt whose commit got no answer. */
+interface LostAttempt<Result> {
+  readonly unknown: CommitOutcomeUnknownException;
+  readonly result: Result;
+  /** Of its whole plan, of which nothing was sent to the others. */
+  readonly shards: readonly ShardIdentifier[];
+  /** Whether the log has said that it did not happen. */
+  isRuledOut: boolean;
+}
+
+/**
+ * The commits of one execution whose outcome was not known, each with the result of its attempt.
+ *
+ * No further attempt is made before the log has ruled them out. It carries them all the same, so that the database itself
+ * refuses a second effect; and if one of them did happen, the caller gets the result that belongs to it.
+ */
+export class UnknownCommits<Result> {
+  readonly #actionId: string;
+  readonly #attempts: LostAttempt<Result>[] = [];
+
+  /** @param actionId the action of the execution, which is the same in all its attempts */
+  constructor(actionId: string) {
+    this.#actionId = actionId;
+  }
+
+  /**
+   * Keeps an attempt if its error says, or was caused by one that said, that its outcome is not known; not where the outcome
+   * of another action is not known, on which it was built.
+   */
+  add(error: unknown, attempt: Pick<LostAttempt<Result>, 'result' | 'shards'>): void {
+    const unknown = unknownCommitOf(error);
+    if (unknown?.actionId !== this.#actionId) return;
+    this.#attempts.push({
+      ...attempt,
+      unknown,
+      isRuledOut: !isOutcomeUnknown(FrameworkException.find(error)),
+    });
+  }
+
+  /** Those that were sent to a shard; `undefined` when there are none. */
+  on(shard: ShardIdentifier): readonly CommitOutcomeUnknownException[] | undefined {
+    const own = this.#attempts.map(({ unknown }) => unknown).filter((unknown) => unknown.shard === shard);
+    return own.length === 0 ? undefined : own;
+  }
+
+  /**
+   * Asks the log which of them happened.
+   *
+   * @param asked `open` for those only that the log has not ruled out yet
+   * @param onHappened called with the shard of the one that did
+   * @returns the result of that attempt; `undefined` when none did
+   * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that cannot be learnt
+   * @throws PartialCommitException `partial-commit` when its plan was to be written on further shards
+   */
+  async happened(
+    databases: DatabaseRegistry,
+    asked: 'all' | 'open',
+    onHappened: (shard: ShardIdentifier) => void,
+  ): Promise<{ readonly result: Result } | undefined> {
+    for (const attempt of this.#attempts) {
+      if (asked === 'open' && attempt.isRuledOut) continue;
+      const { unknown, result } = attempt;
+      if (await hasHappened(unknown, databases.transactionManager(unknown.shard))) {
+        onHappened(unknown.shard);
+        assertWhole(this.#actionId, attempt);
+        return { result };
+      }
+      attempt.isRuledOut = true;
+    }
+    return undefined;
+  }
+}
+
+function assertWhole(actionId: string, { unknown, shards }: LostAttempt<unknown>): void {
+  const failed = shards.filter((shard) => shard !== unknown.shard);
+  if (failed.length === 0) return;
+  const parts = { committed: [unknown.shard], failed, unknown: undefined };
+  throw new PartialCommitException(actionId, parts, { cause: unknown });
+}
+
+/**
+ * Asks the log whether a commit happened whose answer was lost.
+ *
+ * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that cannot be learnt, whatever is in the way
+ */
+async function hasHappened(
+  unknown: CommitOutcomeUnknownException,
+  manager: TransactionManager,
+): Promise<boolean> {
+  try {
+    return await manager.isCommitted(unknown);
+  } catch (failure) {
+    if (isOutcomeUnknown(failure)) throw failure;
+    const { shard, actionId, session } = unknown;
+    throw new CommitOutcomeUnknownException(shard, actionId, { session, cause: failure });
+  }
+}
+
+/** The lost answer to a commit in a chain of causes; by code, because an adapter may bring its own copy of this package. */
+function unknownCommitOf(error: unknown): CommitOutcomeUnknownException | undefined {
+  let link = error;
+  for (let depth = 0; depth < depthMax && link instanceof Error; depth++) {
+    if (isOutcomeUnknown(link)) return link;
+    link = link.cause;
+  }
+  return undefined;
+}
+
+/** Whether an error says that the outcome of a commit is not known. */
+export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownException {
+  return FrameworkException.is(error) && error.code === 'commit-outcome-unknown';
 }

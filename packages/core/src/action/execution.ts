@@ -1,27 +1,39 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
-import type { AttemptReads } from '../read/attempt-reads.js';
+import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { Plan } from './plan.js';
+import type { ActionRecord } from '../storage/change-set.js';
+import type { StoredKey } from '../storage/idempotency-keys.js';
+import type { RegisteredAction } from './action-registry.js';
+import type { Principal } from './action.js';
+import type { UnknownCommits } from './commit.js';
+import type { ExecutionConfiguration } from './options.js';
 
-/** One attempt of an action: found from anywhere inside its perform by the async context. */
-export interface Execution {
-  readonly actionName: string;
-  readonly plan: Plan;
-  /** Through which it reads by id. */
-  readonly reads: AttemptReads;
-  /** The shards that it has accessed, for reads of any kind. */
+/** One execution, over all its attempts. */
+export interface Run<Params, Result> {
+  readonly registered: RegisteredAction<Params, Result>;
+  readonly principal: Principal;
+  /** Seen by nobody but a copy of them by each attempt. */
+  readonly params: Params;
+  readonly record: ActionRecord;
+  readonly configuration: ExecutionConfiguration;
+  readonly request: KeyedRequest<Result> | undefined;
+  /** Those that its attempts have accessed so far, for reads of any kind. */
   readonly shards: Set<ShardIdentifier>;
+  /** Of the attempts so far. */
+  readonly unknownCommits: UnknownCommits<Result>;
 }
 
-const executions = new AsyncLocalStorage<Execution>();
-
-/** Runs the work as this execution: until it settles, and in whatever it started. */
-export function runAs<T>(execution: Execution, work: () => Promise<T>): Promise<T> {
-  // Awaited within, because what work gives may begin only then.
-  return executions.run(execution, async () => await work());
+/** Whether every database is asked for the key before the action is performed. */
+export function isSearched({ idempotencyKeySearch = 'everywhere' }: ExecutionConfiguration): boolean {
+  return idempotencyKeySearch === 'everywhere';
 }
 
-/** The execution in which the caller runs, if any; its plan may be sealed already. */
-export function currentExecution(): Execution | undefined {
-  return executions.getStore();
+/** Gives the result of the request that was committed under the key. */
+export function replay<Result>(
+  request: KeyedRequest<Result>,
+  stored: StoredKey,
+  { onReplayed }: ExecutionConfiguration,
+): Result {
+  const result = request.replay(stored);
+  onReplayed?.();
+  return result;
 }

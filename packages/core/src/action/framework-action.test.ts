@@ -1,9 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { VirtualClock } from '../../test/virtual-clock.js';
-import { Action, type ActionClass } from './action.js';
 import { ActionRegistry, type AnyAction } from './action-registry.js';
-import { FrameworkAction, actionNameOf, declaredOptions, discoveredActions } from './framework-action.js';
+import {
+  Action,
+  type ActionClass,
+  FrameworkAction,
+  actionNameOf,
+  declaredOptions,
+  discoveredActions,
+} from './action.js';
 
 const params = z.object({ note: z.string() });
 

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { Wallet } from '../../test/wallet.js';
-import { ShardedId } from '../id/sharded-id.js';
-import { shardedIdCodec } from '../id/id-codec.js';
+import { ShardedId, shardedIdCodec } from '../id/sharded-id.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { paramsEncoder } from './params-encoder.js';
+import { paramsEncoder } from './params.js';
 
 const text = '018f3c00-0000-7abc-8040-000000000000';
 const walletId = ShardedId.of(Wallet, text);

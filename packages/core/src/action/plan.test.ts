@@ -1,13 +1,14 @@
 import { describe, expect, test } from 'vitest';
+
 import { FakeRepository } from '../../test/fake-repository.js';
 import { Address, Order, OrderShippedEvent } from '../../test/order.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
+import { type ExecutionLimits, defaultExecutionLimits } from '../config/execution-limits.js';
 import { ShardedId } from '../id/sharded-id.js';
-import type { Repository } from '../persistence/repository.js';
+import { EventTypes } from '../model/model-event.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { EventTypes } from '../model/event-types.js';
-import { type ExecutionLimits, defaultExecutionLimits } from './execution-limits.js';
+import type { Repository } from '../storage/repository.js';
 import { Plan, sealPlan } from './plan.js';
 
 const global = ShardIdentifier.of(0, 0);

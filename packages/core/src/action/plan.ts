@@ -1,17 +1,19 @@
 import type { Clock } from '../clock.js';
-import { PlanSealedException, StagedTwiceException } from '../errors/action-exceptions.js';
-import type { Id } from '../id/id.js';
+import type { ExecutionLimits } from '../config/execution-limits.js';
+import {
+  LimitExceededException,
+  PlanSealedException,
+  StagedTwiceException,
+} from '../errors/action-exceptions.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
-import { LimitExceededException } from '../errors/limit-exceeded-exception.js';
-import { type AnyEntity, rebuild } from '../model/entity.js';
-import type { EventTypes } from '../model/event-types.js';
-import { Model } from '../model/model.js';
+import type { Id } from '../id/id.js';
+import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
-import type { Change, EventRecord } from '../persistence/change-set.js';
-import type { Repository } from '../persistence/repository.js';
+import { type EventClass, type EventTypes, type ModelEvent, encodePayload } from '../model/model-event.js';
+import { type AnyEntity, Model, rebuild } from '../model/model.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { eventRecord } from './event-record.js';
-import type { ExecutionLimits } from './execution-limits.js';
+import type { Change, EventRecord } from '../storage/change-set.js';
+import type { Repository } from '../storage/repository.js';
 
 /** What a plan stages on one shard. */
 export interface ShardPlan {
@@ -183,4 +185,48 @@ function tooMany(limit: string, maximum: number, action: string): LimitExceededE
     maximum,
     `${action} stages more than ${limit} (${maximum}): split it`,
   );
+}
+
+/**
+ * Makes the log's record of an event that is attached to a model.
+ *
+ * @throws InvariantViolation `invariant-violation` when the event belongs to another model, or another class of
+ * events has its `event_type`
+ * @throws UnstorableValueException `unstorable-value` when its payload would not survive
+ * @throws LimitExceededException `limit-exceeded` when its payload is too long
+ */
+function eventRecord(
+  event: ModelEvent<unknown>,
+  model: AnyEntity,
+  context: {
+    readonly version: number;
+    readonly ordinal: number;
+    readonly limits: ExecutionLimits;
+    readonly eventTypes: EventTypes;
+  },
+): EventRecord {
+  const type = context.eventTypes.claim(event.constructor as unknown as EventClass);
+  if (event.modelId !== model.id.value || event.model !== model.constructor) {
+    throw new InvariantViolation(
+      `${type} of ${modelNameOf(event.model)} ${event.modelId} is attached to ${model.constructor.name} ${model.id.value}`,
+    );
+  }
+  const payload = encodePayload(event);
+  const { payloadCharactersMax } = context.limits;
+  if (payload.length > payloadCharactersMax) {
+    throw new LimitExceededException(
+      'payloadCharactersMax',
+      payloadCharactersMax,
+      `The payload of ${type} has ${payload.length} characters: keep it below ${payloadCharactersMax}`,
+    );
+  }
+  return {
+    id: timeOrderedUuid(),
+    ordinal: context.ordinal,
+    modelId: event.modelId,
+    modelName: modelNameOf(event.model),
+    modelVersion: context.version,
+    type,
+    payload,
+  };
 }

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
+
 import { executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
-import { CrossShardException, UnknownShardException } from '../errors/sharding-exceptions.js';
+import { CrossShardException, UnknownShardException } from '../errors/configuration-exceptions.js';
 import {
   CommitOutcomeUnknownException,
   ConstraintViolationException,

@@ -1,6 +1,6 @@
-import { FrameworkException } from '../errors/framework-exception.js';
 import { timerMaxMs } from '../clock.js';
-import type { RangesOf } from './settings.js';
+import type { RangesOf } from '../config/settings.js';
+import { FrameworkException } from '../errors/framework-exception.js';
 
 /** When a failed action runs again, and how long it waits before. */
 export interface RetryPolicy {

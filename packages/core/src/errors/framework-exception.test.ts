@@ -1,16 +1,15 @@
 import { describe, expect, test, vi } from 'vitest';
+
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import * as actions from './action-exceptions.js';
-import { ConfigurationException } from './configuration-exception.js';
+import { LimitExceededException } from './action-exceptions.js';
+import * as sharding from './configuration-exceptions.js';
+import { ConfigurationException } from './configuration-exceptions.js';
 import { type ErrorCode, FrameworkException, errorCodes } from './framework-exception.js';
 import * as handlers from './handler-exceptions.js';
-import { HandlerTimeoutException } from './handler-timeout-exception.js';
+import { HandlerTimeoutException } from './handler-exceptions.js';
 import { InvariantViolation } from './invariant-violation.js';
-import { LimitExceededException } from './limit-exceeded-exception.js';
-import * as repositories from './repository-exceptions.js';
-import * as sharding from './sharding-exceptions.js';
 import * as storage from './storage-exceptions.js';
-import * as transactions from './transaction-exceptions.js';
 import * as values from './value-exceptions.js';
 
 const shard = ShardIdentifier.of(0, 0);
@@ -28,19 +27,19 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkException>> = {
     { cause },
   ),
   'cross-shard': new sharding.CrossShardException('TestAction', [shard]),
-  'entity-not-found': new repositories.EntityNotFoundException('Wallet', 'wallet-1'),
-  'not-unique': new repositories.NotUniqueException('Wallet'),
+  'entity-not-found': new storage.EntityNotFoundException('Wallet', 'wallet-1'),
+  'not-unique': new storage.NotUniqueException('Wallet'),
   'unknown-shard': new sharding.UnknownShardException(shard),
   'no-usable-shard': new sharding.NoUsableShardException([{ shard, path: 'a', message: 'b' }], { cause }),
-  'shard-undetermined': new repositories.ShardUndeterminedException('Wallet', 'wallet-1'),
+  'shard-undetermined': new storage.ShardUndeterminedException('Wallet', 'wallet-1'),
   'constraint-violation': new storage.ConstraintViolationException(
     shard,
     { constraint: undefined, table: undefined },
     { cause },
   ),
   'storage-failure': new storage.StorageFailureException(shard, 'syntax error', { cause }),
-  'nested-transaction': new transactions.NestedTransactionException(shard),
-  'transaction-over': new transactions.TransactionOverException(shard),
+  'nested-transaction': new storage.NestedTransactionException(shard),
+  'transaction-over': new storage.TransactionOverException(shard),
   'unknown-action': new actions.UnknownActionException('TestAction'),
   'nested-execution': new actions.NestedExecutionException('InnerAction', 'OuterAction'),
   'plan-unavailable': new actions.PlanUnavailableException('TestAction'),
@@ -72,7 +71,7 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkException>> = {
 const entries = Object.entries(oneOfEach) as [ErrorCode, FrameworkException][];
 
 test('every class of the folder has its place in the table', () => {
-  const modules = [actions, handlers, repositories, sharding, storage, transactions, values];
+  const modules = [actions, handlers, sharding, storage, values];
   const classes: unknown[] = modules.flatMap((module) => Object.values(module) as unknown[]);
   classes.push(ConfigurationException, HandlerTimeoutException, LimitExceededException, InvariantViolation);
   expect(new Set(entries.map(([, error]) => error.constructor))).toEqual(new Set(classes));

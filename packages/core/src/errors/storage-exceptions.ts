@@ -1,6 +1,6 @@
 import { modelNameOf } from '../model/model-class.js';
-import type { Change } from '../persistence/change-set.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { Change } from '../storage/change-set.js';
 import type { NotReadyKind } from './database-not-ready-error.js';
 import { FrameworkException } from './framework-exception.js';
 
@@ -169,5 +169,79 @@ export class HistoryChangedException extends FrameworkException {
       'The database crashed, was restarted, failed over, restored or moved since this position in its log was read. Delivery starts again ' +
         'from the saved cursors by itself; see that jdbc-url leads to the right database if none of this was expected',
     );
+  }
+}
+
+/** A transaction was asked for inside a transaction on the same shard. */
+export class NestedTransactionException extends FrameworkException {
+  /** The shard that already has a transaction open here. */
+  readonly shard: ShardIdentifier;
+
+  constructor(shard: ShardIdentifier) {
+    super(
+      'nested-transaction',
+      `A transaction on ${shard} is already open here: do the work in the outer inTransaction, or execute the action after it`,
+    );
+    this.shard = shard;
+  }
+}
+
+/** Work went on in a transaction that had already ended, mostly in a promise that nobody awaited. */
+export class TransactionOverException extends FrameworkException {
+  /** The shard of the ended transaction. */
+  readonly shard: ShardIdentifier;
+
+  constructor(shard: ShardIdentifier) {
+    super(
+      'transaction-over',
+      `The transaction on ${shard} has ended: await every call inside inTransaction before its function returns`,
+    );
+    this.shard = shard;
+  }
+}
+
+/** No row has this id, or its state is DELETED. */
+export class EntityNotFoundException extends FrameworkException {
+  /** The model's name. */
+  readonly model: string;
+  /** The id that was asked for. */
+  readonly id: string;
+
+  /** @param reason why it cannot exist, where that is known */
+  constructor(model: string, id: string, reason?: string) {
+    super('entity-not-found', `${model} ${id} does not exist${reason === undefined ? '' : `: ${reason}`}`);
+    this.model = model;
+    this.id = id;
+  }
+}
+
+/** A condition that must match at most one row matched several. */
+export class NotUniqueException extends FrameworkException {
+  /** The model's name. */
+  readonly model: string;
+
+  constructor(model: string) {
+    super(
+      'not-unique',
+      `findOneWhere matched more than one ${model}: make the condition unique or use findAllWhere`,
+    );
+    this.model = model;
+  }
+}
+
+/** The strategy cannot tell the shard from an id alone, so a read by id has no place to go. */
+export class ShardUndeterminedException extends FrameworkException {
+  /** The model's name. */
+  readonly model: string;
+  /** The id that was asked for. */
+  readonly id: string;
+
+  constructor(model: string, id: string) {
+    super(
+      'shard-undetermined',
+      `The sharding strategy of ${model} cannot tell the shard of id ${id}: read by a condition (findOneWhere), which asks all shards`,
+    );
+    this.model = model;
+    this.id = id;
   }
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { holdCommits } from '../../test/hold-commits.js';
 import { settled } from '../../test/manual-clock.js';
 import { once, stagingExecutor } from '../../test/staging-executor.js';

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
+
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { ConstraintViolationException, TransientStorageException } from '../errors/storage-exceptions.js';
-import type { QueuedPlan } from './queued-plan.js';
+import type { QueuedPlan } from '../group-commit/pending-commit.js';
 
 const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
 const locked = new TransientStorageException(global, 'a lock was not had in time');

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { Wallet } from '../../test/wallet.js';
 import { Id } from './id.js';
-import { shardedIdCodec } from './id-codec.js';
-import { ShardedId } from './sharded-id.js';
+import { ShardedId, shardedIdCodec } from './sharded-id.js';
 
 const text = '018f3c00-0000-7abc-8040-000000000000';
 const schema = z.object({ walletId: shardedIdCodec(Wallet) });

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { Wallet } from '../../test/wallet.js';
 import { Id } from './id.js';
 import { ShardedId } from './sharded-id.js';

@@ -1,6 +1,5 @@
 import { InvalidIdException } from '../errors/value-exceptions.js';
-import type { ModelClass } from '../model/model-class.js';
-import { isStorableText } from '../model/storable-text.js';
+import { type ModelClass, isStorableText } from '../model/model-class.js';
 
 declare const modelType: unique symbol;
 

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
+
 import { FixedIdSource } from '../../test/fixed-id-source.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { ShardedIdGenerator } from './sharded-id-generator.js';
+import { ShardedIdGenerator } from './sharded-id.js';
 
 const global = ShardIdentifier.of(0, 0);
 

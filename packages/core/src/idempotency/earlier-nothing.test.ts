@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { key, unavailable, unsearched } from '../../test/counting-executor.js';
 import { openFakeDatabases } from '../../test/fake-databases.js';
 import { holdCommits } from '../../test/hold-commits.js';
@@ -15,7 +16,7 @@ import {
 } from '../../test/test-executor.js';
 import { PatientClock } from '../../test/virtual-clock.js';
 import type { Wallet } from '../../test/wallet.js';
-import type { ExecutionConfiguration } from '../action/execution-configuration.js';
+import type { ExecutionConfiguration } from '../action/options.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 
 interface LaterDue {

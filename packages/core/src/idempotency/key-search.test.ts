@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+
 import { key, unavailable, unsearched } from '../../test/counting-executor.js';
 import {
   ResultAction,

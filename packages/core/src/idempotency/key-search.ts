@@ -1,10 +1,10 @@
 import { FrameworkException } from '../errors/framework-exception.js';
 import { ShardUnavailableException } from '../errors/storage-exceptions.js';
-import type { KeyScope, StoredKey } from '../persistence/idempotency-keys.js';
-import type { TransactionManager } from '../persistence/transaction-manager.js';
+import { ShardedId } from '../id/sharded-id.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { namedShards } from './named-shards.js';
+import type { KeyScope, StoredKey } from '../storage/idempotency-keys.js';
+import type { TransactionManager } from '../storage/transaction-manager.js';
 
 /** What one database said. */
 type Finding = { readonly stored: StoredKey | undefined } | { readonly failure: unknown };
@@ -109,4 +109,20 @@ function findingOf(failure: unknown): Finding {
   const known = FrameworkException.find(failure);
   if (known?.retryable !== true && known?.code !== 'storage-failure') throw failure;
   return { failure };
+}
+
+/** Params may be deep, and even circular where no schema checks them. */
+const depthMax = 8;
+
+/** The shards that an action's params name by ids of their models: where its effect most likely is. */
+export function namedShards(params: unknown): ReadonlySet<ShardIdentifier> {
+  const shards = new Set<ShardIdentifier>();
+  collect(params, shards, 0);
+  return shards;
+}
+
+function collect(value: unknown, shards: Set<ShardIdentifier>, depth: number): void {
+  if (typeof value !== 'object' || value === null || depth > depthMax) return;
+  if (value instanceof ShardedId) shards.add(value.resolveShardIdentifier());
+  else for (const field of Object.values(value)) collect(field, shards, depth + 1);
 }

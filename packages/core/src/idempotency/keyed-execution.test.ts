@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { CountAction, countingExecutor, key, unavailable, unsearched } from '../../test/counting-executor.js';
 import { executorOf, global, mexico, openWallet, principal } from '../../test/test-executor.js';
-import { Action } from '../action/action.js';
-import { FrameworkAction } from '../action/framework-action.js';
-import { checkNamespace } from '../action/namespace.js';
+import { Action, FrameworkAction } from '../action/action.js';
 import { systemClock } from '../clock.js';
+import { checkNamespace } from '../config/namespace.js';
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import {
   CommitOutcomeUnknownException,

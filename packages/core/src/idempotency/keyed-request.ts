@@ -1,13 +1,22 @@
 import type { RegisteredAction } from '../action/action-registry.js';
-import { IdempotencyKeyReusedException } from '../errors/action-exceptions.js';
+import {
+  IdempotencyKeyReusedException,
+  InvalidIdempotencyKeyException,
+} from '../errors/action-exceptions.js';
 import { FrameworkException } from '../errors/framework-exception.js';
 import { TransientStorageException } from '../errors/storage-exceptions.js';
-import type { ActionRecord } from '../persistence/change-set.js';
-import type { KeyRecord, KeyScope, StoredKey } from '../persistence/idempotency-keys.js';
-import type { TransactionManager } from '../persistence/transaction-manager.js';
-import { fingerprintOf, isEarlierFingerprint } from './fingerprint-of.js';
-import { type HandledEvent, sourceOf } from './handled-event.js';
-import { keyScope } from './key-scope.js';
+import { isStorableText } from '../model/model-class.js';
+import type { ActionRecord } from '../storage/change-set.js';
+import {
+  type HandledEvent,
+  type KeyRecord,
+  type KeyScope,
+  type StoredKey,
+  handlersNamespace,
+  sourceOf,
+} from '../storage/idempotency-keys.js';
+import type { TransactionManager } from '../storage/transaction-manager.js';
+import { fingerprintOf, isEarlierFingerprint } from './request-fingerprint.js';
 
 /** How long the keys of handlers last: until they are deleted because their events cannot be delivered again. */
 const handlerKeyLifetimeMs = 100 * 365 * 24 * 60 * 60 * 1_000;
@@ -98,4 +107,22 @@ export class KeyedRequest<Result> {
     if (known === undefined || known.code === 'stale-record') return true;
     return !known.retryable && known.code !== 'idempotency-key-reused';
   }
+}
+
+/** What still fits into one entry of an index. */
+const charactersMax = 255;
+
+/**
+ * The scope in which a key is unique: within the namespace, for the principal.
+ *
+ * @param ofHandler whether a handler executes the action: such keys are a space of their own
+ * @throws InvalidIdempotencyKeyException `invalid-idempotency-key` when it is empty, longer than 255 characters, or no text
+ */
+function keyScope({ namespace, principal }: ActionRecord, key: string, ofHandler: boolean): KeyScope {
+  if (typeof key !== 'string') throw new InvalidIdempotencyKeyException('is no text');
+  if (key.length === 0) throw new InvalidIdempotencyKeyException('is empty');
+  if (key.length > charactersMax)
+    throw new InvalidIdempotencyKeyException(`has ${key.length} characters: keep it within ${charactersMax}`);
+  if (!isStorableText(key)) throw new InvalidIdempotencyKeyException('holds a character that is not text');
+  return { namespace: ofHandler ? handlersNamespace(namespace) : namespace, principal, key };
 }

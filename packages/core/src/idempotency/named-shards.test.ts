@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
+
 import { global, mexico, openWallet } from '../../test/test-executor.js';
-import { namedShards } from './named-shards.js';
+import { namedShards } from './key-search.js';
 
 /** So many objects, each within the next one. */
 function within(value: unknown, depth: number): unknown {

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { seed } from '../../test/seed.js';
-import { requestJson } from './request-json.js';
+import { requestJson } from './request-fingerprint.js';
 
 const amount = z.codec(z.string(), z.bigint(), { decode: (text) => BigInt(text), encode: String });
 const line = z.object({ sku: z.string(), count: z.int().default(1) });

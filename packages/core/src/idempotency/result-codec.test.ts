@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { resultCodec } from './result-codec.js';
 
 const codec = resultCodec('CountAction', z.object({ count: z.int() }).optional());

@@ -1,9 +1,9 @@
 import type * as z from 'zod';
+
 import { InvariantViolation } from '../errors/invariant-violation.js';
 import { UnstorableValueException } from '../errors/value-exceptions.js';
 import { droppedField } from '../model/dropped-fields.js';
-import { encodeBySchema } from '../model/encode-by-schema.js';
-import { exactJson } from '../model/exact-json.js';
+import { encodeBySchema, exactJson } from '../model/exact-json.js';
 
 /** Writes an action's result beside an idempotency key, and reads it again. */
 export interface ResultCodec {

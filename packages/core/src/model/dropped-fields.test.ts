@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
+
 import { droppedField } from './dropped-fields.js';
 
 class Point {

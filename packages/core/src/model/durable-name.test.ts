@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
+
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
-import { durableName } from './durable-name.js';
-import { modelNameOf } from './model-class.js';
+import { durableName, modelNameOf } from './model-class.js';
 import { eventTypeOf } from './model-event.js';
 
 test('is the class name', () => {

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { Address } from '../../test/order.js';
 import { ShardedId } from '../id/sharded-id.js';
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+
 import { seed } from '../../test/seed.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';

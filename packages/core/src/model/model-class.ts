@@ -1,4 +1,4 @@
-import { durableName } from './durable-name.js';
+import { InvariantViolation } from '../errors/invariant-violation.js';
 
 /** The class of a model or entity, as a value: for ids, events and repositories. */
 export type ModelClass<T> = (abstract new (...args: never[]) => T) & {
@@ -10,4 +10,40 @@ export type ModelClass<T> = (abstract new (...args: never[]) => T) & {
 /** The name under which the log knows a model: its static `modelName`, else its class name. */
 export function modelNameOf(model: ModelClass<unknown>): string {
   return durableName(model, model.modelName, 'static readonly modelName');
+}
+
+/**
+ * The name under which the log knows a class, for good: the one that it declares, else its own.
+ *
+ * @param declared how a class declares a name, for the message
+ * @throws InvariantViolation `invariant-violation` when a bundler has renamed the class: the log would keep that name; or when
+ * the declared one is no text of 1 to 255 characters
+ */
+export function durableName(
+  named: { readonly name: string },
+  name: string | undefined,
+  declared: string,
+): string {
+  if (name !== undefined) return checkedName(name, named, declared);
+  if (/^[A-Z]/.test(named.name) && named.name.length > 1) return named.name;
+  throw new InvariantViolation(
+    `The class name '${named.name}' looks renamed by a bundler: declare ${declared}, or let the bundler keep names`,
+  );
+}
+
+const charactersMax = 255;
+
+/** The log finds models by their names: they must fit into an index. */
+function checkedName(name: string, named: { readonly name: string }, declared: string): string {
+  if (!isStorableText(name) || name.length === 0 || name.length > charactersMax) {
+    throw new InvariantViolation(
+      `${named.name} declares a name that is no text of 1 to ${charactersMax} characters: correct ${declared}`,
+    );
+  }
+  return name;
+}
+
+/** Tells whether a value is text that a database holds as it is: without `\u0000` and without half of a surrogate pair. */
+export function isStorableText(value: unknown): value is string {
+  return typeof value === 'string' && value.isWellFormed() && !value.includes('\u0000');
 }

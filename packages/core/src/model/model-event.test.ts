@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { Order } from '../../test/order.js';
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { Address } from '../../test/order.js';
 import { Wallet } from '../../test/wallet.js';
 import { ModelMap } from './model-map.js';

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
+
 import { Order, OrderShippedEvent } from '../../test/order.js';
 import { Wallet, WalletDepositedEvent, WalletOpenedEvent } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';
-import type { New } from './fields.js';
-import { rebuild } from './entity.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { type New, rebuild } from './model.js';
 
 const now = new Date('2026-01-02T03:04:05.006Z');
 const later = new Date('2026-02-03T04:05:06.007Z');

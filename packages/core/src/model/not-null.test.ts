@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { notNull } from './not-null.js';
+
+import { notNull } from './model.js';
 
 test.each([0, '', false, Number.NaN])('gives %j back, which is there', (value) => {
   expect(notNull(value, 'value cannot be null')).toBe(value);

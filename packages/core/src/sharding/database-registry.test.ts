@@ -1,12 +1,13 @@
 import { describe, expect, test, vi } from 'vitest';
+
 import { FakeDriver } from '../../test/fake-databases.js';
 import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
-import { ConfigurationException } from '../errors/configuration-exception.js';
+import { Secret } from '../config/database-url.js';
+import type { DatabaseConfig, MemberConfig } from '../config/sharding-config.js';
+import { ConfigurationException } from '../errors/configuration-exceptions.js';
 import { DatabaseNotReadyError, type NotReadyKind } from '../errors/database-not-ready-error.js';
 import { type DatabaseRegistry, type ShardStatus, openDatabases } from './database-registry.js';
-import { Secret } from './secret.js';
 import { ShardIdentifier } from './shard-identifier.js';
-import type { DatabaseConfig, MemberConfig } from './sharding-config.js';
 
 const first = ShardIdentifier.of(0, 0);
 const second = ShardIdentifier.of(0, 1);

@@ -1,19 +1,22 @@
-import { currentExecution } from '../action/execution.js';
-import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exception.js';
-import { InvariantViolation } from '../errors/invariant-violation.js';
-import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
-import { NoUsableShardException, UnknownShardException } from '../errors/sharding-exceptions.js';
-import type { DeliveryStore } from '../delivery/delivery-store.js';
-import type { Database, DatabaseDriver } from '../persistence/database-driver.js';
-import type { TransactionManager } from '../persistence/transaction-manager.js';
+import { currentExecution } from '../action/attempt-context.js';
+import { comparableAddress, databasePlace } from '../config/database-url.js';
 import {
   type DatabaseConfig,
   type MemberConfig,
   type ShardingConfig,
   primaryConfig,
-} from './sharding-config.js';
-import { configuredDatabases, databaseKey } from './configured-databases.js';
-import { comparableAddress, databasePlace } from './database-url.js';
+} from '../config/sharding-config.js';
+import {
+  ConfigurationException,
+  type ConfigurationFault,
+  NoUsableShardException,
+  UnknownShardException,
+} from '../errors/configuration-exceptions.js';
+import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
+import { InvariantViolation } from '../errors/invariant-violation.js';
+import type { Database, DatabaseDriver } from '../storage/database.js';
+import type { DeliveryStore } from '../storage/delivery-store.js';
+import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { ShardIdentifier } from './shard-identifier.js';
 
 /** Whether one shard can serve now. */
@@ -250,4 +253,29 @@ function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationExc
 
 function settingsOf({ path: _path, address, password, ...rest }: DatabaseConfig): string {
   return JSON.stringify({ ...rest, address: comparableAddress(address), password: password?.reveal() });
+}
+
+/** A database of a configuration, and what the configuration puts there. */
+export interface ConfiguredDatabase {
+  /** As the first member that names it has it. */
+  readonly config: DatabaseConfig;
+  /** In the order of the configuration; at least one. */
+  readonly shards: readonly ShardIdentifier[];
+}
+
+/** The databases of a configuration, each once, however often and however spelled members name it. */
+export function configuredDatabases({ members }: ShardingConfig): readonly ConfiguredDatabase[] {
+  const places = members.flatMap(({ shard, databases }) =>
+    [...databases.values()].map((config) => ({ shard, config })),
+  );
+  const groups = Map.groupBy(places, ({ config }) => databaseKey(config));
+  return [...groups.values()].flatMap((group) => {
+    const [first] = group;
+    return first === undefined ? [] : [{ config: first.config, shards: group.map(({ shard }) => shard) }];
+  });
+}
+
+/** What makes two configurations name the same connections, however their addresses are spelled. */
+function databaseKey({ name, address, username }: DatabaseConfig): string {
+  return JSON.stringify([name, comparableAddress(address), username]);
 }

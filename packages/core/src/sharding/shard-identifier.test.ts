@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { ShardIdentifier } from './shard-identifier.js';
 
 test.each([

@@ -1,4 +1,5 @@
-import type { AnyEntity } from '../model/entity.js';
+import { ShardedId } from '../id/sharded-id.js';
+import type { AnyEntity } from '../model/model.js';
 import type { ShardIdentifier } from './shard-identifier.js';
 
 /**
@@ -14,4 +15,16 @@ export interface ShardingStrategy<M extends AnyEntity = AnyEntity> {
    * reads by a condition ask all shards.
    */
   shardOfId(id: string): ShardIdentifier | undefined;
+}
+
+/** The default strategy: the shard is the one that the {@link ShardedId} carries in its bits. */
+export class EmbeddedBitsShardingStrategy implements ShardingStrategy {
+  shardOfModel(model: AnyEntity): ShardIdentifier {
+    return model.id instanceof ShardedId ? model.id.resolveShardIdentifier() : this.shardOfId(model.id.value);
+  }
+
+  /** @throws InvalidIdException `invalid-id` when the id is not a UUID version 7 */
+  shardOfId(id: string): ShardIdentifier {
+    return ShardedId.of(Object, id).resolveShardIdentifier();
+  }
 }

@@ -3,7 +3,8 @@ import dns from 'node:dns';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { BatchingSocket } from './batching-socket.js';
+
+import { BatchingSocket } from './client.js';
 
 it('runs what comes in in the async context of nobody, whoever connected', async () => {
   const server = createServer((client) => client.end('hello')).listen(0, '127.0.0.1');

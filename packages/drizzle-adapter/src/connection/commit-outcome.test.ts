@@ -1,12 +1,12 @@
 import {
   CommitOutcomeUnknownException,
-  type ShardIdentifier,
   ShardIdentifier as Shard,
+  type ShardIdentifier,
 } from '@framework/core';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
-import { type CommitQuestions, findCommit } from './commit-outcome.js';
-import type { SentCommit } from './sent-commit.js';
+
+import { type CommitQuestions, type SentCommit, findCommit } from './commit-outcome.js';
 import { HistoryQuestion } from './server-session.js';
 
 const shard = Shard.of(0, 0);

@@ -8,20 +8,16 @@ import {
 } from '@framework/core';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
-import type { ConnectionGuard } from './connection-guard.js';
-import { type DatabasePlace, isExhausted } from './database-place.js';
-import { watchLoan } from './loan-watch.js';
+
+import type { ConnectionGuard } from './client.js';
+import { type DatabasePlace, isExhausted } from './not-ready-error.js';
 import { OpeningClient, type OpeningClientConfig, isUnanswered } from './opening-client.js';
-import type { PostgresWarning } from './postgres-options.js';
-import { adaptStatementNames } from './pooled-statements.js';
-import { isHarmless, isOutgrown, isReadOnly, isUnmigrated } from './server-error.js';
+import { type PostgresWarning, assertUrlParameters } from './postgres-options.js';
 import { ServerInRecoveryError } from './server-role.js';
-import { HistoryQuestion, type ServerSession, databaseRun } from './server-session.js';
-import { prepareSession } from './session-settings.js';
-import { SharedConnections } from './shared-connections.js';
-import { silentRemedy } from './storage-error.js';
-import { assertUrlParameters } from './url-parameters.js';
-import { WarmConnections } from './warm-connections.js';
+import { HistoryQuestion, type ServerSession, databaseRun, prepareSession } from './server-session.js';
+import { SharedConnections, adaptStatementNames } from './shared-connections.js';
+import { isHarmless, isOutgrown, isReadOnly, isUnmigrated, silentRemedy } from './storage-error.js';
+import { WarmConnections, watchLoan } from './warm-connections.js';
 
 /** How much later than the server the client gives a statement up, in milliseconds. */
 const clientGraceMs = 1_000;

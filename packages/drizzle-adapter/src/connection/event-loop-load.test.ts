@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
-import { EventLoopLoad } from './event-loop-load.js';
+
+import { EventLoopLoad } from './silence-watch.js';
 
 describe('the load of the event loop', () => {
   it('is what it was in the last tenth of a second', async () => {

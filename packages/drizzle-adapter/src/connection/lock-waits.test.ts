@@ -6,6 +6,7 @@ import {
 } from '@framework/core';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+
 import { LockWaits } from './lock-waits.js';
 
 const shard = ShardIdentifier.of(0, 0);

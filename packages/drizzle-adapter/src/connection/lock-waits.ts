@@ -1,7 +1,7 @@
 import { type ShardIdentifier, ShardUnavailableException, StaleRecordException } from '@framework/core';
-import type { DatabasePlace } from './database-place.js';
-import { isCancelled } from './server-error.js';
-import { isLockTimeout } from './storage-error.js';
+
+import type { DatabasePlace } from './not-ready-error.js';
+import { isCancelled, isLockTimeout } from './storage-error.js';
 
 /** How many places hurried writes take at most: a handler has more for its events, and needs some for those whose rows are free. */
 const hurriedPlacesMax = 4;

@@ -1,7 +1,16 @@
-import { type DatabaseConfig, DatabaseNotReadyError, type NotReadyKind, databaseName } from '@framework/core';
+import {
+  type DatabaseConfig,
+  DatabaseNotReadyError,
+  type NotReadyKind,
+  type ShardIdentifier,
+  ShardUnavailableException,
+  databaseName,
+  databasePlace,
+} from '@framework/core';
 import pg from 'pg';
-import { sqlStateOf } from './server-error.js';
+
 import { ReadOnlyServerError, ServerInRecoveryError } from './server-role.js';
+import { sqlStateOf } from './storage-error.js';
 
 /** What an error of the driver or the server can mean; the others are found out by looking. */
 type FoundKind = Exclude<
@@ -109,4 +118,59 @@ function textOf(error: unknown): string {
   const own = error.message || error.name;
   const text = own.length > textMax ? `${own.slice(0, textMax)} …`.toWellFormed() : own;
   return error.cause instanceof Error ? `${textOf(error.cause)} (${text})` : text;
+}
+
+/** What the driver's pool says when all its connections are lent. */
+const exhausted = /timeout exceeded/i;
+
+/** The names of a database's shards, and where it is: for errors that say where they happened. */
+export class DatabasePlace {
+  readonly #config: DatabaseConfig;
+  readonly #names = new Map<ShardIdentifier, string>();
+
+  constructor(config: DatabaseConfig) {
+    this.#config = config;
+  }
+
+  /** Remembers that the database holds a shard. */
+  add(shard: ShardIdentifier, name: string): void {
+    this.#names.set(shard, name);
+  }
+
+  /** Of one of its shards, such as `mexico-1 on db-2:5432/mexico`. */
+  of(shard: ShardIdentifier): string {
+    return `${this.#names.get(shard) ?? ''} on ${databasePlace(this.#config.address)}`.trimStart();
+  }
+
+  /** All of its shards, such as `shard (1, 0) mexico-1 on db-2:5432/mexico`. */
+  toString(): string {
+    const shards = [...this.#names].map(([shard, name]) => `${shard.toString()} ${name}`);
+    return `${shards.join(', ')} on ${databasePlace(this.#config.address)}`;
+  }
+
+  /** What a caller gets for whom no connection could be had. */
+  unavailable(shard: ShardIdentifier, cause: unknown): ShardUnavailableException {
+    const place = this.of(shard);
+    // Of a connection that several callers wait for.
+    if (cause instanceof ShardUnavailableException) {
+      const { reason, kind } = cause;
+      return new ShardUnavailableException(shard, reason, { place, kind, cause: cause.cause });
+    }
+    if (isExhausted(cause)) {
+      const waitedMs = this.#config.acquisitionTimeoutMs;
+      const reason = `no connection was free within ${waitedMs} ms: find in pg_stat_activity what they wait for, unless the server does not answer at all`;
+      return new ShardUnavailableException(shard, reason, { place, cause });
+    }
+    const reason = notReadyError(cause, this.#config);
+    return new ShardUnavailableException(shard, reason.message, {
+      place,
+      kind: reason.kind,
+      cause: reason.cause,
+    });
+  }
+}
+
+/** Whether all connections of a pool were lent for as long as a caller waits. */
+export function isExhausted(error: unknown): boolean {
+  return error instanceof Error && exhausted.test(error.message);
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import pg from 'pg';
 import { expect, it, onTestFinished, vi } from 'vitest';
+
 import { OpeningClient, type OpeningClientConfig } from './opening-client.js';
 
 it('a pool hands on why it is not known where a client connects, also to callers who wait', async () => {

@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { ClosingClient } from './closing-client.js';
-import { streamOf } from './plain-client.js';
+
+import { ClosingClient, streamOf } from './client.js';
 
 /** What a new connection fails with when it was not ready in time: the server did not say enough. */
 class UnansweredConnectionError extends Error {

@@ -1,7 +1,8 @@
 import { DatabaseNotReadyError, type NotReadyKind } from '@framework/core';
 import { describe, expect, it } from 'vitest';
+
 import { TablesInUseError } from '../migration/migrate-database.js';
-import { OpeningRetries } from './opening-retries.js';
+import { OpeningRetries } from './pg-database.js';
 
 describe('a database that could not be opened is tried again', () => {
   it('twice a second while it may be there at any moment', () => {

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import {
   type ConfiguredDatabase,
   type Database,
@@ -12,33 +11,59 @@ import {
   outsideRequests,
   primaryConfig,
 } from '@framework/core';
+import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
-import { EpochGuard } from '../delivery/epoch-guard.js';
+
 import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
-import { HeldShards } from '../migration/held-shards.js';
+import { EpochGuard } from '../delivery/pg-handler-cursors.js';
+import { HeldShards, defaultCommands } from '../migration/held-shards.js';
 import {
   type OpenedDatabase,
   type Opening,
+  TablesInUseError,
   lookAtDatabase,
   migrateDatabase,
 } from '../migration/migrate-database.js';
-import { defaultCommands } from '../migration/operator-commands.js';
-import { refuseUnmigrated } from '../migration/schema-check.js';
 import { replaceDeliveryIndex } from '../migration/replace-delivery-index.js';
+import { refuseUnmigrated } from '../migration/schema-check.js';
 import { ChangeSetWriter } from '../write/change-set-writer.js';
 import { GroupWriter } from '../write/group-writer.js';
 import { PlainTables } from '../write/plain-tables.js';
-import { ClosingClient } from './closing-client.js';
-import type { ConnectionGuard } from './connection-guard.js';
+import { ClosingClient, type ConnectionGuard } from './client.js';
 import { ConnectionPool, connectionSettings } from './connection-pool.js';
-import { DatabasePlace } from './database-place.js';
 import { LockWaits } from './lock-waits.js';
-import { notReadyError } from './not-ready-error.js';
-import { OpeningRetries } from './opening-retries.js';
+import { DatabasePlace, notReadyError } from './not-ready-error.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
-import { sqlStateOf } from './server-error.js';
-import { refuseWithoutWrites } from './server-role.js';
 import { type PostgresOptions, type PostgresWarning, printWarning, quiet } from './postgres-options.js';
+import { refuseWithoutWrites } from './server-role.js';
+import { sqlStateOf } from './storage-error.js';
+
+/** How soon a database is tried again that may be there at any moment. */
+const retryMs = 500;
+/** How much longer, as a factor, it takes each time while somebody has to correct something; and how long at most. */
+const retryFactor = 2;
+const retryMaxMs = 5_000;
+/** How many times as long as a migration that failed took, until it is tried again: it may have held tables. */
+const migrationRestFactor = 10;
+const migrationRestMaxMs = 600_000;
+
+/** Says when a database is tried again that could not be opened. */
+export class OpeningRetries {
+  #waitMs = retryMs;
+
+  /**
+   * How long to wait, in milliseconds.
+   *
+   * @param reason is what `error` means
+   * @param tookMs is how long the try took
+   */
+  delayMsAfter(error: unknown, reason: DatabaseNotReadyError, tookMs: number): number {
+    this.#waitMs = reason.mayPass ? retryMs : Math.min(this.#waitMs * retryFactor, retryMaxMs);
+    const heldTables = reason.kind === 'migration-failed' || error instanceof TablesInUseError;
+    if (!heldTables) return this.#waitMs;
+    return Math.max(this.#waitMs, Math.min(tookMs * migrationRestFactor, migrationRestMaxMs));
+  }
+}
 
 const pingTimeoutMs = 2_000;
 /** The SQLSTATE of a server, or a role, that has no connection left. */

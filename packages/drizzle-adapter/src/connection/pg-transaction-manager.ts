@@ -15,19 +15,17 @@ import {
   TransactionOverException,
   updateOfOtherTimeline,
 } from '@framework/core';
-import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
+import { type NodePgDatabase, drizzle } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
-import { PgIdempotencyKeys } from '../idempotency/pg-idempotency-keys.js';
+
 import { PgEventLog } from '../read/pg-event-log.js';
-import { findCommit } from './commit-outcome.js';
-import type { ConnectionPool } from './connection-pool.js';
-import { drizzleOn } from './drizzle-client.js';
-import type { Row } from '../write/row.js';
-import type { PgDatabase } from './pg-database.js';
-import type { SentCommit } from './sent-commit.js';
-import { isRefusal } from './server-error.js';
-import { isLockTimeout, storageError } from './storage-error.js';
 import type { PreparedWrite } from '../write/change-set-writer.js';
+import { PgIdempotencyKeys } from '../write/pg-idempotency-keys.js';
+import type { Row } from '../write/row-encoder.js';
+import { type SentCommit, findCommit } from './commit-outcome.js';
+import type { ConnectionPool } from './connection-pool.js';
+import type { PgDatabase } from './pg-database.js';
+import { isLockTimeout, isRefusal, storageError } from './storage-error.js';
 
 /** How often something is sent at most, each time on a new connection, while what the old ones have prepared does not fit. */
 const sendingsMax = 3;
@@ -284,4 +282,23 @@ function isDecided(error: unknown): boolean {
 
 function updatedRows({ changes }: ChangeSet): readonly string[] {
   return changes.filter(({ kind }) => kind === 'update').map(({ model }) => model.id.value);
+}
+
+/** Sends a statement of Drizzle on the right connection. */
+type Send = (query: pg.QueryConfig, values: unknown[]) => Promise<pg.QueryResult>;
+
+/** What Drizzle believes to be a pool: Drizzle recognises one by this part of the class's name. */
+class ShardPool {
+  constructor(readonly query: Send) {}
+
+  connect(): never {
+    throw new InvariantViolation(
+      "Use the transaction manager's inTransaction(…) instead of Drizzle's transaction(…)",
+    );
+  }
+}
+
+/** Drizzle for one shard, made once: every statement goes where the caller's transaction is, or to the pool. */
+function drizzleOn(send: Send): NodePgDatabase {
+  return drizzle(new ShardPool(send) as unknown as pg.Pool);
 }

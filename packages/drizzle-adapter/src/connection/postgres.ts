@@ -1,4 +1,5 @@
 import { ConfigurationException, type DatabaseDriver } from '@framework/core';
+
 import { PgDatabase } from './pg-database.js';
 import type { PostgresOptions } from './postgres-options.js';
 

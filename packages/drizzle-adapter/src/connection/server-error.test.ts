@@ -1,8 +1,8 @@
 import { ShardIdentifier } from '@framework/core';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
-import { isHarmless, isOutgrown, isReadOnly, isRefusal } from './server-error.js';
-import { storageError } from './storage-error.js';
+
+import { isHarmless, isOutgrown, isReadOnly, isRefusal, storageError } from './storage-error.js';
 
 /** An error as `pg` makes it of a message of a server that speaks German. */
 function errorOf(code: string, routine = 'anything'): pg.DatabaseError {

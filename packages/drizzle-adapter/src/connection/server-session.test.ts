@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { expect, it } from 'vitest';
+
 import { HistoryQuestion } from './server-session.js';
 
 const hidden = Object.assign(new pg.DatabaseError('permission denied', 1, 'error'), { code: '42501' });

@@ -1,7 +1,8 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+
 import { type ConnectionSource, SharedConnections } from './shared-connections.js';
 
 const shard = ShardIdentifier.of(0, 0);

@@ -1,6 +1,7 @@
 import { type ErrorCode, ShardIdentifier, StaleRecordException } from '@framework/core';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
+
 import { storageError } from './storage-error.js';
 
 const shard = ShardIdentifier.of(0, 0);

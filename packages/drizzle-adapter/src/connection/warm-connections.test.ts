@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+
 import { WarmConnections } from './warm-connections.js';
 
 type Opened = (error: Error | undefined, client: undefined, release: () => void) => void;

@@ -1,4 +1,7 @@
+import type { DatabaseConfig } from '@framework/core';
 import type pg from 'pg';
+
+import type { PostgresWarning } from './postgres-options.js';
 
 /** How long it takes until a connection is tried again that could not be opened, in milliseconds. */
 const retryDelayMs = 5_000;
@@ -59,4 +62,28 @@ export class WarmConnections {
     if (error === undefined) this.fill();
     else this.#retry = setTimeout(() => this.fill(), retryDelayMs).unref();
   }
+}
+
+/** Where a connection was borrowed. */
+class BorrowedHere extends Error {
+  override readonly name = 'BorrowedHere';
+}
+
+/**
+ * Warns when a connection is not returned in time, with the stack trace of its borrower.
+ *
+ * @returns what ends the watch
+ */
+export function watchLoan(
+  { path }: DatabaseConfig,
+  thresholdMs: number,
+  warn: (warning: PostgresWarning) => void,
+): () => void {
+  const borrowed = new BorrowedHere('a connection was borrowed here');
+  const timer = setTimeout(() => {
+    const message = `a connection was not given back within ${thresholdMs} ms`;
+    warn({ kind: 'connection-leak', database: path, message, stack: borrowed.stack });
+  }, thresholdMs);
+  timer.unref();
+  return () => clearTimeout(timer);
 }

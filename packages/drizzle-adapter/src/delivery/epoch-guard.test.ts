@@ -1,7 +1,8 @@
 import pg from 'pg';
 import { expect, it } from 'vitest';
+
 import type { PostgresWarning } from '../connection/postgres-options.js';
-import { EpochGuard } from './epoch-guard.js';
+import { EpochGuard } from './pg-handler-cursors.js';
 
 function refused(code: string): pg.DatabaseError {
   return Object.assign(new pg.DatabaseError('refused', 0, 'error'), { code });

@@ -2,7 +2,8 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { HintListener } from './hint-listener.js';
+
+import { HintListener } from './pg-notifications.js';
 
 it('a listener for hints closes while the server takes its connection and says nothing', async () => {
   // The time in which the server may answer never passes.

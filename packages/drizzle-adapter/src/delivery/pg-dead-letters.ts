@@ -10,9 +10,10 @@ import {
   pageSize,
 } from '@framework/core';
 import { type SQL, and, sql } from 'drizzle-orm';
+
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { isEventId, parkedEvent } from './event-row.js';
-import { settleModels } from './settle-models.js';
+import { isEventId, parkedEvent } from '../read/event-row.js';
+import { settleModels } from './pg-blocked-events.js';
 
 /** How many bytes of events a page holds beside its last one: as many as a read of the log does by default. */
 const pageBytesMax = 16_777_216;

@@ -6,6 +6,7 @@ import {
   HistoryChangedException,
   InvariantViolation,
 } from '@framework/core';
+
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import {
   EventRow,
@@ -16,9 +17,15 @@ import {
   selectEvents,
   selectText,
   wholeEvent,
-} from './event-row.js';
-import { type LogPlace, formatPlace, parsePlace } from './log-place.js';
-import { cutSnapshot, emptySnapshot, parseSnapshot } from './snapshot.js';
+} from '../read/event-row.js';
+import {
+  type LogPlace,
+  cutSnapshot,
+  emptySnapshot,
+  formatPlace,
+  parsePlace,
+  parseSnapshot,
+} from './log-place.js';
 
 /**
  * Reads between two snapshots: what was in progress at the cursor and is seen now, and what began after it. One row more

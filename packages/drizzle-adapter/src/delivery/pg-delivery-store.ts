@@ -1,14 +1,14 @@
 import type { DeliveryStore } from '@framework/core';
+
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import { slotCount } from '../read/event-row.js';
+import { PgParkedEvents } from './pg-blocked-events.js';
 import { PgDeadLetters } from './pg-dead-letters.js';
 import { PgDeliveryLog } from './pg-delivery-log.js';
 import { PgHandlerCursors } from './pg-handler-cursors.js';
-import type { HintSettings } from './hint-listener.js';
-import { PgHintChannel } from './pg-hint-channel.js';
 import { PgLogPartitions } from './pg-log-partitions.js';
-import { PgParkedEvents } from './pg-parked-events.js';
+import { type HintSettings, PgHintChannel } from './pg-notifications.js';
 import { PgSlotLeases } from './pg-slot-leases.js';
-import { slotCount } from './slot-count.js';
 
 /** What delivery needs of one PostgreSQL database. */
 export class PgDeliveryStore implements DeliveryStore {

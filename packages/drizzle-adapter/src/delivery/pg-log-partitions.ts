@@ -1,5 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { FrameworkException, type LogPartitions } from '@framework/core';
+import { setTimeout as delay } from 'node:timers/promises';
+
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 
 /** How many months ahead partitions are created. */

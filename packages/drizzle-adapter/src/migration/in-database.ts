@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto';
 import { type DatabaseConfig, FrameworkException, databasePlace } from '@framework/core';
+import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
-import { ClosingClient } from '../connection/closing-client.js';
+
+import { ClosingClient, streamOf } from '../connection/client.js';
 import { connectionSettings } from '../connection/connection-pool.js';
-import { streamOf } from '../connection/plain-client.js';
 import { SilenceWatch } from '../connection/silence-watch.js';
 
 const connectionTimeoutMs = 10_000;

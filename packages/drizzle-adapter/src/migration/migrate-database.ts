@@ -1,9 +1,10 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { type DatabaseConfig, DatabaseNotReadyError } from '@framework/core';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import type { ConnectionGuard } from '../connection/connection-guard.js';
-import { sqlStateOf } from '../connection/server-error.js';
+
+import type { ConnectionGuard } from '../connection/client.js';
 import { refuseInRecovery } from '../connection/server-role.js';
+import { sqlStateOf } from '../connection/storage-error.js';
 import { partitionMonthsAhead } from '../delivery/pg-log-partitions.js';
 import { endTimeouts, inDatabase, inShortTransaction } from './in-database.js';
 import { MigrationFolder } from './migration-folder.js';

@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import type pg from 'pg';
-import { frameworkMigrationsFolder } from '../framework-migrations-folder.js';
 
 /** One migration of a folder. */
 export interface Migration {
@@ -97,3 +97,8 @@ function namesIn(folder: string): ReadonlyMap<number, string> {
   };
   return new Map(entries.map(({ when, tag }) => [when, tag]));
 }
+
+const manifest = createRequire(import.meta.url).resolve('@framework/drizzle-adapter/package.json');
+
+/** Where the framework's own migrations are: in this package, also when its code is bundled into an application. */
+export const frameworkMigrationsFolder: string = join(dirname(manifest), 'migrations');

@@ -1,7 +1,8 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { DatabaseConfig } from '@framework/core';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { isBehindPooler } from '../connection/plain-client.js';
+
+import { isBehindPooler } from '../connection/client.js';
 import { endTimeouts, inDatabase } from './in-database.js';
 
 /** How long a change of the log's tables waits for a lock: statements that come later wait behind it. */

@@ -1,5 +1,6 @@
 import { DatabaseNotReadyError } from '@framework/core';
 import type pg from 'pg';
+
 import type { MigrationFolder } from './migration-folder.js';
 
 /**

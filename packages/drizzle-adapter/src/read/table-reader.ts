@@ -1,11 +1,26 @@
-import { InvalidCursorException, InvalidIdException, isStorableText } from '@framework/core';
-import { type SQL, and, asc, count, gt, is, ne, sql } from 'drizzle-orm';
-import { PgEnumColumn, PgUUID, QueryBuilder } from 'drizzle-orm/pg-core';
-import type pg from 'pg';
+import {
+  type AnyEntity,
+  InvalidCursorException,
+  InvalidIdException,
+  type ModelClass,
+  type ModelSource,
+  isStorableText,
+} from '@framework/core';
+import { type SQL, and, asc, count, getTableColumns, gt, is, ne, sql } from 'drizzle-orm';
+import {
+  PgArray,
+  type PgColumn,
+  PgEnumColumn,
+  type PgTable,
+  PgUUID,
+  QueryBuilder,
+} from 'drizzle-orm/pg-core';
+import pg from 'pg';
+import { parse } from 'postgres-array';
+
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { queryOf } from '../connection/query-of.js';
-import type { ModelTable } from '../model-table.js';
-import { RowDecoder, drizzleTypes } from './row-decoder.js';
+import { queryOf } from '../connection/storage-error.js';
+import type { ModelTable } from '../model-columns.js';
 
 const deletedState = 'DELETED';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -167,4 +182,84 @@ async function rowsOf(
 /** Bytes are the only values of the driver that columns give as they got them. */
 function ownValue(value: unknown): unknown {
   return Buffer.isBuffer(value) ? Buffer.from(value) : value;
+}
+
+/**
+ * Types that Drizzle's columns read from text themselves: dates, times, intervals, JSON and their arrays. JSON read by
+ * the driver would be read a second time, and a text in it such as `"12"` would become a number.
+ */
+const textTypes = new Set<number>([
+  1082, 1114, 1184, 1186, 1115, 1182, 1185, 1187, 1231, 114, 199, 3802, 3807,
+]);
+
+/** Leaves to Drizzle's columns what they read from text themselves. */
+const drizzleTypes: pg.CustomTypesConfig = {
+  getTypeParser: (type, format) => (textTypes.has(type) ? asText : pg.types.getTypeParser(type, format)),
+};
+
+/** Reads rows of one table that were selected in the order of its columns. */
+class RowDecoder {
+  readonly #columns: readonly (readonly [key: string, read: (value: unknown) => unknown])[];
+
+  constructor(table: PgTable) {
+    const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
+    this.#columns = columns.map(([key, column]) => [key, readerOf(column)]);
+  }
+
+  /** Gives the row as Drizzle's `$inferSelect` types it. */
+  decode(values: readonly unknown[]): Record<string, unknown> {
+    const row: Record<string, unknown> = {};
+    this.#columns.forEach(([key, read], index) => {
+      const value = values[index];
+      row[key] = value === null || value === undefined ? null : read(value);
+    });
+    return row;
+  }
+}
+
+function readerOf(column: PgColumn): (value: unknown) => unknown {
+  return is(column, PgArray)
+    ? (value) => readArray(column, value)
+    : (value) => column.mapFromDriverValue(value);
+}
+
+/** Reads an array whose elements may be null, which Drizzle's own reading takes for values. */
+function readArray({ baseColumn }: { readonly baseColumn: PgColumn }, value: unknown): readonly unknown[] {
+  const elements: readonly unknown[] = typeof value === 'string' ? parse(value) : (value as unknown[]);
+  const read = readerOf(baseColumn);
+  return elements.map((element) => (element === null ? null : read(element)));
+}
+
+function asText(value: string): string {
+  return value;
+}
+
+/** The models of one table on one shard, by their ids. */
+export class PgModelSource<M extends AnyEntity, T extends ModelTable> implements ModelSource<M> {
+  readonly model: ModelClass<M>;
+  readonly #manager: PgTransactionManager;
+  readonly #reader: TableReader<T>;
+  readonly #toModel: (row: T['$inferSelect']) => M;
+
+  constructor(
+    model: ModelClass<M>,
+    manager: PgTransactionManager,
+    reader: TableReader<T>,
+    toModel: (row: T['$inferSelect']) => M,
+  ) {
+    this.model = model;
+    this.#manager = manager;
+    this.#reader = reader;
+    this.#toModel = toModel;
+  }
+
+  async readOne(id: string): Promise<M | undefined> {
+    const row = await this.#reader.byId(this.#manager, id);
+    return row === undefined ? undefined : this.#toModel(row);
+  }
+
+  async readSeveral(ids: readonly string[]): Promise<ReadonlyMap<string, () => M>> {
+    const rows = await this.#reader.bySeveralIds(this.#manager, ids);
+    return new Map([...rows].map(([id, decode]) => [id, () => this.#toModel(decode())]));
+  }
 }

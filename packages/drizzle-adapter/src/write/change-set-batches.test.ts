@@ -1,6 +1,7 @@
 import { type ChangeSet, type EventRecord, ShardIdentifier } from '@framework/core';
 import { describe, expect, it } from 'vitest';
-import { batchesOf } from './change-set-batches.js';
+
+import { batchesOf } from './change-set-writer.js';
 
 const shard = ShardIdentifier.of(3, 4);
 

@@ -1,3 +1,4 @@
+import { sql } from 'drizzle-orm';
 import {
   bigint,
   customType,
@@ -12,8 +13,8 @@ import {
   timestamp,
   varchar,
 } from 'drizzle-orm/pg-core';
-import { sql } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
+
 import { columnGuard } from './column-guard.js';
 
 /** Written as SQL where it begins with a capital. */

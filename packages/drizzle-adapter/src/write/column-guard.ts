@@ -1,11 +1,12 @@
 import { InvariantViolation, UnstorableValueException, checkText, exactJson } from '@framework/core';
+import { is } from 'drizzle-orm';
 import {
-  type PgColumn,
   PgArray,
   PgBigInt64,
   PgBoolean,
   PgChar,
   PgCidr,
+  type PgColumn,
   PgDate,
   PgDateString,
   PgEnumColumn,
@@ -26,7 +27,7 @@ import {
   PgUUID,
   PgVarchar,
 } from 'drizzle-orm/pg-core';
-import { is } from 'drizzle-orm';
+
 import {
   type IsCanonical,
   isAddress,
@@ -36,8 +37,8 @@ import {
   isTime,
   isTimestamp,
   isUuid,
+  shortestSingle,
 } from './canonical-text.js';
-import { shortestSingle } from './shortest-single.js';
 
 const dayMs = 24 * 60 * 60 * 1_000;
 

@@ -1,5 +1,6 @@
 import { type ActionRecord, type EventRecord, slotOf } from '@framework/core';
-import { slotCount } from '../delivery/slot-count.js';
+
+import { slotCount } from '../read/event-row.js';
 
 /** The columns of the log that a write fills. */
 export const eventColumns: string =

@@ -1,8 +1,9 @@
 import { type Change, type ChangeSet, ShardIdentifier, ShardedId } from '@framework/core';
 import { Tag } from '@framework/testing/conformance';
 import { expect, it } from 'vitest';
+
 import { type GroupRows, groupRows } from './group-rows.js';
-import type { RowShape } from './row.js';
+import type { RowShape } from './row-encoder.js';
 
 const shard = ShardIdentifier.of(0, 0);
 const shape: RowShape = {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+
 import { type GroupShape, groupStatement, shapesAt } from './group-statement.js';
-import type { RowShape } from './row.js';
+import type { RowShape } from './row-encoder.js';
 
 const [wallets, transfers, notes] = ['wallets', 'transfers', 'notes'].map((key): RowShape => ({
   key,

@@ -1,6 +1,6 @@
-import { keyConflictClause } from '../idempotency/key-clause.js';
-import { eventColumns, eventColumnTypes } from './events-clause.js';
-import type { RowShape } from './row.js';
+import { eventColumnTypes, eventColumns } from './events-clause.js';
+import { keyConflictClause } from './key-clause.js';
+import type { RowShape } from './row-encoder.js';
 
 /** What determines the text of a group's statement: everything but the values and their number. */
 export interface GroupShape {

@@ -1,6 +1,7 @@
 import { is } from 'drizzle-orm';
 import { PgArray, type PgColumn, PgEnumColumn } from 'drizzle-orm/pg-core';
-import type { DeclaredColumn } from './row.js';
+
+import type { DeclaredColumn } from './row-encoder.js';
 
 /** Types whose values go into a group, by Drizzle's names for them, and what they are called in a cast. */
 const castTypes: Readonly<Record<string, string>> = {

@@ -9,6 +9,7 @@ import {
 import { Tag } from '@framework/testing/conformance';
 import pg from 'pg';
 import { afterAll, describe, expect, it } from 'vitest';
+
 import { Gadget, PgGadgetRepository } from '../../test/fixtures/gadget.js';
 import { PgTagRepository } from '../../test/fixtures/pg-tag-repository.js';
 import { shardingConfig } from '../../test/fixtures/sharding-config.js';

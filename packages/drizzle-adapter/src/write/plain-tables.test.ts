@@ -1,7 +1,8 @@
 import type pg from 'pg';
 import { beforeEach, describe, expect, it } from 'vitest';
+
 import { PlainTables } from './plain-tables.js';
-import type { RowShape } from './row.js';
+import type { RowShape } from './row-encoder.js';
 
 const shape: RowShape = {
   key: 'wallets',

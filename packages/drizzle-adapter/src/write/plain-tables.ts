@@ -1,7 +1,8 @@
 import { outsideRequests } from '@framework/core';
 import type pg from 'pg';
-import { queryOf } from '../connection/query-of.js';
-import type { RowShape } from './row.js';
+
+import { queryOf } from '../connection/storage-error.js';
+import type { RowShape } from './row-encoder.js';
 
 /** How long what was read in the catalog is believed: a table may be altered. */
 const believedMs = 10_000;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { RefusedShapes } from './refused-shapes.js';
-import type { RowShape } from './row.js';
+
+import { RefusedShapes } from './group-writer.js';
+import type { RowShape } from './row-encoder.js';
 
 const shapes = ['a', 'b'].map((key): RowShape => ({
   key,

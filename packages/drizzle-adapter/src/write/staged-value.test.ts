@@ -1,5 +1,6 @@
 import { numeric, pgTable } from 'drizzle-orm/pg-core';
 import { expect, test } from 'vitest';
+
 import { stagedValue } from './staged-value.js';
 
 const table = pgTable('staged', {

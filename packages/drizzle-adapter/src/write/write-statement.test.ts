@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { RowShape } from './row.js';
+
+import type { RowShape } from './row-encoder.js';
 import { type WriteShape, shapeKey, writeStatement } from './write-statement.js';
 
 const shape: RowShape = {

@@ -1,7 +1,7 @@
-import { keyClause, keyParameterCount } from '../idempotency/key-clause.js';
 import { eventsClause } from './events-clause.js';
 import { lockTimeoutMs } from './group-statement.js';
-import type { RowShape } from './row.js';
+import { keyClause, keyParameterCount } from './key-clause.js';
+import type { RowShape } from './row-encoder.js';
 
 /** What determines the text of a statement: everything but the values. */
 export interface WriteShape {

@@ -6,7 +6,8 @@ import {
   UnknownShardException,
 } from '@framework/core';
 import { expect, test } from 'vitest';
-import { attemptVerdict } from './attempt-verdict.js';
+
+import { attemptVerdict } from './attempt-failure.js';
 
 test('a call that failed because a shard could not serve is no attempt, and one that took too long is one', () => {
   const unavailable = new ShardUnavailableException(ShardIdentifier.of(0, 0), 'down');

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { errorText } from './error-text.js';
+
+import { errorText } from './attempt-failure.js';
 
 /** An error whose property throws when it is read. */
 function withThrowing(property: 'name' | 'message' | 'cause'): Error {

@@ -5,13 +5,14 @@ import {
   eventTypeOf,
   isStorableText,
 } from '@framework/core';
-import type { AnyEventHandler } from './event-handler.js';
+
 import {
+  type AnyEventHandler,
   type EventHandlerClass,
+  type EventHandlerOptions,
   declaredHandlerOptions,
   discoveredHandlers,
-} from './framework-event-handler.js';
-import type { EventHandlerOptions } from './handler-options.js';
+} from './event-handler.js';
 
 /** Leaves an idempotency key of 255 characters room for the event's id and the action's name. */
 const nameCharactersMax = 100;

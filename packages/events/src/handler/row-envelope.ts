@@ -1,20 +1,90 @@
 import {
   type DeliverableEvent,
   type EventClass,
+  InvariantViolation,
   type ModelClass,
-  type ShardIdentifier,
+  ShardIdentifier,
+  ShardedId,
   decodeEvent,
+  modelNameOf,
 } from '@framework/core';
-import type { EventEnvelope } from './event-envelope.js';
+
+import type { EventEnvelope } from './event-handler.js';
+
+/** Makes what handlers receive of the rows of one database's log. */
+export class EnvelopeFactory {
+  readonly #shards: readonly ShardIdentifier[];
+  readonly #models = new Map<string, ModelClass<unknown>>();
+  readonly #names: EnvelopeNames = {
+    modelOf: (name) => this.#modelOf(name),
+    shardOf: (modelId) => this.shardOf(modelId),
+  };
+
+  /**
+   * @param shards whose events the log holds; at least one
+   * @throws InvariantViolation `invariant-violation` when two models have the same name
+   * @param models the classes that `event.model` gives; for others it gives an empty class of the same model name
+   */
+  constructor(shards: readonly ShardIdentifier[], models: readonly ModelClass<unknown>[]) {
+    this.#shards = shards;
+    for (const model of models) {
+      const name = modelNameOf(model);
+      const known = this.#models.get(name) ?? model;
+      if (known !== model) {
+        throw new InvariantViolation(
+          `Two classes of models are named ${name}: declare another static readonly modelName on one`,
+        );
+      }
+      this.#models.set(name, model);
+    }
+  }
+
+  /** @param eventClass decodes the event when it is read; `undefined` leaves it undecoded */
+  envelope(row: DeliverableEvent, eventClass: EventClass | undefined, attempt: number): EventEnvelope<never> {
+    return new RowEnvelope(row, eventClass, attempt, this.#names);
+  }
+
+  /** The shard of a model whose events the log holds. */
+  shardOf(modelId: string): ShardIdentifier {
+    const first = this.#shards[0] ?? ShardIdentifier.of(0, 0);
+    if (this.#shards.length === 1) return first;
+    const carried = carriedShard(modelId);
+    return this.#shards.find((shard) => shard === carried) ?? first;
+  }
+
+  #modelOf(name: string): ModelClass<unknown> {
+    const known = this.#models.get(name);
+    if (known !== undefined) return known;
+    const standIn: ModelClass<unknown> = class extends UnknownModel {
+      static readonly modelName = name;
+    };
+    this.#models.set(name, standIn);
+    return standIn;
+  }
+}
+
+/** What an event belongs to whose model's class is not given. */
+abstract class UnknownModel {
+  declare readonly id: unknown;
+}
+
+/** The shard in an id, if it is one that carries any; models may have ids of their own making. */
+function carriedShard(modelId: string): ShardIdentifier | undefined {
+  try {
+    return ShardedId.of(Object, modelId).resolveShardIdentifier();
+  } catch {
+    return undefined;
+  }
+}
 
 /** What an envelope asks when a handler looks into it. */
-export interface EnvelopeNames {
+interface EnvelopeNames {
   readonly modelOf: (modelName: string) => ModelClass<unknown>;
   readonly shardOf: (modelId: string) => ShardIdentifier;
 }
 
 /** An envelope around a row of the log; decodes what a handler reads, when it reads it, once. */
-export class RowEnvelope implements EventEnvelope<never> {
+class RowEnvelope implements EventEnvelope<never> {
   readonly attempt: number;
   readonly #row: DeliverableEvent;
   readonly #eventClass: EventClass | undefined;

@@ -10,12 +10,18 @@ import {
   type ShardIdentifier,
   type StepPlace,
   UnknownHandlerException,
+  outsideRequests,
 } from '@framework/core';
-import { type DatabaseAnswers, askDatabases, throwFailures } from './database-answers.js';
-import type { EventExplanation } from './event-explanation.js';
-import { explainEvent } from './explain-event.js';
-import { type ParkedPage, filterIn, findParkedPage } from './find-parked-page.js';
-import { tellPause } from './pause-news.js';
+
+import {
+  type DatabaseAnswers,
+  type ParkedPage,
+  askDatabases,
+  filterIn,
+  findParkedPage,
+  throwFailures,
+} from './blocked-page.js';
+import { type EventExplanation, explainEvent } from './explain-event.js';
 
 const countPageMax = 1_000;
 /** How many dead letters one statement changes. */
@@ -231,4 +237,21 @@ export class DeliveryOperator {
     if (handler !== undefined && counts.length === 0) throw new UnknownHandlerException(handler);
     return counts.reduce((sum, count) => sum + count, 0);
   }
+}
+
+type PauseListener = (handler: string, paused: boolean) => void;
+
+/** Those who deliver in this process, by the store that they share with its operators. */
+const listenersByStore = new WeakMap<DeliveryStore, Set<PauseListener>>();
+
+/** Listens for what operators of this process pause and resume, by permanent ids; gives what ends it. */
+export function onPause(store: DeliveryStore, listener: PauseListener): () => void {
+  const listeners = listenersByStore.get(store) ?? new Set();
+  listenersByStore.set(store, listeners.add(listener));
+  return () => listeners.delete(listener);
+}
+
+/** Tells at once what other processes learn when they renew their leases; what goes on by it is no part of the operator's request. */
+export function tellPause(store: DeliveryStore, handler: string, paused: boolean): void {
+  for (const listener of listenersByStore.get(store) ?? []) outsideRequests(() => listener(handler, paused));
 }

@@ -1,25 +1,18 @@
 import { afterAll, beforeAll, beforeEach, describe } from 'vitest';
-import { describeActionRecords } from './behaviours/describe-action-records.js';
-import { describeCommits } from './behaviours/describe-commits.js';
-import { describeConcurrency } from './behaviours/describe-concurrency.js';
-import { describeCrossShard } from './behaviours/describe-cross-shard.js';
-import { describeEventLog } from './behaviours/describe-event-log.js';
-import { describeGroups } from './behaviours/describe-groups.js';
-import { describeHandlerKeys } from './behaviours/describe-handler-keys.js';
-import { describeIdempotency } from './behaviours/describe-idempotency.js';
-import { describeKeyExpiry } from './behaviours/describe-key-expiry.js';
-import { describeLargePlans } from './behaviours/describe-large-plans.js';
-import { describePages } from './behaviours/describe-pages.js';
-import { describePlacement } from './behaviours/describe-placement.js';
-import { describeReads } from './behaviours/describe-reads.js';
-import { describeRefusals } from './behaviours/describe-refusals.js';
-import { describeSlots } from './behaviours/describe-slots.js';
-import { describeSoftDelete } from './behaviours/describe-soft-delete.js';
-import { describeStaleRecords } from './behaviours/describe-stale-records.js';
-import { describeTransactions } from './behaviours/describe-transactions.js';
+
+import { describeCommits, describeTransactions } from './behaviours/describe-commits.js';
+import { describeConcurrency, describeStaleRecords } from './behaviours/describe-concurrency.js';
+import { describeActionRecords, describeEventLog } from './behaviours/describe-event-log.js';
+import { describeGroups, describeLargePlans } from './behaviours/describe-groups.js';
+import {
+  describeHandlerKeys,
+  describeIdempotency,
+  describeKeyExpiry,
+} from './behaviours/describe-idempotency.js';
+import { describePages, describeReads, describeSoftDelete } from './behaviours/describe-reads.js';
+import { describeCrossShard, describePlacement, describeSlots } from './behaviours/describe-sharding.js';
 import { describeUnknownOutcomes } from './behaviours/describe-unknown-outcomes.js';
-import { describeUnstorableValues } from './behaviours/describe-unstorable-values.js';
-import { describeValues } from './behaviours/describe-values.js';
+import { describeRefusals, describeUnstorableValues, describeValues } from './behaviours/describe-values.js';
 import type { StorageFixture } from './storage-fixture.js';
 import { SuiteContext, type SuiteOptions } from './suite-context.js';
 

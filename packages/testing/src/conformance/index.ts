@@ -8,8 +8,7 @@ export {
   once,
   principal,
 } from './suite-context.js';
-export type { AccountReader, StorageFixture, StoredEvent } from './storage-fixture.js';
-export type { ModelReader } from './model-reader.js';
+export type { AccountReader, StorageFixture, StoredEvent, ModelReader } from './storage-fixture.js';
 export {
   Account,
   AccountCreditedEvent,
@@ -19,7 +18,8 @@ export {
   AccountOpenedEvent,
   type AccountState,
   type Json,
-} from './domain/account.js';
-export { Tag } from './domain/tag.js';
+  Tag,
+  decimal,
+  sum,
+} from './account.js';
 export { RandomExecutions, hops } from './random-executions.js';
-export { decimal, sum } from './domain/decimal-text.js';

@@ -8,8 +8,8 @@ import {
   ShardedId,
   systemClock,
 } from '@framework/core';
-import { Account } from './domain/account.js';
-import { sum } from './domain/decimal-text.js';
+
+import { Account, sum } from './account.js';
 import type { StorageFixture } from './storage-fixture.js';
 import { at, home, principal } from './suite-context.js';
 

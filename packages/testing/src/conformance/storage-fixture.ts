@@ -1,7 +1,6 @@
-import type { DatabaseRegistry, ShardIdentifier } from '@framework/core';
-import type { Account } from './domain/account.js';
-import type { Tag } from './domain/tag.js';
-import type { ModelReader } from './model-reader.js';
+import type { AnyEntity, DatabaseRegistry, Id, Page, Repository, ShardIdentifier } from '@framework/core';
+
+import type { Account, Tag } from './account.js';
 
 /**
  * What an adapter gives the suite: its registry, its repositories of the suite's models, and some means of looking
@@ -64,4 +63,17 @@ export interface StoredEvent {
   readonly headers: unknown;
   readonly startedDate: Date;
   readonly createdDate: Date;
+}
+
+/** What the suite reads through: the methods that every adapter's repositories have. */
+export interface ModelReader<M extends AnyEntity> extends Repository<M> {
+  getById(id: Id<M> | string): Promise<M>;
+  findById(id: Id<M> | string): Promise<M | undefined>;
+  /** In the order of the ids; missing ones are left out. */
+  findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]>;
+  /** All models of all shards in the order of ids; refused with `limit-exceeded` beyond `rowsMax`. */
+  findAll(rowsMax?: number): Promise<readonly M[]>;
+  findPage(page: { readonly limit: number; readonly after?: string | undefined }): Promise<Page<M>>;
+  count(): Promise<number>;
+  existsById(id: Id<M> | string): Promise<boolean>;
 }

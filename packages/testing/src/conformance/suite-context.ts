@@ -1,19 +1,24 @@
 import {
   ActionExecutor,
   type AnyEntity,
+  type ChangeSet,
   type ExecutionConfiguration,
   type ExecutorOptions,
   type Plan,
   ShardIdentifier,
+  ShardedId,
   systemClock,
 } from '@framework/core';
-import { CreditAccountAction } from './actions/credit-account-action.js';
-import { FindOwnerAction } from './actions/find-owner-action.js';
-import { OpenAccountAction } from './actions/open-account-action.js';
-import { StageAction } from './actions/stage-action.js';
-import { TransferAction } from './actions/transfer-action.js';
-import { WithdrawAction } from './actions/withdraw-action.js';
-import { Account, type AccountFields } from './domain/account.js';
+
+import {
+  CreditAccountAction,
+  FindOwnerAction,
+  OpenAccountAction,
+  StageAction,
+  TransferAction,
+  WithdrawAction,
+} from './account-actions.js';
+import { Account, type AccountFields } from './account.js';
 import type { AccountReader, StorageFixture, StoredEvent } from './storage-fixture.js';
 
 /** The default shard. */
@@ -139,4 +144,47 @@ export function at<T>(list: readonly T[], index: number): T {
   const item = list[index];
   if (item === undefined) throw new Error(`There are only ${list.length} items`);
   return item;
+}
+
+/**
+ * Makes the change set of one update, past the executor and its checks.
+ *
+ * @param next the account as it will be stored, its version one higher than the row's
+ * @param payloads one for each event
+ */
+export function changeSetOf(
+  repository: AccountReader,
+  next: Account,
+  payloads: readonly string[],
+): ChangeSet {
+  const shard = next.id.resolveShardIdentifier();
+  const event = {
+    modelId: next.id.value,
+    modelName: 'Account',
+    modelVersion: next.version,
+    type: 'TriedEvent',
+  };
+  const uuid = (): string => ShardedId.generate(Account, shard).value;
+  return {
+    shard,
+    action: {
+      id: uuid(),
+      name: 'TryAction',
+      params: '{}',
+      namespace,
+      principal: principal.name,
+      headers: '{}',
+      startedDate: systemClock.now(),
+    },
+    changes: [
+      {
+        kind: 'update',
+        repository,
+        model: next,
+        expectedVersion: next.version - 1,
+        row: repository.encode(next),
+      },
+    ],
+    events: payloads.map((payload, ordinal) => ({ ...event, id: uuid(), ordinal, payload })),
+  };
 }

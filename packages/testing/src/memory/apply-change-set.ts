@@ -6,6 +6,8 @@ import {
   ConstraintViolationException,
   type DeliverableEvent,
   type EventRecord,
+  FrameworkException,
+  type GroupOutcome,
   InvariantViolation,
   type PersistOutcome,
   StaleRecordException,
@@ -15,10 +17,10 @@ import {
   slotOf,
   updateOfOtherTimeline,
 } from '@framework/core';
+
 import { isKeyTaken, storeKey } from './memory-idempotency-keys.js';
-import type { MemoryCommit } from './memory-commit.js';
 import { MemoryRow } from './memory-row.js';
-import type { MemoryTables } from './memory-tables.js';
+import type { MemoryCommit, MemoryTables } from './memory-tables.js';
 
 /**
  * Writes a change set as a whole, or throws and has written nothing: it checks everything before it writes, and nothing
@@ -118,4 +120,28 @@ function foreignRow(table: string, model: AnyEntity): InvariantViolation {
   return new InvariantViolation(
     `The repository of ${table} ${model.id.value} is not in memory: give the executor a MemoryRepository`,
   );
+}
+
+/** Writes change sets in turn, each as a whole or not at all; what follows one that is not written is not written either. */
+export function applyGroup(tables: MemoryTables, group: readonly ChangeSet[]): readonly GroupOutcome[] {
+  const lost = new Set<string>();
+  return group.map((changeSet) => {
+    const base = changeSet.changes.find((change) => lost.has(rowKey(change)));
+    const outcome = base === undefined ? applied(tables, changeSet) : StaleRecordException.of(base);
+    if (outcome !== 'written') for (const change of changeSet.changes) lost.add(rowKey(change));
+    return outcome;
+  });
+}
+
+function applied(tables: MemoryTables, changeSet: ChangeSet): GroupOutcome {
+  try {
+    return applyChangeSet(tables, changeSet);
+  } catch (error) {
+    if (FrameworkException.is(error)) return error;
+    throw error;
+  }
+}
+
+function rowKey({ repository, model }: Change): string {
+  return `${modelNameOf(repository.model)} ${model.id.value}`;
 }

@@ -1,6 +1,7 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import { describe, expect, it } from 'vitest';
-import { faithfulCopy } from './faithful-copy.js';
+
+import { faithfulCopy } from './memory-row.js';
 
 /** As big.js has them: its constructor is in every instance. */
 class Amount {

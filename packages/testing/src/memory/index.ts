@@ -1,11 +1,15 @@
 // In the order in which a datum flows: databases, repositories, what was committed, delivery.
-export { type MemoryOptions, memory } from './memory.js';
+export { type MemoryOptions, memory, memorySharding } from './memory.js';
 export { MemoryServer } from './memory-server.js';
-export { memorySharding } from './memory-sharding.js';
 export { type Condition, type MemoryPageRequest, MemoryRepository } from './memory-repository.js';
 export { MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
-export type { MemoryChange, MemoryCommit } from './memory-commit.js';
-export { type MemoryKey, type MemorySnapshot, MemoryTables } from './memory-tables.js';
+export {
+  type MemoryChange,
+  type MemoryCommit,
+  type MemoryKey,
+  type MemorySnapshot,
+  MemoryTables,
+} from './memory-tables.js';
 export {
   ConnectionLost,
   type MemoryFault,

@@ -5,7 +5,8 @@ import {
   type Page,
   pageSize,
 } from '@framework/core';
-import { faithfulCopy } from './faithful-copy.js';
+
+import { faithfulCopy } from './memory-row.js';
 import type { MemoryTransactionManager } from './memory-transaction-manager.js';
 
 /** The log of one shard in memory. */

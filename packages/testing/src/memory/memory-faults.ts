@@ -4,6 +4,7 @@ import {
   type ShardIdentifier,
   TransientStorageException,
 } from '@framework/core';
+
 import type { StoreMethod } from './delivery/memory-access.js';
 
 /**

@@ -1,4 +1,5 @@
 import type { ChangeSet, HandlerKey, IdempotencyKeys, KeyScope, Page, StoredKey } from '@framework/core';
+
 import type { MemoryTables } from './memory-tables.js';
 import type { MemoryTransactionManager } from './memory-transaction-manager.js';
 

@@ -6,13 +6,13 @@ import {
   type New,
   ShardIdentifier,
   ShardedId,
-  systemClock,
   openDatabases,
+  systemClock,
 } from '@framework/core';
 import { describe, expect, it } from 'vitest';
+
 import { MemoryRepository } from './memory-repository.js';
-import { memorySharding } from './memory-sharding.js';
-import { memory } from './memory.js';
+import { memory, memorySharding } from './memory.js';
 
 const shard = ShardIdentifier.of(0, 0);
 

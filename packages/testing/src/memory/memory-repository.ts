@@ -4,8 +4,8 @@ import {
   EmbeddedBitsShardingStrategy,
   EntityNotFoundException,
   type Id,
-  InvariantViolation,
   InvalidCursorException,
+  InvariantViolation,
   LimitExceededException,
   type ModelClass,
   type ModelSource,
@@ -14,14 +14,14 @@ import {
   type Repository,
   ShardUndeterminedException,
   type ShardingStrategy,
-  modelNameOf,
-  readById,
   madeModels,
+  modelNameOf,
   pageSize,
+  readById,
   readByIds,
 } from '@framework/core';
-import { faithfulCopy } from './faithful-copy.js';
-import { MemoryRow } from './memory-row.js';
+
+import { MemoryRow, faithfulCopy } from './memory-row.js';
 import { type MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
 
 const deletedState = 'DELETED';

@@ -1,3 +1,5 @@
+import { ShardIdentifier, UnstorableValueException, checkText } from '@framework/core';
+
 /** One row of a database in memory: belongs to the database alone, so nobody changes it. */
 export class MemoryRow {
   readonly id: string;
@@ -28,4 +30,82 @@ export class MemoryRow {
     const { id, version, state, isWhole } = this;
     return new MemoryRow({ id, version, state, isWhole, fields: { ...stored.fields, ...this.fields } });
   }
+}
+
+const depthMax = 64;
+
+/**
+ * Copies a value so deeply that no later change of the one shows in the other; objects keep their classes.
+ *
+ * @param path names the value in the error, such as `Wallet.balance`
+ * @throws UnstorableValueException `unstorable-value` for what no database gives back (numbers that are none, invalid
+ * dates, `\u0000`, lone surrogates, functions, nesting beyond 64 levels), and for objects that keep everything in
+ * private fields, which cannot be copied from outside
+ */
+export function faithfulCopy<T>(value: T, path: string): T;
+export function faithfulCopy(value: unknown, path: string): unknown {
+  return copyOf(value, path, 0);
+}
+
+function copyOf(value: unknown, path: string, depth: number): unknown {
+  if (depth > depthMax)
+    throw new UnstorableValueException(path, `it is nested deeper than ${depthMax} levels`);
+  switch (typeof value) {
+    case 'string':
+      checkText(value, path);
+      return value;
+    case 'number':
+      if (!Number.isFinite(value)) throw unstorable(path, value);
+      return value;
+    case 'function':
+    case 'symbol':
+      throw unstorable(path, value);
+    case 'object':
+      return value === null ? null : copyOfObject(value, path, depth);
+    default:
+      return value;
+  }
+}
+
+function copyOfObject(value: object, path: string, depth: number): unknown {
+  // Equal shards are the same object.
+  if (value instanceof ShardIdentifier) return value;
+  if (value instanceof Date) return copyOfDate(value, path);
+  if (value instanceof Uint8Array) return Uint8Array.prototype.slice.call(value);
+  if (Array.isArray(value))
+    return Array.from(value, (item, index) => copyOf(item, `${path}[${index}]`, depth + 1));
+  if (value instanceof Map) {
+    const entries = [...value].map(([key, item]) => [key, copyOf(item, `${path}.${String(key)}`, depth + 1)]);
+    return new Map(entries as [unknown, unknown][]);
+  }
+  if (value instanceof Set) return new Set([...value].map((item) => copyOf(item, path, depth + 1)));
+  return copyOfFields(value, path, depth);
+}
+
+function copyOfDate(date: Date, path: string): Date {
+  if (Number.isNaN(date.getTime())) throw new UnstorableValueException(path, 'it is an invalid date');
+  return new Date(date);
+}
+
+/** Copies a plain object, or an instance of a class without calling its constructor. */
+function copyOfFields(value: object, path: string, depth: number): object {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  const isPlain = prototype === Object.prototype || prototype === null;
+  const entries = Object.entries(value);
+  if (!isPlain && entries.length === 0) {
+    const reason = `${value.constructor.name} hides its state: write toRow and toModel in a repository of your own`;
+    throw new UnstorableValueException(path, reason);
+  }
+  const copy = Object.create(prototype as object | null) as Record<string, unknown>;
+  for (const [key, field] of entries) {
+    checkText(key, path);
+    // Some classes keep their constructor in every instance, as big.js does.
+    const isOwnClass = !isPlain && typeof field === 'function' && field === value.constructor;
+    copy[key] = isOwnClass ? field : copyOf(field, `${path}.${key}`, depth + 1);
+  }
+  return copy;
+}
+
+function unstorable(path: string, value: unknown): UnstorableValueException {
+  return new UnstorableValueException(path, `no database holds ${String(value)}`);
 }

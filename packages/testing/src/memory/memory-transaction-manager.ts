@@ -12,16 +12,16 @@ import {
   type TransactionManager,
   TransactionOverException,
 } from '@framework/core';
-import { applyChangeSet, isCommitted } from './apply-change-set.js';
-import { applyGroup } from './apply-group.js';
+
+import { applyChangeSet, applyGroup, isCommitted } from './apply-change-set.js';
 import { MemoryEventLog } from './memory-event-log.js';
-import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
 import {
   ConnectionLost,
   type MemoryFaults,
   type MemoryOperation,
   type MemoryRequest,
 } from './memory-faults.js';
+import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
 import type { MemoryRow } from './memory-row.js';
 import type { MemoryTables } from './memory-tables.js';
 

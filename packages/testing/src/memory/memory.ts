@@ -1,7 +1,16 @@
-import { type Clock, type DatabaseDriver, systemClock } from '@framework/core';
-import { MemoryDatabase } from './memory-database.js';
+import {
+  type Clock,
+  type DatabaseConfig,
+  type DatabaseDriver,
+  type MemberConfig,
+  type ShardIdentifier,
+  type ShardingConfig,
+  primaryConfig,
+  systemClock,
+} from '@framework/core';
+
 import { MemoryFaults } from './memory-faults.js';
-import { type MemoryServer, defaultSlotCount } from './memory-server.js';
+import { MemoryDatabase, type MemoryServer, defaultSlotCount } from './memory-server.js';
 import { MemoryTables } from './memory-tables.js';
 
 /** What may differ from the defaults. */
@@ -37,5 +46,53 @@ export function memory({
         server === undefined ? new MemoryTables(clock, slotCount, () => position++) : server.tablesAt(config);
       return new MemoryDatabase(tables, shards, faults);
     },
+  };
+}
+
+/**
+ * The configuration of databases in memory.
+ *
+ * @param databases for each one its shard, or several shards that share it; the first shard is the default
+ */
+export function memorySharding(
+  ...databases: readonly [ShardsOfDatabase, ...ShardsOfDatabase[]]
+): ShardingConfig {
+  const [first] = databases;
+  const members = databases.flatMap((shards, index) => shardsOf(shards).map((shard) => member(shard, index)));
+  return { defaultShard: Array.isArray(first) ? first[0] : first, members };
+}
+
+type ShardsOfDatabase = ShardIdentifier | readonly [ShardIdentifier, ...ShardIdentifier[]];
+
+function shardsOf(shards: ShardsOfDatabase): readonly ShardIdentifier[] {
+  return 'group' in shards ? [shards] : shards;
+}
+
+function member(shard: ShardIdentifier, database: number): MemberConfig {
+  return {
+    shard,
+    groupName: `group-${shard.group}`,
+    name: `member-${shard.group}-${shard.member}`,
+    databases: new Map([[primaryConfig, databaseConfig(database)]]),
+  };
+}
+
+/** Only the address counts: members with the same one share a database. */
+function databaseConfig(index: number): DatabaseConfig {
+  return {
+    path: `memory.${index}`,
+    name: primaryConfig,
+    address: `memory:${index}`,
+    username: undefined,
+    password: undefined,
+    driverClassName: undefined,
+    poolMax: 1,
+    acquisitionTimeoutMs: 1,
+    acquisitionQueueMax: 1,
+    statementTimeoutMs: 1,
+    idleMin: 0,
+    idleTimeoutMs: 1,
+    lifetimeMaxMs: 0,
+    leakThresholdMs: 0,
   };
 }

@@ -1,8 +1,13 @@
 import { randomBytes } from 'node:crypto';
-
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { request } from 'node:http';
+import { homedir, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Client, escapeIdentifier } from 'pg';
 
-import { TestDatabase } from './test-database.js';
+import { isAlive } from './embedded/cluster.js';
+import { PostgresServerError } from './embedded/deadline.js';
+import { EmbeddedPostgres } from './embedded/embedded-postgres.js';
 
 /** A PostgreSQL server for one test run, which hands out empty databases. */
 export class TestPostgres {
@@ -33,4 +38,176 @@ export class TestPostgres {
   async stop(): Promise<void> {
     await this.#stop();
   }
+}
+
+const connectTimeoutMs = 10_000;
+const image = 'postgres:18-alpine';
+
+/**
+ * A PostgreSQL server for tests: the one that `TEST_DATABASE_URL` names, else a container where a Docker daemon
+ * answers, else an embedded one in a temporary folder. Only the first outlives the tests.
+ *
+ * The user of `TEST_DATABASE_URL` needs the right to create databases.
+ *
+ * @throws PostgresServerError `server-unreachable` when `TEST_DATABASE_URL` is set and does not answer.
+ */
+export async function startTestPostgres(): Promise<TestPostgres> {
+  const url = process.env['TEST_DATABASE_URL'];
+  if (url) return existing(url);
+  if (await dockerAnswers()) {
+    try {
+      return await startContainer();
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      process.stderr.write(`Docker answers but cannot run ${image}, using embedded PostgreSQL: ${reason}\n`);
+    }
+  }
+  return startEmbeddedTestPostgres();
+}
+
+async function existing(url: string): Promise<TestPostgres> {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: connectTimeoutMs });
+  try {
+    await client.connect();
+    await client.end();
+  } catch (cause) {
+    throw new PostgresServerError(
+      'server-unreachable',
+      `The server that TEST_DATABASE_URL names (${withoutPassword(url)}) cannot be used: ` +
+        `${cause instanceof Error ? cause.message || cause.name : String(cause)}. ` +
+        'Start it, correct the variable, or unset it to use a server that the tests start.',
+      { cause },
+    );
+  }
+  return new TestPostgres(url, async () => undefined);
+}
+
+async function startContainer(): Promise<TestPostgres> {
+  // Loaded only here because loading it takes longer than many a test.
+  const { PostgreSqlContainer } = await import('@testcontainers/postgresql');
+  const container = await new PostgreSqlContainer(image)
+    .withCommand(['postgres', '-c', 'fsync=off', '-c', 'max_connections=300'])
+    .start();
+  return new TestPostgres(container.getConnectionUri(), async () => {
+    await container.stop();
+  });
+}
+
+function withoutPassword(url: string): string {
+  return url.replace(/\/\/[^@/]*@/, '//…@');
+}
+
+const prefix = 'test-postgres-';
+// A database that is thrown away needs no safety against power failures.
+const settings = {
+  fsync: 'off',
+  synchronous_commit: 'off',
+  full_page_writes: 'off',
+  max_connections: '300',
+} as const;
+
+/** An embedded server in a temporary folder; folders that killed test runs left behind are removed on the way. */
+async function startEmbeddedTestPostgres(): Promise<TestPostgres> {
+  await removeRemains();
+  const directory = await mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`));
+  const server = await EmbeddedPostgres.start({ directory, settings: settings });
+  return new TestPostgres(server.url('postgres'), async () => {
+    await server.stop();
+    await rm(directory, { recursive: true, force: true });
+  });
+}
+
+async function removeRemains(): Promise<void> {
+  for (const name of await readdir(tmpdir())) {
+    const pid = name.startsWith(prefix) ? Number.parseInt(name.slice(prefix.length), 10) : Number.NaN;
+    if (Number.isNaN(pid) || isAlive(pid)) continue;
+    // Another user's, or in use by a server that is just ending: not worth a failure.
+    await rm(join(tmpdir(), name), { recursive: true, force: true }).catch(() => undefined);
+  }
+}
+
+const pingTimeoutMs = 1_000;
+
+/** Whether a Docker daemon answers where `DOCKER_HOST` says, or at the usual sockets; asks each for up to 1 s. */
+async function dockerAnswers(): Promise<boolean> {
+  const host = process.env['DOCKER_HOST'];
+  const endpoints = host
+    ? [host]
+    : [
+        'unix:///var/run/docker.sock',
+        `unix://${join(process.env['XDG_RUNTIME_DIR'] ?? '/run', 'docker.sock')}`,
+        `unix://${join(homedir(), '.docker/run/docker.sock')}`,
+      ];
+  for (const endpoint of endpoints) if (await answersPing(endpoint)) return true;
+  return false;
+}
+
+async function answersPing(endpoint: string): Promise<boolean> {
+  const target = endpoint.startsWith('unix://')
+    ? { socketPath: endpoint.slice('unix://'.length) }
+    : { host: new URL(endpoint).hostname, port: new URL(endpoint).port };
+  return new Promise((resolve) => {
+    const ping = request({ ...target, path: '/_ping', timeout: pingTimeoutMs }, (response) => {
+      response.resume();
+      resolve(response.statusCode === 200);
+    });
+    ping.on('timeout', () => ping.destroy());
+    ping.on('error', () => resolve(false));
+    ping.on('close', () => resolve(false));
+    ping.end();
+  });
+}
+
+/** An empty database that one test file has for itself. */
+export class TestDatabase {
+  /** The connection URL, password included. */
+  readonly url: string;
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+  readonly #serverUrl: string;
+
+  /** Takes the URL of a user who may drop the database, and the database's name. */
+  constructor(serverUrl: string, database: string) {
+    const url = new URL(serverUrl);
+    url.pathname = `/${encodeURIComponent(database)}`;
+    this.url = url.href;
+    this.host = url.hostname;
+    this.port = Number(url.port || 5432);
+    this.user = decodeURIComponent(url.username);
+    this.password = decodeURIComponent(url.password);
+    this.database = database;
+    this.#serverUrl = serverUrl;
+  }
+
+  /** Disconnects all sessions and drops the database; does nothing when it is gone already. */
+  async drop(): Promise<void> {
+    const client = new Client({ connectionString: this.#serverUrl });
+    await client.connect();
+    try {
+      await client.query(`drop database if exists ${escapeIdentifier(this.database)} with (force)`);
+    } finally {
+      await client.end();
+    }
+  }
+}
+
+let server: Promise<TestPostgres> | undefined;
+
+/**
+ * An empty database for a test file, on the server of the test run.
+ *
+ * The server is the one that the global setup started, or else one that this process starts on the first call and that
+ * ends with it. Drop the database when the file is done:
+ *
+ * ```ts
+ * const database = await createTestDatabase();
+ * afterAll(() => database.drop());
+ * ```
+ */
+export async function createTestDatabase(): Promise<TestDatabase> {
+  server ??= startTestPostgres();
+  return (await server).createDatabase();
 }

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+
 import { CallRecorder, type Verdict } from './call-recorder.js';
 
 const judge = (answer: Verdict): Verdict => {

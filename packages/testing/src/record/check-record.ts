@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { checkDeliveries } from '../deliveries/check-deliveries.js';
+
 import type { CallRecorder, RecordedCall } from './call-recorder.js';
+import { checkDeliveries } from './check-deliveries.js';
 import {
   type DatabaseRecord,
   type RecordedAction,
@@ -8,7 +9,7 @@ import {
   type RecordedEvent,
   type Rows,
 } from './database-record.js';
-import type { DeliveryRecorder } from './delivery-recorder.js';
+import type { DeliveryRecorder } from './delivery-record.js';
 
 /** What a record is compared with, and what must be true besides. */
 export interface RecordCheck<Answer> {

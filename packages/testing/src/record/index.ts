@@ -6,7 +6,6 @@ export {
   type RecordedCall,
   type Verdict,
 } from './call-recorder.js';
-export { DeliveryRecorder } from './delivery-recorder.js';
-export type { DeliveryRecord } from '../deliveries/delivery-record.js';
+export { DeliveryRecorder, type DeliveryRecord } from './delivery-record.js';
 export { type RecordCheck, type RecordState, checkRecord } from './check-record.js';
 export type { RecordedAction, RecordedEvent, Rows } from './database-record.js';

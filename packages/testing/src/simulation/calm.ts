@@ -1,6 +1,7 @@
 import { FrameworkException } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
-import type { Choices, ChoiceStreams } from './choices.js';
+
+import type { ChoiceStreams, Choices } from './choices.js';
 import type { CallRecord, History } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 import type { SimulatedClients } from './simulated-clients.js';

@@ -1,4 +1,5 @@
 import type { ShardIdentifier } from '@framework/core';
+
 import type { Choices } from './choices.js';
 import { type ProcessSurroundings, SimulatedProcess } from './simulated-process.js';
 

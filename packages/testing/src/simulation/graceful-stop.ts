@@ -1,5 +1,6 @@
 import type { Clock, DatabaseDelivery, DatabaseRegistry, ShardIdentifier, SlotLeases } from '@framework/core';
 import type { Delivery } from '@framework/events';
+
 import type { History } from './history.js';
 import { faultMaxMs } from './passage-faults.js';
 import type { StepOwner } from './scheduler.js';

@@ -1,5 +1,5 @@
-import type { DeliveryRecord } from '../deliveries/delivery-record.js';
 import type { MemoryCommit } from '../memory/index.js';
+import type { DeliveryRecord } from '../record/delivery-record.js';
 import type { SimulationCall } from './simulation-options.js';
 
 /** How a call ended for its client: nobody knows after a crash, or when the answer to its commit was lost. */

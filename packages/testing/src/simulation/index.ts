@@ -9,8 +9,8 @@ export {
   callOf,
 } from './simulation-options.js';
 export type { Choices, Script } from './choices.js';
-export type { CommitListener, WatchedCommit } from './commit-watch.js';
-export type { SimulationState } from './simulation-state.js';
+export type { CommitListener, WatchedCommit } from './simulated-clients.js';
+export type { SimulationState } from './simulated-server.js';
 export type { CallOutcome, CallRecord } from './history.js';
 export type { RunReport } from './simulation-run.js';
-export { SimulationFailure } from './simulation-failure.js';
+export { SimulationFailure } from './shrink.js';

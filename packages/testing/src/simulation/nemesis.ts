@@ -1,5 +1,6 @@
 import type { ShardIdentifier } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
+
 import { MemoryFaults, type MemorySnapshot, type MemoryTables } from '../memory/index.js';
 import type { ChoiceStreams, Choices } from './choices.js';
 import type { Fleet } from './fleet.js';

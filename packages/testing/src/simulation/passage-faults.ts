@@ -1,4 +1,5 @@
 import { type ShardIdentifier, ShardUnavailableException, TransientStorageException } from '@framework/core';
+
 import { ConnectionLost, type MemoryPassage } from '../memory/index.js';
 import type { Choices } from './choices.js';
 import type { History } from './history.js';

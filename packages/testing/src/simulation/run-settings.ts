@@ -1,5 +1,6 @@
 import type { ExecutorOptions } from '@framework/core';
 import type { DeliveryOverrides } from '@framework/events';
+
 import type { Choices } from './choices.js';
 import { type NemesisKind, nemesisKinds } from './nemesis.js';
 import { type PassageFaultKind, passageFaultKinds } from './passage-faults.js';

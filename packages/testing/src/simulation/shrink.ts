@@ -1,4 +1,6 @@
+import type { MemoryPassage } from '../memory/index.js';
 import type { Script } from './choices.js';
+import type { StepLabel, StepOwner } from './scheduler.js';
 
 /** How often a run is tried at most. */
 const triesMax = 200;
@@ -69,4 +71,87 @@ export function weightOf(script: Script): number {
   let weight = 0;
   for (const values of script.values()) for (const value of values) if (value !== 0) weight++;
   return weight;
+}
+
+/** What a run has shown that must never be, and how it came to it. */
+export interface FailedRun {
+  readonly seed: number;
+  /** What was violated. */
+  readonly violations: readonly string[];
+  /** The steps of the run, simplified as far as that was possible. */
+  readonly trace: readonly string[];
+  /** How many decisions of the run are not the simplest ones: those on which the failure depends. */
+  readonly decisionCount: number;
+  readonly options: string;
+}
+
+const linesMax = 200;
+
+/** A seed that fails, with everything that is needed to understand it and to run it again. */
+export class SimulationFailure extends Error {
+  override readonly name = 'SimulationFailure';
+  readonly seed: number;
+  readonly violations: readonly string[];
+  readonly trace: readonly string[];
+
+  constructor({ seed, violations, trace, decisionCount, options }: FailedRun) {
+    const left = trace.length - linesMax;
+    super(
+      [
+        `Seed ${seed} violates what must always hold:`,
+        ...violations.map((violation) => `  ${violation}`),
+        `Simplified to ${decisionCount} decisions, ${trace.length} steps (${options}):`,
+        ...(left > 0 ? [`  … ${left} steps before`] : []),
+        ...trace.slice(Math.max(0, left)).map((line) => `  ${line}`),
+        `Run it again: SIMULATION_FROM=${seed} SIMULATION_SEEDS=1, or simulation.run(${seed})`,
+      ].join('\n'),
+    );
+    this.seed = seed;
+    this.violations = violations;
+    this.trace = trace;
+  }
+}
+
+const uuid = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+
+/** What happened in a run, one line for each step, with short names in the place of ids. */
+export class Trace {
+  readonly #lines: string[] = [];
+  readonly #names = new Map<string, string>();
+
+  /** Gives an id a name of its own; others are numbered as they come. */
+  name(id: string, name: string): void {
+    this.#names.set(id, name);
+  }
+
+  add(nowMs: number, owner: StepOwner, label: StepLabel): void {
+    const what = typeof label === 'string' ? label : describePassage(label);
+    if (what === 'timer') return;
+    this.#lines.push(`${nowMs.toFixed(1).padStart(9)} ms  ${owner.name.padEnd(7)} ${this.readable(what)}`);
+  }
+
+  /** A text with short names in the place of ids. */
+  readable(text: string): string {
+    return text.replace(uuid, (id) => {
+      const name = this.#names.get(id) ?? `#${this.#names.size + 1}`;
+      this.#names.set(id, name);
+      return name;
+    });
+  }
+
+  get lines(): readonly string[] {
+    return this.#lines;
+  }
+}
+
+function describePassage({ operation, shard, way, changes = [], error }: MemoryPassage): string {
+  const writes = changes.map((each) => {
+    const models = each.changes.map(
+      ({ model, expectedVersion }) => `${model.id.value} ${expectedVersion}→${model.version}`,
+    );
+    return `${each.action.name} ${each.action.id} (${models.join(', ')})`;
+  });
+  const arrow = way === 'request' ? '→' : '←';
+  const failed = error instanceof Error ? ` fails: ${error.message}` : '';
+  return `${arrow} (${shard.group}, ${shard.member}) ${[operation, ...writes].join(' ')}${failed}`;
 }

@@ -8,19 +8,18 @@ import {
   openDatabases,
 } from '@framework/core';
 import { Delivery } from '@framework/events';
+
 import { MemoryFaults, type MemoryPassage, memory } from '../memory/index.js';
-import { WorldRepositories } from '../specification/world/world-repositories.js';
+import { WorldRepositories } from '../specification/test-environment.js';
 import { GracefulStop } from './graceful-stop.js';
-import type { HandlerVersions } from './handler-versions.js';
 import { type History, codeOf } from './history.js';
 import type { PassageFaults, PassingProcess } from './passage-faults.js';
 import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { RunSettings } from './run-settings.js';
-import { type Scheduler, StepOwner } from './scheduler.js';
-import { SimulatedClock } from './simulated-clock.js';
+import { type Scheduler, SimulatedClock, StepOwner } from './scheduler.js';
 import type { SimulatedServer } from './simulated-server.js';
 import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
-import { watchedHandlers } from './watched-handlers.js';
+import { type HandlerVersions, watchedHandlers } from './watched-handlers.js';
 
 /** The namespace of everything that simulated processes write. */
 const namespace = 'simulation';

@@ -10,12 +10,13 @@ import type {
   ShardIdentifier,
 } from '@framework/core';
 import type { AnyEventHandler, DeliveryOverrides } from '@framework/events';
-import type { RepositoryOf, WorldOptions } from '../specification/world/world-setup.js';
+
+import type { RepositoryOf, WorldOptions } from '../specification/test-environment.js';
 import type { Choices } from './choices.js';
-import type { CommitListener } from './commit-watch.js';
 import type { NemesisKind } from './nemesis.js';
 import type { PassageFaultKind } from './passage-faults.js';
-import type { SimulationState } from './simulation-state.js';
+import type { CommitListener } from './simulated-clients.js';
+import type { SimulationState } from './simulated-server.js';
 
 /** What the actions and handlers of one simulated process are made with. */
 export interface ProcessSetup {

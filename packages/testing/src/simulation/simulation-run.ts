@@ -6,30 +6,27 @@ import {
   modelNameOf,
   useIdSource,
 } from '@framework/core';
-import { checkDeliveries } from '../deliveries/check-deliveries.js';
+
 import { memorySharding } from '../memory/index.js';
-import { isAtRest } from '../specification/delivery/at-rest.js';
-import { WorldRepositories } from '../specification/world/world-repositories.js';
+import { checkDeliveries } from '../record/check-deliveries.js';
+import { isAtRest } from '../specification/delivery-run.js';
+import { WorldRepositories } from '../specification/test-environment.js';
 import { Calm } from './calm.js';
 import { ChoiceStreams, type Script, randomBytesOf } from './choices.js';
-import { CommitWatch } from './commit-watch.js';
 import { Fleet } from './fleet.js';
-import { HandlerVersions } from './handler-versions.js';
 import { History, codeOf } from './history.js';
 import { Nemesis } from './nemesis.js';
 import { PassageFaults, faultMaxMs } from './passage-faults.js';
-import { checkEffects } from './reference/check-effects.js';
-import { checkVersions } from './reference/check-versions.js';
+import { checkEffects, checkVersions } from './reference/check-effects.js';
 import { DeliveryWatch } from './reference/delivery-watch.js';
 import { type RunSettings, chooseSettings } from './run-settings.js';
-import { BoundExceeded, Scheduler, StepOwner } from './scheduler.js';
-import { SimulatedClients } from './simulated-clients.js';
-import { SimulatedClock } from './simulated-clock.js';
+import { BoundExceeded, Scheduler, SimulatedClock, StepOwner } from './scheduler.js';
+import { Trace } from './shrink.js';
+import { CommitWatch, SimulatedClients } from './simulated-clients.js';
 import { openFaultless } from './simulated-process.js';
-import { SimulatedServer, deadLettersIn, deliveredLog } from './simulated-server.js';
+import { SimulatedServer, type SimulationState, deadLettersIn, deliveredLog } from './simulated-server.js';
 import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
-import type { SimulationState } from './simulation-state.js';
-import { Trace } from './trace.js';
+import { HandlerVersions } from './watched-handlers.js';
 
 const trafficMs = 6_000;
 const callsMaxDefault = 60;

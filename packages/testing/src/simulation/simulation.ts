@@ -1,6 +1,5 @@
 import type { Script } from './choices.js';
-import { Shrinker, weightOf } from './shrink.js';
-import { SimulationFailure } from './simulation-failure.js';
+import { Shrinker, SimulationFailure, weightOf } from './shrink.js';
 import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
 import { type RunReport, SimulationRun } from './simulation-run.js';
 

@@ -1,10 +1,14 @@
-import { deadLetterError, lastErrorAt } from './delivery/dead-letter-error.js';
-import type { DeliveryReport } from './delivery/delivery-run.js';
-import { assertMatches } from './expectation/assert-matches.js';
-import { type ExpectedError, assertThrown } from './expectation/assert-thrown.js';
-import type { ExpectedEffects, ExpectedEvent, ExpectedModel } from './expectation/expected.js';
-import { Outcome } from './outcome.js';
-import type { World } from './world/world.js';
+import { Outcome } from './action-specification.js';
+import { type DeliveryReport, deadLetterError, lastErrorAt } from './delivery-run.js';
+import {
+  type ExpectedEffects,
+  type ExpectedError,
+  type ExpectedEvent,
+  type ExpectedModel,
+  assertMatches,
+  assertThrown,
+} from './expectation.js';
+import type { World } from './test-environment.js';
 
 /** What must have come of handling an event; what is left out is left open. */
 export interface ExpectedHandling extends ExpectedEffects {

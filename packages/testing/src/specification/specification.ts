@@ -1,9 +1,9 @@
 import type { ActionClass, AnyEntity, ModelEvent } from '@framework/core';
+
 import { ActionSpecification } from './action-specification.js';
+import type { EventOrigin } from './commit-event.js';
 import { HandlerSpecification } from './handler-specification.js';
-import type { EventOrigin } from './world/commit-event.js';
-import type { WorldOptions } from './world/world-setup.js';
-import { World, type WorldExecution } from './world/world.js';
+import { World, type WorldExecution, type WorldOptions } from './test-environment.js';
 
 /**
  * Says what actions and handlers do, without any server: each `then…` runs in a world of its own, in memory.

@@ -1,12 +1,13 @@
 import { ActionExecutor, useIdSource } from '@framework/core';
 import { Delivery } from '@framework/events';
 import { expect, it } from 'vitest';
-import { CreditAccountAction } from '../../src/conformance/actions/credit-account-action.js';
+
+import { CreditAccountAction } from '../../src/conformance/account-actions.js';
 import { Account, decimal, home, principal } from '../../src/conformance/index.js';
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLost, MemoryServer } from '../../src/memory/index.js';
 import { seededRandom } from '../../src/seeded-random.js';
-import { driven } from '../../src/specification/delivery/driven.js';
+import { driven } from '../../src/specification/delivery-run.js';
 import { onCredit } from '../specification/accounts.js';
 import { MemoryFixture, suiteSharding } from './memory-fixture.js';
 

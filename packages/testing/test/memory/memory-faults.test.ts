@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { changeSetOf } from '../../src/conformance/change-set-of.js';
+
 import { Account, SuiteContext, home, once } from '../../src/conformance/index.js';
+import { changeSetOf } from '../../src/conformance/suite-context.js';
 import {
   ConnectionLost,
   MemoryAccess,

@@ -1,8 +1,9 @@
 import { ShardIdentifier, openDatabases } from '@framework/core';
 import { Delivery } from '@framework/events';
 import { describe, expect, it } from 'vitest';
-import { changeSetOf } from '../../src/conformance/change-set-of.js';
+
 import { type Account, SuiteContext, abroad, decimal, home, once } from '../../src/conformance/index.js';
+import { changeSetOf } from '../../src/conformance/suite-context.js';
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLost, MemoryServer, memory, memorySharding } from '../../src/memory/index.js';
 import { onCredit } from '../specification/accounts.js';

@@ -1,10 +1,8 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-
 import { describe, expect, it, onTestFinished } from 'vitest';
 
-import { dataDirectoryIn } from '../../src/postgres/embedded/cluster.js';
-import { isAlive, readPostmaster } from '../../src/postgres/embedded/postmaster.js';
+import { dataDirectoryIn, isAlive, readPostmaster } from '../../src/postgres/embedded/cluster.js';
 import { serves } from '../../src/postgres/embedded/serves.js';
 import { claimForOtherProcess } from './fixtures/claim-for-other-process.js';
 import { OwnerProcess } from './fixtures/owner-process.js';

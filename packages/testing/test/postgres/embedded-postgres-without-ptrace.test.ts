@@ -1,7 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 
-import { dataDirectoryIn } from '../../src/postgres/embedded/cluster.js';
-import { readPostmaster } from '../../src/postgres/embedded/postmaster.js';
+import { dataDirectoryIn, readPostmaster } from '../../src/postgres/embedded/cluster.js';
 import { claimForOtherProcess } from './fixtures/claim-for-other-process.js';
 import { OwnerProcess } from './fixtures/owner-process.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';

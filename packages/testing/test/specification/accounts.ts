@@ -9,9 +9,12 @@ import {
 } from '@framework/core';
 import { type EventHandler, type EventHandlerOptions, FrameworkEventHandler } from '@framework/events';
 import * as z from 'zod';
-import { CreditAccountAction } from '../../src/conformance/actions/credit-account-action.js';
-import { TransferAction } from '../../src/conformance/actions/transfer-action.js';
-import { WithdrawAction } from '../../src/conformance/actions/withdraw-action.js';
+
+import {
+  CreditAccountAction,
+  TransferAction,
+  WithdrawAction,
+} from '../../src/conformance/account-actions.js';
 import {
   Account,
   AccountCreditedEvent,

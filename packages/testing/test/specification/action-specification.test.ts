@@ -1,7 +1,8 @@
 import { Action, ModelEvent, type Principal, ShardedId } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { Overdrawn } from '../../src/conformance/actions/withdraw-action.js';
+
+import { Overdrawn } from '../../src/conformance/account-actions.js';
 import {
   Account,
   AccountCreditedEvent,

@@ -1,7 +1,8 @@
 import { EntityNotFoundException, ShardUnavailableException } from '@framework/core';
 import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '@framework/events';
 import { describe, expect, it } from 'vitest';
-import { Overdrawn } from '../../src/conformance/actions/withdraw-action.js';
+
+import { Overdrawn } from '../../src/conformance/account-actions.js';
 import {
   AccountCreditedEvent,
   AccountDeletedEvent,

@@ -1,11 +1,8 @@
 import { type ExecutionConfiguration, systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
-import { FindOwnerAction } from '../actions/find-owner-action.js';
-import { OpenAccountAction } from '../actions/open-account-action.js';
-import { Overdrawn, WithdrawAction } from '../actions/withdraw-action.js';
-import { Account } from '../domain/account.js';
-import { decimal } from '../domain/decimal-text.js';
-import { Tag } from '../domain/tag.js';
+
+import { FindOwnerAction, OpenAccountAction, Overdrawn, WithdrawAction } from '../account-actions.js';
+import { Account, Tag, decimal } from '../account.js';
 import { type SuiteContext, abroad, at, home, neighbour, once, principal } from '../suite-context.js';
 
 const atOnce = 100;
@@ -219,4 +216,115 @@ export function describeIdempotency(context: SuiteContext): void {
 
 function newAccounts(count: number): readonly Account[] {
   return Array.from({ length: count }, () => Account.open(home, systemClock.now()));
+}
+
+const expiring = { idempotencyKey: 'k-1' };
+
+/** Registers that expired keys are as good as none, before and after they are deleted. */
+export function describeKeyExpiry(context: SuiteContext): void {
+  describe('an expired idempotency key', () => {
+    it('is taken over by a repeat, which has an effect', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      await context.withdraw(account, '1', expiring);
+      await context.fixture.expireKeys();
+      expect(await context.withdraw(account, '1', expiring)).toMatchObject({
+        version: 3,
+        balance: decimal('8'),
+      });
+      expect(await context.withdraw(account, '1', expiring)).toMatchObject({
+        version: 3,
+        balance: decimal('8'),
+      });
+      expect(await context.fixture.keyCount(home)).toBe(1);
+    });
+
+    it('is taken over by another request', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      await context.withdraw(account, '1', expiring);
+      await context.fixture.expireKeys();
+      expect(await context.withdraw(account, '2', expiring)).toMatchObject({ balance: decimal('7') });
+      await expect(context.withdraw(account, '1', expiring)).rejects.toMatchObject({
+        code: 'idempotency-key-reused',
+      });
+    });
+
+    it('is taken over by one of 50 at once', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      await context.withdraw(account, '1', expiring);
+      await context.fixture.expireKeys();
+      const results = await Promise.all(
+        Array.from({ length: 50 }, () => context.withdraw(account, '1', expiring)),
+      );
+      expect(results.map(({ version }) => version)).toEqual(Array.from({ length: 50 }, () => 3));
+      expect(await context.storedEvents()).toHaveLength(3);
+    });
+
+    it('is deleted, no more at once than asked for', async () => {
+      const account = await context.openAccount(home);
+      for (let index = 0; index < 5; index++)
+        await context.withdraw(account, '0', { idempotencyKey: `k-${index}` });
+      const { keys } = context.fixture.databases.transactionManager(home);
+      expect(await keys.deleteExpired(3)).toBe(0);
+      await context.fixture.expireKeys();
+      expect([await keys.deleteExpired(3), await keys.deleteExpired(3)]).toEqual([3, 2]);
+      expect(await context.fixture.keyCount(home)).toBe(0);
+    });
+  });
+}
+
+const eventId = '01900000-0000-7000-8000-000000000001';
+const handledEvent = { handler: 'notify', eventId, shard: home };
+const byHandler = { idempotencyKey: 'k-1', handledEvent };
+const byClient = { idempotencyKey: 'k-1' };
+const now = { olderThanMs: 0, limit: 10 };
+
+/** Registers that keys of handlers are apart from those of clients, and stay until they are deleted by name. */
+export function describeHandlerKeys(context: SuiteContext): void {
+  describe('an idempotency key of a handler', () => {
+    it('is another one than the same key of a client', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      await context.withdraw(account, '1', byClient);
+      expect(await context.withdraw(account, '2', byHandler)).toMatchObject({ balance: decimal('7') });
+      expect(await context.withdraw(account, '2', byHandler)).toMatchObject({ balance: decimal('7') });
+      expect(await context.withdraw(account, '1', byClient)).toMatchObject({ balance: decimal('9') });
+      expect(
+        await context.fixture.databases.transactionManager(home).keys.findHandlerKeys(now),
+      ).toMatchObject({
+        items: [{ key: 'k-1', source: `0/0 ${eventId} notify` }],
+        next: undefined,
+      });
+    });
+
+    it('is found page by page once it is old enough, and deleted by its name', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      for (let index = 0; index < 5; index++)
+        await context.withdraw(account, '1', { ...byHandler, idempotencyKey: `k-${index}` });
+      const keys = context.fixture.databases.transactionManager(home).keys;
+      expect((await keys.findHandlerKeys({ ...now, olderThanMs: 3_600_000 })).items).toEqual([]);
+      const found: string[] = [];
+      let after: string | undefined;
+      do {
+        const page = await keys.findHandlerKeys({ ...now, limit: 2, ...(after !== undefined && { after }) });
+        found.push(...page.items.map(({ key }) => key));
+        after = page.next;
+        // What is deleted meanwhile moves nothing.
+        expect(await keys.delete(page.items.slice(0, 1))).toBe(1);
+      } while (after !== undefined);
+      expect(found).toEqual(['k-0', 'k-1', 'k-2', 'k-3', 'k-4']);
+      expect((await keys.findHandlerKeys(now)).items.map(({ key }) => key)).toEqual(['k-1', 'k-3']);
+      expect(await keys.deleteExpired(10)).toBe(0);
+    });
+
+    it('is deleted by its whole name only', async () => {
+      const account = await context.openAccount(home, { balance: decimal('10') });
+      await context.withdraw(account, '1', byHandler);
+      const { keys } = context.fixture.databases.transactionManager(home);
+      for (const found of (await keys.findHandlerKeys(now)).items) {
+        for (const difference of [{ key: 'k-2' }, { principal: 'nobody' }, { namespace: 'elsewhere' }])
+          expect(await keys.delete([{ ...found, ...difference }])).toBe(0);
+        expect(await keys.delete([found])).toBe(1);
+      }
+      expect((await keys.findHandlerKeys(now)).items).toEqual([]);
+    });
+  });
 }

@@ -1,7 +1,8 @@
-import { ShardedId, systemClock } from '@framework/core';
+import { type Page, ShardedId, systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
-import { Account } from '../domain/account.js';
-import { type SuiteContext, abroad, home, neighbour } from '../suite-context.js';
+
+import { Account, Tag } from '../account.js';
+import { type SuiteContext, abroad, at, home, neighbour, noLimits, once } from '../suite-context.js';
 
 /** Registers the reads of a repository, over all shards. */
 export function describeReads(context: SuiteContext): void {
@@ -102,4 +103,142 @@ async function accountsEverywhere(
 ): Promise<readonly Account[]> {
   const shards = Array.from({ length: countPerShard }, () => [abroad, home, neighbour]).flat();
   return context.store(...shards.map((shard) => Account.open(shard, systemClock.now(), { owner })));
+}
+
+type ReadPage = (page: {
+  readonly limit: number;
+  readonly after?: string | undefined;
+}) => Promise<Page<Account>>;
+
+/** Registers pages over all shards, also over shards that share a database. */
+export function describePages(context: SuiteContext): void {
+  describe('pages', () => {
+    it.each([1, 2, 3, 7, 8, 9, 1_000])('of %i give every model once, in the order of ids', async (limit) => {
+      const stored = await storeEverywhere(context, 8);
+      const { items, pageCount } = await readAll((page) => context.accounts.findPage(page), limit);
+      expect(items).toEqual(stored);
+      expect(pageCount).toBe(Math.ceil(8 / limit));
+    });
+
+    it('of a condition leave out what does not match', async () => {
+      const stored = await storeEverywhere(context, 6, 'ada');
+      await storeEverywhere(context, 6, 'grace');
+      const { items } = await readAll((page) => context.accounts.findPageByOwner('ada', page), 4);
+      expect(items).toEqual(stored);
+    });
+
+    it('of nothing are one empty page', async () => {
+      expect(await context.accounts.findPage({ limit: 10 })).toEqual({ items: [], next: undefined });
+    });
+
+    it('keep their place when models are added and removed meanwhile', async () => {
+      const stored = await storeEverywhere(context, 6);
+      const first = await context.accounts.findPage({ limit: 3 });
+      const added = await context.openAccount(home);
+      await context.stage((plan) => plan.update(at(stored, 0).delete()));
+      const second = await context.accounts.findPage({ limit: 10, after: first.next });
+      expect([...first.items, ...second.items]).toEqual([...stored, added]);
+    });
+
+    it('have at least one item and at most 1,000', async () => {
+      await storeEverywhere(context, 2);
+      expect((await context.accounts.findPage({ limit: 0 })).items).toHaveLength(1);
+      expect((await context.accounts.findPage({ limit: 1_000_000 })).items).toHaveLength(2);
+    });
+
+    it.each(noLimits)('refuse a limit of %s', async (limit) => {
+      await expect(context.accounts.findPage({ limit })).rejects.toMatchObject({
+        code: 'invariant-violation',
+      });
+    });
+
+    it('refuse a cursor that is none', async () => {
+      await expect(context.accounts.findPage({ limit: 1, after: 'no cursor' })).rejects.toMatchObject({
+        code: 'invalid-cursor',
+      });
+    });
+  });
+}
+
+async function storeEverywhere(
+  context: SuiteContext,
+  count: number,
+  owner = 'nobody',
+): Promise<readonly Account[]> {
+  const shards = [abroad, home, neighbour, home];
+  const accounts = Array.from({ length: count }, (_unused, index) =>
+    Account.open(at(shards, index % shards.length), systemClock.now(), { owner }),
+  );
+  return context.store(...accounts);
+}
+
+async function readAll(
+  readPage: ReadPage,
+  limit: number,
+): Promise<{ readonly items: readonly Account[]; readonly pageCount: number }> {
+  const items: Account[] = [];
+  let after: string | undefined;
+  let pageCount = 0;
+  do {
+    const page = await readPage({ limit, after });
+    expect(page.items.length).toBeLessThanOrEqual(limit);
+    items.push(...page.items);
+    after = page.next;
+    pageCount++;
+  } while (after !== undefined);
+  return { items, pageCount };
+}
+
+/** Registers that rows of state `DELETED` are left out of every read. */
+export function describeSoftDelete(context: SuiteContext): void {
+  describe('a deleted model', () => {
+    it('is left out of reads by id', async () => {
+      const { account } = await oneDeleted(context);
+      expect(await context.accounts.findById(account.id)).toBeUndefined();
+      expect(await context.accounts.existsById(account.id)).toBe(false);
+      expect(await context.accounts.findAllByIds([account.id])).toEqual([]);
+      await expect(context.accounts.getById(account.id)).rejects.toMatchObject({ code: 'entity-not-found' });
+    });
+
+    it('is left out of lists, pages and counts', async () => {
+      const { kept } = await oneDeleted(context);
+      expect(await context.accounts.findAll()).toEqual([kept]);
+      expect((await context.accounts.findPage({ limit: 10 })).items).toEqual([kept]);
+      expect(await context.accounts.count()).toBe(1);
+    });
+
+    it('is left out of reads by a condition', async () => {
+      const { kept } = await oneDeleted(context);
+      expect(await context.accounts.findByOwner('ada')).toEqual([kept]);
+      expect(await context.accounts.findOneByOwner('ada')).toEqual(kept);
+      expect(await context.accounts.countByOwner('ada')).toBe(1);
+      expect((await context.accounts.findPageByOwner('ada', { limit: 10 })).items).toEqual([kept]);
+    });
+
+    it('keeps its id taken, and its events', async () => {
+      const { account } = await oneDeleted(context);
+      const again = Account.blank(home, systemClock.now()).variant({ id: account.id });
+      await expect(context.stage((plan) => plan.add(again), once)).rejects.toMatchObject({
+        code: 'constraint-violation',
+      });
+      const types = (await context.storedEvents()).map(({ eventType }) => eventType);
+      expect(types).toEqual(['AccountOpenedEvent', 'AccountDeletedEvent']);
+    });
+
+    it('is left out for entities too', async () => {
+      const [tag] = await context.store(Tag.of(abroad, 'old'));
+      await context.stage((plan) => plan.update(tag.delete()));
+      expect(await context.fixture.tags.findById(tag.id)).toBeUndefined();
+      expect(await context.fixture.tags.count()).toBe(0);
+    });
+  });
+}
+
+async function oneDeleted(
+  context: SuiteContext,
+): Promise<{ readonly account: Account; readonly kept: Account }> {
+  const account = await context.openAccount(home, { owner: 'ada' });
+  await context.stage((plan) => plan.update(account.delete()));
+  const kept = await context.openAccount(abroad, { owner: 'ada' });
+  return { account, kept };
 }

@@ -5,11 +5,9 @@ import {
   type TransactionManager,
 } from '@framework/core';
 import { describe, expect, it } from 'vitest';
-import { changeSetOf } from '../change-set-of.js';
-import type { Account } from '../domain/account.js';
-import { decimal } from '../domain/decimal-text.js';
-import { Tag } from '../domain/tag.js';
-import { type SuiteContext, home } from '../suite-context.js';
+
+import { type Account, Tag, decimal } from '../account.js';
+import { type SuiteContext, changeSetOf, home } from '../suite-context.js';
 
 /** Registers what holds for commits whose answer was lost, and for what is written after them. */
 export function describeUnknownOutcomes(context: SuiteContext): void {

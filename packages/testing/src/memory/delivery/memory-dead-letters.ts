@@ -7,6 +7,7 @@ import {
   type StepPlace,
   pageSize,
 } from '@framework/core';
+
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryParked } from './memory-delivery-tables.js';
 

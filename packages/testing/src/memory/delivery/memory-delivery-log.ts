@@ -4,11 +4,12 @@ import {
   type DeliveryLog,
   type EventBatch,
   HistoryChangedException,
+  InvalidCursorException,
   InvariantViolation,
 } from '@framework/core';
-import { boundedCopy } from './bounded-copy.js';
+
 import type { MemoryAccess } from './memory-access.js';
-import { formatPlace, parsePlace } from './memory-place.js';
+import { type MemoryDeliveryTables, boundedCopy } from './memory-delivery-tables.js';
 
 /** A log in memory: events commit in the order in which they stand, and what is read is a copy. */
 export class MemoryDeliveryLog implements DeliveryLog {
@@ -58,4 +59,20 @@ export class MemoryDeliveryLog implements DeliveryLog {
       return found && structuredClone(found);
     });
   }
+}
+
+/** The cursor before which so many events of the log lie, as it is learnt now. */
+export function formatPlace({ timeline }: MemoryDeliveryTables, place: number): Cursor {
+  return `${place}@${timeline}`;
+}
+
+/**
+ * How many events of the log lie before a cursor; `undefined` when it was learnt before a failover.
+ *
+ * @throws InvalidCursorException `invalid-cursor` when it is none
+ */
+export function parsePlace({ timeline }: MemoryDeliveryTables, cursor: Cursor): number | undefined {
+  const [, place, learntIn] = /^(\d+)@(\d+)$/.exec(cursor) ?? [];
+  if (place === undefined) throw new InvalidCursorException(cursor);
+  return Number(learntIn) === timeline ? Number(place) : undefined;
 }

@@ -1,11 +1,10 @@
-import type { DeliveryStore } from '@framework/core';
+import type { DeliveryStore, HintChannel, LogPartitions } from '@framework/core';
+
 import type { MemoryAccess } from './memory-access.js';
+import { MemoryParkedEvents } from './memory-blocked-events.js';
 import { MemoryDeadLetters } from './memory-dead-letters.js';
 import { MemoryDeliveryLog } from './memory-delivery-log.js';
 import { MemoryHandlerCursors } from './memory-handler-cursors.js';
-import { MemoryHintChannel } from './memory-hint-channel.js';
-import { MemoryLogPartitions } from './memory-log-partitions.js';
-import { MemoryParkedEvents } from './memory-parked-events.js';
 import { MemorySlotLeases } from './memory-slot-leases.js';
 
 /** What delivery needs of a database in memory, for one process. */
@@ -29,5 +28,45 @@ export class MemoryDeliveryStore implements DeliveryStore {
     this.deadLetters = new MemoryDeadLetters(access);
     this.hints = new MemoryHintChannel(access);
     this.partitions = new MemoryLogPartitions(access);
+  }
+}
+
+/** Hints between processes that share a database in memory. */
+class MemoryHintChannel implements HintChannel {
+  readonly #access: MemoryAccess;
+
+  constructor(access: MemoryAccess) {
+    this.#access = access;
+  }
+
+  notify(): Promise<void> {
+    return this.#access.answer('hints.notify', (tables) => {
+      tables.writes.notifies++;
+      tables.hint();
+    });
+  }
+
+  listen(onHint: () => void): Promise<() => Promise<void>> {
+    return this.#access.answer('hints.listen', () => {
+      const end = this.#access.listen(onHint);
+      return async () => end();
+    });
+  }
+}
+
+/** A log in memory has no partitions. */
+class MemoryLogPartitions implements LogPartitions {
+  readonly #access: MemoryAccess;
+
+  constructor(access: MemoryAccess) {
+    this.#access = access;
+  }
+
+  create(): Promise<void> {
+    return this.#access.answer('partitions.create', () => undefined);
+  }
+
+  drop(): Promise<readonly string[]> {
+    return this.#access.answer('partitions.drop', () => []);
   }
 }

@@ -221,3 +221,11 @@ function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {
   target.clear();
   for (const [key, value] of source) target.set(key, value);
 }
+
+/** A copy of an event, without payload and params when it is larger than so many bytes. */
+export function boundedCopy(event: DeliverableEvent, bytesMax: number): DeliverableEvent {
+  const bytes = Buffer.byteLength(JSON.stringify(event));
+  const copy = structuredClone(event);
+  if (bytes <= bytesMax) return { ...copy, bytes };
+  return { ...copy, bytes, omitted: true, payload: undefined, actionParams: undefined };
+}

@@ -10,10 +10,11 @@ import {
   type KnownHandler,
   assertDistinctHandlers,
 } from '@framework/core';
-import { lostLeases } from './lost-leases.js';
+
 import type { MemoryAccess } from './memory-access.js';
+import { formatPlace, parsePlace } from './memory-delivery-log.js';
 import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
-import { formatPlace, parsePlace } from './memory-place.js';
+import { lostLeases } from './memory-slot-leases.js';
 
 /** The handlers that a database in memory knows; a cursor is the number of events that lie before it. */
 export class MemoryHandlerCursors implements HandlerCursors {

@@ -1,4 +1,5 @@
 import type { LeaseRenewal, LeasedSlot, SlotLeases } from '@framework/core';
+
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryLease, MemoryProcess } from './memory-delivery-tables.js';
 
@@ -108,4 +109,13 @@ function othersEndInMs({ processes, nowMs }: MemoryDeliveryTables, processId: st
 
 function held({ leases }: MemoryDeliveryTables, processId: string): readonly MemoryLease[] {
   return leases.filter((lease) => lease.processId === processId);
+}
+
+/** The tokens of writes whose lease is lost, each once. */
+export function lostLeases(
+  tables: MemoryDeliveryTables,
+  writes: readonly { readonly handler: string; readonly slot: number; readonly token: string }[],
+): readonly string[] {
+  const lost = writes.filter(({ handler, slot, token }) => !tables.holds(handler, slot, token));
+  return [...new Set(lost.map(({ token }) => token))];
 }

@@ -2,11 +2,88 @@ import { randomBytes } from 'node:crypto';
 import { chown, mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import { PostgresServerError } from './deadline.js';
 import { initialiseData } from './initialise-data.js';
-import { isAlive } from './postmaster.js';
 import type { ServerAccount } from './server-account.js';
 import type { ServerBinaries } from './server-binaries.js';
-import { incompleteCluster } from './unusable-directory.js';
+
+/** What a server writes that takes every statement, or those that read, as a standby does. */
+const readyStatuses = new Set(['ready', 'standby']);
+
+/** What a running server, or one that was killed, says of itself in its data directory. */
+export interface Postmaster {
+  readonly pid: number;
+  /** Its TCP port; `NaN` while it has just begun to start. */
+  readonly port: number;
+  /** Whether it accepts connections; not so during crash recovery and shutdown. */
+  readonly ready: boolean;
+}
+
+/** The file in a data directory by which a server claims it. */
+export function postmasterFile(dataDirectory: string): string {
+  return join(dataDirectory, 'postmaster.pid');
+}
+
+/** Reads the claim on a data directory; `undefined` when there is none or it is just being written. */
+export async function readPostmaster(dataDirectory: string): Promise<Postmaster | undefined> {
+  const content = await readFile(postmasterFile(dataDirectory), 'utf8').catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return '';
+      throw error;
+    },
+  );
+  // Lines: pid, data directory, start time, port, socket directory, listen address, shared memory, status.
+  const lines = content.split('\n');
+  const pid = Number(lines[0]);
+  if (!Number.isInteger(pid) || pid <= 0) return undefined;
+  return { pid, port: Number(lines[3] || Number.NaN), ready: readyStatuses.has(lines[7]?.trim() ?? '') };
+}
+
+/** Whether a process has this id, whoever it belongs to; an ended one that nobody waited for counts. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+const noFileCall = /^(spawn|connect|listen|getaddrinfo|kill)/;
+
+/** The error for a fault that the system met with a file in the server's folder; any other error as it is. */
+export function asUnusableDirectory(error: unknown, directory: string): unknown {
+  const { code, syscall, message } = error as NodeJS.ErrnoException;
+  if (syscall === undefined || noFileCall.test(syscall)) return error;
+  const user = process.getuid === undefined ? 'this user' : `the user with id ${process.getuid()}`;
+  const remedy =
+    code === 'EACCES' || code === 'EPERM' ? `Give the folder with all files to ${user}` : 'Correct that';
+  return new PostgresServerError(
+    'directory-unusable',
+    `The folder ${directory} of the embedded PostgreSQL server cannot be used by ${user}: ${message}. ` +
+      `${remedy}, or use another folder.`,
+    { cause: error },
+  );
+}
+
+/** The error for a cluster of which one of both parts, data directory or password, is missing. */
+function incompleteCluster(fault: string, clusterDirectory: string): PostgresServerError {
+  return new PostgresServerError(
+    'directory-unusable',
+    `The embedded PostgreSQL server cannot start: ${fault}. ` +
+      `Restore it, or remove ${clusterDirectory} to begin with empty databases.`,
+  );
+}
+
+/** The error for a password that the cluster's own server refuses. */
+export function refusedPassword(cluster: Cluster, cause: unknown): PostgresServerError {
+  return new PostgresServerError(
+    'directory-unusable',
+    `The PostgreSQL server on ${cluster.dataDirectory} refuses the password in ${cluster.passwordFile}: ` +
+      `${(cause as Error).message}. Restore the file that belongs to this data directory, or use another folder.`,
+    { cause },
+  );
+}
 
 const freshPrefix = 'cluster.new-';
 

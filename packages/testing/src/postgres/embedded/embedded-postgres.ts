@@ -1,14 +1,13 @@
 import { mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
+import { Client, escapeIdentifier } from 'pg';
 
-import { Deadline } from '../deadline.js';
-import { type Cluster, superuser, dataDirectoryIn, openCluster } from './cluster.js';
-import { createDatabaseIfAbsent } from './create-database-if-absent.js';
+import { type Cluster, asUnusableDirectory, dataDirectoryIn, openCluster, superuser } from './cluster.js';
+import { Deadline } from './deadline.js';
 import { serverAccount } from './server-account.js';
 import { packagedServer, serverBinaries } from './server-binaries.js';
 import { type StartedServer, startServer } from './start-server.js';
-import { asUnusableDirectory } from './unusable-directory.js';
 
 const startTimeoutMs = 60_000;
 const binaryCaches = ['/var/cache', tmpdir()] as const;
@@ -110,5 +109,23 @@ export class EmbeddedPostgres {
   /** Stops the server: sessions are ended, data is flushed; after 10 s by force, which the next start recovers from. */
   async stop(): Promise<void> {
     await Promise.all([this.#server.owner.close(), this.#server.process.stop()]);
+  }
+}
+
+const duplicateDatabase = '42P04';
+const uniqueViolation = '23505'; // What two simultaneous creations may end in.
+
+/** Creates the database on the server of `url` unless it exists. */
+async function createDatabaseIfAbsent(url: string, name: string): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
+    if (rowCount === 0) await client.query(`create database ${escapeIdentifier(name)}`);
+  } catch (error) {
+    const { code } = error as { readonly code?: string };
+    if (code !== duplicateDatabase && code !== uniqueViolation) throw error;
+  } finally {
+    await client.end();
   }
 }

@@ -2,11 +2,9 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 
-import { PostgresServerError } from '../postgres-server-error.js';
-import { pathFromWithin } from './path-from-within.js';
-import type { ServerAccount } from './server-account.js';
-import type { ServerBinaries } from './server-binaries.js';
-import { serverEnvironment } from './server-environment.js';
+import { PostgresServerError } from './deadline.js';
+import { type ServerAccount, pathFromWithin } from './server-account.js';
+import { type ServerBinaries, serverEnvironment } from './server-binaries.js';
 
 // initdb opens the password file by name, and /dev/stdin can be opened when it is a pipe, but not the socket that Node
 // connects children with.

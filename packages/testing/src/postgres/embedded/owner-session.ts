@@ -1,6 +1,5 @@
 import { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-
 import { Client } from 'pg';
 
 import { type Cluster, superuser } from './cluster.js';

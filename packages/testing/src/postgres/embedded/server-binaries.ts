@@ -4,9 +4,8 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
-import { PostgresServerError } from '../postgres-server-error.js';
-import { copyReadable } from './readable-copy.js';
-import type { ServerAccount } from './server-account.js';
+import { PostgresServerError } from './deadline.js';
+import { type ServerAccount, copyReadable } from './server-account.js';
 
 const run = promisify(execFile);
 
@@ -87,4 +86,9 @@ async function faultOf(native: string, account: ServerAccount | undefined): Prom
   } catch (error) {
     return error instanceof Error ? error.message.trim() : String(error);
   }
+}
+
+/** The environment of the server's programs: none of the caller's `PG…` variables, and messages in English. */
+export function serverEnvironment(): NodeJS.ProcessEnv {
+  return { PATH: process.env['PATH'] ?? '/usr/bin:/bin', LC_ALL: 'C' };
 }

@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { stat } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { promisify } from 'node:util';
 
-import { isAlive } from './postmaster.js';
-import { serverEnvironment } from './server-environment.js';
+import { isAlive } from './cluster.js';
+import { serverEnvironment } from './server-binaries.js';
 
 const run = promisify(execFile);
 
@@ -54,4 +56,14 @@ async function isSameFolder(path: string, other: string): Promise<boolean> {
 // The codes as Node gives them, and the texts as `stat` prints them.
 function isAbsent(fault: string): boolean {
   return /^ENOENT$|^ESRCH$|No such file or directory|No such process/.test(fault);
+}
+
+/** A TCP port of 127.0.0.1 that was free a moment ago; another process may take it before it is used. */
+export async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, 'close');
+  return port;
 }

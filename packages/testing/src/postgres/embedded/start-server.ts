@@ -1,16 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { Deadline } from '../deadline.js';
-import { PostgresServerError } from '../postgres-server-error.js';
-import type { Cluster } from './cluster.js';
-import { freePort } from './free-port.js';
-import { type Ownership, OwnerSession } from './owner-session.js';
+import { type Cluster, refusedPassword } from './cluster.js';
+import { settleDataDirectory } from './data-directory.js';
+import { Deadline, PostgresServerError } from './deadline.js';
+import { OwnerSession, type Ownership } from './owner-session.js';
 import type { ServerAccount } from './server-account.js';
 import type { ServerBinaries } from './server-binaries.js';
-import { ServerLog } from './server-log.js';
-import { ServerProcess } from './server-process.js';
-import { settleDataDirectory } from './settle-data-directory.js';
-import { refusedPassword } from './unusable-directory.js';
+import { ServerLog, ServerProcess } from './server-process.js';
+import { freePort } from './serves.js';
 
 const ownershipTimeoutMs = 5_000;
 // Long enough that starts in vain cost little, short enough that nobody notices one.

@@ -1,5 +1,6 @@
 import { ShardIdentifier } from '@framework/core';
 import { expect, test } from 'vitest';
+
 import type { MemoryCommit } from '../../memory/index.js';
 import { History, effectHeader } from '../history.js';
 import { checkEffects } from './check-effects.js';

@@ -1,5 +1,6 @@
 import { type DeliverableEvent, type ParkedHead, ShardIdentifier } from '@framework/core';
 import { expect, test } from 'vitest';
+
 import { MemoryAccess, MemoryDeliveryStore, MemoryFaults, MemoryTables } from '../../memory/index.js';
 import { VirtualClock } from '../../virtual-clock.js';
 import { History } from '../history.js';

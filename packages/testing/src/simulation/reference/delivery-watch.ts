@@ -1,9 +1,10 @@
 import { type DeliverableEvent, FrameworkException } from '@framework/core';
 import type { RegisteredHandler } from '@framework/events';
+
 import type { MemoryParked, MemoryPassage, MemorySnapshot, MemoryTables } from '../../memory/index.js';
-import type { HandlerVersions } from '../handler-versions.js';
 import type { History } from '../history.js';
 import type { Scheduler, StepOwner } from '../scheduler.js';
+import type { HandlerVersions } from '../watched-handlers.js';
 import { AttemptWatch, type CallFailure } from './attempt-watch.js';
 import { LeaseWatch } from './lease-watch.js';
 

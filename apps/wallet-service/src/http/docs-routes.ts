@@ -1,0 +1,92 @@
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+
+import type { WalletApp } from './wallet-app-env.js';
+
+const require = createRequire(import.meta.url);
+
+const assets = {
+  'swagger-ui.css': 'text/css; charset=utf-8',
+  'swagger-ui-bundle.js': 'text/javascript; charset=utf-8',
+  'favicon-32x32.png': 'image/png',
+} as const;
+
+const page = `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <title>Wallet service</title>
+    <link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
+    <link rel="stylesheet" href="/docs/swagger-ui.css">
+  </head>
+  <body>
+    <div id="docs"></div>
+    <script src="/docs/swagger-ui-bundle.js"></script>
+    <script src="/docs/start.js"></script>
+  </body>
+</html>
+`;
+
+// The validator would send the address of this service to a public server.
+const startScript = `SwaggerUIBundle({ url: '/openapi.json', dom_id: '#docs', validatorUrl: null, tryItOutEnabled: true });
+`;
+
+const contentSecurityPolicy =
+  // Nothing on the page may come from, or go to, another host.
+  "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
+
+/** Serves the OpenAPI document, made once. Call it after the operations are added. */
+export function openapiRoute(app: WalletApp): void {
+  let document: string | undefined;
+  app.get('/openapi.json', (context) => {
+    document ??= JSON.stringify(
+      app.getOpenAPI31Document({
+        openapi: '3.1.0',
+        info: {
+          title: 'Wallet service',
+          version: '0.1.0',
+          description:
+            'Wallets on sharded databases. Decimals are exact: strings in answers, strings or numbers in requests. ' +
+            'Send an Idempotency-Key with every write, and repeat it with the same key when its outcome is unknown.',
+        },
+      }),
+    );
+    return context.body(document, 200, { 'content-type': 'application/json' });
+  });
+}
+
+/** Serves a page to read and try the OpenAPI document. Its files come from an npm package and not from a CDN, and are read once. */
+export function docsRoutes(app: WalletApp): void {
+  app.get('/docs', (context) => {
+    context.header('content-security-policy', contentSecurityPolicy);
+    return context.html(page);
+  });
+  app.get('/docs/start.js', (context) =>
+    context.body(startScript, 200, { 'content-type': 'text/javascript' }),
+  );
+  for (const [name, mediaType] of Object.entries(assets)) {
+    const content = readOnce(() => asset(name));
+    app.get(`/docs/${name}`, async (context) =>
+      context.body(await content(), 200, { 'content-type': mediaType }),
+    );
+  }
+}
+
+/** Reads once for all who ask, also at the same time; anew after a failure. */
+function readOnce<T>(read: () => Promise<T>): () => Promise<T> {
+  let content: Promise<T> | undefined;
+  return () => {
+    content ??= read().catch((error: unknown) => {
+      content = undefined;
+      throw error;
+    });
+    return content;
+  };
+}
+
+async function asset(name: string): Promise<Uint8Array<ArrayBuffer>> {
+  const folder = dirname(require.resolve('swagger-ui-dist/package.json'));
+  return new Uint8Array(await readFile(join(folder, name)));
+}

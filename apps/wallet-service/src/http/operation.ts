@@ -1,0 +1,79 @@
+import type { z } from '@hono/zod-openapi';
+import type { Context } from 'hono';
+
+import { RequestFault, parseShape } from './parse-shape.js';
+import type { ProblemCode } from './problem-kinds.js';
+import { readJsonBody } from './request-body.js';
+import type { WalletEnv } from './wallet-app-env.js';
+
+/** The statuses of successful answers, and of a readiness check that says no. */
+export type AnswerStatus = 200 | 201 | 202 | 503;
+
+/** One method of one path: what it takes, what it answers, and how it is documented. */
+export interface Operation<
+  Path extends z.ZodObject = z.ZodObject,
+  Query extends z.ZodObject = z.ZodObject,
+  Body extends z.ZodObject = z.ZodObject,
+  Answer extends z.ZodType = z.ZodType,
+> {
+  readonly method: 'get' | 'post';
+  /** With parameters in braces, as OpenAPI writes them. */
+  readonly path: string;
+  readonly tag: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly pathFields?: Path;
+  readonly query?: Query;
+  readonly body?: Body;
+  /** Whether no body at all is as good as `{}`. */
+  readonly bodyOptional?: boolean;
+  /** Describes what is answered when no problem is, by status. */
+  readonly answers: Readonly<Partial<Record<AnswerStatus, string>>>;
+  readonly answer: Answer;
+  /** The problems it can have beside those that come with its parts. */
+  readonly problems: readonly ProblemCode[];
+}
+
+/** What a request asks for, checked against its operation. */
+export interface OperationInput<
+  Path extends z.ZodObject,
+  Query extends z.ZodObject,
+  Body extends z.ZodObject,
+> {
+  readonly path: z.output<Path>;
+  readonly query: z.output<Query>;
+  readonly body: z.output<Body>;
+}
+
+/**
+ * Reads the parts of a request that its operation declares; the others are `undefined`, and no handler reads them.
+ *
+ * @throws RequestFault for the first part that is malformed, with all its faults
+ */
+export async function operationInput<
+  Path extends z.ZodObject,
+  Query extends z.ZodObject,
+  Body extends z.ZodObject,
+>(
+  operation: Operation<Path, Query, Body>,
+  { req: request, env }: Context<WalletEnv>,
+): Promise<OperationInput<Path, Query, Body>> {
+  const { pathFields, query, body, bodyOptional = false } = operation;
+  return {
+    path: pathFields && parseShape('path', pathFields, request.param()),
+    query: query && parseShape('query', query, singleValues(request.queries())),
+    body: body && parseShape('body', body, await readJsonBody(env.body, request.raw.headers, bodyOptional)),
+  } as OperationInput<Path, Query, Body>;
+}
+
+function singleValues(queries: Readonly<Record<string, string[]>>): Record<string, string | undefined> {
+  const repeated = Object.keys(queries).filter((name) => (queries[name]?.length ?? 0) > 1);
+  if (repeated.length > 0) {
+    const faults = repeated.map((name) => ({
+      pointer: `query/${name}`,
+      message: 'occurs more than once',
+    }));
+    throw new RequestFault('bad-request', 'A query parameter occurs more than once', { faults });
+  }
+  return Object.fromEntries(Object.entries(queries).map(([name, values]) => [name, values[0]]));
+}

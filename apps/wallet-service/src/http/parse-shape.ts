@@ -1,0 +1,83 @@
+import type { z } from '@hono/zod-openapi';
+
+import type { RequestFaultCode } from './problem-kinds.js';
+
+const faultsMax = 32;
+
+/** Which part of a request is parsed, and how positions in it are written. */
+type RequestPart = 'path' | 'query' | 'body';
+
+/**
+ * Parses one part of a request by its schema.
+ *
+ * @throws RequestFault `bad-request` with up to 32 faults
+ */
+export function parseShape<Schema extends z.ZodType>(
+  part: RequestPart,
+  schema: Schema,
+  value: unknown,
+): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.flatMap((issue) => faultsOf(part, issue, value)).slice(0, faultsMax);
+  const first = faults[0];
+  throw new RequestFault(
+    'bad-request',
+    first === undefined ? 'The request is malformed' : `${first.pointer} ${first.message}`,
+    {
+      faults,
+    },
+  );
+}
+
+function faultsOf(part: RequestPart, issue: z.core.$ZodIssue, value: unknown): readonly ShapeFault[] {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({
+      pointer: pointer(part, [...issue.path, key]),
+      message: 'is not a known field',
+    }));
+  }
+  const missing = valueAt(value, issue.path) === undefined;
+  return [{ pointer: pointer(part, issue.path), message: missing ? 'is missing' : issue.message }];
+}
+
+/** In the body a JSON pointer as URI fragment (RFC 6901, section 6); elsewhere the name of the parameter. */
+function pointer(part: RequestPart, path: readonly PropertyKey[]): string {
+  const tokens = path.map((key) =>
+    encodeURIComponent(String(key).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1')),
+  );
+  return [part === 'body' ? '#' : part, ...tokens].join('/');
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (inner, key) =>
+      typeof inner === 'object' && inner !== null ? (inner as Record<PropertyKey, unknown>)[key] : undefined,
+    value,
+  );
+}
+
+/** One fault in the shape of a request. */
+export interface ShapeFault {
+  /** Where: `#/amount` in the body (a JSON pointer), `path/id`, `query/limit` or `header/Idempotency-Key` elsewhere. */
+  readonly pointer: string;
+  readonly message: string;
+}
+
+/** A request that is refused for its form; no action has run. */
+export class RequestFault extends Error {
+  readonly code: RequestFaultCode;
+  /** What is wrong where; empty when the request as a whole is. */
+  readonly faults: readonly ShapeFault[];
+
+  constructor(
+    code: RequestFaultCode,
+    message: string,
+    options: { readonly faults?: readonly ShapeFault[]; readonly cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.name = 'RequestFault';
+    this.code = code;
+    this.faults = options.faults ?? [];
+  }
+}

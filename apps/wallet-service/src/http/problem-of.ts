@@ -1,0 +1,140 @@
+import {
+  EntityNotFoundException,
+  type ErrorCode,
+  FrameworkException,
+  type ShardIdentifier,
+  ShardUnavailableException,
+  TransientStorageException,
+  UnknownShardException,
+} from '@framework/core';
+
+import { WalletException } from '../wallet/wallet-exception.js';
+import { RequestFault, type ShapeFault } from './parse-shape.js';
+import { type ProblemBody, type ProblemCode, type ProblemKind, problemKinds } from './problem-kinds.js';
+import { notConfigured, shardCauses } from './shard-causes.js';
+import { requestIdHeader } from './wallet-app-env.js';
+
+/** A problem as it is answered. */
+export interface Problem extends ProblemKind {
+  readonly name: ProblemCode;
+  readonly code: string;
+  readonly detail: string;
+  readonly faults: readonly ShapeFault[];
+}
+
+/** What each error of the framework is to the client; those that a client cannot cause are internal. */
+const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
+  'stale-record': 'stale-record',
+  'transient-storage': 'shard-unavailable',
+  'shard-unavailable': 'shard-unavailable',
+  'commit-outcome-unknown': 'outcome-unknown',
+  'cross-shard': 'internal',
+  'entity-not-found': 'wallet-not-found',
+  'invalid-cursor': 'bad-request',
+  'invalid-idempotency-key': 'bad-request',
+  'idempotency-key-reused': 'idempotency-key-reused',
+  // Ids of requests are checked before; what remains is a placement on a shard that another process may have.
+  'unknown-shard': 'shard-unavailable',
+  'no-usable-shard': 'internal',
+  'invalid-id': 'internal',
+  'partial-commit': 'internal',
+  'not-unique': 'internal',
+  'shard-undetermined': 'internal',
+  'constraint-violation': 'internal',
+  'storage-failure': 'internal',
+  'nested-transaction': 'internal',
+  'transaction-over': 'internal',
+  'unknown-action': 'internal',
+  'nested-execution': 'internal',
+  'plan-unavailable': 'internal',
+  'plan-sealed': 'internal',
+  'staged-twice': 'internal',
+  'invalid-params': 'internal',
+  'invalid-shard': 'internal',
+  'invalid-model': 'internal',
+  'invalid-configuration': 'internal',
+  'unstorable-value': 'internal',
+  'limit-exceeded': 'internal',
+  'handler-timeout': 'internal',
+  'handler-names': 'internal',
+  'handler-in-use': 'internal',
+  'unknown-handler': 'internal',
+  'history-changed': 'internal',
+  'invariant-violation': 'internal',
+};
+
+/** Says what an error is to the client. */
+export function problemOf(error: unknown): Problem {
+  const name = nameOf(error);
+  const kind = problemKinds[name];
+  return {
+    ...kind,
+    name,
+    code: kind.code ?? name,
+    detail: shardDetail(error) ?? kind.detail ?? (error instanceof Error ? error.message : kind.title),
+    faults: faultsOf(error),
+  };
+}
+
+/** Which shard cannot serve, and why. */
+function shardDetail(error: unknown): string | undefined {
+  const known = FrameworkException.find(error);
+  const why = known && whyUnavailable(known);
+  if (why === undefined) return undefined;
+  return `${sentence(why.shard.toString())} cannot serve: ${why.what}. Nothing was written; try again later.`;
+}
+
+function whyUnavailable(
+  error: FrameworkException,
+): { readonly shard: ShardIdentifier; readonly what: string } | undefined {
+  if (error instanceof UnknownShardException) return { shard: error.shard, what: `it is ${notConfigured}` };
+  if (error instanceof TransientStorageException) {
+    const what = 'the connection to its database was lost, or others were served first';
+    return { shard: error.shard, what };
+  }
+  if (!(error instanceof ShardUnavailableException)) return undefined;
+  const { shard, kind } = error;
+  if (kind === 'locked') return { shard, what: 'somebody else holds a lock on what is to be changed' };
+  if (kind === 'damaged') return { shard, what: 'its disk fails, or what is asked for is damaged' };
+  if (kind !== undefined) return { shard, what: shardCauses[kind].what };
+  return { shard, what: 'it has too much to do, or does not answer in time' };
+}
+
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function faultsOf(error: unknown): readonly ShapeFault[] {
+  if (error instanceof RequestFault) return error.faults;
+  const known = FrameworkException.find(error);
+  return known?.code === 'invalid-cursor' ? [{ pointer: 'query/cursor', message: known.message }] : [];
+}
+
+function nameOf(error: unknown): ProblemCode {
+  if (error instanceof RequestFault || error instanceof WalletException) return error.code;
+  const known = FrameworkException.find(error);
+  if (known === undefined) return 'internal';
+  if (known instanceof EntityNotFoundException && known.model === 'Transfer') return 'transfer-not-found';
+  return problemOfCode[known.code];
+}
+
+/** The media type of problem details (RFC 9457). */
+export const problemMediaType = 'application/problem+json';
+
+/** Answers a problem. */
+export function problemResponse(problem: Problem, requestId: string): Response {
+  const body: ProblemBody = {
+    type: `urn:problem-type:wallet-service:${problem.name}`,
+    title: problem.title,
+    status: problem.status,
+    detail: problem.detail,
+    code: problem.code,
+    instance: `urn:uuid:${requestId}`,
+    ...(problem.faults.length > 0 && { errors: problem.faults }),
+  };
+  const headers = new Headers({ 'content-type': problemMediaType, [requestIdHeader]: requestId });
+  if (problem.retryAfterSeconds !== undefined) headers.set('retry-after', String(problem.retryAfterSeconds));
+  // The rest of a body that is too large is not worth reading.
+  if (problem.name === 'body-too-large') headers.set('connection', 'close');
+  return new Response(JSON.stringify(body), { status: problem.status, headers });
+}

@@ -1,0 +1,117 @@
+import type { IncomingMessage } from 'node:http';
+
+import { RequestFault } from './parse-shape.js';
+import { parseExactJson } from './request-fields.js';
+
+const bytesMax = 64 * 1024;
+
+/** The body of a request: read when it is asked for, and never beyond 64 KiB. */
+export class RequestBody {
+  readonly #request: IncomingMessage;
+  readonly #onRead: () => void;
+  /** What the headers announce, in bytes; `undefined` for chunks. */
+  readonly #length: number | undefined;
+  #fault: RequestFault | undefined;
+  #reject: ((fault: RequestFault) => void) | undefined;
+
+  /** @param onRead called when the body is asked for: the client may wait for that before it sends it */
+  constructor(request: IncomingMessage, onRead: () => void = () => undefined) {
+    const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
+    this.#request = request;
+    this.#onRead = onRead;
+    this.#length = coding === undefined ? Number(length ?? 0) : undefined;
+  }
+
+  /** Whether the headers announce one. */
+  get isAnnounced(): boolean {
+    return this.#length !== 0;
+  }
+
+  /** Whether the headers announce more than is ever read. */
+  get isTooLarge(): boolean {
+    return this.#length !== undefined && this.#length > bytesMax;
+  }
+
+  /** Tells whoever reads it, now or later, why the rest does not arrive. */
+  fail(fault: RequestFault): void {
+    this.#fault ??= fault;
+    this.#reject?.(fault);
+  }
+
+  /**
+   * Reads all of it, once.
+   *
+   * @throws RequestFault `body-too-large` as soon as more than 64 KiB are announced or have arrived, `bad-request` when
+   * the connection ends before the body does, and whatever {@link fail} is told
+   */
+  async read(): Promise<Buffer> {
+    if (this.#fault !== undefined) throw this.#fault;
+    if (this.isTooLarge) throw tooLarge();
+    // Nothing would be heard of it any more.
+    if (this.#request.destroyed) throw incomplete(undefined);
+    this.#onRead();
+    const request = this.#request;
+    const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+    this.#reject = reject;
+    const chunks: Buffer[] = [];
+    let length = 0;
+    const onData = (chunk: Buffer): void => {
+      length += chunk.length;
+      if (length > bytesMax) reject(tooLarge());
+      else chunks.push(chunk);
+    };
+    const onEnd = (): void => resolve(Buffer.concat(chunks));
+    const onError = (cause?: Error): void => reject(incomplete(cause));
+    request.on('data', onData).on('end', onEnd).on('error', onError).on('close', onError);
+    try {
+      return await promise;
+    } finally {
+      this.#reject = undefined;
+      request.off('data', onData).off('end', onEnd).off('error', onError).off('close', onError);
+    }
+  }
+}
+
+function tooLarge(): RequestFault {
+  return new RequestFault('body-too-large', `The body is larger than ${bytesMax} bytes`);
+}
+
+function incomplete(cause: Error | undefined): RequestFault {
+  return new RequestFault('bad-request', 'The body ended before it was complete', { cause });
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+const mediaType = /^application\/json[ \t]*(;[ \t]*charset=("utf-8"|utf-8)[ \t]*)?$/i;
+
+/**
+ * Reads the JSON body of a request, its numbers exactly as written.
+ *
+ * @param optional whether no body at all is as good as `{}`
+ * @throws RequestFault `unsupported-media-type`, `body-too-large` beyond 64 KiB, `bad-request` when it is not JSON
+ */
+export async function readJsonBody(body: RequestBody, headers: Headers, optional: boolean): Promise<unknown> {
+  const sent = body.isAnnounced;
+  if (!sent && optional) return {};
+  if (sent && !optional) assertMediaType(headers);
+  const bytes = await body.read();
+  if (bytes.byteLength === 0 && optional) return {};
+  assertMediaType(headers);
+  return parse(bytes);
+}
+
+function assertMediaType(headers: Headers): void {
+  const coding = headers.get('content-encoding') ?? 'identity';
+  if (mediaType.test(headers.get('content-type') ?? '') && coding.toLowerCase() === 'identity') return;
+  throw new RequestFault(
+    'unsupported-media-type',
+    'Send the body as application/json in UTF-8, not compressed',
+  );
+}
+
+function parse(bytes: Uint8Array): unknown {
+  try {
+    return parseExactJson(utf8.decode(bytes));
+  } catch (error) {
+    throw new RequestFault('bad-request', 'The body is not JSON in UTF-8', { cause: error });
+  }
+}

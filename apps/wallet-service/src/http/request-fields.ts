@@ -1,0 +1,153 @@
+import {
+  type DatabaseRegistry,
+  EntityNotFoundException,
+  FrameworkException,
+  type ModelClass,
+  ShardedId,
+  modelNameOf,
+} from '@framework/core';
+import { z } from '@hono/zod-openapi';
+import { Big } from 'big.js';
+
+import { InvalidAmount } from '../wallet/wallet-exception.js';
+import { RequestFault } from './parse-shape.js';
+import { notConfigured } from './shard-causes.js';
+
+/** A number of a JSON text, as it is written there: a detour through a binary float would change amounts. */
+class JsonNumber {
+  /** Such as `25.50` or `1e2`. */
+  readonly source: string;
+
+  constructor(source: string) {
+    this.source = source;
+  }
+}
+
+/** What `JSON.parse` tells its reviver beyond key and value; TypeScript's library does not know it yet. */
+interface SourceContext {
+  readonly source?: string;
+}
+
+/**
+ * Parses JSON with every number as a {@link JsonNumber}, which no schema mistakes for a string or an object.
+ *
+ * @throws SyntaxError when the text is not JSON, RangeError when it is nested too deeply
+ * @see https://tc39.es/proposal-json-parse-with-source/
+ */
+export function parseExactJson(text: string): unknown {
+  return JSON.parse(text, keepSource);
+}
+
+function keepSource(_key: string, value: unknown, context?: SourceContext): unknown {
+  return typeof value === 'number' ? new JsonNumber(context?.source ?? String(value)) : value;
+}
+
+const grammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
+const exponentMax = 1_000;
+
+/**
+ * The schema of an amount in a request: a JSON string or a JSON number, read exactly as it is written.
+ *
+ * Both follow the grammar of JSON numbers. Parsing throws InvalidAmount (`invalid-amount`) for exponents beyond
+ * ±1,000, which no currency needs and which would take megabytes to write out.
+ */
+export const decimalField = z
+  .union([z.string(), z.instanceof(JsonNumber).transform(({ source }) => source)], {
+    error: 'must be a decimal',
+  })
+  .pipe(z.string().regex(grammar, 'must be a decimal such as "25.50"'))
+  .transform((text) => bounded(new Big(text)))
+  .openapi({
+    type: ['string', 'number'],
+    pattern: grammar.source,
+    description: 'A decimal, exact as written, whether as a string or as a number.',
+    example: '25.50',
+  });
+
+function bounded(amount: Big): Big {
+  if (Math.abs(amount.e) <= exponentMax) return amount;
+  throw new InvalidAmount(
+    'An amount has at most 20 digits before the point, and the decimals of its currency',
+  );
+}
+
+/**
+ * Reads the id of something that may exist: the text is a UUID, of whatever version.
+ *
+ * @throws EntityNotFoundException `entity-not-found` when no model can have the id, because it carries no shard or one
+ * that is not configured
+ */
+export function existingId<T>(model: ModelClass<T>, uuid: string, databases: DatabaseRegistry): ShardedId<T> {
+  const id = parse(model, uuid);
+  if (id === undefined) throw new EntityNotFoundException(modelNameOf(model), uuid);
+  const shard = id.resolveShardIdentifier();
+  if (databases.shards.includes(shard)) return id;
+  const reason = `${shard.toString()}, which its id names, is ${notConfigured}`;
+  throw new EntityNotFoundException(modelNameOf(model), uuid, reason);
+}
+
+function parse<T>(model: ModelClass<T>, uuid: string): ShardedId<T> | undefined {
+  try {
+    return ShardedId.of(model, uuid);
+  } catch (error) {
+    if (FrameworkException.find(error)?.code === 'invalid-id') return undefined;
+    throw error;
+  }
+}
+
+/** The schema of free text in a request: any that the database can hold. */
+export const textField = z
+  .string({ error: 'must be a string' })
+  .refine((text) => text.isWellFormed() && !text.includes('\u0000'), 'has a character that is not text')
+  .openapi({ pattern: String.raw`^[^\u0000\uD800-\uDFFF]*$` });
+
+/** Without flags: the OpenAPI document shows it as a pattern, which has none. */
+const uuid = /^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$/;
+
+/** The schema of a UUID of any version, upper case or lower case, in lower case afterwards. */
+export const uuidField = z
+  .string({ error: 'must be a UUID' })
+  .regex(uuid, 'must be a UUID')
+  .toLowerCase()
+  .openapi({ format: 'uuid', example: '0198c5a2-7b7e-7000-8000-5d2f4a6b8c0d' });
+
+const limitMax = 100;
+const limitDefault = 20;
+
+/** The query field that bounds a page: 1 to 100 items, 20 unless said otherwise. */
+export const limitField = z
+  .string()
+  .regex(/^([1-9]\d?|100)$/, `must be a whole number from 1 to ${limitMax}`)
+  .transform(Number)
+  .default(limitDefault)
+  .openapi({ type: 'integer', minimum: 1, maximum: limitMax, description: 'Items of the page at most.' });
+
+/** What a list's cursor is, for its documentation. */
+export const cursorNote = 'The `next` of the page before, unchanged. Without it: the first page.';
+
+/** The header by which a client marks repeats of one request. */
+export const idempotencyKeyHeader = 'Idempotency-Key';
+
+/** How long a key may be. */
+export const idempotencyKeyCharactersMax = 255;
+
+/**
+ * What a key is made of. Blanks around the value of a header are not part of it; and beyond ASCII clients send different bytes
+ * for the same letter, so that a repeat by another one would be another key.
+ */
+export const idempotencyKeyPattern: RegExp = /^[!-~]([ -~]*[!-~])?$/;
+
+/**
+ * Reads the idempotency key of a request, if it has one.
+ *
+ * @throws RequestFault `bad-request` when it is empty, longer than 255 characters, or has others than those of ASCII that print
+ */
+export function idempotencyKey(headers: Headers): string | undefined {
+  const key = headers.get(idempotencyKeyHeader) ?? undefined;
+  if (key === undefined) return undefined;
+  if (key.length <= idempotencyKeyCharactersMax && idempotencyKeyPattern.test(key)) return key;
+  const message = `must have 1 to ${idempotencyKeyCharactersMax} characters, all of them letters, digits, signs or blanks of ASCII`;
+  throw new RequestFault('bad-request', `${idempotencyKeyHeader} ${message}`, {
+    faults: [{ pointer: `header/${idempotencyKeyHeader}`, message }],
+  });
+}

@@ -1,0 +1,132 @@
+import { type EventClass, type LoggedEvent, currentPayload, eventTypeOf } from '@framework/core';
+import { z } from '@hono/zod-openapi';
+
+import type { Transfer } from '../transfer/transfer.js';
+import {
+  type Wallet,
+  WalletClosedEvent,
+  WalletCreatedEvent,
+  WalletMoneyDepositedEvent,
+  WalletMoneyWithdrawnEvent,
+  WalletTransferReceivedEvent,
+} from '../wallet/wallet.js';
+
+const shardResource = z
+  .object({ group: z.int().openapi({ example: 1 }), member: z.int().openapi({ example: 0 }) })
+  .openapi('Shard');
+
+/** The schema of a wallet as it is answered. */
+export const walletSchema = z
+  .object({
+    id: z.uuid(),
+    shard: shardResource,
+    ownerId: z.uuid(),
+    currency: z.string().openapi({ example: 'MXN' }),
+    balance: z.string().openapi({ description: 'An exact decimal.', example: '125.50' }),
+    state: z.enum(['OPENED', 'CLOSED']),
+    version: z.int().openapi({ description: 'Counts the changes; the first version is 1.', example: 2 }),
+    createdDate: z.iso.datetime(),
+    updatedDate: z.iso.datetime(),
+  })
+  .openapi('Wallet');
+
+/** Shows a wallet to clients. */
+export function walletResource(wallet: Wallet): z.input<typeof walletSchema> {
+  return {
+    id: wallet.id.value,
+    shard: wallet.id.resolveShardIdentifier(),
+    ownerId: wallet.ownerId,
+    currency: wallet.currency,
+    balance: wallet.balance.toFixed(),
+    state: wallet.state,
+    version: wallet.version,
+    createdDate: wallet.createdDate.toISOString(),
+    updatedDate: wallet.updatedDate.toISOString(),
+  };
+}
+
+/** The schema of a transfer as it is answered. */
+export const transferSchema = z
+  .object({
+    id: z.uuid().openapi({ description: 'Carries the shard of the source.' }),
+    state: z.enum(['INITIATED', 'COMPLETED', 'REFUNDED']),
+    sourceId: z.uuid(),
+    destId: z.uuid(),
+    amount: z.string().openapi({ description: 'An exact decimal.', example: '25.50' }),
+    currency: z.string().openapi({ example: 'EUR' }),
+    reason: z.string().optional().openapi({ description: 'Why the money went back, when it did.' }),
+    createdDate: z.iso.datetime(),
+    updatedDate: z.iso.datetime(),
+  })
+  .openapi('Transfer');
+
+/** Shows a transfer to clients. */
+export function transferResource(transfer: Transfer): z.input<typeof transferSchema> {
+  return {
+    id: transfer.id.value,
+    state: transfer.state,
+    sourceId: transfer.sourceId.value,
+    destId: transfer.destId.value,
+    amount: transfer.amount.toFixed(),
+    currency: transfer.currency,
+    ...(transfer.reason !== undefined && { reason: transfer.reason }),
+    createdDate: transfer.createdDate.toISOString(),
+    updatedDate: transfer.updatedDate.toISOString(),
+  };
+}
+
+const classes: ReadonlyMap<string, EventClass> = new Map(
+  [
+    WalletCreatedEvent,
+    WalletMoneyDepositedEvent,
+    WalletMoneyWithdrawnEvent,
+    WalletTransferReceivedEvent,
+    WalletClosedEvent,
+  ].map((eventClass) => [eventTypeOf(eventClass), eventClass]),
+);
+
+/** The schema of one event of a wallet as it is answered. */
+export const eventSchema = z
+  .object({
+    id: z.uuid().openapi({ description: 'The same wherever the event is delivered.' }),
+    type: z.string().openapi({ example: 'WalletMoneyDepositedEvent' }),
+    version: z.int().openapi({ description: 'The version of the wallet that the event led to.', example: 2 }),
+    actionId: z
+      .uuid()
+      .openapi({ description: 'Shared by all events of one action, such as both sides of a transfer.' }),
+    actionName: z.string().openapi({ example: 'WalletDepositMoneyAction' }),
+    principal: z.string().openapi({ description: 'Who asked for it.', example: 'wallet-service' }),
+    payload: z.unknown().openapi({
+      type: 'object',
+      description: 'The fields of the event, decimals as strings.',
+      example: { amount: '25.50', newBalance: '125.50' },
+    }),
+    createdDate: z.iso.datetime(),
+  })
+  .openapi('WalletEvent');
+
+/** Shows an event of a wallet to clients, its payload as events are written today. */
+export function eventResource(event: LoggedEvent): z.input<typeof eventSchema> {
+  const eventClass = classes.get(event.type);
+  return {
+    id: event.id,
+    type: event.type,
+    version: event.modelVersion,
+    actionId: event.actionId,
+    actionName: event.actionName,
+    principal: event.principal,
+    payload: eventClass === undefined ? event.payload : currentPayload(eventClass, event),
+    createdDate: event.createdDate.toISOString(),
+  };
+}
+
+/** The schema of one page of a list. */
+export function pageOf<Item extends z.ZodType>(item: Item) {
+  return z.object({
+    items: z.array(item),
+    next: z
+      .string()
+      .nullable()
+      .openapi({ description: 'Pass it as `cursor` to read on; null on the last page.' }),
+  });
+}

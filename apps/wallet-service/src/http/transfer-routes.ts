@@ -1,0 +1,67 @@
+import { z } from '@hono/zod-openapi';
+
+import { InitiateTransferAction } from '../transfer/initiate-transfer-action.js';
+import { Transfer } from '../transfer/transfer.js';
+import { Wallet } from '../wallet/wallet.js';
+import { decimalField, existingId, uuidField } from './request-fields.js';
+import { transferResource, transferSchema } from './resources.js';
+import { serve } from './serve.js';
+import type { WalletApp, WalletService } from './wallet-app-env.js';
+
+const newTransfer = z
+  .strictObject({ sourceId: uuidField, destId: uuidField, amount: decimalField })
+  .openapi('NewTransfer');
+
+/** Serves the making and reading of transfers. */
+export function transferRoutes(app: WalletApp, { databases, executor, transfers }: WalletService): void {
+  serve(
+    app,
+    {
+      method: 'post',
+      path: '/transfers',
+      tag: 'Transfers',
+      summary: 'Move money from one wallet to another',
+      description:
+        'The money leaves the source at once and is on its way: read the transfer to see whether it has arrived ' +
+        '(COMPLETED) or, when the destination refused it, come back (REFUNDED, with the reason).',
+      body: newTransfer,
+      answers: { 202: 'The transfer; `Location` names it' },
+      answer: transferSchema,
+      problems: [
+        ...(['invalid-amount', 'same-wallet', 'insufficient-funds'] as const),
+        ...([
+          'wallet-not-found',
+          'wallet-closed',
+          'stale-record',
+          'shard-unavailable',
+          'outcome-unknown',
+        ] as const),
+      ],
+    },
+    async ({ body, principal, execution }) => {
+      const sourceId = existingId(Wallet, body.sourceId, databases);
+      const destId = existingId(Wallet, body.destId, databases);
+      const params = { sourceId, destId, amount: body.amount };
+      const transfer = await executor.execute(principal, InitiateTransferAction, params, execution);
+      return { status: 202, location: `/transfers/${transfer.id.value}`, body: transferResource(transfer) };
+    },
+  );
+
+  serve(
+    app,
+    {
+      method: 'get',
+      path: '/transfers/{id}',
+      tag: 'Transfers',
+      summary: 'Read a transfer',
+      pathFields: z.object({ id: uuidField }),
+      answers: { 200: 'The transfer' },
+      answer: transferSchema,
+      problems: ['transfer-not-found', 'shard-unavailable'],
+    },
+    async ({ path }) => {
+      const transfer = await transfers.getById(existingId(Transfer, path.id, databases));
+      return { body: transferResource(transfer) };
+    },
+  );
+}

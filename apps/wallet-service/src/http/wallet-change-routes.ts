@@ -1,0 +1,87 @@
+import { z } from '@hono/zod-openapi';
+
+import { WalletCloseAction } from '../wallet/wallet-close-action.js';
+import { WalletDepositMoneyAction } from '../wallet/wallet-deposit-money-action.js';
+import { WalletWithdrawMoneyAction } from '../wallet/wallet-withdraw-money-action.js';
+import { Wallet } from '../wallet/wallet.js';
+import type { ProblemCode } from './problem-kinds.js';
+import { decimalField, existingId, textField, uuidField } from './request-fields.js';
+import { walletResource, walletSchema } from './resources.js';
+import { serve } from './serve.js';
+import type { WalletApp, WalletService } from './wallet-app-env.js';
+
+const change = {
+  method: 'post',
+  tag: 'Wallets',
+  pathFields: z.object({ id: uuidField }),
+  answers: { 200: 'The wallet afterwards' },
+  answer: walletSchema,
+} as const;
+
+const changeProblems: readonly ProblemCode[] = [
+  ...(['wallet-not-found', 'wallet-closed', 'stale-record', 'shard-unavailable', 'outcome-unknown'] as const),
+];
+
+const deposit = z
+  .strictObject({
+    amount: decimalField,
+    recipient: textField.optional().openapi({ description: 'Who is to be told of it.' }),
+  })
+  .openapi('Deposit');
+
+const withdrawal = z.strictObject({ amount: decimalField }).openapi('Withdrawal');
+
+/** Serves the changes of a wallet. */
+export function walletChangeRoutes(app: WalletApp, { databases, executor }: WalletService): void {
+  serve(
+    app,
+    {
+      ...change,
+      path: '/wallets/{id}/deposit',
+      summary: 'Put money into a wallet',
+      body: deposit,
+      problems: [...changeProblems, 'invalid-amount'],
+    },
+    async ({ path, body, principal, execution }) => {
+      const params = { walletId: existingId(Wallet, path.id, databases), ...body };
+      return {
+        body: walletResource(await executor.execute(principal, WalletDepositMoneyAction, params, execution)),
+      };
+    },
+  );
+
+  serve(
+    app,
+    {
+      ...change,
+      path: '/wallets/{id}/withdraw',
+      summary: 'Take money out of a wallet',
+      body: withdrawal,
+      problems: [...changeProblems, 'invalid-amount', 'insufficient-funds'],
+    },
+    async ({ path, body, principal, execution }) => {
+      const params = { walletId: existingId(Wallet, path.id, databases), ...body };
+      return {
+        body: walletResource(await executor.execute(principal, WalletWithdrawMoneyAction, params, execution)),
+      };
+    },
+  );
+
+  serve(
+    app,
+    {
+      ...change,
+      path: '/wallets/{id}/close',
+      summary: 'Close a wallet for good',
+      body: z.strictObject({}),
+      bodyOptional: true,
+      problems: changeProblems,
+    },
+    async ({ path, principal, execution }) => {
+      const params = { walletId: existingId(Wallet, path.id, databases) };
+      return {
+        body: walletResource(await executor.execute(principal, WalletCloseAction, params, execution)),
+      };
+    },
+  );
+}

@@ -1,0 +1,114 @@
+import { modelNameOf } from '@framework/core';
+import { z } from '@hono/zod-openapi';
+import { Big } from 'big.js';
+
+import { WalletCreateAction } from '../wallet/wallet-create-action.js';
+import { Wallet } from '../wallet/wallet.js';
+import { cursorNote, decimalField, existingId, limitField, textField, uuidField } from './request-fields.js';
+import { eventResource, eventSchema, pageOf, walletResource, walletSchema } from './resources.js';
+import { serve } from './serve.js';
+import type { WalletApp, WalletService } from './wallet-app-env.js';
+
+const newWallet = z
+  .strictObject({
+    country: textField.openapi({ description: 'Decides the shard, for good.', example: 'MX' }),
+    ownerId: uuidField,
+    currency: textField.openapi({ description: 'An ISO 4217 code.', example: 'MXN' }),
+    initialBalance: decimalField.default(new Big(0)).openapi({ default: '0', example: '100.00' }),
+  })
+  .openapi('NewWallet');
+
+/** Serves the opening, reading and listing of wallets. */
+export function walletRoutes(app: WalletApp, { databases, executor, wallets }: WalletService): void {
+  serve(
+    app,
+    {
+      method: 'post',
+      path: '/wallets',
+      tag: 'Wallets',
+      summary: 'Open a wallet',
+      description: 'A wallet of country MX stands on shard (1, 0), any other on shard (0, 0).',
+      body: newWallet,
+      answers: { 201: 'The new wallet; `Location` names it' },
+      answer: walletSchema,
+      problems: ['invalid-amount', 'unknown-currency', 'shard-unavailable', 'outcome-unknown'],
+    },
+    async ({ body, principal, execution }) => {
+      const wallet = await executor.execute(principal, WalletCreateAction, body, execution);
+      return { status: 201, location: `/wallets/${wallet.id.value}`, body: walletResource(wallet) };
+    },
+  );
+
+  serve(
+    app,
+    {
+      method: 'get',
+      path: '/wallets/{id}',
+      tag: 'Wallets',
+      summary: 'Read a wallet',
+      pathFields: z.object({ id: uuidField }),
+      answers: { 200: 'The wallet' },
+      answer: walletSchema,
+      problems: ['wallet-not-found', 'shard-unavailable'],
+    },
+    async ({ path }) => {
+      const wallet = await wallets.getById(existingId(Wallet, path.id, databases));
+      return { body: walletResource(wallet) };
+    },
+  );
+
+  serve(
+    app,
+    {
+      method: 'get',
+      path: '/wallets',
+      tag: 'Wallets',
+      summary: 'List the wallets of an owner',
+      description: 'Over all shards, oldest first.',
+      query: z.strictObject({
+        ownerId: uuidField,
+        limit: limitField,
+        cursor: uuidField.optional().openapi({ description: cursorNote }),
+      }),
+      answers: { 200: 'One page' },
+      answer: pageOf(walletSchema),
+      problems: ['shard-unavailable'],
+    },
+    async ({ query }) => {
+      const page = { limit: query.limit, after: query.cursor };
+      const { items, next } = await wallets.findPageByOwner(query.ownerId, page);
+      return { body: { items: items.map(walletResource), next: next ?? null } };
+    },
+  );
+}
+
+/** Serves the history of wallets. */
+export function walletEventRoutes(app: WalletApp, { databases, wallets }: WalletService): void {
+  serve(
+    app,
+    {
+      method: 'get',
+      path: '/wallets/{id}/events',
+      tag: 'Wallets',
+      summary: 'Read the history of a wallet',
+      description: 'From the log of its shard, oldest first.',
+      pathFields: z.object({ id: uuidField }),
+      query: z.strictObject({
+        limit: limitField,
+        cursor: z.string().optional().openapi({ description: cursorNote }),
+      }),
+      answers: { 200: 'One page' },
+      answer: pageOf(eventSchema),
+      problems: ['wallet-not-found', 'shard-unavailable'],
+    },
+    async ({ path, query }) => {
+      const { id } = await wallets.getById(existingId(Wallet, path.id, databases));
+      const { log } = databases.transactionManager(id.resolveShardIdentifier());
+      const { items, next } = await log.findByModel(
+        { name: modelNameOf(Wallet), id: id.value },
+        { limit: query.limit, after: query.cursor },
+      );
+      return { body: { items: items.map(eventResource), next: next ?? null } };
+    },
+  );
+}

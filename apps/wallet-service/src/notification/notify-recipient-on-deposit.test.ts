@@ -1,0 +1,38 @@
+import { like } from '@framework/testing/specification';
+import { Big } from 'big.js';
+import { describe, test } from 'vitest';
+
+import { walletSpecification as spec, walletOf } from '../../test/wallet-specification.js';
+import { WalletDepositMoneyAction } from '../wallet/wallet-deposit-money-action.js';
+import { WalletMoneyDepositedEvent } from '../wallet/wallet.js';
+import { Notification } from './notification.js';
+
+const wallet = walletOf('100');
+const amount = new Big('5.00');
+const deposited = new WalletMoneyDepositedEvent(wallet.id, amount, new Big('105'));
+const notification = like(Notification, {
+  walletId: wallet.id,
+  recipient: 'ana@example.com',
+  text: '5 was deposited; the balance is 105',
+});
+
+describe('NotifyRecipientOnDeposit', () => {
+  test('tells the recipient whom a deposit names, once', async () => {
+    await spec
+      .given(wallet)
+      .whenHandled(deposited, { actionParams: { recipient: 'ana@example.com' }, times: 2 })
+      .thenExpect({ events: [], models: [notification] });
+  });
+
+  test('tells nobody when the deposit names nobody', async () => {
+    await spec.given(wallet).whenHandled(deposited).thenNothing();
+  });
+
+  test('reads whom to tell from what was asked of the deposit', async () => {
+    await spec
+      .given(wallet)
+      .when(WalletDepositMoneyAction, { walletId: wallet.id, amount, recipient: 'ana@example.com' })
+      .delivered()
+      .thenModels(wallet.deposit(amount), notification);
+  });
+});

@@ -1,0 +1,58 @@
+import {
+  Action,
+  type Clock,
+  type DatabaseRegistry,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  ShardedId,
+  UnknownShardException,
+  shardedIdCodec,
+} from '@framework/core';
+import type { Big } from 'big.js';
+import * as z from 'zod';
+
+import { decimal } from '../wallet/money.js';
+import { InvalidAmount, SameWallet } from '../wallet/wallet-exception.js';
+import type { WalletRepository } from '../wallet/wallet-repository.js';
+import { Wallet } from '../wallet/wallet.js';
+import { transferCodec } from './transfer-repository.js';
+import { Transfer } from './transfer.js';
+
+interface Params {
+  readonly sourceId: Id<Wallet>;
+  readonly destId: Id<Wallet>;
+  readonly amount: Big;
+}
+
+const params = z.object({
+  sourceId: shardedIdCodec(Wallet),
+  destId: shardedIdCodec(Wallet),
+  amount: decimal,
+});
+
+/**
+ * Step 1 of a transfer, on the source's shard: takes the money out and sends it on its way, in one commit.
+ *
+ * A destination on a shard that this process does not have is refused: money that nobody can receive would stay on its way.
+ */
+@FrameworkAction({ params, result: transferCodec })
+export class InitiateTransferAction extends Action<Params, Transfer> {
+  constructor(
+    clock: Clock,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly databases: Pick<DatabaseRegistry, 'shards'>,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
+    if (sourceId.equals(destId)) throw new SameWallet();
+    if (amount.lte(0)) throw new InvalidAmount('Transfer amount must be positive');
+    const shard = ShardedId.of(Wallet, destId.value).resolveShardIdentifier();
+    if (!this.databases.shards.includes(shard)) throw new UnknownShardException(shard);
+    const source = await this.wallets.getById(sourceId);
+    this.plan().update(source.withdraw(amount));
+    return this.plan().add(Transfer.initiate(source, destId, amount, this.clock.now()));
+  }
+}

@@ -1,0 +1,19 @@
+import { Big } from 'big.js';
+import { test } from 'vitest';
+
+import { mexico, walletSpecification as spec, walletOf } from '../../test/wallet-specification.js';
+import { WalletTransferReceivedEvent } from '../wallet/wallet.js';
+import { Transfer, TransferCompletedEvent } from './transfer.js';
+
+const amount = new Big('2.50');
+const destination = walletOf('1', { shard: mexico });
+const transfer = Transfer.initiate(walletOf('10'), destination.id, amount, new Date(0));
+const received = new WalletTransferReceivedEvent(destination.id, transfer.id.value, amount);
+
+test('SettleTransfer says at the source that the money was received, once', async () => {
+  await spec
+    .given(transfer)
+    .whenHandled(received, { times: 2 })
+    .thenEvents(new TransferCompletedEvent(transfer.id));
+  await spec.given(transfer.complete()).whenHandled(received).thenNothing();
+});

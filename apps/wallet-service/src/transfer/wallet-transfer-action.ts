@@ -1,0 +1,58 @@
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  shardedIdCodec,
+} from '@framework/core';
+import type { Big } from 'big.js';
+import * as z from 'zod';
+
+import { decimal } from '../wallet/money.js';
+import { CurrencyMismatch, InvalidAmount, SameWallet } from '../wallet/wallet-exception.js';
+import type { WalletRepository } from '../wallet/wallet-repository.js';
+import { Wallet } from '../wallet/wallet.js';
+import { transferCodec } from './transfer-repository.js';
+import { Transfer } from './transfer.js';
+
+interface Params {
+  readonly sourceId: Id<Wallet>;
+  readonly destId: Id<Wallet>;
+  readonly amount: Big;
+}
+
+const params = z.object({
+  sourceId: shardedIdCodec(Wallet),
+  destId: shardedIdCodec(Wallet),
+  amount: decimal,
+});
+
+/**
+ * Moves money between two wallets in one plan.
+ *
+ * Both wallets stand on one shard, and both sides commit together. Across shards the caller must allow it, and
+ * then has two transactions, of which the second may fail.
+ */
+@FrameworkAction({ params, result: transferCodec })
+export class WalletTransferAction extends Action<Params, Transfer> {
+  constructor(
+    clock: Clock,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
+    if (sourceId.equals(destId)) throw new SameWallet();
+    if (amount.lte(0)) throw new InvalidAmount('Transfer amount must be positive');
+    const [source, destination] = await Promise.all([
+      this.wallets.getById(sourceId),
+      this.wallets.getById(destId),
+    ]);
+    if (source.currency !== destination.currency)
+      throw new CurrencyMismatch(source.currency, destination.currency);
+    this.plan().updateAll([source.withdraw(amount), destination.deposit(amount)]);
+    return this.plan().add(Transfer.completed(source, destination, amount, this.clock.now()));
+  }
+}

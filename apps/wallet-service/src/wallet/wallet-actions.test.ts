@@ -1,0 +1,211 @@
+import { ActionRegistry, type AnyAction, systemClock } from '@framework/core';
+import { type World, like } from '@framework/testing/specification';
+import { Big } from 'big.js';
+import { describe, expect, test } from 'vitest';
+
+import {
+  global,
+  mexico,
+  ownerId,
+  walletSpecification as spec,
+  walletOf,
+} from '../../test/wallet-specification.js';
+import { NotifyRecipientAction } from '../notification/notify-recipient.js';
+import { CompleteTransferAction } from '../transfer/complete-transfer-action.js';
+import { InitiateTransferAction } from '../transfer/initiate-transfer-action.js';
+import { RefundTransferAction } from '../transfer/refund-transfer-action.js';
+import { SettleTransferAction } from '../transfer/settle-transfer-action.js';
+import { Transfer } from '../transfer/transfer.js';
+import { WalletTransferAction } from '../transfer/wallet-transfer-action.js';
+import { WalletCloseAction } from './wallet-close-action.js';
+import { WalletCreateAction } from './wallet-create-action.js';
+import { WalletDepositMoneyAction } from './wallet-deposit-money-action.js';
+import { InvalidAmount } from './wallet-exception.js';
+import { WalletWithdrawMoneyAction } from './wallet-withdraw-money-action.js';
+import {
+  Wallet,
+  WalletClosedEvent,
+  WalletCreatedEvent,
+  WalletMoneyDepositedEvent,
+  WalletMoneyWithdrawnEvent,
+} from './wallet.js';
+
+const wallet = walletOf('100');
+
+describe('WalletCreateAction', () => {
+  test.each([
+    ['MX', mexico],
+    ['DE', global],
+    ['mx', global],
+  ])('opens a wallet of %j on %s', async (country, shard) => {
+    const opened = { ownerId, currency: 'EUR', balance: new Big('12.50') };
+    const world = await spec
+      .when(WalletCreateAction, { country, ownerId, currency: 'EUR', initialBalance: new Big('12.50') })
+      .thenExpect({
+        result: like(Wallet, { ...opened, state: 'OPENED', version: 1, events: [] }),
+        events: [like(WalletCreatedEvent, { ownerId, currency: 'EUR', initialBalance: new Big('12.50') })],
+        models: [like(Wallet, opened)],
+      });
+    expect(world.commits.map((commit) => commit.shard)).toEqual([shard]);
+  });
+});
+
+describe('WalletDepositMoneyAction', () => {
+  const amount = new Big('25.50');
+
+  test('updates the wallet and logs exactly the amount and the new balance', async () => {
+    const deposit = { walletId: wallet.id, amount, recipient: 'bob' };
+    const world = await spec
+      .given(wallet)
+      .when(WalletDepositMoneyAction, deposit)
+      .thenExpect({
+        result: like(Wallet, { version: 2, balance: new Big('125.50') }),
+        events: [new WalletMoneyDepositedEvent(wallet.id, amount, new Big('125.50'))],
+        models: [wallet.deposit(amount)],
+      });
+    expect(world.events).toMatchObject([
+      {
+        actionName: 'WalletDepositMoneyAction',
+        actionParams: { walletId: wallet.id.value, amount: '25.5', recipient: 'bob' },
+        payload: { amount: '25.5', newBalance: '125.5' },
+      },
+    ]);
+  });
+
+  test('refuses params that are no amounts', async () => {
+    const deposit = { walletId: wallet.id, amount: 25.5 as unknown as Big };
+    await spec.given(wallet).when(WalletDepositMoneyAction, deposit).thenThrows('invalid-params');
+  });
+});
+
+test('WalletWithdrawMoneyAction takes money out', async () => {
+  await spec
+    .given(wallet)
+    .when(WalletWithdrawMoneyAction, { walletId: wallet.id, amount: new Big('0.01') })
+    .thenEvents(new WalletMoneyWithdrawnEvent(wallet.id, new Big('0.01'), new Big('99.99')));
+});
+
+test('WalletCloseAction closes the wallet', async () => {
+  await spec
+    .given(wallet)
+    .when(WalletCloseAction, { walletId: wallet.id })
+    .thenExpect({
+      result: like(Wallet, { state: 'CLOSED', version: 2 }),
+      events: [new WalletClosedEvent(wallet.id)],
+    });
+});
+
+describe('WalletTransferAction', () => {
+  const amount = new Big('2.50');
+  const source = walletOf('10');
+  const destination = walletOf('0');
+  const abroad = walletOf('0', { shard: mexico });
+
+  test('changes both wallets and adds the transfer in one commit', async () => {
+    const world = await spec
+      .given(source, destination)
+      .when(WalletTransferAction, { sourceId: source.id, destId: destination.id, amount })
+      .thenExpect({
+        result: like(Transfer, { state: 'COMPLETED', version: 1, currency: 'EUR' }),
+        events: [
+          new WalletMoneyWithdrawnEvent(source.id, amount, new Big('7.50')),
+          new WalletMoneyDepositedEvent(destination.id, amount, amount),
+        ],
+        models: [source.withdraw(amount), destination.deposit(amount), like(Transfer, { amount })],
+      });
+    expect(world.commits).toHaveLength(1);
+  });
+
+  test('crosses shards only where the caller allows it', async () => {
+    const given = spec.given(source, abroad);
+    const params = { sourceId: source.id, destId: abroad.id, amount };
+    await given.when(WalletTransferAction, params).thenThrows('cross-shard');
+    const world = await given
+      .when(WalletTransferAction, params, { allowCrossShard: true })
+      .thenResult(like(Transfer, { sourceId: source.id }));
+    expect(world.commits.map(({ shard }) => shard)).toEqual([global, mexico]);
+  });
+
+  test.each([
+    ['invalid-amount', source, destination, '0'],
+    ['invalid-amount', source, destination, '0.001'],
+    ['insufficient-funds', source, destination, '10.01'],
+    ['currency-mismatch', source, walletOf('0', { currency: 'USD' }), '1'],
+    ['wallet-closed', source, destination.close(), '1'],
+    ['wallet-closed', source.close(), destination, '1'],
+  ])('refuses by %s, and writes nothing', async (code, from, to, text) => {
+    const params = { sourceId: from.id, destId: to.id, amount: new Big(text) };
+    await spec.given(from, to).when(WalletTransferAction, params).thenThrows(code);
+  });
+
+  test('refuses a wallet that does not exist', async () => {
+    const params = { sourceId: source.id, destId: destination.id, amount };
+    await spec.given(source).when(WalletTransferAction, params).thenThrows('entity-not-found');
+  });
+
+  test('refuses to move money from a wallet to itself, whatever the amount', async () => {
+    const params = { sourceId: source.id, destId: source.id, amount: new Big(-1) };
+    await spec.given(source).when(WalletTransferAction, params).thenThrows('same-wallet');
+  });
+
+  test('says so when the amount is not positive', async () => {
+    const params = { sourceId: source.id, destId: destination.id, amount: new Big(0) };
+    const execution = spec.given(source, destination).when(WalletTransferAction, params);
+    await execution.thenThrows(InvalidAmount);
+    await expect(execution.thenResult(like(Transfer, {}))).rejects.toThrow(
+      'Transfer amount must be positive',
+    );
+  });
+});
+
+const keyed = { idempotencyKey: 'k-1' };
+
+test.each<[string, (world: World) => Promise<Wallet>]>([
+  [
+    'opens a wallet',
+    (world) => {
+      const params = { country: 'DE', ownerId, currency: 'EUR', initialBalance: new Big('12.50') };
+      return world.execute(WalletCreateAction, params, keyed);
+    },
+  ],
+  [
+    'puts money in',
+    (world) =>
+      world.execute(WalletDepositMoneyAction, { walletId: wallet.id, amount: new Big('25.50') }, keyed),
+  ],
+  [
+    'takes money out',
+    (world) =>
+      world.execute(WalletWithdrawMoneyAction, { walletId: wallet.id, amount: new Big('0.01') }, keyed),
+  ],
+  ['closes the wallet', (world) => world.execute(WalletCloseAction, { walletId: wallet.id }, keyed)],
+])(
+  'a request that %s has one effect and the same answer when it is repeated under its key',
+  async (_what, ask) => {
+    const world = await spec.given(wallet).world();
+    const answer = await ask(world);
+    expect(await ask(world)).toEqual(answer);
+    expect(world.commits).toHaveLength(1);
+  },
+);
+
+test('every action is marked for discovery', () => {
+  const made = new Set<unknown>();
+  ActionRegistry.discover((action) => {
+    made.add(action);
+    return new (action as unknown as new (...args: readonly unknown[]) => AnyAction)(systemClock);
+  });
+  const marked = [
+    WalletCreateAction,
+    WalletDepositMoneyAction,
+    WalletWithdrawMoneyAction,
+    WalletCloseAction,
+    WalletTransferAction,
+    InitiateTransferAction,
+    SettleTransferAction,
+    CompleteTransferAction,
+    RefundTransferAction,
+    NotifyRecipientAction,
+  ];
+  expect(made).toEqual(new Set(marked));
+});

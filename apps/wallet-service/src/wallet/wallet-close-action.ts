@@ -1,0 +1,34 @@
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  shardedIdCodec,
+} from '@framework/core';
+import * as z from 'zod';
+
+import { type WalletRepository, walletCodec } from './wallet-repository.js';
+import { Wallet } from './wallet.js';
+
+interface Params {
+  readonly walletId: Id<Wallet>;
+}
+
+const params = z.object({ walletId: shardedIdCodec(Wallet) });
+
+/** Closes a wallet for good. */
+@FrameworkAction({ params, result: walletCodec })
+export class WalletCloseAction extends Action<Params, Wallet> {
+  constructor(
+    clock: Clock,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, { walletId }: Params): Promise<Wallet> {
+    const wallet = await this.wallets.getById(walletId);
+    return this.plan().update(wallet.close());
+  }
+}

@@ -1,0 +1,34 @@
+import { Action, FrameworkAction, type Principal } from '@framework/core';
+import type { Big } from 'big.js';
+import * as z from 'zod';
+
+import { decimal } from './money.js';
+import { placementOf } from './placement.js';
+import { walletCodec } from './wallet-repository.js';
+import { Wallet } from './wallet.js';
+
+interface Params {
+  /** Decides the shard; see `placementOf`. */
+  readonly country: string;
+  readonly ownerId: string;
+  readonly currency: string;
+  readonly initialBalance: Big;
+}
+
+const params = z.object({
+  country: z.string(),
+  ownerId: z.string(),
+  currency: z.string(),
+  initialBalance: decimal,
+});
+
+/** Opens a wallet on the shard of its country. */
+@FrameworkAction({ params, result: walletCodec })
+export class WalletCreateAction extends Action<Params, Wallet> {
+  protected async perform(_principal: Principal, { country, ...wallet }: Params): Promise<Wallet> {
+    const { ownerId, currency, initialBalance } = wallet;
+    return this.plan().add(
+      Wallet.open(placementOf(country), ownerId, currency, initialBalance, this.clock.now()),
+    );
+  }
+}

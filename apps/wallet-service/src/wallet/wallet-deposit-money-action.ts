@@ -1,0 +1,43 @@
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  shardedIdCodec,
+} from '@framework/core';
+import type { Big } from 'big.js';
+import * as z from 'zod';
+
+import { decimal } from './money.js';
+import { type WalletRepository, walletCodec } from './wallet-repository.js';
+import { Wallet } from './wallet.js';
+
+interface Params {
+  readonly walletId: Id<Wallet>;
+  readonly amount: Big;
+  /** Who is to be told of the deposit. */
+  readonly recipient?: string | undefined;
+}
+
+const params = z.object({
+  walletId: shardedIdCodec(Wallet),
+  amount: decimal,
+  recipient: z.string().optional(),
+});
+
+/** Puts money into a wallet. */
+@FrameworkAction({ params, result: walletCodec })
+export class WalletDepositMoneyAction extends Action<Params, Wallet> {
+  constructor(
+    clock: Clock,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, { walletId, amount }: Params): Promise<Wallet> {
+    const wallet = await this.wallets.getById(walletId);
+    return this.plan().update(wallet.deposit(amount));
+  }
+}

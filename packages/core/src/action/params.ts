@@ -1,0 +1,139 @@
+import type * as z from 'zod';
+
+import type { ExecutionLimits } from '../config/execution-limits.js';
+import { InvalidParamsException, LimitExceededException } from '../errors/action-exceptions.js';
+import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { droppedField } from '../model/dropped-fields.js';
+import { encodeBySchema, exactJson } from '../model/exact-json.js';
+
+/**
+ * Copies params, so that nobody who changes theirs changes these: plain objects, lists, dates, maps, sets and bytes, all the
+ * way down.
+ *
+ * Instances of other classes are taken as they are, as ids, shards and decimals are, which never change.
+ */
+export function copyOfParams<Params>(params: Params): Params {
+  return copyOf(params, new Map(), 0) as Params;
+}
+
+/** What was copied already, and its copy: params may hold something twice, and where no schema checks them also themselves. */
+type Copies = Map<object, object>;
+
+/** Behind so many levels nothing is copied any more: params that are nested so deeply are refused where they are recorded. */
+const depthMax = 1_000;
+
+function copyOf(value: unknown, copies: Copies, depth: number): unknown {
+  if (typeof value !== 'object' || value === null || depth > depthMax) return value;
+  const known = copies.get(value);
+  if (known !== undefined) return known;
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  if (Array.isArray(value)) return Array.isArray(prototype) ? copyOfList(value, copies, depth) : value;
+  switch (prototype) {
+    case null:
+      return copyOfFields(value, Object.assign(Object.create(null), value), copies, depth);
+    case Date.prototype:
+      return new Date(value as Date);
+    case Map.prototype:
+      return copyOfMap(value as Map<unknown, unknown>, copies, depth);
+    case Set.prototype:
+      return copyOfSet(value as Set<unknown>, copies, depth);
+    default:
+      if (value instanceof Uint8Array) return Uint8Array.prototype.slice.call(value);
+      return isOfObjects(prototype) ? copyOfFields(value, { ...value }, copies, depth) : value;
+  }
+}
+
+/** Whether a prototype is that of plain objects: of this realm or of another one, such as those of `node:vm`. */
+function isOfObjects(prototype: object): boolean {
+  return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'hasOwnProperty');
+}
+
+/** @param copy has the same fields so far */
+function copyOfFields(value: object, copy: Record<string, unknown>, copies: Copies, depth: number): object {
+  copies.set(value, copy);
+  // Also a key `__proto__` is one like any other: the copy has it as its own.
+  for (const key in copy) copy[key] = copyOf(copy[key], copies, depth + 1);
+  return copy;
+}
+
+function copyOfList(list: readonly unknown[], copies: Copies, depth: number): object {
+  const copy = [...list];
+  // What is no item is refused where params are recorded, so it is not left out here.
+  if (Reflect.ownKeys(list).length !== list.length + 1) Object.assign(copy, list);
+  copies.set(list, copy);
+  for (const [index, item] of copy.entries()) copy[index] = copyOf(item, copies, depth + 1);
+  return copy;
+}
+
+function copyOfMap(map: ReadonlyMap<unknown, unknown>, copies: Copies, depth: number): object {
+  const copy = new Map<unknown, unknown>();
+  copies.set(map, copy);
+  for (const [key, item] of map) copy.set(copyOf(key, copies, depth + 1), copyOf(item, copies, depth + 1));
+  return copy;
+}
+
+function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): object {
+  const copy = new Set<unknown>();
+  copies.set(set, copy);
+  for (const item of set) copy.add(copyOf(item, copies, depth + 1));
+  return copy;
+}
+
+/** Checks an action's params and writes them as JSON for the log. */
+export type ParamsEncoder = (params: unknown) => string;
+
+/**
+ * Makes the encoder of an action: by its schema where it declares one, else as plain JSON, with ids as their texts and shards as
+ * group and member.
+ *
+ * The encoder throws InvalidParamsException (`invalid-params`) or UnstorableValueException (`unstorable-value`).
+ */
+export function paramsEncoder(action: string, schema: z.ZodType | undefined): ParamsEncoder {
+  if (schema === undefined) return (params) => plainJson(params, `${action} params`);
+  return (params) => {
+    const encoded = encodeBySchema(schema, params, `${action} params`);
+    if (!encoded.success) throw invalid(action, encoded.error);
+    const json = exactJson(encoded.data, `${action} params`);
+    const dropped = droppedField(schema, params);
+    if (dropped !== undefined) {
+      const path = dropped.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
+      throw new InvalidParamsException(action, [{ path, message: dropped.reason }]);
+    }
+    return json;
+  };
+}
+
+function plainJson(params: unknown, path: string): string {
+  if (params === undefined) return 'null';
+  try {
+    return exactJson(params, path, { idsAndShards: true });
+  } catch (error) {
+    if (!(error instanceof UnstorableValueException)) throw error;
+    const reason = `${error.reason} (declare the schema of the params in @FrameworkAction({ params }))`;
+    throw new UnstorableValueException(error.path, reason, { cause: error });
+  }
+}
+
+function invalid(action: string, error: z.ZodError): InvalidParamsException {
+  const issues = error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
+  return new InvalidParamsException(action, issues, { cause: error });
+}
+
+/**
+ * Gives JSON back that is not too long to be stored.
+ *
+ * @param what names it in the error, such as `params of WalletCloseAction`
+ * @throws LimitExceededException `limit-exceeded` beyond `payloadCharactersMax`
+ */
+export function boundedJson(
+  what: string,
+  json: string,
+  { payloadCharactersMax }: Pick<ExecutionLimits, 'payloadCharactersMax'>,
+): string {
+  if (json.length <= payloadCharactersMax) return json;
+  throw new LimitExceededException(
+    'payloadCharactersMax',
+    payloadCharactersMax,
+    `${json.length} characters are too many for the ${what}: keep them below ${payloadCharactersMax}`,
+  );
+}

@@ -1,0 +1,120 @@
+import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exceptions.js';
+
+/**
+ * Rewrites all keys of a configuration tree in camelCase, so that kebab-case and camelCase are the same.
+ *
+ * @throws ConfigurationException `invalid-configuration` when a key stands there in both ways, or a section contains itself
+ */
+export function camelCaseKeys(tree: unknown): unknown {
+  const faults: ConfigurationFault[] = [];
+  const rewritten = rewrite(tree, { path: [], sections: [] }, faults);
+  if (faults.length > 0) throw new ConfigurationException(faults);
+  return rewritten;
+}
+
+/**
+ * A path of camelCase keys and list positions, as people write it: `groups[0].jdbc-url`. Of a key that is not a name, such as
+ * `password:s3cret` with its missing space, only the beginning is shown.
+ */
+export function kebabCasePath(path: readonly PropertyKey[]): string {
+  return path.reduce<string>((text, part) => {
+    if (typeof part === 'number') return `${text}[${part}]`;
+    const key = kebabCase(nameIn(String(part)));
+    return text === '' ? key : `${text}.${key}`;
+  }, '');
+}
+
+/** Where a part of a tree stands: its path, and the sections around it. */
+interface Place {
+  readonly path: readonly PropertyKey[];
+  readonly sections: readonly object[];
+}
+
+function rewrite(tree: unknown, place: Place, faults: ConfigurationFault[]): unknown {
+  if (typeof tree !== 'object' || tree === null) return tree;
+  // YAML's aliases can make such a tree.
+  if (place.sections.includes(tree)) {
+    faults.push({ path: kebabCasePath(place.path), message: 'contains itself' });
+    return undefined;
+  }
+  const sections = [...place.sections, tree];
+  const at = (key: PropertyKey): Place => ({ path: [...place.path, key], sections });
+  if (Array.isArray(tree)) return tree.map((item, index) => rewrite(item, at(index), faults));
+  const rewritten = new Map<string, unknown>();
+  for (const [key, value] of Object.entries(tree)) {
+    const name = camelCase(key);
+    const here = at(name);
+    if (rewritten.has(name)) {
+      faults.push({
+        path: kebabCasePath(here.path),
+        message: 'stands here twice, in kebab-case and in camelCase; keep one',
+      });
+    }
+    rewritten.set(name, rewrite(value, here, faults));
+  }
+  return Object.fromEntries(rewritten);
+}
+
+function nameIn(key: string): string {
+  return key.replace(/[^\p{L}\p{N}_-].*/su, '…');
+}
+
+function camelCase(key: string): string {
+  return key.replace(/-([a-z0-9])/g, (_match, letter: string) => letter.toUpperCase());
+}
+
+function kebabCase(key: string): string {
+  return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
+/** Shorter names are contained in too many others. */
+const lettersMin = 3;
+
+/** The faults of keys that a section does not know. */
+export function unknownKeys(
+  section: readonly PropertyKey[],
+  keys: readonly string[],
+): readonly ConfigurationFault[] {
+  return keys.map((key) => ({ path: kebabCasePath([...section, key]), message: 'is not a known key' }));
+}
+
+/**
+ * The same for a section that has a password, which may stand in the place of a key: only a key that resembles a known one is
+ * shown.
+ */
+export function unknownKeysBesidePassword(
+  section: readonly PropertyKey[],
+  keys: readonly string[],
+  known: readonly string[],
+): readonly ConfigurationFault[] {
+  const { shown = [], hidden = [] } = Object.groupBy(keys, (key) =>
+    known.some((name) => resembles(key, name)) ? 'shown' : 'hidden',
+  );
+  const faults = unknownKeys(section, shown);
+  if (hidden.length === 0) return faults;
+  const what = hidden.length === 1 ? 'an unknown key' : `${hidden.length} unknown keys`;
+  const names = known.map((name) => kebabCasePath([name])).join(', ');
+  const message = `has ${what}, not shown because a password may stand there; the known ones are ${names}`;
+  return [...faults, { path: kebabCasePath(section), message }];
+}
+
+/** Whether a key is a known one with letters left out, or with one too many. */
+function resembles(key: string, known: string): boolean {
+  const [one, other] = [lettersOf(key), lettersOf(known)];
+  if (one.length < lettersMin) return false;
+  return isSpelledBy(one, other) || (one.length === other.length + 1 && isSpelledBy(other, one));
+}
+
+function lettersOf(key: string): string {
+  return key
+    .replace(/[^\w-].*/s, '')
+    .toLowerCase()
+    .replaceAll(/[-_]/g, '');
+}
+
+/** Whether a text is left when some characters of another one are left out. */
+function isSpelledBy(text: string, other: string): boolean {
+  let found = 0;
+  for (const character of other) if (character === text[found]) found++;
+  return found === text.length;
+}

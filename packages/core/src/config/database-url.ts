@@ -1,0 +1,132 @@
+/** A database's address, without credentials. */
+export interface DatabaseUrl {
+  /** Such as `postgresql://db-1:5432/global?sslmode=require`. */
+  readonly address: string;
+  readonly username: string | undefined;
+  readonly password: Secret | undefined;
+}
+
+const credentials = ['user', 'password'] as const;
+const portMax = 65_535;
+
+/**
+ * Reads `jdbc:postgresql://…` and `postgres://…` alike, and takes the credentials out of it.
+ *
+ * @returns what is wrong, as a text that shows nothing of the URL
+ */
+export function parseDatabaseUrl(text: string): DatabaseUrl | string {
+  if (namesSeveralHosts(text)) {
+    return 'names several hosts: write one, such as a name that follows the primary (DNS, a virtual address, a proxy)';
+  }
+  const url = urlOf(text);
+  // Credentials that are not escaped would end up in the path and be shown, so a path is one name without `@`.
+  if (url === null || !/^\/[^/@]+$/.test(url.pathname))
+    return 'is not a database URL: write jdbc:postgresql://host:5432/database';
+  if (/[;=&]/.test(url.pathname)) {
+    return 'has ; = or & in the name of the database: write parameters behind a ?, and %3B, %3D or %26 in a name';
+  }
+  if (!isEscaped(url.hostname) || !isEscaped(url.pathname))
+    return 'has a % that escapes nothing: write %25 where it is meant';
+  const port = url.searchParams.get('port') || url.port;
+  if (port !== '' && !(/^\d+$/.test(port) && Number(port) >= 1 && Number(port) <= portMax))
+    return `has a port that is not from 1 to ${portMax}`;
+  const fault = credentials.map((name) => parameterFault(name, url.searchParams.getAll(name))).find(Boolean);
+  return fault ?? databaseUrlOf(url);
+}
+
+function databaseUrlOf(url: URL): DatabaseUrl {
+  const username = decode(url.username) ?? url.searchParams.get('user') ?? undefined;
+  const password = decode(url.password) ?? url.searchParams.get('password') ?? undefined;
+  url.username = '';
+  url.password = '';
+  for (const name of credentials) url.searchParams.delete(name);
+  return { address: url.href, username, password: password === undefined ? undefined : new Secret(password) };
+}
+
+/** Whether a URL lists hosts, as JDBC and libpq allow. */
+export function namesSeveralHosts(text: string): boolean {
+  return /^(jdbc:)?[a-z]+:\/\/([^/?#]*@)?[^/?#@]*,[^/?#@]*([/?#]|$)/i.test(text);
+}
+
+/** The host and the name of the database of an address, such as `db-1:5432/global`, for messages. */
+export function databasePlace(address: string): string {
+  const url = URL.parse(address);
+  if (url === null) return address;
+  const host = url.searchParams.get('host') ?? url.hostname;
+  const port = url.searchParams.get('port') ?? url.port;
+  return `${host}${port === '' ? '' : `:${port}`}${decode(url.pathname) ?? ''}`;
+}
+
+/** The name of the database of an address, such as `global`. */
+export function databaseName(address: string): string {
+  return decode(new URL(address).pathname.slice(1)) ?? '';
+}
+
+const defaultPort = '5432';
+const localHosts = new Set(['localhost', '[::1]']);
+
+/**
+ * The same text for addresses that lead to the same place: in scheme and host case does not count, a port left out is the
+ * default one, and this machine has several names. What only a server can tell, such as another name of a host, counts.
+ */
+export function comparableAddress(address: string): string {
+  const url = URL.parse(address);
+  if (url === null) return address;
+  const isPostgres = url.protocol === 'postgres:' || url.protocol === 'postgresql:';
+  if (!isPostgres) return address;
+  const name = (decode(url.hostname) ?? '').toLowerCase().replace(/\.$/, '');
+  const host = localHosts.has(name) ? '127.0.0.1' : name;
+  url.searchParams.sort();
+  return `${host}:${url.port || defaultPort}${url.pathname}${url.search}`;
+}
+
+function urlOf(text: string): URL | null {
+  return URL.parse(text.replace(/^jdbc:/, ''));
+}
+
+function parameterFault(name: string, values: readonly string[]): string | undefined {
+  if (values.length > 1) return `has the parameter ${name} twice: keep one`;
+  return values[0] === '' ? `has the parameter ${name} with no value: give one or leave it out` : undefined;
+}
+
+function isEscaped(part: string): boolean {
+  try {
+    decodeURIComponent(part);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function decode(part: string): string | undefined {
+  if (part === '') return undefined;
+  return isEscaped(part) ? decodeURIComponent(part) : part;
+}
+
+const hidden = '******';
+
+/** A text that never shows in a log, an error or JSON: only {@link Secret.reveal} gives it. */
+export class Secret {
+  readonly #text: string;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** The text itself, for the one place that needs it. */
+  reveal(): string {
+    return this.#text;
+  }
+
+  toString(): string {
+    return hidden;
+  }
+
+  toJSON(): string {
+    return hidden;
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return hidden;
+  }
+}

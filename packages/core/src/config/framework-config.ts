@@ -1,0 +1,202 @@
+import * as z from 'zod';
+
+import { timerMaxMs } from '../clock.js';
+import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exceptions.js';
+import { type GroupSettings, defaultGroupSettings } from '../group-commit/group-commit.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { camelCaseKeys, kebabCasePath, unknownKeys, unknownKeysBesidePassword } from './config-keys.js';
+import { Secret, parseDatabaseUrl } from './database-url.js';
+import { namespaceFault, namespaceMax, namespacePattern } from './namespace.js';
+import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-config.js';
+
+const fromOne = 'must be a whole number from 1';
+const waitMs = `must be a whole number from 1 to ${timerMaxMs}`;
+
+function setting(name: keyof GroupSettings) {
+  return z.int(fromOne).min(1, fromOne).default(defaultGroupSettings[name]);
+}
+
+const settingsSchema = z.strictObject(
+  {
+    plansMax: setting('plansMax'),
+    queueMax: setting('queueMax'),
+    queueWaitMs: z
+      .int(waitMs)
+      .min(1, waitMs)
+      .max(timerMaxMs, waitMs)
+      .default(defaultGroupSettings.queueWaitMs),
+    planSizeMax: setting('planSizeMax'),
+    planCharactersMax: setting('planCharactersMax'),
+  },
+  { error: 'is neither true nor false nor a section' },
+);
+
+/** The section `group-commit`: `true` is one that changes nothing, and `false` is none. */
+const groupCommitSchema = z
+  .preprocess(
+    (section) => (section === true ? {} : section === false ? undefined : section),
+    settingsSchema.optional(),
+  )
+  .transform((settings): GroupSettings | false => settings ?? false);
+
+const migrateModes = ['on-start', 'check', 'off'] as const;
+
+/**
+ * What opening a database does about its schema: `on-start` applies the migrations that are missing; `check` applies none,
+ * and refuses a schema that is older or newer than the code; `off` does not look.
+ */
+export type MigrateMode = (typeof migrateModes)[number];
+
+/** What stands below the key `framework`. */
+export interface FrameworkConfig {
+  /** Names with dots between, written with every event. */
+  readonly namespace: string;
+  readonly sharding: ShardingConfig;
+  /** What the driver is to be made with. Default `on-start`. */
+  readonly migrate: MigrateMode;
+  /** The section `group-commit`: what executors are to be made with. False by default; `true` gives the default settings. */
+  readonly groupCommit: GroupSettings | false;
+  /** The section `delivery`, its keys in camelCase and not checked: whoever delivers knows them. Empty by default. */
+  readonly delivery: Readonly<Record<string, unknown>>;
+}
+
+const databaseSchema = z.strictObject({
+  jdbcUrl: z.string().transform((text, context) => {
+    const url = parseDatabaseUrl(text);
+    if (typeof url !== 'string') return url;
+    context.addIssue(url);
+    return z.NEVER;
+  }),
+  username: z.string().optional(),
+  password: z.string().optional(),
+  driverClassName: z.string().optional(),
+  maximumPoolSize: z.int().min(1).max(1_000).default(10),
+  acquisitionTimeoutMs: z.int().min(1).max(600_000).default(5_000),
+  acquisitionQueueMax: z.int().min(0).max(100_000).default(1_000),
+  statementTimeoutMs: z.int().min(1).max(3_600_000).default(10_000),
+  minimumIdle: z.int().min(0).max(1_000).default(0),
+  idleTimeout: z.int().min(0).max(86_400_000).default(10_000),
+  maxLifetime: z.int().min(0).max(86_400_000).default(1_800_000),
+  leakDetectionThreshold: z.int().min(0).max(86_400_000).default(0),
+});
+
+const memberSchema = z.strictObject({
+  member: z.int().min(0).max(63),
+  name: z.string().min(1),
+  configs: z.object({ primaryConfig: databaseSchema }).catchall(databaseSchema),
+});
+
+const groupSchema = z.strictObject({
+  group: z.int().min(0).max(255),
+  name: z.string().min(1),
+  members: z.array(memberSchema).min(1),
+});
+
+/** Carried as it is, with every key: whoever reads the section says which are unknown. */
+const sectionSchema = z.custom<Readonly<Record<string, unknown>>>(
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  { error: 'is not a section' },
+);
+
+const documentSchema = z.strictObject({
+  framework: z.strictObject({
+    namespace: z.string().max(namespaceMax, namespaceFault).regex(namespacePattern, namespaceFault),
+    sharding: z.strictObject({
+      defaultShard: z.strictObject({ group: z.int().min(0).max(255), member: z.int().min(0).max(63) }),
+      groups: z.array(groupSchema).min(1),
+    }),
+    migrate: z.enum(migrateModes, { error: `must be one of ${migrateModes.join(', ')}` }).default('on-start'),
+    groupCommit: groupCommitSchema.default(false),
+    delivery: sectionSchema.default({}),
+  }),
+});
+
+type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
+
+/**
+ * Checks a whole configuration tree, as a YAML or JSON file gives it, and names every fault by its path.
+ *
+ * Keys are accepted in kebab-case and in camelCase; unknown ones are faults.
+ *
+ * @throws ConfigurationException `invalid-configuration` with all faults; values are never shown, nor keys that may be
+ * a password
+ */
+export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
+  const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
+  if (!document.success) throw new ConfigurationException(document.error.issues.flatMap(faultsOf));
+  const { namespace, sharding, migrate, groupCommit, delivery } = document.data.framework;
+  const faults = duplicates(sharding);
+  const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
+  const defaultShard = ShardIdentifier.of(sharding.defaultShard.group, sharding.defaultShard.member);
+  if (!members.some(({ shard }) => shard === defaultShard)) {
+    faults.push({
+      path: 'framework.sharding.default-shard',
+      message: `${defaultShard} is not among the groups`,
+    });
+  }
+  if (faults.length > 0) throw new ConfigurationException(faults);
+  return { namespace, sharding: { defaultShard, members }, migrate, groupCommit, delivery };
+}
+
+function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {
+  if (issue.code === 'unrecognized_keys') {
+    const isDatabase = issue.path.at(-2) === 'configs';
+    return isDatabase
+      ? unknownKeysBesidePassword(issue.path, issue.keys, Object.keys(databaseSchema.shape))
+      : unknownKeys(issue.path, issue.keys);
+  }
+  const message = issue.input === undefined ? 'is missing' : issue.message;
+  return [{ path: kebabCasePath(issue.path) || '(root)', message }];
+}
+
+function duplicates({ groups }: ShardingDocument): ConfigurationFault[] {
+  const seen = new Set<string>();
+  const faults: ConfigurationFault[] = [];
+  const see = (key: string, path: readonly PropertyKey[]): void => {
+    if (seen.has(key)) faults.push({ path: kebabCasePath(path), message: `${key} stands here twice` });
+    seen.add(key);
+  };
+  groups.forEach(({ group, members }, groupIndex) => {
+    const groupPath = ['framework', 'sharding', 'groups', groupIndex];
+    see(`group ${group}`, [...groupPath, 'group']);
+    members.forEach(({ member }, memberIndex) => {
+      see(`member ${member} of group ${group}`, [...groupPath, 'members', memberIndex, 'member']);
+    });
+  });
+  return faults;
+}
+
+function membersOf(group: ShardingDocument['groups'][number], groupIndex: number): readonly MemberConfig[] {
+  return group.members.map(({ member, name, configs }, memberIndex) => {
+    const path = ['framework', 'sharding', 'groups', groupIndex, 'members', memberIndex, 'configs'];
+    const databases = Object.entries(configs).map(
+      ([key, database]) => [key, databaseOf(key, kebabCasePath([...path, key]), database)] as const,
+    );
+    return {
+      shard: ShardIdentifier.of(group.group, member),
+      groupName: group.name,
+      name,
+      databases: new Map(databases),
+    };
+  });
+}
+
+function databaseOf(name: string, path: string, database: z.infer<typeof databaseSchema>): DatabaseConfig {
+  const { address, username, password } = database.jdbcUrl;
+  return {
+    path,
+    name,
+    address,
+    username: database.username ?? username,
+    password: database.password === undefined ? password : new Secret(database.password),
+    driverClassName: database.driverClassName,
+    poolMax: database.maximumPoolSize,
+    acquisitionTimeoutMs: database.acquisitionTimeoutMs,
+    acquisitionQueueMax: database.acquisitionQueueMax,
+    statementTimeoutMs: database.statementTimeoutMs,
+    idleMin: database.minimumIdle,
+    idleTimeoutMs: database.idleTimeout,
+    lifetimeMaxMs: database.maxLifetime,
+    leakThresholdMs: database.leakDetectionThreshold,
+  };
+}

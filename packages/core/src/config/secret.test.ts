@@ -1,0 +1,15 @@
+// oxlint-disable-next-line no-restricted-imports -- shows a secret as the console does
+import { inspect } from 'node:util';
+import { expect, test } from 'vitest';
+
+import { Secret } from './database-url.js';
+
+test('a secret is shown as stars in texts, in JSON and by inspection', () => {
+  const secret = new Secret('s3cret');
+  expect([String(secret), JSON.stringify({ secret }), inspect({ secret })]).toEqual([
+    '******',
+    '{"secret":"******"}',
+    '{ secret: ****** }',
+  ]);
+  expect(secret.reveal()).toBe('s3cret');
+});

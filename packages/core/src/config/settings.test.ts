@@ -1,0 +1,134 @@
+import { describe, expect, test } from 'vitest';
+
+import { executorOf } from '../../test/test-executor.js';
+import type { ExecutorOptions } from '../action/options.js';
+import { parseFrameworkConfig } from './framework-config.js';
+
+const settings: readonly (readonly [section: keyof ExecutorOptions, setting: string])[] = [
+  ['retry', 'attemptsMax'],
+  ['retry', 'backoffBaseMs'],
+  ['retry', 'backoffMaxMs'],
+  ['limits', 'changesMax'],
+  ['limits', 'eventsMax'],
+  ['limits', 'payloadCharactersMax'],
+  ['idempotency', 'keyLifetimeMs'],
+  ['idempotency', 'searchWaitMs'],
+  ['idempotency', 'commitsPerSweep'],
+  ['idempotency', 'sweepRowsMax'],
+  ['groupCommit', 'plansMax'],
+  ['groupCommit', 'queueMax'],
+  ['groupCommit', 'queueWaitMs'],
+  ['groupCommit', 'planSizeMax'],
+  ['groupCommit', 'planCharactersMax'],
+  ['turns', 'waitMs'],
+];
+
+function faultsOf(options: unknown): unknown {
+  try {
+    executorOf(async () => null, options as Partial<ExecutorOptions>);
+    return [];
+  } catch (error) {
+    return (error as { readonly faults?: unknown }).faults ?? error;
+  }
+}
+
+describe('the setting', () => {
+  test.each(settings)(
+    '%s.%s is refused by its path, with its value, when it is no number of its range',
+    (...path) => {
+      const [section, setting] = path;
+      for (const value of [Number.NaN, -1, 1.5, Number.POSITIVE_INFINITY, '5', 5n]) {
+        const shown = typeof value === 'number' ? String(value) : `a ${typeof value}`;
+        expect(faultsOf({ [section]: { [setting]: value } })).toMatchObject([
+          { path: `${section}.${setting}`, message: expect.stringContaining(`is ${shown}`) as string },
+        ]);
+      }
+      expect(faultsOf({ [section]: { [setting]: 1 } })).toEqual([]);
+    },
+  );
+
+  test.each(settings.filter(([, setting]) => !setting.startsWith('backoff')))(
+    '%s.%s is refused when it is 0',
+    (section, setting) => {
+      expect(faultsOf({ [section]: { [setting]: 0 } })).toMatchObject([{ path: `${section}.${setting}` }]);
+    },
+  );
+
+  test.each(settings.filter(([, setting]) => setting.endsWith('Ms') && setting !== 'keyLifetimeMs'))(
+    '%s.%s is refused beyond what a timer can wait',
+    (section, setting) => {
+      expect(faultsOf({ [section]: { [setting]: 2 ** 31 } })).toMatchObject([
+        { path: `${section}.${setting}` },
+      ]);
+    },
+  );
+
+  test('idempotency.keyLifetimeMs is refused beyond a century', () => {
+    const centuryMs = 36_500 * 86_400_000;
+    expect(faultsOf({ idempotency: { keyLifetimeMs: centuryMs } })).toEqual([]);
+    expect(faultsOf({ idempotency: { keyLifetimeMs: centuryMs + 1 } })).toHaveLength(1);
+  });
+
+  test('that nobody knows is refused, and so is something else than a function', () => {
+    expect(faultsOf({ retry: { attemptMax: 3, retries: true } })).toEqual([
+      { path: 'retry.attemptMax', message: 'is not a known setting' },
+      { path: 'retry.retries', message: 'is not a function' },
+    ]);
+  });
+
+  test('retry.attemptsMax is refused in one execution, too, before anything is performed', async () => {
+    let performed = 0;
+    const { execute } = executorOf(async () => performed++);
+    await expect(execute(null, { retry: { attemptsMax: Number.NaN } })).rejects.toMatchObject({
+      code: 'invalid-configuration',
+      faults: [{ path: 'retry.attemptsMax' }],
+    });
+    expect(performed).toBe(0);
+  });
+});
+
+test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'a#handlers', 'x'.repeat(256)])(
+  'the namespace %j is refused by the executor as by the configuration',
+  (namespace) => {
+    const refusal = [
+      { path: 'namespace', message: expect.stringMatching(/letters, digits, _ and -, and begins/) as string },
+    ];
+    expect(faultsOf({ namespace })).toMatchObject(refusal);
+    const sharding = {
+      'default-shard': { group: 0, member: 0 },
+      groups: [
+        {
+          group: 0,
+          name: 'global',
+          members: [
+            {
+              member: 0,
+              name: 'one',
+              configs: { 'primary-config': { 'jdbc-url': 'jdbc:postgresql://db-1/global' } },
+            },
+          ],
+        },
+      ],
+    };
+    const parse = (): unknown => parseFrameworkConfig({ framework: { namespace, sharding } });
+    expect(parse).toThrow(
+      expect.objectContaining({
+        faults: [expect.objectContaining({ path: 'framework.namespace' })],
+      }) as Error,
+    );
+  },
+);
+
+test('a namespace may have hyphens and underscores', () => {
+  expect(faultsOf({ namespace: 'com.my-company._wallet2' })).toEqual([]);
+});
+
+test('a namespace may be as long as an index can hold', () => {
+  expect(faultsOf({ namespace: 'x'.repeat(255) })).toEqual([]);
+});
+
+test('of a long text that is no namespace only the beginning is shown', () => {
+  expect(faultsOf({ namespace: '1'.repeat(100) })).toMatchObject([
+    { message: expect.stringMatching(/'1{64}'/) as string },
+  ]);
+});

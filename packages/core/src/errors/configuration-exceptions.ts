@@ -1,0 +1,105 @@
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { FrameworkException } from './framework-exception.js';
+
+/** One fault of a configuration: where it is, in kebab-case, and what to do about it. */
+export interface ConfigurationFault {
+  /** Such as `framework.sharding.groups[0].members[1].configs.primary-config.jdbc-url`. */
+  readonly path: string;
+  readonly message: string;
+}
+
+/** The configuration cannot be used; every fault is named by its path, and no value is shown that could be secret. */
+export class ConfigurationException extends FrameworkException {
+  /** All faults that were found, not only the first. */
+  readonly faults: readonly ConfigurationFault[];
+
+  constructor(faults: readonly ConfigurationFault[], options?: { readonly cause?: unknown }) {
+    const lines = faults.map(({ path, message }) => `  ${path}: ${message}`);
+    super('invalid-configuration', `The configuration cannot be used:\n${lines.join('\n')}`, options);
+    this.faults = faults;
+  }
+}
+
+/** The shard of an id is not in the configuration: never answered from another shard. */
+export class UnknownShardException extends FrameworkException {
+  /** The shard that is not configured. */
+  readonly shard: ShardIdentifier;
+
+  constructor(shard: ShardIdentifier) {
+    super('unknown-shard', `${shard} is not configured in this process: add it to framework.sharding.groups`);
+    this.shard = shard;
+  }
+}
+
+/** None of the configured shards can be used before somebody corrects the configuration or the databases. */
+export class NoUsableShardException extends FrameworkException {
+  /** All configured shards. */
+  readonly shards: readonly ShardIdentifier[];
+
+  /** @param faults say of each shard where it is configured, as `path`, and what is wrong, naming host and database */
+  constructor(
+    faults: readonly { readonly shard: ShardIdentifier; readonly path: string; readonly message: string }[],
+    options: { readonly cause: unknown },
+  ) {
+    const lines = faults.map(({ path, message }) => `  ${path}: ${message}`);
+    super('no-usable-shard', `No shard can be used:\n${lines.join('\n')}`, options);
+    this.shards = faults.map(({ shard }) => shard);
+  }
+}
+
+/** A plan spans several shards and the caller did not allow that; nothing was written. */
+export class CrossShardException extends FrameworkException {
+  /** The shards of the plan, in order. */
+  readonly shards: readonly ShardIdentifier[];
+
+  constructor(action: string, shards: readonly ShardIdentifier[]) {
+    super(
+      'cross-shard',
+      `${action} stages changes on ${shards.join(' and ')}, which cannot commit together. Nothing was written. ` +
+        'Keep the plan on one shard, use a saga, or pass allowCrossShard: true and handle a partial commit.',
+    );
+    this.shards = shards;
+  }
+}
+
+/** A cross-shard action committed on some shards and failed on a later one. */
+export class PartialCommitException extends FrameworkException {
+  /** The shards that hold the action's changes. */
+  readonly committed: readonly ShardIdentifier[];
+  /** The shards that do not hold them; on the first of them the commit failed, the others were not tried. */
+  readonly failed: readonly ShardIdentifier[];
+  /** The shard whose outcome could not be learnt: it may hold them. */
+  readonly unknown: ShardIdentifier | undefined;
+  /** The action, by which the log of each shard shows what it holds. */
+  readonly actionId: string;
+
+  constructor(
+    actionId: string,
+    shards: {
+      readonly committed: readonly ShardIdentifier[];
+      readonly failed: readonly ShardIdentifier[];
+      readonly unknown: ShardIdentifier | undefined;
+    },
+    options: { readonly cause: unknown },
+  ) {
+    super(
+      'partial-commit',
+      `Action ${actionId} is committed on ${shards.committed.join(', ')}, ${missingFrom(shards)}: ` +
+        'repair by hand, with the action_id in the log',
+      options,
+    );
+    this.actionId = actionId;
+    this.committed = shards.committed;
+    this.failed = shards.failed;
+    this.unknown = shards.unknown;
+  }
+}
+
+function missingFrom(shards: {
+  readonly failed: readonly ShardIdentifier[];
+  readonly unknown: ShardIdentifier | undefined;
+}): string {
+  const failed = shards.failed.length > 0 ? [`not on ${shards.failed.join(', ')}`] : [];
+  const unknown = shards.unknown === undefined ? [] : [`perhaps on ${shards.unknown.toString()}`];
+  return [...failed, ...unknown].join(' and ');
+}

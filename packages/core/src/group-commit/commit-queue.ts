@@ -1,0 +1,364 @@
+import { outcomeOf } from '../action/commit.js';
+import type { Clock } from '../clock.js';
+import { ShardUnavailableException, StaleRecordException } from '../errors/storage-exceptions.js';
+import { ModelMap } from '../model/model-map.js';
+import { outsideRequests } from '../outside-requests.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { TransactionManager } from '../storage/transaction-manager.js';
+import { Ticker } from '../ticker.js';
+import type { GroupSettings } from './group-commit.js';
+import { type QueuedPlan, type StagedModels, lostBaseError } from './pending-commit.js';
+import { type Batch, nextGroup, writeBatch } from './write-group.js';
+
+/** How long a write is waited for, so that those that come meanwhile go together; then they do not wait for it any more. */
+const patienceMs = 50;
+/** How many writes are under way at most beside the one that is waited for. */
+const asideMax = 8;
+/** How many wait for locks at most as long as a statement may take. The others wait for a moment only. */
+const patientMax = 5;
+/** How many of these places are taken at most by plans that are known to be locked out: what is free must not wait for them. */
+const lockedMax = 6;
+/** How many ticks make up the time for which a plan may wait. */
+const ticksPerWait = 4;
+/**
+ * As many for the plan of a handler that is held up, and for all of them behind the same write: delivery tries their events again by
+ * itself, and meanwhile they would keep their places from the events of other models.
+ */
+const ticksPerHandlerWait = 1;
+/**
+ * How many plans of handlers wait for locks at most, or behind those that do: a handler has more places for its events, and needs some
+ * for the others.
+ */
+const handlersLockedMax = 8;
+
+/**
+ * Writes the plans of one shard in groups.
+ *
+ * A plan that finds it idle goes at once; those that come while a write is under way form the next group. A write that
+ * takes long, because a row of it is locked, continues aside: only plans that change the same models wait for it. So do
+ * the parts of a group that failed, and plans whose outcome is looked up in the log. Plans that find
+ * no place to wait for a lock in the database wait here, and are tried for a moment in turn. What has waited too long is
+ * refused.
+ */
+export class ShardWriter {
+  readonly #manager: TransactionManager;
+  readonly #settings: GroupSettings;
+  readonly #staged: StagedModels;
+  /** In the order in which they came. */
+  #queue: QueuedPlan[] = [];
+  /** Before the queue, and in order where they change the same models. */
+  #again: Batch[] = [];
+  readonly #underWay = new Set<Batch>();
+  /** Those of them that wait for locks as long as a statement may take. */
+  readonly #patient = new Set<Batch>();
+  readonly #asked = new Set<QueuedPlan>();
+  /** The one of those under way that is waited for. */
+  #awaited: Batch | undefined;
+  #endPatience: () => void = () => undefined;
+  /** The same when it has taken too long, and there was no place aside. */
+  #overdue: Batch | undefined;
+  #isAboutToSend = false;
+  readonly #clock: Clock;
+  readonly #ticker: Ticker;
+
+  constructor(manager: TransactionManager, settings: GroupSettings, staged: StagedModels, clock: Clock) {
+    this.#manager = manager;
+    this.#settings = settings;
+    this.#staged = staged;
+    this.#clock = clock;
+    this.#ticker = new Ticker(clock, settings.queueWaitMs, () => this.#refuseOverdue(), ticksPerWait);
+  }
+
+  /**
+   * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already, or, for the plan of a handler, when a
+   * write of its models takes long
+   */
+  add(plan: QueuedPlan): void {
+    plan.isHeldUp = this.#staged.areHeldUp(plan);
+    this.#refuseBeyondQueue(plan);
+    this.#refuseBehindLocked(plan);
+    plan.queuedTick = this.#ticker.tick;
+    this.#queue.push(plan);
+    this.#staged.show(plan);
+    if (this.#isAboutToSend) return;
+    this.#isAboutToSend = true;
+    // Plans that are ready at this very moment, such as those of one combined read, go together. Groups belong to nobody.
+    outsideRequests(() =>
+      queueMicrotask(() => {
+        this.#isAboutToSend = false;
+        this.#sendAll();
+        if (this.#queue.length > 0) this.#ticker.start();
+      }),
+    );
+  }
+
+  /** Those that are held up are counted apart: they must not keep out what could be written. */
+  #refuseBeyondQueue({ isHeldUp }: QueuedPlan): void {
+    const { queueMax } = this.#settings;
+    if (this.#queue.length < queueMax) return;
+    const alike = this.#queue.filter((waiting) => waiting.isHeldUp === isHeldUp);
+    if (alike.length < queueMax) return;
+    throw unwritten(this.#manager.shard, `${queueMax} plans wait to be written already`, isHeldUp);
+  }
+
+  /** One plan of a handler after the other would wait for the same write. */
+  #refuseBehindLocked(plan: QueuedPlan): void {
+    if (!plan.isOfHandler) return;
+    const ahead = [...this.#tried, ...this.#asked];
+    const takesLong = ahead.some((each) => this.#takesLong(each) && plan.sharesModel(each));
+    const isBehind = takesLong || ahead.some((each) => isLockedHandler(each) && plan.sharesModel(each));
+    if (takesLong || (isBehind && this.#handlersBehindLocks().length >= handlersLockedMax))
+      throw lockedOut(this.#manager.shard);
+  }
+
+  /** The plans of handlers that wait for locks, then those that wait behind them. */
+  #handlersBehindLocks(): readonly QueuedPlan[] {
+    const locked = this.#tried.filter(isLockedHandler);
+    const behind = [...this.#again.flat(), ...this.#queue].filter(
+      (plan) => plan.isOfHandler && !plan.isLockedOut && locked.some((each) => plan.sharesModel(each)),
+    );
+    return [...locked, ...behind];
+  }
+
+  #takesLong({ sentTick }: QueuedPlan): boolean {
+    return sentTick !== undefined && this.#ticker.isOver(sentTick, ticksPerHandlerWait);
+  }
+
+  #waitsForLock(plan: QueuedPlan): void {
+    plan.isLockedOut = true;
+    this.#refuseForLocked(plan);
+    this.#sendAll();
+  }
+
+  /** Few plans of handlers wait for locks, or behind plans of handlers that do. */
+  #refuseForLocked(locked: QueuedPlan): void {
+    if (!isLockedHandler(locked)) return;
+    const others = this.#handlersBehindLocks().filter((plan) => plan !== locked);
+    const behind = others.findIndex(({ isLockedOut }) => !isLockedOut);
+    const inOrder = others.toSpliced(behind === -1 ? others.length : behind, 0, locked);
+    const unsent = new Set([...this.#again.flat(), ...this.#queue]);
+    for (const plan of inOrder.slice(handlersLockedMax)) {
+      if (unsent.has(plan)) this.#fail(plan, lockedOut(this.#manager.shard));
+    }
+    this.#dropEnded();
+  }
+
+  /** What is under way, or was, and has no outcome yet. */
+  get #tried(): readonly QueuedPlan[] {
+    return [...this.#underWay, ...this.#again].flat();
+  }
+
+  get #hasWaiting(): boolean {
+    return this.#queue.length > 0 || this.#again.length > 0;
+  }
+
+  /** Fails what has waited too long, of which nothing can have been written; tells whether something still waits. */
+  #refuseOverdue(): boolean {
+    for (const plan of [...this.#again.flat(), ...this.#queue]) {
+      const ticks = plan.isHeldUp && plan.isOfHandler ? ticksPerHandlerWait : ticksPerWait;
+      if (!this.#ticker.isOver(plan.queuedTick, ticks)) continue;
+      const waitedMs = (this.#settings.queueWaitMs * ticks) / ticksPerWait;
+      const error = unwritten(
+        this.#manager.shard,
+        `the plan was not sent within ${waitedMs} ms`,
+        plan.isHeldUp,
+      );
+      this.#fail(plan, error);
+    }
+    this.#dropEnded();
+    this.#sendAll();
+    return this.#hasWaiting;
+  }
+
+  get #asideCount(): number {
+    return this.#underWay.size - (this.#awaited === undefined ? 0 : 1);
+  }
+
+  /** Sends what need not wait. */
+  #sendAll(): void {
+    this.#sendAgain();
+    if (this.#awaited !== undefined) return;
+    const ahead = [...this.#tried, ...this.#asked];
+    const { group, rest } = nextGroup(this.#queue, this.#settings.plansMax, ahead);
+    if (group.length === 0) return;
+    this.#queue = rest;
+    this.#awaited = group;
+    this.#endPatience = this.#clock.after(patienceMs, () => this.#stopWaiting(group));
+    void this.#write(group);
+  }
+
+  #sendAgain(): void {
+    const free = this.#again.filter(isFree);
+    // Those that are locked out come last, in turns: first the one whose last try is the longest ago. Of the others, the one that
+    // has waited longest: parts of later groups do not keep it from its place.
+    free.sort((one, other) => lockedTurn(one) - lockedTurn(other) || queuedMs(one) - queuedMs(other));
+    const sent = new Set<Batch>();
+    for (const batch of free) {
+      if (!this.#hasPlace(batch)) continue;
+      sent.add(batch);
+      void this.#write(batch);
+    }
+    this.#again = this.#again.filter((batch) => !sent.has(batch));
+  }
+
+  #hasPlace(batch: Batch): boolean {
+    if (this.#asideCount >= asideMax) return false;
+    if (lockedTurn(batch) === 0) return true;
+    const tried = [...this.#underWay].filter((each) => lockedTurn(each) > 0 && !this.#patient.has(each));
+    return this.#patient.size + tried.length < lockedMax;
+  }
+
+  /** Leaves the write that is waited for aside, so that the next group can go. */
+  #stopWaiting(batch: Batch): void {
+    if (this.#asideCount >= asideMax) {
+      this.#overdue = batch;
+      return;
+    }
+    this.#leaveAside(batch);
+    this.#sendAll();
+  }
+
+  /** Those that change its models wait for longer than others from now on. */
+  #leaveAside(batch: Batch): void {
+    holdUp(batch);
+    this.#forgetAwaited();
+  }
+
+  #forgetAwaited(): void {
+    this.#endPatience();
+    this.#awaited = undefined;
+    this.#overdue = undefined;
+  }
+
+  async #write(batch: Batch): Promise<void> {
+    this.#underWay.add(batch);
+    for (const plan of batch) plan.sentTick ??= this.#ticker.tick;
+    const isPatient = batch.length === 1 && this.#patient.size < patientMax;
+    if (isPatient) this.#patient.add(batch);
+    const { again, unknown } = await writeBatch(batch, this.#manager, isPatient, (plan) =>
+      // It may be told while batches are being sent.
+      queueMicrotask(() => this.#waitsForLock(plan)),
+    );
+    this.#underWay.delete(batch);
+    this.#patient.delete(batch);
+    if (this.#awaited === batch) this.#forgetAwaited();
+    // What waits behind them waits behind their parts.
+    this.#again.unshift(...again);
+    holdUp(again.flat());
+    for (const plan of again.flat()) this.#refuseForLocked(plan);
+    for (const { plan, error } of unknown) void this.#ask(plan, error);
+    this.#goOnAfter(batch);
+  }
+
+  /** Asks the log where the outcome is not known. */
+  async #ask(plan: QueuedPlan, error: unknown): Promise<void> {
+    this.#asked.add(plan);
+    holdUp([plan]);
+    try {
+      plan.decide(await outcomeOf(error, this.#manager));
+    } catch (failure) {
+      plan.fail(failure);
+    }
+    this.#asked.delete(plan);
+    this.#goOnAfter([plan]);
+  }
+
+  /** Lets go on what waited for plans, and the executions of those that have their outcome. */
+  #goOnAfter(batch: Batch): void {
+    const written = new ModelMap<number>();
+    for (const plan of batch) {
+      if (plan.state === 'pending') continue;
+      this.#staged.hide(plan);
+      if (plan.state === 'written')
+        for (const { repository, model } of plan.changes.changes)
+          written.set(repository.model, model.id.value, model.version);
+    }
+    this.#refuseStale(written);
+    this.#dropEnded();
+    if (this.#overdue !== undefined && this.#asideCount < asideMax) this.#leaveAside(this.#overdue);
+    const underWayBefore = this.#underWay.size;
+    this.#sendAll();
+    // The next group is on its way before the executions of this one go on, which takes the process a while.
+    if (this.#underWay.size > underWayBefore) this.#clock.after(0, () => tellAll(batch));
+    else tellAll(batch);
+    if (this.#hasWaiting) this.#ticker.start();
+  }
+
+  /** Fails plans that wait for their turn to be found stale: a model of theirs has a later version by now than they expect. */
+  #refuseStale(written: ModelMap<number>): void {
+    for (const plan of [...this.#again.flat(), ...this.#queue]) {
+      const stale = plan.changes.changes.find(
+        ({ kind, repository, model, expectedVersion }) =>
+          kind === 'update' && expectedVersion < (written.get(repository.model, model.id.value) ?? 0),
+      );
+      if (stale !== undefined) this.#fail(plan, StaleRecordException.of(stale));
+    }
+  }
+
+  /** Leaves out what has ended, and fails what was built on what is lost, in order: what was built on that is lost, too. */
+  #dropEnded(): void {
+    this.#again = this.#again
+      .map((batch) => batch.filter((plan) => !this.#hasEnded(plan)))
+      .filter((batch) => batch.length > 0);
+    this.#queue = this.#queue.filter((plan) => !this.#hasEnded(plan));
+  }
+
+  #hasEnded(plan: QueuedPlan): boolean {
+    if (plan.state !== 'pending') return true;
+    const lost = plan.lostBase;
+    if (lost === undefined) return false;
+    this.#fail(plan, lostBaseError(lost));
+    return true;
+  }
+
+  /** Fails a plan that waits to be sent. */
+  #fail(plan: QueuedPlan, error: unknown): void {
+    plan.fail(error);
+    this.#staged.hide(plan);
+  }
+}
+
+/** Why the plan of a handler is refused that would wait for a lock, or that needs one that takes long. */
+export function lockedOut(shard: ShardIdentifier): ShardUnavailableException {
+  return unwritten(shard, 'plans of handlers wait no longer', true);
+}
+
+/** Why a plan is refused of which nothing was sent. */
+function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): ShardUnavailableException {
+  if (!isHeldUp) return new ShardUnavailableException(shard, reason);
+  return new ShardUnavailableException(
+    shard,
+    `${reason}, because an earlier write of its models takes long: somebody else may hold a lock on a row of them; ` +
+      'find who does in pg_locks and pg_stat_activity',
+    { kind: 'locked' },
+  );
+}
+
+function isLockedHandler(plan: QueuedPlan): boolean {
+  return plan.isOfHandler && plan.isLockedOut && plan.state === 'pending';
+}
+
+function holdUp(batch: Batch): void {
+  for (const plan of batch) plan.isHeldUp = true;
+}
+
+/** Whether a batch waits for no other one. Of plans that change the same model each was built on the one before. */
+function isFree(batch: Batch): boolean {
+  return batch.every(({ builtOn }) =>
+    builtOn.every(({ plan }) => plan.state !== 'pending' || batch.includes(plan)),
+  );
+}
+
+/** When a plan has last not got what others hold; 0 of a group, none of whose plans has been tried on its own. */
+function lockedTurn([first]: Batch): number {
+  return first?.lockedTurn ?? 0;
+}
+
+/** Since when a batch waits to be written, as the first of its plans. */
+function queuedMs([first]: Batch): number {
+  return first?.queuedMs ?? 0;
+}
+
+function tellAll(batch: Batch): void {
+  for (const plan of batch) plan.tell();
+}

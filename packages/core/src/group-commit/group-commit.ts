@@ -1,0 +1,181 @@
+import type { Clock } from '../clock.js';
+import { type RangesOf, fromOne, waitRange } from '../config/settings.js';
+import { StaleRecordException } from '../errors/storage-exceptions.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ChangeSet } from '../storage/change-set.js';
+import type { PersistOutcome, TransactionManager } from '../storage/transaction-manager.js';
+import { ShardWriter, lockedOut } from './commit-queue.js';
+import {
+  QueuedPlan,
+  type StagedModel,
+  StagedModels,
+  firstOf,
+  isContinued,
+  isLost,
+  isOfHandler,
+  isOfModel,
+  lostBaseError,
+} from './pending-commit.js';
+
+/** How long the outcome of a plan is waited for by whoever only wants to read what it leaves. */
+const outcomeWaitMs = 1_000;
+
+/** Writes the plans of concurrent executions together, and lets them read what is on its way into the database. */
+export class GroupCommit {
+  readonly staged: StagedModels = new StagedModels();
+  readonly #databases: DatabaseRegistry;
+  readonly #settings: GroupSettings;
+  readonly #clock: Clock;
+  readonly #writers = new Map<ShardIdentifier, ShardWriter>();
+
+  constructor(databases: DatabaseRegistry, settings: GroupSettings, clock: Clock) {
+    this.#databases = databases;
+    this.#settings = settings;
+    this.#clock = clock;
+  }
+
+  /** Whether change sets are one that a group can hold; the others are committed in the ordinary way. */
+  takes(changeSets: readonly ChangeSet[]): boolean {
+    const [only] = changeSets;
+    if (only === undefined || changeSets.length > 1) return false;
+    const { planSizeMax, planCharactersMax } = this.#settings;
+    const { changes, events, unknownCommits } = only;
+    if (unknownCommits !== undefined) return false;
+    if (changes.length > planSizeMax || events.length > planSizeMax) return false;
+    if (characterCount(only) > planCharactersMax) return false;
+    return !this.#manager(only).isInTransaction();
+  }
+
+  /**
+   * Queues a change set and resolves when it is committed.
+   *
+   * @param builtOn the staged models that its action read
+   * @param onQueued called as soon as others may read what it stages
+   * @throws StaleRecordException `stale-record` when something on which it was built was not written;
+   * TransientStorageException `transient-storage` when its outcome is unknown
+   * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already, or it has waited too long;
+   * as {@link TransactionManager.persist}
+   */
+  async commit(
+    changes: ChangeSet,
+    builtOn: readonly StagedModel[],
+    onQueued: () => void,
+  ): Promise<PersistOutcome> {
+    const manager = this.#manager(changes);
+    const others = builtOn.filter((base) => !isContinued(base, changes));
+    if (others.length > 0) {
+      await this.untilWritten(others, isOfHandler(changes));
+      for (const base of others) refuseIfOvertaken(base, changes);
+    }
+    const plan = new QueuedPlan(changes, builtOn);
+    const lost = plan.lostBase;
+    if (lost !== undefined) throw lostBaseError(lost);
+    plan.queuedMs = this.#clock.elapsedMs();
+    this.#writer(manager).add(plan);
+    onQueued();
+    return plan.outcome;
+  }
+
+  /**
+   * Waits until the plan of a staged model has its outcome, unless that takes long, because somebody holds a lock on a row of it: what is
+   * committed can be read as well, and whoever changes it waits no longer than others do. A handler does not wait at all for one that
+   * has taken long already: one event after the other would keep a place of it.
+   */
+  async awaitOutcome({ plan }: StagedModel, isForHandler: boolean): Promise<void> {
+    if (isForHandler && this.#takesLong(plan)) return;
+    const over = Promise.withResolvers<void>();
+    const endWait = this.#clock.after(outcomeWaitMs, over.resolve);
+    await Promise.race([plan.ended, over.promise]);
+    endWait();
+  }
+
+  /**
+   * Waits until the plans that staged these models are committed; for a handler, whose event is tried again later, not while one of
+   * them takes long.
+   *
+   * @throws StaleRecordException `stale-record` when one of them is not written, TransientStorageException
+   * `transient-storage` when nobody knows, ShardUnavailableException `shard-unavailable` when a handler waits no longer
+   */
+  async untilWritten(models: readonly StagedModel[], isForHandler: boolean): Promise<void> {
+    for (const base of models) {
+      const { plan } = base;
+      while (plan.state === 'pending') {
+        if (isForHandler && this.#takesLong(plan)) throw lockedOut(plan.changes.shard);
+        await this.awaitOutcome(base, isForHandler);
+      }
+      if (isLost(base)) throw lostBaseError(base);
+    }
+  }
+
+  /** Whether a plan, or one that is written before it, has waited for as long as its outcome is waited for. */
+  #takesLong(plan: QueuedPlan): boolean {
+    return plan.isHeldUp && this.#clock.elapsedMs() - firstOf(plan).queuedMs >= outcomeWaitMs;
+  }
+
+  #manager({ shard }: ChangeSet): TransactionManager {
+    return this.#databases.transactionManager(shard);
+  }
+
+  #writer(manager: TransactionManager): ShardWriter {
+    let writer = this.#writers.get(manager.shard);
+    if (writer === undefined) {
+      writer = new ShardWriter(manager, this.#settings, this.staged, this.#clock);
+      this.#writers.set(manager.shard, writer);
+    }
+    return writer;
+  }
+}
+
+/** A plan that goes back behind a version that its own action saw, and that is committed, is stale for certain. */
+function refuseIfOvertaken(base: StagedModel, { changes }: ChangeSet): void {
+  for (const change of changes) {
+    if (isOfModel(base, change) && base.change.model.version > change.expectedVersion)
+      throw StaleRecordException.of(change);
+  }
+}
+
+/** The action is written with each event. */
+function characterCount({ action, events, key }: ChangeSet): number {
+  let count = key?.result?.length ?? 0;
+  for (const { payload } of events) count += payload.length;
+  return count + Math.max(events.length, 1) * (action.params.length + action.headers.length);
+}
+
+/** How plans of concurrent executions are written together. */
+export interface GroupSettings {
+  /** How many plans one group writes at most. Default 32. */
+  readonly plansMax: number;
+  /**
+   * How many plans of one shard wait at most for their group, and how many wait at most for models that others change, which
+   * may be locked; further ones are refused as `shard-unavailable`. Default 10,000.
+   */
+  readonly queueMax: number;
+  /**
+   * How long a plan waits at least until it is sent; after at most a quarter longer it is refused as `shard-unavailable`.
+   * That of a handler waits a quarter of it at least, and half at most, for a model that takes long, and not at all for one that
+   * has taken as long already, or behind eight others of handlers: its event is delivered again.
+   * Default 5,000.
+   */
+  readonly queueWaitMs: number;
+  /** How many models and events a plan may hold to be written in a group; larger ones commit alone. Default 32. */
+  readonly planSizeMax: number;
+  /** How long the JSON of a plan may be in all, in characters; longer ones commit alone. Default 65,536. */
+  readonly planCharactersMax: number;
+}
+
+export const defaultGroupSettings: GroupSettings = {
+  plansMax: 32,
+  queueMax: 10_000,
+  queueWaitMs: 5_000,
+  planSizeMax: 32,
+  planCharactersMax: 65_536,
+};
+
+export const groupRanges: RangesOf<GroupSettings> = {
+  plansMax: fromOne,
+  queueMax: fromOne,
+  queueWaitMs: waitRange,
+  planSizeMax: fromOne,
+  planCharactersMax: fromOne,
+};

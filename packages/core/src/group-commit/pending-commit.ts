@@ -1,0 +1,211 @@
+import { isOutcomeUnknown } from '../action/commit.js';
+import { StaleRecordException, TransientStorageException } from '../errors/storage-exceptions.js';
+import { type ModelClass, modelNameOf } from '../model/model-class.js';
+import { ModelMap } from '../model/model-map.js';
+import type { Change, ChangeSet } from '../storage/change-set.js';
+import type { PersistOutcome } from '../storage/transaction-manager.js';
+
+/** A model as a plan leaves it that is not committed yet. */
+export interface StagedModel {
+  readonly plan: QueuedPlan;
+  readonly change: Change;
+}
+
+/** The state of a plan; `lost` when nothing of it was written, `unknown` when its outcome is unknown. */
+type PlanState = 'pending' | 'written' | 'lost' | 'unknown';
+
+/** A plan on its way into the database: what it writes, what it was built on, and how it ended. */
+export class QueuedPlan {
+  readonly changes: ChangeSet;
+  /** Settles with the outcome; awaited by the execution. */
+  readonly outcome: Promise<PersistOutcome>;
+  /** Since which tick of its writer it waits to be sent. */
+  queuedTick = 0;
+  /** Since when it waits to be written, in milliseconds. */
+  queuedMs = 0;
+  /** Since which tick it is tried, if it is. */
+  sentTick: number | undefined;
+  /** Whether it has found a row of it locked by somebody else. */
+  isLockedOut = false;
+  /** Whether it takes longer than others are to wait for, or changes a model of one that does. */
+  isHeldUp = false;
+  /** How often it was tried for a moment, on its own, and did not get what others hold. */
+  lockedCount = 0;
+  /** When that was the last time, in the order of all that do not get theirs; 0 when it was never. */
+  lockedTurn = 0;
+  /** Whether a group cannot hold it. */
+  isAlone = false;
+  #builtOn: readonly StagedModel[];
+  #resolve!: (outcome: PersistOutcome) => void;
+  #reject!: (error: unknown) => void;
+  #decided: PersistOutcome | undefined;
+  #state: PlanState = 'pending';
+
+  constructor(changes: ChangeSet, builtOn: readonly StagedModel[]) {
+    this.changes = changes;
+    this.#builtOn = builtOn;
+    this.outcome = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  /** How it stands; known before its execution is told. */
+  get state(): PlanState {
+    return this.#state;
+  }
+
+  /**
+   * The staged models that its action read: when one of them is not written, neither is this plan. Forgotten when the plan
+   * has ended, because each of them holds its own plan.
+   */
+  get builtOn(): readonly StagedModel[] {
+    return this.#builtOn;
+  }
+
+  /** Whether a handler executes its action, whose event is delivered again when it fails. */
+  get isOfHandler(): boolean {
+    return isOfHandler(this.changes);
+  }
+
+  /** What it was built on and will never be written, as far as anybody knows, if there is such a model. */
+  get lostBase(): StagedModel | undefined {
+    return this.#builtOn.find(isLost);
+  }
+
+  /** Resolves when it has its outcome, whatever that is. */
+  get ended(): Promise<unknown> {
+    return this.outcome.catch(() => undefined);
+  }
+
+  /** Whether it stages the version that follows a staged model, which its action read. */
+  continues(base: StagedModel): boolean {
+    return this.#builtOn.includes(base) && isContinued(base, this.changes);
+  }
+
+  /** Whether both change the same model. */
+  sharesModel(other: QueuedPlan): boolean {
+    return other.changes.changes.some((change) =>
+      this.changes.changes.some((own) => isOfModel({ plan: other, change }, own)),
+    );
+  }
+
+  /** Gives it its outcome; its execution goes on when it is told. */
+  decide(outcome: PersistOutcome): void {
+    this.#end(outcome === 'written' ? 'written' : 'lost');
+    this.#decided = outcome;
+  }
+
+  /** Lets its execution go on, when it has its outcome. */
+  tell(): void {
+    if (this.#decided !== undefined) this.#resolve(this.#decided);
+  }
+
+  fail(error: unknown): void {
+    this.#end(isOutcomeUnknown(error) ? 'unknown' : 'lost');
+    this.#reject(error);
+  }
+
+  #end(state: PlanState): void {
+    this.#state = state;
+    this.#builtOn = [];
+  }
+}
+
+/** Whether a handler executes the action of a change set. */
+export function isOfHandler({ key }: ChangeSet): boolean {
+  return key?.source !== undefined;
+}
+
+/** Of the plans that are written before a plan, because it was built on them, one that waits for none of them; else the plan itself. */
+export function firstOf(plan: QueuedPlan): QueuedPlan {
+  let first = plan;
+  for (;;) {
+    const base = first.builtOn.find(({ plan: { state } }) => state === 'pending');
+    if (base === undefined) return first;
+    first = base.plan;
+  }
+}
+
+/** Whether a change set stages the version that follows a staged model, and not one that follows an older or a newer one. */
+export function isContinued(base: StagedModel, changes: ChangeSet): boolean {
+  const { version } = base.change.model;
+  return changes.changes.some((change) => isOfModel(base, change) && change.expectedVersion === version);
+}
+
+/** Whether a change is of the model that was staged. */
+export function isOfModel({ change: { repository, model } }: StagedModel, change: Change): boolean {
+  return change.repository.model === repository.model && change.model.id.value === model.id.value;
+}
+
+/** Whether a staged model was not written, or its outcome is unknown. */
+export function isLost({ plan: { state } }: StagedModel): boolean {
+  return state === 'lost' || state === 'unknown';
+}
+
+const lostBaseErrors = new WeakSet();
+
+/**
+ * The error of a plan of which nothing was written, because it was built on a model that was not: fresh reads can help.
+ *
+ * Where it is unknown whether that model was written, the plan is not certainly stale; but it cannot be written either,
+ * because the version that it expects may be another one's by now.
+ */
+export function lostBaseError({
+  plan,
+  change,
+}: StagedModel): StaleRecordException | TransientStorageException {
+  const { model, repository } = change;
+  const name = modelNameOf(repository.model);
+  const error =
+    plan.state === 'unknown'
+      ? new TransientStorageException(
+          plan.changes.shard,
+          `${name} ${model.id.value} was read as an action left it whose outcome is not known`,
+        )
+      : new StaleRecordException(name, model.id.value, model.version);
+  lostBaseErrors.add(error);
+  return error;
+}
+
+/** Whether an attempt failed because something on which it was built was not written: no fault of its own. */
+export function isLostBaseError(error: unknown): boolean {
+  return lostBaseErrors.has(error as WeakKey);
+}
+
+/** The models of all plans that are queued or being written, as the last plan of each leaves them. */
+export class StagedModels {
+  readonly #latest = new ModelMap<StagedModel>();
+
+  /** The model as it will be when everything that is queued is written; `undefined` when nothing of it is. */
+  get(model: ModelClass<unknown>, id: string): StagedModel | undefined {
+    const latest = this.#latest.get(model, id);
+    return latest?.plan.state === 'pending' ? latest : undefined;
+  }
+
+  /** Shows what a plan stages; not where another plan was faster, which this one does not continue. */
+  show(plan: QueuedPlan): void {
+    for (const change of plan.changes.changes) {
+      const { model } = change.repository;
+      const id = change.model.id.value;
+      const latest = this.get(model, id);
+      if (latest === undefined || plan.continues(latest)) this.#latest.set(model, id, { plan, change });
+    }
+  }
+
+  /** Whether a plan changes a model that is staged by one that is held up. */
+  areHeldUp({ changes: { changes } }: QueuedPlan): boolean {
+    return changes.some(({ repository, model }) => {
+      const staged = this.get(repository.model, model.id.value);
+      return staged?.plan.isHeldUp === true;
+    });
+  }
+
+  /** Forgets what a plan staged, once it has its outcome. */
+  hide(plan: QueuedPlan): void {
+    for (const { repository, model } of plan.changes.changes) {
+      const id = model.id.value;
+      if (this.#latest.get(repository.model, id)?.plan === plan) this.#latest.delete(repository.model, id);
+    }
+  }
+}

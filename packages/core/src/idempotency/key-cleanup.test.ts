@@ -1,0 +1,124 @@
+import { expect, test } from 'vitest';
+
+import { global, mexico } from '../../test/test-executor.js';
+import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { sourceOf } from '../storage/idempotency-keys.js';
+import { KeySweep, defaultIdempotencySettings } from './key-cleanup.js';
+
+async function down(): Promise<never> {
+  throw new ShardUnavailableException(mexico, 'it is down');
+}
+
+const elsewhere = ShardIdentifier.of(9, 9);
+
+/** A sweep of one shard's keys, each named after its event unless its text names none, and what its databases say of those events. */
+function sweepOf(
+  keys: readonly (readonly [eventId: string, shard: ShardIdentifier | undefined])[],
+  mayComeAgain: (eventIds: readonly string[]) => Promise<readonly string[]>,
+): { readonly sweep: KeySweep; readonly left: Set<string>; readonly places: unknown[] } {
+  const left = new Set(keys.map(([eventId]) => eventId));
+  const places: unknown[] = [];
+  const parked = {
+    mayComeAgain: async (events: readonly { readonly eventId: string }[]) => {
+      const again = await mayComeAgain(events.map(({ eventId }) => eventId));
+      return events.filter(({ eventId }) => again.includes(eventId));
+    },
+  };
+  // One for all shards of a database, so that it is asked once.
+  const store = { parked };
+  const manager = {
+    keys: {
+      deleteExpired: down,
+      findHandlerKeys: async ({
+        limit,
+        after = '0',
+      }: {
+        readonly limit: number;
+        readonly after?: string;
+      }) => {
+        places.push(after);
+        const found = keys.map(([eventId, shard], index) => ({
+          key: eventId,
+          principal: 'p',
+          namespace: 'n#handlers',
+          source: shard === undefined ? eventId : sourceOf({ handler: 'a handler', eventId, shard }),
+          index,
+        }));
+        const behind = found.filter(({ key, index }) => left.has(key) && index >= Number(after));
+        const items = behind.slice(0, limit);
+        return { items, next: behind.length > limit ? `${Number(items.at(-1)?.index) + 1}` : undefined };
+      },
+      delete: async (scopes: readonly { readonly key: string }[]) => {
+        if (scopes.length === 0) throw new Error('There is nothing to be deleted');
+        return scopes.filter(({ key }) => left.delete(key)).length;
+      },
+    },
+  };
+  const databases = {
+    transactionManager: () => manager,
+    deliveries: () => [{ shards: [global, mexico], store }],
+  } as unknown as DatabaseRegistry;
+  return { sweep: new KeySweep(databases, { ...defaultIdempotencySettings, sweepRowsMax: 2 }), left, places };
+}
+
+test('a key of a handler is deleted only after the database of its event has said that the event cannot come again', async () => {
+  const { sweep, left } = sweepOf(
+    [
+      ['dead', global],
+      ['done', mexico],
+    ],
+    async () => ['dead'],
+  );
+  expect(await sweep.sweepHandlerKeys(global)).toBe(1);
+  expect([...left]).toEqual(['dead']);
+});
+
+test('a key of a handler stays while the database of its event does not answer, or is not configured here', async () => {
+  for (const { sweep, left } of [
+    sweepOf([['done', mexico]], down),
+    sweepOf([['done', elsewhere]], async () => []),
+  ]) {
+    expect(await sweep.sweepHandlerKeys(global)).toBe(0);
+    expect([...left]).toEqual(['done']);
+  }
+});
+
+test('a key whose text names no event stays', async () => {
+  const { sweep, left } = sweepOf(
+    [
+      ['of another version', undefined],
+      ['done', global],
+    ],
+    async () => [],
+  );
+  expect(await sweep.sweepHandlerKeys(global)).toBe(1);
+  expect([...left]).toEqual(['of another version']);
+});
+
+test('keys of handlers that stay do not keep those behind them from being deleted', async () => {
+  const dead = Array.from({ length: 5 }, (_item, index) => `dead-${index}`);
+  const { sweep, left, places } = sweepOf(
+    [...dead, 'done'].map((eventId) => [eventId, global]),
+    async () => dead,
+  );
+  for (let round = 0; round < 4; round++) await sweep.sweepHandlerKeys(global);
+  expect([...left]).toEqual(dead);
+  expect(places).toEqual(['0', '2', '4', '0']);
+});
+
+test('keys of handlers are swept after so many commits, also where expired keys of clients cannot be deleted', async () => {
+  const { sweep, left, places } = sweepOf(
+    [
+      ['dead', global],
+      ['done', mexico],
+    ],
+    async () => ['dead'],
+  );
+  const { commitsPerSweep } = defaultIdempotencySettings;
+  for (let count = 1; count < commitsPerSweep; count++) sweep.countCommit(global);
+  expect(places).toEqual([]);
+  sweep.countCommit(global);
+  await expect.poll(() => [...left]).toEqual(['dead']);
+});

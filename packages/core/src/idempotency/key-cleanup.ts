@@ -1,0 +1,115 @@
+import { type RangesOf, fromOne, waitRange } from '../config/settings.js';
+import type { DatabaseRegistry } from '../sharding/database-registry.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { DeliveryStore } from '../storage/delivery-store.js';
+import { type HandledEvent, type HandlerKey, handledEventOf } from '../storage/idempotency-keys.js';
+
+interface HandledKey {
+  readonly key: HandlerKey;
+  readonly event: HandledEvent;
+}
+
+/**
+ * Deletes keys that are no longer needed from time to time, a bounded number at once: no caller waits for it, and it
+ * needs no timer.
+ *
+ * A client's key goes when it has expired; a handler's key only when its event cannot come again, which the event's own
+ * database must say.
+ */
+export class KeySweep {
+  readonly #databases: DatabaseRegistry;
+  readonly #settings: IdempotencySettings;
+  readonly #commitCounts = new Map<ShardIdentifier, number>();
+  /** Behind which the next sweep looks at handlers' keys, by shard: those that stay must not hide those behind them. */
+  readonly #places = new Map<ShardIdentifier, string>();
+
+  constructor(databases: DatabaseRegistry, settings: IdempotencySettings) {
+    this.#databases = databases;
+    this.#settings = settings;
+  }
+
+  /** Counts a keyed commit on a shard; after enough of them keys are deleted there. */
+  countCommit(shard: ShardIdentifier): void {
+    const { commitsPerSweep, sweepRowsMax } = this.#settings;
+    const count = (this.#commitCounts.get(shard) ?? 0) + 1;
+    this.#commitCounts.set(shard, count % commitsPerSweep);
+    if (count < commitsPerSweep) return;
+    // What fails now is done by a later sweep; the commit has succeeded in any case.
+    const { keys } = this.#databases.transactionManager(shard);
+    keys.deleteExpired(sweepRowsMax).catch(() => undefined);
+    this.sweepHandlerKeys(shard).catch(() => undefined);
+  }
+
+  /** Deletes keys of handlers in the database of a shard, of events that cannot come again; says how many. */
+  async sweepHandlerKeys(shard: ShardIdentifier): Promise<number> {
+    const { keyLifetimeMs, sweepRowsMax } = this.#settings;
+    const { keys } = this.#databases.transactionManager(shard);
+    const after = this.#places.get(shard);
+    const page = await keys.findHandlerKeys({
+      olderThanMs: keyLifetimeMs,
+      limit: sweepRowsMax,
+      ...(after !== undefined && { after }),
+    });
+    if (page.next === undefined) this.#places.delete(shard);
+    else this.#places.set(shard, page.next);
+    const handled = page.items.flatMap((key): readonly HandledKey[] => {
+      const event = handledEventOf(key.source);
+      return event === undefined ? [] : [{ key, event }];
+    });
+    const byStore = Map.groupBy(handled, ({ event }) => this.#storeOf(event.shard));
+    const over = await Promise.all([...byStore].map(([store, each]) => keysThatAreOver(store, each)));
+    const needless = over.flat();
+    return needless.length === 0 ? 0 : keys.delete(needless);
+  }
+
+  /** The delivery of a shard's database, where this process has it. */
+  #storeOf(shard: ShardIdentifier): DeliveryStore | undefined {
+    return this.#databases.deliveries().find(({ shards }) => shards.includes(shard))?.store;
+  }
+}
+
+/** Where the database cannot be asked, keys stay: an extra key costs a row, a missing one a second effect. */
+async function keysThatAreOver(
+  store: DeliveryStore | undefined,
+  handled: readonly HandledKey[],
+): Promise<readonly HandlerKey[]> {
+  if (store === undefined) return [];
+  const outstanding = await store.parked
+    .mayComeAgain(handled.map(({ event }) => event))
+    .catch(() => undefined);
+  if (outstanding === undefined) return [];
+  const needed = new Set(outstanding.map(placeOf));
+  return handled.filter(({ event }) => !needed.has(placeOf(event))).map(({ key }) => key);
+}
+
+function placeOf({ handler, eventId }: Pick<HandledEvent, 'handler' | 'eventId'>): string {
+  return `${eventId} ${handler}`;
+}
+
+const centuryMs = 100 * 365 * 24 * 60 * 60 * 1_000;
+
+/** How long keys are kept, and what finding and removing them may cost. */
+export interface IdempotencySettings {
+  /** How long a key is kept. Default 30 days. */
+  readonly keyLifetimeMs: number;
+  /** How long an execution waits for a database to tell whether it holds the key, where it may not need it. Default 100. */
+  readonly searchWaitMs: number;
+  /** After how many keyed commits of this process on a shard expired keys are deleted there. Default 256. */
+  readonly commitsPerSweep: number;
+  /** How many expired keys one sweep deletes at most. Default 1,000. */
+  readonly sweepRowsMax: number;
+}
+
+export const defaultIdempotencySettings: IdempotencySettings = {
+  keyLifetimeMs: 30 * 24 * 60 * 60 * 1_000,
+  searchWaitMs: 100,
+  commitsPerSweep: 256,
+  sweepRowsMax: 1_000,
+};
+
+export const idempotencyRanges: RangesOf<IdempotencySettings> = {
+  keyLifetimeMs: { min: 1, max: centuryMs },
+  searchWaitMs: waitRange,
+  commitsPerSweep: fromOne,
+  sweepRowsMax: fromOne,
+};

@@ -1,0 +1,161 @@
+import { createHash } from 'node:crypto';
+import * as z from 'zod';
+
+import { exactJson } from '../model/exact-json.js';
+import type { ActionRecord } from '../storage/change-set.js';
+
+/**
+ * Distinguishes requests: SHA-256 of the action's name and its params as JSON, in hexadecimal; see {@link requestJson}.
+ *
+ * @param schema of the params, if the action declares one
+ */
+export function fingerprintOf({ name, params }: ActionRecord, schema: z.core.$ZodType | undefined): string {
+  return sha256(JSON.stringify([name, requestJson(params, schema)]));
+}
+
+/** Whether a fingerprint that an earlier version of the action or of the framework stored is that of this request. */
+export function isEarlierFingerprint(
+  stored: string,
+  { name, params }: ActionRecord,
+  schema: z.core.$ZodType | undefined,
+): boolean {
+  return earlierRequestJsons(params, schema).some((json) => sha256(JSON.stringify([name, json])) === stored);
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+/**
+ * The JSON by which requests are distinguished: the same for the same request, whatever the order of its fields, and
+ * whether or not they state a default of the schema.
+ *
+ * So a field that a deployment adds with a default, or as an optional one, changes no request that was made before. Different
+ * params have different texts all the same: a field is left out only where params without it would be refused.
+ *
+ * @param params as they are written to the log
+ * @param schema of the params; `undefined` when the action declares none
+ */
+export function requestJson(params: string, schema: z.core.$ZodType | undefined): string {
+  return JSON.stringify(sorted(withoutDefaults(schema, JSON.parse(params))));
+}
+
+/**
+ * Further texts under which the same request may have been stored: before the schema had its defaults, or by the first
+ * version of the framework, which kept the order of fields.
+ */
+function earlierRequestJsons(params: string, schema: z.core.$ZodType | undefined): readonly string[] {
+  const json: unknown = JSON.parse(params);
+  return [JSON.stringify(sorted(json)), params, JSON.stringify(withoutDefaults(schema, json))];
+}
+
+function sorted(json: unknown): unknown {
+  if (Array.isArray(json)) return json.map(sorted);
+  if (!isObject(json)) return json;
+  const keys = Object.keys(json).sort();
+  return fromEntries(keys.map((key) => [key, sorted(json[key])]));
+}
+
+/**
+ * What a schema has written, without the fields that equal their defaults.
+ *
+ * Below a union and an intersection all fields stay: there the rest of an object does not tell by which schema, and so by
+ * which default, a missing field is to be read.
+ */
+function withoutDefaults(schema: z.core.$ZodType | undefined, json: unknown): unknown {
+  if (schema === undefined || typeof json !== 'object' || json === null) return json;
+  const { def } = (schema as z.core.$ZodTypes)._zod;
+  switch (def.type) {
+    case 'object':
+      return ofObject(def.shape, json);
+    case 'array':
+      return ofItems(json, () => def.element);
+    case 'tuple':
+      return ofItems(json, (index) => def.items[index] ?? def.rest ?? undefined);
+    case 'record':
+      return mapped(json, () => def.valueType);
+    case 'pipe':
+      return withoutDefaults(def.in, json);
+    case 'lazy':
+      return withoutDefaults(def.getter(), json);
+    case 'optional':
+    case 'nullable':
+    case 'nonoptional':
+    case 'default':
+    case 'prefault':
+    case 'catch':
+    case 'readonly':
+      return withoutDefaults(def.innerType, json);
+    default:
+      return json;
+  }
+}
+
+function ofObject(shape: z.core.$ZodShape, json: object): unknown {
+  if (!isObject(json)) return json;
+  const schemaOf = (key: string) => (Object.hasOwn(shape, key) ? shape[key] : undefined);
+  const own = Object.entries(json).filter(([key, field]) => !isDefault(schemaOf(key), field));
+  return mapped(fromEntries(own), schemaOf);
+}
+
+function ofItems(json: object, schemaAt: (index: number) => z.core.$ZodType | undefined): unknown {
+  if (!Array.isArray(json)) return json;
+  return json.map((item: unknown, index) => withoutDefaults(schemaAt(index), item));
+}
+
+function mapped(json: object, schemaOf: (key: string) => z.core.$ZodType | undefined): unknown {
+  const entries = Object.entries(json);
+  return fromEntries(entries.map(([key, field]) => [key, withoutDefaults(schemaOf(key), field)]));
+}
+
+/** Whether the value of a field is its default, and cannot be absent beside. */
+function isDefault(schema: z.core.$ZodType | undefined, json: unknown): boolean {
+  const written = schema === undefined ? undefined : writtenDefault(schema);
+  return written !== undefined && written === JSON.stringify(sorted(json)) && !mayBeAbsent(schema);
+}
+
+/** The default of a field as params hold it; `undefined` when it has none that JSON holds. */
+function writtenDefault(schema: z.core.$ZodType): string | undefined {
+  const { def } = (schema as z.core.$ZodTypes)._zod;
+  switch (def.type) {
+    case 'default': {
+      const written = z.safeEncode(def.innerType, def.defaultValue);
+      return written.success ? canonical(written.data) : undefined;
+    }
+    case 'prefault':
+      return canonical(def.defaultValue);
+    case 'nullable':
+    case 'nonoptional':
+    case 'readonly':
+      return writtenDefault(def.innerType);
+    default:
+      return undefined;
+  }
+}
+
+function canonical(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(sorted(JSON.parse(exactJson(value, 'default'))));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether params without the field are accepted, and so are other params than those that have its default. */
+function mayBeAbsent(schema: z.core.$ZodType | undefined): boolean {
+  try {
+    return schema === undefined || z.safeEncode(schema, undefined).success;
+  } catch {
+    // Params without it are refused as well: what cannot be written throws.
+    return false;
+  }
+}
+
+function isObject(json: unknown): json is Readonly<Record<string, unknown>> {
+  return typeof json === 'object' && json !== null && !Array.isArray(json);
+}
+
+/** As `Object.fromEntries`, but `__proto__` is a key like any other. */
+function fromEntries(entries: readonly (readonly [string, unknown])[]): Record<string, unknown> {
+  return Object.fromEntries(entries);
+}

@@ -1,0 +1,394 @@
+import { describe, expect, test } from 'vitest';
+
+import { holdCommits } from '../../test/hold-commits.js';
+import { ManualClock, settled } from '../../test/manual-clock.js';
+import { executorOf, global, openWallet, storedWallet } from '../../test/test-executor.js';
+import { Wallet } from '../../test/wallet.js';
+import type { Clock } from '../clock.js';
+import { StaleRecordException } from '../errors/storage-exceptions.js';
+import { ModelTurns, type Turn } from './keyed-mutex.js';
+
+function turnsOf(clock: Clock = new ManualClock()): ModelTurns {
+  return new ModelTurns({ waitMs: 100 }, clock);
+}
+
+function taken(turns: ModelTurns, id: string): Turn {
+  const turn = turns.takeFree(Wallet, id);
+  if (turn === undefined) throw new Error(`The turn of ${id} is not free`);
+  return turn;
+}
+
+function depositing(options: Parameters<typeof executorOf>[1] = {}) {
+  const clock = new ManualClock();
+  let inside = 0;
+  let most = 0;
+  const running = executorOf(
+    async (plan, params) => {
+      const wallets: Wallet[] = [];
+      for (const wallet of params as readonly Wallet[])
+        wallets.push(await running.wallets.getById(wallet.id));
+      most = Math.max(most, ++inside);
+      await settled();
+      inside--;
+      return plan().updateAll(wallets.map((wallet) => wallet.deposit(1n)));
+    },
+    { clock, ...options },
+  );
+  const manager = running.manager(global);
+  const persist = manager.persist.bind(manager);
+  manager.persist = async (changes) => {
+    const outcome = await persist(changes);
+    for (const { model, expectedVersion } of changes.changes) {
+      if (!(model instanceof Wallet)) continue;
+      const before = await running.wallets.getById(model.id);
+      if (before.version !== expectedVersion)
+        throw new StaleRecordException('Wallet', model.id.value, expectedVersion);
+      running.wallets.store(model);
+    }
+    return outcome;
+  };
+  return { ...running, manual: clock, most: () => most };
+}
+
+describe('turns', () => {
+  test('go to one at a time, in the order in which they were asked for', async () => {
+    const turns = turnsOf();
+    const first = taken(turns, 'a');
+    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
+    const order: number[] = [];
+    const waits = [1, 2, 3].map(async (number) => {
+      const turn = await turns.waitFor(Wallet, 'a');
+      order.push(number);
+      if (turn !== undefined) turns.giveBack(turn);
+    });
+    await settled();
+    expect(order).toEqual([]);
+    turns.giveBack(first);
+    await Promise.all(waits);
+    expect(order).toEqual([1, 2, 3]);
+    expect(turns.takeFree(Wallet, 'a')).toBeDefined();
+  });
+
+  test('of one model say nothing about another one', () => {
+    const turns = turnsOf();
+    taken(turns, 'a');
+    expect(turns.takeFree(Wallet, 'b')).toBeDefined();
+  });
+
+  test('are waited for no longer than the limit allows, by one timer for all', async () => {
+    const clock = new ManualClock();
+    const turns = turnsOf(clock);
+    const held = taken(turns, 'a');
+    const waits = [turns.waitFor(Wallet, 'a'), turns.waitFor(Wallet, 'a')];
+    let ended = 0;
+    for (const wait of waits) void wait.then(() => ended++);
+    await clock.wake();
+    await clock.wake();
+    expect(ended).toBe(0);
+    await clock.wake();
+    const [next, other] = await Promise.all(waits);
+    expect(other).toBeUndefined();
+    expect(clock.sleeps).toBe(3);
+    turns.giveBack(held);
+    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
+    turns.giveBack(next!);
+    expect(turns.takeFree(Wallet, 'a')).toBeDefined();
+  });
+
+  test('come at once to whoever waits when nobody holds them', async () => {
+    expect(await turnsOf().waitFor(Wallet, 'a')).toEqual({ model: Wallet, id: 'a' });
+  });
+
+  test('that are never given back by one who waited for them go on to the next one, too', async () => {
+    const clock = new ManualClock();
+    const turns = turnsOf(clock);
+    const held = taken(turns, 'a');
+    const first = turns.waitFor(Wallet, 'a');
+    const second = turns.waitFor(Wallet, 'a');
+    turns.giveBack(held);
+    expect(await first).toBeDefined();
+    for (let tick = 0; tick < 3; tick++) await clock.wake();
+    expect(await Promise.race([second, settled()])).toBeDefined();
+  });
+
+  test('that are never given back hold up others once, and not each of them', async () => {
+    const clock = new ManualClock();
+    const turns = turnsOf(clock);
+    taken(turns, 'a');
+    const first = turns.waitFor(Wallet, 'a');
+    for (let tick = 0; tick < 3; tick++) await clock.wake();
+    const second = turns.waitFor(Wallet, 'a');
+    turns.giveBack((await first)!);
+    expect(await second).toBeDefined();
+  });
+
+  test('are not waited for by who is in a hurry while their holder is held up, until they go to the next one', async () => {
+    const turns = turnsOf();
+    const held = taken(turns, 'a');
+    const [hurried, patient] = [turns.waitFor(Wallet, 'a', true), turns.waitFor(Wallet, 'a')];
+    turns.holdUp(held);
+    expect(await hurried).toBeUndefined();
+    expect(await turns.waitFor(Wallet, 'a', true)).toBeUndefined();
+    turns.giveBack(held);
+    const next = await patient;
+    turns.holdUp(held);
+    const later = turns.waitFor(Wallet, 'a', true);
+    turns.giveBack(next!);
+    expect(await later).toBeDefined();
+  });
+
+  test('are waited for also by who is in a hurry while their first holder is not held up', async () => {
+    const turns = turnsOf();
+    const held = taken(turns, 'a');
+    const hurried = turns.waitFor(Wallet, 'a', true);
+    turns.giveBack(held);
+    expect(await hurried).toBeDefined();
+  });
+
+  test('whose holder is held up go to a patient one in time', async () => {
+    const clock = new ManualClock();
+    const turns = turnsOf(clock);
+    const held = taken(turns, 'a');
+    const patient = turns.waitFor(Wallet, 'a');
+    turns.holdUp(held);
+    for (let tick = 0; tick < 3; tick++) await clock.wake();
+    expect(await Promise.race([patient, settled()])).toBeDefined();
+  });
+
+  test('that were given back already are not held up', async () => {
+    const turns = turnsOf();
+    const old = taken(turns, 'a');
+    turns.giveBack(old);
+    turns.holdUp(old);
+    const held = taken(turns, 'a');
+    const hurried = turns.waitFor(Wallet, 'a', true);
+    turns.giveBack(held);
+    expect(await hurried).toBeDefined();
+  });
+
+  test('that were given back already are not given back twice', () => {
+    const turns = turnsOf();
+    const old = taken(turns, 'a');
+    turns.giveBack(old);
+    turns.giveBack(old);
+    taken(turns, 'a');
+    turns.giveBack(old);
+    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
+  });
+});
+
+describe('executions that take turns', () => {
+  const once = { retry: { attemptsMax: 1 } };
+
+  test.each([false, true])('are not stale because of each other (grouped: %s)', async (groupCommit) => {
+    const running = depositing({ groupCommit });
+    const wallet = storedWallet(running);
+    await Promise.all(Array.from({ length: 10 }, () => running.execute([wallet], once)));
+    expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 11, balance: 110n });
+  });
+
+  test('hold the turn until the commit has ended, one at a time', async () => {
+    const running = depositing();
+    const wallet = storedWallet(running);
+    await Promise.all(Array.from({ length: 3 }, () => running.execute([wallet], once)));
+    expect(running.most()).toBe(1);
+  });
+
+  test('do without when that is switched off', async () => {
+    const running = depositing({ turns: false });
+    const wallet = storedWallet(running);
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 3 }, () => running.execute([wallet], once)),
+    );
+    expect(running.most()).toBe(3);
+    expect(outcomes.filter(({ status }) => status === 'rejected')).toHaveLength(2);
+  });
+
+  test('never wait for a second model, and so never for each other', async () => {
+    const running = depositing();
+    const [one, other] = [storedWallet(running), storedWallet(running)];
+    const outcomes = await Promise.allSettled([
+      running.execute([one, other], once),
+      running.execute([other, one], once),
+    ]);
+    expect(outcomes.map(({ status }) => status)).toContain('fulfilled');
+    expect(running.manual.sleeps).toBe(0);
+  });
+
+  test('give the turn back before they wait to run again', async () => {
+    const running = depositing();
+    const wallet = storedWallet(running);
+    running.manager(global).persistFailures.push(new StaleRecordException('Wallet', wallet.id.value, 1));
+    const first = running.execute([wallet]);
+    await settled();
+    await settled();
+    expect(running.manual.sleeps).toBe(1);
+    await running.execute([wallet], once);
+    await running.manual.wake();
+    await first;
+    expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 3 });
+  });
+
+  const handledEvent = { handler: 'notify', eventId: 'event', shard: global };
+  const [ofClient, ofHandler] = [{}, { handledEvent }];
+  test.each([
+    ['an action of a handler gives the turn back', ofHandler, ofClient, true],
+    ['an action of a client keeps the turn', ofClient, ofClient, false],
+    [
+      'the action of a handler that comes next does not wait for the turn of a client',
+      ofClient,
+      ofHandler,
+      true,
+    ],
+  ])('%s while its commit waits for a lock of somebody else', async (_what, first, next, goesOn) => {
+    const running = executorOf(
+      async (plan, params) => {
+        plan().update((await running.wallets.getById((params as Wallet).id)).deposit(1n));
+      },
+      { clock: new ManualClock() },
+    );
+    const wallet = storedWallet(running);
+    const manager = running.manager(global);
+    const persist = manager.persist.bind(manager);
+    const lock = Promise.withResolvers<void>();
+    manager.persist = async (changes, options) => {
+      manager.persist = persist;
+      options?.onLockedOut?.();
+      await lock.promise;
+      return persist(changes);
+    };
+    const lockedOut = running
+      .execute(wallet, { ...once, ...first, idempotencyKey: 'one' })
+      .catch(() => undefined);
+    await settled();
+    let isOver = false;
+    // The clock stands still: whoever has to wait for the turn waits until it is given back.
+    const other = running
+      .execute(wallet, { ...once, ...next, idempotencyKey: 'other' })
+      .then(() => (isOver = true));
+    for (let round = 0; round < 3; round++) await settled();
+    expect(isOver).toBe(goesOn);
+    lock.resolve();
+    await Promise.all([lockedOut, other]);
+  });
+
+  test('give the turn back when perform fails', async () => {
+    const running = executorOf(async (_plan, params) => {
+      await running.wallets.getById((params as Wallet).id);
+      throw new Error('refused');
+    });
+    const wallet = storedWallet(running);
+    for (let count = 0; count < 3; count++) await expect(running.execute(wallet)).rejects.toThrow('refused');
+  });
+
+  test('do not keep those waiting who want a model that they only read', async () => {
+    const running = executorOf(async (_plan, params) => running.wallets.getById((params as Wallet).id), {
+      clock: new ManualClock(),
+    });
+    const wallet = storedWallet(running);
+    const release = holdCommits(running.manager(global));
+    const executions = [running.execute(wallet), running.execute(wallet)];
+    await settled();
+    expect(running.wallets.reads).toBe(2);
+    release();
+    await Promise.all(executions);
+  });
+
+  test('keep the turns of the models that they change until the commit, and give back the others before', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const { reads, updates } = params as Record<'reads' | 'updates', readonly Wallet[]>;
+        for (const { id } of reads) await running.wallets.getById(id);
+        return plan().updateAll(updates.map((wallet) => wallet.deposit(1n)));
+      },
+      { clock: new ManualClock() },
+    );
+    const [one, other, third] = [storedWallet(running), storedWallet(running), storedWallet(running)];
+    const release = holdCommits(running.manager(global));
+    const executions = [running.execute({ reads: [one, other, third], updates: [one, other] }, once)];
+    await settled();
+    // The clock stands still: whoever has to wait for a turn does not read.
+    for (const [wallet, reads] of [
+      [one, 3],
+      [other, 3],
+      [third, 4],
+    ] as const) {
+      executions.push(running.execute({ reads: [wallet], updates: [] }, once));
+      await settled();
+      expect(running.wallets.reads).toBe(reads);
+    }
+    release();
+    await Promise.all(executions);
+  });
+
+  test('never wait for two models at the same time', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const wallets = await Promise.all(
+          (params as readonly Wallet[]).map(({ id }) => running.wallets.getById(id)),
+        );
+        return plan().updateAll(wallets.map((wallet) => wallet.deposit(1n)));
+      },
+      { clock: new ManualClock() },
+    );
+    const wallets = [storedWallet(running), storedWallet(running)];
+    const release = holdCommits(running.manager(global));
+    const holder = running.execute(wallets, once);
+    await settled();
+    const before = running.wallets.reads;
+    const next = running.execute(wallets, once);
+    await settled();
+    expect(running.wallets.reads).toBe(before + 1);
+    release();
+    await Promise.all([holder, next]);
+  });
+
+  test('hold 64 at most, and go on without those of further models', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const wallets: Wallet[] = [];
+        for (const { id } of params as readonly Wallet[]) wallets.push(await running.wallets.getById(id));
+        return plan().updateAll(wallets.map((wallet) => wallet.deposit(1n)));
+      },
+      { clock: new ManualClock() },
+    );
+    const wallets = Array.from({ length: 65 }, () => storedWallet(running));
+    const release = holdCommits(running.manager(global));
+    const holder = running.execute(wallets, once);
+    await settled();
+    expect(running.wallets.reads).toBe(65);
+    // The clock stands still: whoever has to wait for a turn does not read.
+    const next = running.execute([wallets[64]], once);
+    await settled();
+    expect(running.wallets.reads).toBe(66);
+    const last = running.execute([wallets[63]], once);
+    await settled();
+    expect(running.wallets.reads).toBe(66);
+    release();
+    await Promise.all([holder, next, last]);
+  });
+
+  test('give back a turn that comes when perform has ended, because nobody awaited the read', async () => {
+    const running = executorOf(
+      async (plan, params) => {
+        const { wallet, other } = params as { readonly wallet: Wallet; readonly other?: Wallet };
+        const read = running.wallets.getById(wallet.id);
+        if (other !== undefined) await Promise.all([read, running.wallets.getById(other.id)]);
+        return plan().update((await read).deposit(1n));
+      },
+      { clock: new ManualClock() },
+    );
+    const release = holdCommits(running.manager(global));
+    const wallet = storedWallet(running);
+    const holder = running.execute({ wallet }, once);
+    await settled();
+    const notFound = running.execute({ wallet, other: openWallet() }, once);
+    await expect(notFound).rejects.toMatchObject({ code: 'entity-not-found' });
+    release();
+    await holder;
+    await settled();
+    // The clock stands still: whoever has to wait for the turn waits for ever.
+    await running.execute({ wallet }, once);
+    expect(running.driver.committed).toHaveLength(2);
+  });
+});

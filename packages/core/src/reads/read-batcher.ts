@@ -1,0 +1,156 @@
+import { currentExecution } from '../action/attempt-context.js';
+import type { Clock } from '../clock.js';
+import { FrameworkException } from '../errors/framework-exception.js';
+import type { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import type { AnyEntity } from '../model/model.js';
+import { outsideRequests } from '../outside-requests.js';
+import type { ModelSource } from '../storage/repository.js';
+import type { AttemptReads } from './read-context.js';
+
+/** How many models one statement asks for at most. */
+const readsMax = 128;
+/** How long a statement is under way before the next one does not wait for it any more. */
+const patienceMs = 100;
+
+interface Waiting<M> {
+  readonly id: string;
+  readonly resolve: (model: M | undefined) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Combines the reads of one source: those that come while one is under way become one statement.
+ *
+ * A lone read goes at once, by the source's fastest way for one. A statement that takes long, because the connection is
+ * silent, holds up those that wait for it, but nobody who comes later.
+ */
+export class ReadCombiner<M extends AnyEntity> {
+  readonly #source: ModelSource<M>;
+  readonly #clock: Pick<Clock, 'elapsedMs'>;
+  readonly #waiting: Waiting<M>[] = [];
+  /** The statement that the waiting ones wait for, if there is one. */
+  #underWay: { readonly since: number } | undefined;
+
+  constructor(source: ModelSource<M>, clock: Pick<Clock, 'elapsedMs'>) {
+    this.#source = source;
+    this.#clock = clock;
+  }
+
+  read(id: string): Promise<M | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ id, resolve, reject });
+      if (this.#underWay === undefined || this.#clock.elapsedMs() - this.#underWay.since > patienceMs)
+        // A statement that reads for many belongs to none of them.
+        outsideRequests(() => void this.#readAll());
+    });
+  }
+
+  async #readAll(): Promise<void> {
+    let own = this.#begin();
+    // Reads that begin at this very moment go together.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) {
+      const reads = this.#waiting.splice(0, readsMax);
+      const [only] = reads;
+      if (only !== undefined && reads.length === 1) await this.#readOne(only);
+      else await this.#readSeveral(reads);
+      // Others have lost their patience and read what waits.
+      if (this.#underWay !== own) return;
+      own = this.#begin();
+    }
+    this.#underWay = undefined;
+  }
+
+  #begin(): object {
+    return (this.#underWay = { since: this.#clock.elapsedMs() });
+  }
+
+  async #readOne({ id, resolve, reject }: Waiting<M>): Promise<void> {
+    try {
+      resolve(await this.#source.readOne(id));
+    } catch (error) {
+      reject(error);
+    }
+  }
+
+  async #readSeveral(reads: readonly Waiting<M>[]): Promise<void> {
+    try {
+      const models = await this.#source.readSeveral(reads.map(({ id }) => id));
+      for (const read of reads) make(read, models.get(read.id));
+    } catch (error) {
+      // One that cannot be read, such as an id that is none or a damaged row, must not fail the others.
+      if (concernsAll(error)) for (const { reject } of reads) reject(error);
+      else await Promise.all(reads.map((read) => this.#readOne(read)));
+    }
+  }
+}
+
+/** Whether an error says that the shard serves nobody now, however few rows are asked for. */
+function concernsAll(error: unknown): boolean {
+  const known = FrameworkException.find(error);
+  if (known?.retryable !== true) return false;
+  return known.code !== 'shard-unavailable' || (known as ShardUnavailableException).kind !== 'damaged';
+}
+
+/** A row that cannot be decoded fails only the executions that read it. */
+function make<M>({ resolve, reject }: Waiting<M>, toModel: (() => M) | undefined): void {
+  try {
+    resolve(toModel?.());
+  } catch (error) {
+    reject(error);
+  }
+}
+
+/** Combines the reads by id of all executions of an executor, for each source on its own. */
+export class CombinedReads {
+  readonly #combiners = new WeakMap<object, unknown>();
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Reads a model together with others of the source that are read at the same time. */
+  read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
+    let combiner = this.#combiners.get(source) as ReadCombiner<M> | undefined;
+    if (combiner === undefined) {
+      combiner = new ReadCombiner(source, this.#clock);
+      this.#combiners.set(source, combiner);
+    }
+    return combiner.read(id);
+  }
+}
+
+/**
+ * Reads a model for whoever asks, to be called by repositories: within an action its turn is waited for, and with
+ * grouped commit the model may be one that is staged and not committed yet.
+ *
+ * Outside of actions it is a read like any other. A read within `inTransaction` must not be passed here.
+ *
+ * @param id as the source writes it in its answers
+ */
+export function readById<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
+  const reads = currentReads();
+  return reads === undefined ? source.readOne(id) : reads.read(source, id);
+}
+
+/** Reads several models, each an object of its own, as {@link readById} does, but for the turns: nobody waits for those of several models. */
+export async function readByIds<M extends AnyEntity>(
+  source: ModelSource<M>,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, M>> {
+  const reads = currentReads();
+  if (reads !== undefined) return reads.readSeveral(source, ids);
+  return madeModels(await source.readSeveral(ids));
+}
+
+/** Makes a model of everything that a source has read. */
+export function madeModels<M>(stored: ReadonlyMap<string, () => M>): ReadonlyMap<string, M> {
+  return new Map([...stored].map(([id, toModel]) => [id, toModel()]));
+}
+
+/** What the caller's execution reads through, while its plan is open. */
+function currentReads(): AttemptReads | undefined {
+  const execution = currentExecution();
+  return execution === undefined || execution.plan.sealed ? undefined : execution.reads;
+}

@@ -1,0 +1,183 @@
+import type { ShardPlan } from '../action/plan.js';
+import type { GroupCommit } from '../group-commit/group-commit.js';
+import type { StagedModel } from '../group-commit/pending-commit.js';
+import type { ModelClass } from '../model/model-class.js';
+import type { AnyEntity } from '../model/model.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ModelSource } from '../storage/repository.js';
+import type { TransactionManager } from '../storage/transaction-manager.js';
+import type { ModelTurns, Turn } from './keyed-mutex.js';
+import { type CombinedReads, madeModels } from './read-batcher.js';
+
+/** How many turns one attempt holds at most; it goes on without further ones. */
+const turnsMax = 64;
+const deletedState = 'DELETED';
+
+/** What the reads by id of one attempt have in common: the turns that it holds, and the staged models that it saw. */
+export class AttemptReads {
+  readonly #combined: CombinedReads;
+  readonly #turns: ModelTurns | undefined;
+  readonly #groups: GroupCommit;
+  readonly #mayBuild: boolean;
+  readonly #isOfHandler: boolean;
+  /** The timelines on which it reads the shards that it has accessed. */
+  readonly #timelines = new Map<ShardIdentifier, number>();
+  #isOver = false;
+  #builtOn: StagedModel[] = [];
+  #held: Turn[] = [];
+  #mayWait = true;
+
+  /**
+   * @param combined what combines them with the reads of other attempts
+   * @param turns `undefined` when executions take no turns
+   * @param groups what the executor writes in groups
+   * @param mayBuild whether this attempt may build on what is not committed yet
+   * @param isOfHandler whether a handler executes it, whose event is tried again when it fails
+   */
+  constructor(
+    combined: CombinedReads,
+    turns: ModelTurns | undefined,
+    groups: GroupCommit,
+    { mayBuild, isOfHandler }: { readonly mayBuild: boolean; readonly isOfHandler: boolean },
+  ) {
+    this.#combined = combined;
+    this.#turns = turns;
+    this.#groups = groups;
+    this.#mayBuild = mayBuild;
+    this.#isOfHandler = isOfHandler;
+  }
+
+  /** The timeline on which this attempt reads a shard: that of its first access, of which this takes note. */
+  timelineOf({ shard, timeline }: Pick<TransactionManager, 'shard' | 'timeline'>): number {
+    const known = this.#timelines.get(shard);
+    if (known !== undefined) return known;
+    this.#timelines.set(shard, timeline);
+    return timeline;
+  }
+
+  /** Reads a model when it is this attempt's turn, or when that took too long. */
+  async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
+    const wait = this.#takeTurn(source.model, id);
+    if (wait !== undefined) await wait;
+    const staged = this.#groups.staged.get(source.model, id);
+    if (staged !== undefined) {
+      const model = this.#see(source.model, staged);
+      if (model !== undefined) return present(model);
+      await this.#groups.awaitOutcome(staged, this.#isOfHandler);
+    }
+    return this.#latest(source.model, id, await this.#combined.read(source, id));
+  }
+
+  /** Reads models without waiting for turns, as they are when everything that is queued is written. */
+  async readSeveral<M extends AnyEntity>(
+    source: ModelSource<M>,
+    ids: readonly string[],
+  ): Promise<ReadonlyMap<string, M>> {
+    if (!this.#mayBuild) {
+      await Promise.all(ids.map((id) => this.#outcomeOf(source.model, id)));
+      return madeModels(await source.readSeveral(ids));
+    }
+    const stored = await source.readSeveral(ids);
+    const models = new Map<string, M>();
+    for (const id of ids) {
+      const model = this.#latest(source.model, id, stored.get(id)?.());
+      if (model !== undefined) models.set(id, model);
+    }
+    return models;
+  }
+
+  /**
+   * Ends reading, when perform has: what is still being read, because nobody waits for it, takes no turn any more, and is
+   * nothing that the plan is built on.
+   */
+  end(): void {
+    this.#isOver = true;
+  }
+
+  /** Gives the models that were not committed yet when they were read, for whoever shares their fate from now on. */
+  handOver(): readonly StagedModel[] {
+    const builtOn = this.#builtOn;
+    this.#builtOn = [];
+    return builtOn;
+  }
+
+  /** Waits until these models are committed, and takes their fate for certain: see {@link GroupCommit.untilWritten}. */
+  async untilWritten(): Promise<void> {
+    await this.#groups.untilWritten(this.handOver(), this.#isOfHandler);
+  }
+
+  /** Gives back the turns of models that the plan does not change. */
+  keepTurnsOf(staged: readonly ShardPlan[]): void {
+    this.#held = this.#held.filter((turn) => {
+      const isKept = staged.some(({ changes }) =>
+        changes.some(
+          ({ repository, model }) => repository.model === turn.model && model.id.value === turn.id,
+        ),
+      );
+      if (!isKept) this.#turns?.giveBack(turn);
+      return isKept;
+    });
+  }
+
+  /** Gives back every turn. */
+  giveBackTurns(): void {
+    for (const turn of this.#held) this.#turns?.giveBack(turn);
+  }
+
+  /**
+   * Does with the turns what is right while the commit waits for a lock. The event of a handler is tried again later, and so are
+   * those that come next: they need not wait. A client's next executions would be stale one after the other, so they do.
+   */
+  holdUpTurns(): void {
+    if (this.#isOfHandler) this.giveBackTurns();
+    else for (const turn of this.#held) this.#turns?.holdUp(turn);
+  }
+
+  /** Waits only for the first turn: waiting while holding one could end in a deadlock. */
+  #takeTurn(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
+    if (this.#turns === undefined || this.#held.length >= turnsMax) return undefined;
+    const free = this.#turns.takeFree(model, id);
+    if (free !== undefined) this.#held.push(free);
+    else if (this.#held.length === 0 && this.#mayWait) return this.#waitForTurn(this.#turns, model, id);
+    return undefined;
+  }
+
+  async #waitForTurn(turns: ModelTurns, model: ModelClass<unknown>, id: string): Promise<void> {
+    this.#mayWait = false;
+    const turn = await turns.waitFor(model, id, this.#isOfHandler);
+    if (turn === undefined) return;
+    if (this.#isOver) turns.giveBack(turn);
+    else this.#held.push(turn);
+  }
+
+  async #outcomeOf(model: ModelClass<unknown>, id: string): Promise<void> {
+    const staged = this.#groups.staged.get(model, id);
+    if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
+  }
+
+  /** The staged model where it is newer than the one that was read, and this attempt may build on it. */
+  #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
+    const staged = this.#groups.staged.get(model, id);
+    if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
+    return present(this.#see(model, staged) ?? stored);
+  }
+
+  /** The staged model as a read will give it, where that is known already. */
+  #see<M extends AnyEntity>(_model: ModelClass<M>, staged: StagedModel): M | undefined {
+    if (!this.#mayBuild || this.#isOver) return undefined;
+    const { plan, change } = staged;
+    const { shard, timeline } = plan.changes;
+    // It may never come to the timeline on which this attempt commits.
+    if (timeline !== (this.#timelines.get(shard) ?? timeline)) return undefined;
+    const { repository, row } = change;
+    // Of this class: staged models are kept by their classes.
+    const model = repository.decode?.(row, shard) as M | undefined;
+    if (model !== undefined && !this.#builtOn.includes(staged)) this.#builtOn.push(staged);
+    return model;
+  }
+}
+
+/** Rows of state `DELETED` are never read. */
+function present<M extends AnyEntity>(model: M | undefined): M | undefined {
+  return model?.state === deletedState ? undefined : model;
+}

@@ -1,0 +1,82 @@
+import type { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
+import type { AnyEntity } from '../model/model.js';
+import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { KeyRecord } from './idempotency-keys.js';
+import type { Repository } from './repository.js';
+
+/**
+ * Everything that one action writes on one shard: committed together or not at all.
+ *
+ * The adapter writes the rows in a fixed order (table, id), so that two actions that update the same rows never deadlock
+ * each other, and every event with the action's context.
+ */
+export interface ChangeSet {
+  readonly shard: ShardIdentifier;
+  readonly action: ActionRecord;
+  /** New rows and guarded updates, each id once, in the order in which they were staged. */
+  readonly changes: readonly Change[];
+  /** In the order in which they were attached; empty means: record the action by one row without event type. */
+  readonly events: readonly EventRecord[];
+  /**
+   * The `timeline` of the shard's transaction manager when the action began to read there. On another one its updates are stale: the
+   * versions that guard them may stand for something else there. Absent: nothing was read.
+   */
+  readonly timeline?: number | undefined;
+  /** Stored in the same transaction; when the key is there already, nothing of the change set is written. */
+  readonly key?: KeyRecord | undefined;
+  /**
+   * Earlier commits of the same action on this shard whose outcome was not known. When the log holds what one of them
+   * sent, nothing of the change set is written: the answer that none of them happened was wrong.
+   */
+  readonly unknownCommits?: readonly CommitOutcomeUnknownException[] | undefined;
+}
+
+/** What was asked, by whom: written with every event of the action. */
+export interface ActionRecord {
+  /** A UUID version 7, the same on every shard that the action writes. */
+  readonly id: string;
+  readonly name: string;
+  /** The params as JSON. */
+  readonly params: string;
+  readonly namespace: string;
+  readonly principal: string;
+  /** Trace context and the caller's headers, as JSON of texts. */
+  readonly headers: string;
+  readonly startedDate: Date;
+}
+
+/** One row to add, or to update if it still has the expected version. */
+export interface Change {
+  readonly kind: 'add' | 'update';
+  readonly repository: Repository;
+  /** The staged model, whose version is the one to be written. */
+  readonly model: AnyEntity;
+  /** The version that the row must have now; 0 for an addition. */
+  readonly expectedVersion: number;
+  /** What the repository made of the model. */
+  readonly row: unknown;
+}
+
+/** One event, ready for the log. */
+export interface EventRecord {
+  /** A UUID version 7, the same wherever the event is delivered. */
+  readonly id: string;
+  /** The event's place among those of its action, over all shards, from 0. */
+  readonly ordinal: number;
+  readonly modelId: string;
+  readonly modelName: string;
+  /** The version that the change produced; several events of one update share it. */
+  readonly modelVersion: number;
+  readonly type: string;
+  /** The event's own fields as JSON. */
+  readonly payload: string;
+}
+
+/** An update of rows that were read on another timeline, if there is one: it is stale, whatever version it finds. */
+export function updateOfOtherTimeline(
+  { timeline, changes }: Pick<ChangeSet, 'timeline' | 'changes'>,
+  present: number,
+): Change | undefined {
+  if (timeline === undefined || timeline === present) return undefined;
+  return changes.find(({ kind }) => kind === 'update');
+}

@@ -1,0 +1,18 @@
+import { expect, test } from 'vitest';
+
+import { ShardIdentifier } from '../sharding/shard-identifier.js';
+import { handledEventOf, sourceOf } from './idempotency-keys.js';
+
+test.each([
+  { handler: 'notify', eventId: 'e-1', shard: ShardIdentifier.of(0, 0) },
+  { handler: 'a handler\nof two lines', eventId: 'e-2', shard: ShardIdentifier.of(255, 63) },
+])('an event of $shard that is stored beside a key is read as it was', (event) => {
+  expect(handledEventOf(sourceOf(event))).toEqual(event);
+});
+
+test.each(['', '1/2 e-1', 'v2 1/2 e-1 notify', '1/64 e-1 notify', '256/0 e-1 notify'])(
+  'a text that names no event is not taken for one: "%s"',
+  (text) => {
+    expect(handledEventOf(text)).toBeUndefined();
+  },
+);

@@ -1,0 +1,155 @@
+import type { DeliverableEvent } from '@framework/core';
+import pg from 'pg';
+
+/** What separates the packed columns; none of them can hold it. */
+const separator = '\x1f';
+
+const packedColumns = (payload: string, params: string): string =>
+  `concat_ws(E'\\x1f', e.id, e.ordinal, e.action_id, e.namespace, e.started_date, e.created_date, ` +
+  `coalesce(${payload}, 'null'), ${params}, e.headers)`;
+
+const columns =
+  'xid position slot model_version model_id model_name event_type action_name principal early_xid'.split(' ');
+
+/**
+ * A `select` of events of the log, whose rows are {@link EventTexts}.
+ *
+ * What most handlers never look at comes as one text, after it how many bytes that has with payload and params: a backlog
+ * is read faster by it than the values are looked at. It is made in a `select` of its own, so that it is made once.
+ *
+ * @param bytesMax an expression: larger events come without payload and params
+ * @param from what follows `from`, with the events as `e`
+ */
+export const selectEvents = (bytesMax: string, from: string): string => `
+  select ${columns.map((column) => `e.${column}::text`).join(', ')},
+    case when octet_length(e.packed) <= ${bytesMax} then e.packed else ${packedColumns(`'null'`, `'null'`)} end,
+    octet_length(e.packed)::text
+  from (select e.*, ${packedColumns('e.payload', 'e.action_params')} as packed from ${from}) e`;
+
+/** An event of the log as JSON, with the names of `DeliverableEvent`. */
+export const wholeEvent = `jsonb_build_object(
+  'id', e.id, 'slot', e.slot, 'namespace', e.namespace, 'actionId', e.action_id, 'actionName', e.action_name,
+  'actionParams', e.action_params, 'principal', e.principal, 'headers', e.headers, 'ordinal', e.ordinal,
+  'modelId', e.model_id, 'modelName', e.model_name, 'modelVersion', e.model_version, 'type', e.event_type,
+  'payload', e.payload, 'startedDate', e.started_date, 'createdDate', e.created_date)`;
+
+/** Whether a text can be the id of an event; PostgreSQL refuses to compare others. */
+export function isEventId(text: string): boolean {
+  return /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(text);
+}
+
+/** A `select` of one row that unites with them: a text in the last column, and no other value. */
+export const selectText = (text: string): string =>
+  `select ${Array(columns.length + 1)
+    .fill('null::text')
+    .join(', ')}, ${text}`;
+
+/** A row of {@link selectEvents}, as the server sends it. */
+export type EventTexts = readonly (string | null)[];
+
+/** Leaves every column the text that the server sends. */
+export const eventTexts: Pick<pg.QueryArrayConfig, 'rowMode' | 'types'> = {
+  rowMode: 'array',
+  types: { getTypeParser: () => (text: string) => text },
+};
+
+const parseDate: (text: string) => Date = pg.types.getTypeParser(pg.types.builtins.TIMESTAMPTZ);
+
+/** An event of the log; what is costly to decode is decoded when somebody asks for it. */
+export class EventRow implements DeliverableEvent {
+  /** The transaction that wrote it. PostgreSQL counts to 2^64, and has used 2^53 after 280 years of a million a second. */
+  readonly xid: number;
+  /** Its place in the log; a later version of a model has a higher one. */
+  readonly position: number;
+  readonly slot: number;
+  readonly modelVersion: number;
+  readonly modelId: string;
+  readonly modelName: string;
+  readonly type: string;
+  readonly actionName: string;
+  readonly principal: string;
+  /** Whether its transaction may have had its xid before it read the model. */
+  readonly earlyXid: boolean;
+  /** About how many bytes it has, with payload and params. */
+  readonly bytes: number;
+  /** Whether payload and params were left out, because it is large. */
+  readonly omitted: boolean;
+  #packed: string | readonly string[];
+
+  /** @param intern gives the one text of all that are equal: names repeat, and a backlog has many */
+  constructor(texts: EventTexts, intern: (text: string) => string, bytesMax = Infinity) {
+    this.xid = Number(texts[0]);
+    this.position = Number(texts[1]);
+    this.slot = Number(texts[2]);
+    this.modelVersion = Number(texts[3]);
+    this.modelId = texts[4] ?? '';
+    this.modelName = intern(texts[5] ?? '');
+    this.type = intern(texts[6] ?? '');
+    this.actionName = intern(texts[7] ?? '');
+    this.principal = intern(texts[8] ?? '');
+    this.earlyXid = texts[9] === 'true';
+    this.#packed = texts[10] ?? '';
+    this.bytes = Number(texts[11]);
+    this.omitted = this.bytes > bytesMax;
+  }
+
+  get id(): string {
+    return this.#unpacked(0);
+  }
+
+  get ordinal(): number {
+    return Number(this.#unpacked(1));
+  }
+
+  get actionId(): string {
+    return this.#unpacked(2);
+  }
+
+  get namespace(): string {
+    return this.#unpacked(3);
+  }
+
+  get startedDate(): Date {
+    return parseDate(this.#unpacked(4));
+  }
+
+  get createdDate(): Date {
+    return parseDate(this.#unpacked(5));
+  }
+
+  get payload(): unknown {
+    return JSON.parse(this.#unpacked(6));
+  }
+
+  get actionParams(): unknown {
+    return JSON.parse(this.#unpacked(7));
+  }
+
+  get headers(): Readonly<Record<string, string>> {
+    return JSON.parse(this.#unpacked(8)) as Readonly<Record<string, string>>;
+  }
+
+  /** Every field that it has, for what is parked or logged. */
+  toJSON(): DeliverableEvent {
+    const { id, slot, namespace, actionId, actionName, actionParams, principal, ordinal, omitted } = this;
+    const { modelId, modelName, modelVersion, type, payload, headers, startedDate, createdDate } = this;
+    const action = { namespace, actionId, actionName, actionParams, principal, headers };
+    const model = { modelId, modelName, modelVersion };
+    const event = { id, slot, ...action, ordinal, ...model, type, payload, startedDate, createdDate };
+    return omitted ? { ...event, payload: undefined, actionParams: undefined, omitted } : event;
+  }
+
+  #unpacked(place: number): string {
+    if (typeof this.#packed === 'string') this.#packed = this.#packed.split(separator);
+    return this.#packed[place] ?? '';
+  }
+}
+
+/** Makes an event of the JSON in which it was parked. */
+export function parkedEvent(json: unknown): DeliverableEvent {
+  const event = json as DeliverableEvent;
+  return { ...event, startedDate: new Date(event.startedDate), createdDate: new Date(event.createdDate) };
+}
+
+/** Into how many slots the log is cut; the rows of `eventlog.slots`. */
+export const slotCount = 16;

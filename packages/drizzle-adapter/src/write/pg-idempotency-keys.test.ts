@@ -1,0 +1,42 @@
+import { ShardIdentifier } from '@framework/core';
+import { setImmediate as settled } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+
+import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import { PgIdempotencyKeys } from './pg-idempotency-keys.js';
+
+it('a search that does not wait for long asks nothing more until every late answer has come', async () => {
+  const questions: PromiseWithResolvers<{ readonly rows: readonly [] }>[] = [];
+  const manager: Partial<PgTransactionManager> = {
+    shard: ShardIdentifier.of(0, 0),
+    query: ((): unknown => {
+      const question = Promise.withResolvers<{ readonly rows: readonly [] }>();
+      questions.push(question);
+      return question.promise;
+    }) as PgTransactionManager['query'],
+  };
+  const keys = new PgIdempotencyKeys(manager as PgTransactionManager);
+  const scope = { key: 'key', principal: 'somebody', namespace: 'test' };
+  const late = await Promise.allSettled([keys.find(scope, 1), keys.find(scope, 1)]);
+  expect(late.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  for (const question of questions) {
+    await expect(keys.find(scope, 1)).rejects.toMatchObject({ code: 'shard-unavailable' });
+    expect(questions).toHaveLength(late.length);
+    question.resolve({ rows: [] });
+    await settled();
+  }
+  const asked = keys.find(scope, 60_000);
+  questions.at(-1)?.resolve({ rows: [] });
+  expect(await asked).toBeUndefined();
+  expect(questions).toHaveLength(late.length + 1);
+});
+
+it.each(['no place', '[1, 2', '{}', '["", "", ""]', '["", "", "", "", ""]'])(
+  'a page of the keys of handlers after %s is refused',
+  async (after) => {
+    const keys = new PgIdempotencyKeys({} as PgTransactionManager);
+    await expect(keys.findHandlerKeys({ olderThanMs: 0, limit: 1, after })).rejects.toMatchObject({
+      code: 'invalid-cursor',
+    });
+  },
+);

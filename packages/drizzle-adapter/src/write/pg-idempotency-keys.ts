@@ -1,0 +1,160 @@
+import {
+  type HandlerKey,
+  type IdempotencyKeys,
+  InvalidCursorException,
+  type KeyScope,
+  type Page,
+  ShardUnavailableException,
+  type StoredKey,
+} from '@framework/core';
+
+import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+
+interface KeyRow {
+  readonly fingerprint: string;
+  readonly actionId: string;
+  readonly actionName: string;
+  readonly result: string | null;
+}
+
+/** What a server adds that is in recovery: that it finds no key says nothing. */
+interface NoAnswer {
+  readonly fingerprint: null;
+}
+
+/** The idempotency keys in one database. */
+export class PgIdempotencyKeys implements IdempotencyKeys {
+  readonly #manager: PgTransactionManager;
+  /**
+   * How many answers are missing for which a wait has timed out. Until the last one has come, no further call asks: else a database that
+   * is busy would have ever more questions before it that nobody waits for, and its own requests behind them.
+   */
+  #overdueCount = 0;
+
+  constructor(manager: PgTransactionManager) {
+    this.#manager = manager;
+  }
+
+  async find(scope: KeyScope, waitMs?: number): Promise<StoredKey | undefined> {
+    if (waitMs === undefined) return this.#find(scope);
+    if (this.#overdueCount > 0) throw this.#tooLate();
+    const answer = this.#find(scope);
+    return withinMs(answer, waitMs, () => {
+      this.#overdueCount++;
+      const end = (): void => void this.#overdueCount--;
+      answer.then(end, end);
+      return this.#tooLate();
+    });
+  }
+
+  async deleteExpired(countMax: number): Promise<number> {
+    const { rowCount } = await this.#manager.query({
+      name: 'framework_delete_keys',
+      text: deleteStatement,
+      values: [countMax],
+    });
+    return rowCount ?? 0;
+  }
+
+  async findHandlerKeys({
+    olderThanMs,
+    limit,
+    after,
+  }: {
+    readonly olderThanMs: number;
+    readonly limit: number;
+    readonly after?: string;
+  }): Promise<Page<HandlerKey>> {
+    const { rows } = await this.#manager.query<HandlerKey & { readonly place: string }>({
+      name: 'framework_handler_keys',
+      text: handlerKeysStatement,
+      values: [olderThanMs, limit + 1, ...placeOf(after)],
+    });
+    const items = rows.slice(0, limit).map(({ place: _place, ...key }) => key);
+    return { items, next: rows.length > limit ? rows[limit - 1]?.place : undefined };
+  }
+
+  async delete(scopes: readonly KeyScope[]): Promise<number> {
+    const { rowCount } = await this.#manager.query({
+      name: 'framework_delete_given_keys',
+      text: deleteGivenStatement,
+      values: [
+        scopes.map(({ key }) => key),
+        scopes.map(({ principal }) => principal),
+        scopes.map(({ namespace }) => namespace),
+      ],
+    });
+    return rowCount ?? 0;
+  }
+
+  async #find({ key, principal, namespace }: KeyScope): Promise<StoredKey | undefined> {
+    const { rows } = await this.#manager.query<KeyRow | NoAnswer>({
+      name: 'framework_find_key',
+      text: findStatement,
+      values: [key, principal, namespace],
+    });
+    const stored = rows.find((row) => row.fingerprint !== null);
+    if (stored !== undefined) return { ...stored, result: stored.result ?? undefined };
+    if (rows.length === 0) return undefined;
+    const reason = 'its server is in recovery, and may not have heard yet of an idempotency key';
+    throw new ShardUnavailableException(this.#manager.shard, reason);
+  }
+
+  #tooLate(): ShardUnavailableException {
+    return new ShardUnavailableException(this.#manager.shard, 'it did not answer a search for a key in time');
+  }
+}
+
+const findStatement = `
+  select fingerprint, action_id as "actionId", action_name as "actionName", result::text as result
+  from eventlog.idempotency_keys
+  where key = $1 and principal = $2 and namespace = $3 and expires_date > now()
+  union all select null, null, null, null where pg_is_in_recovery()`;
+
+// Rows that are being taken over are locked, and passed over.
+const deleteStatement = `
+  delete from eventlog.idempotency_keys where ctid = any (array(
+    select ctid from eventlog.idempotency_keys
+    where expires_date <= now() order by expires_date limit $1 for update skip locked
+  ))`;
+
+const handlerKeysStatement = `
+  select key, principal, namespace, source, json_build_array(created_date, key, principal, namespace)::text as place
+  from eventlog.idempotency_keys
+  where source is not null and created_date <= now() - $1::bigint * interval '1 millisecond'
+    and (created_date, key, principal, namespace) > ($3::timestamptz, $4::text, $5::text, $6::text)
+  order by created_date, key, principal, namespace limit $2`;
+
+const deleteGivenStatement = `
+  delete from eventlog.idempotency_keys k
+  using unnest($1::text[], $2::text[], $3::text[]) as given (key, principal, namespace)
+  where (k.key, k.principal, k.namespace) = (given.key, given.principal, given.namespace)`;
+
+/** @throws InvalidCursorException `invalid-cursor` when it is no `next` of an earlier page */
+function placeOf(after: string | undefined): readonly string[] {
+  if (after === undefined) return ['-infinity', '', '', ''];
+  const place = jsonOf(after);
+  if (!Array.isArray(place) || place.length !== 4) throw new InvalidCursorException(after);
+  return place.map(String);
+}
+
+/** What a text says as JSON; `undefined` when it is none. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Waits for an answer for a limited time; the answer itself goes on.
+ *
+ * @param tooLate makes the error that is thrown when the time has passed
+ */
+function withinMs<T>(answer: Promise<T>, waitMs: number, tooLate: () => Error): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(tooLate()), waitMs);
+    answer.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

@@ -1,0 +1,120 @@
+import {
+  type DatabaseDelivery,
+  type DeliveryStore,
+  InvalidCursorException,
+  type Page,
+  type ParkedFilter,
+  type ParkedRow,
+  type ShardIdentifier,
+  pageSize,
+} from '@framework/core';
+
+const limitDefault = 100;
+
+/** One page of parked events; those of databases that could not be asked for this page are missing. */
+export interface ParkedPage extends Page<ParkedRow>, DatabaseAnswers<ParkedRow> {}
+
+/**
+ * One page of the parked events of all databases, one database after the other; one that fails is passed over.
+ *
+ * @throws InvalidCursorException `invalid-cursor` when `after` is no `next` of an earlier page
+ * @throws InvariantViolation `invariant-violation` when the limit is no whole number, or below zero
+ */
+export async function findParkedPage(
+  databases: readonly DatabaseDelivery[],
+  filter: ParkedFilter,
+  { limit = limitDefault, after }: { readonly limit?: number; readonly after?: string },
+): Promise<ParkedPage> {
+  const size = pageSize(limit);
+  const { index: from, within } = place(after, databases.length);
+  const items: ParkedRow[] = [];
+  const failures: DatabaseFailure[] = [];
+  for (const [offset, database] of databases.slice(from).entries()) {
+    const index = from + offset;
+    if (items.length === size) return { items, next: `${index}:`, failures };
+    const rest = {
+      limit: size - items.length,
+      ...(offset === 0 && within !== undefined && { after: within }),
+    };
+    const page = await askDatabases([database], async ({ store }) => {
+      const own = await filterIn(store, filter);
+      return own === undefined ? [] : [await store.deadLetters.find(own, rest)];
+    });
+    failures.push(...page.failures);
+    for (const { items: found, next } of page.items) {
+      items.push(...found);
+      if (next !== undefined) return { items, next: `${index}:${next}`, failures };
+    }
+  }
+  return { items, next: undefined, failures };
+}
+
+/** A filter by one of a handler's names as one by its permanent id; `undefined` where the handler is unknown. */
+export async function filterIn(
+  { cursors }: DeliveryStore,
+  filter: ParkedFilter,
+): Promise<ParkedFilter | undefined> {
+  if (filter.handler === undefined) return filter;
+  const handler = await cursors.find(filter.handler);
+  return handler === undefined ? undefined : { ...filter, handler };
+}
+
+function place(
+  after: string | undefined,
+  databaseCount: number,
+): { readonly index: number; readonly within: string | undefined } {
+  if (after === undefined) return { index: 0, within: undefined };
+  const [, index, within] = /^(\d+):(.*)$/s.exec(after) ?? [];
+  if (index === undefined || Number(index) >= databaseCount) throw new InvalidCursorException(after);
+  return { index: Number(index), within: within === '' ? undefined : within };
+}
+
+/** A database that did not answer. */
+export interface DatabaseFailure {
+  /** The shards whose events it holds. */
+  readonly shards: readonly ShardIdentifier[];
+  /** What it, or the way to it, has thrown. */
+  readonly error: unknown;
+}
+
+/** What the databases say that can be asked, and which ones cannot. */
+export interface DatabaseAnswers<Item> {
+  readonly items: readonly Item[];
+  /** The databases whose items are missing. Empty when all have answered. */
+  readonly failures: readonly DatabaseFailure[];
+}
+
+/** Asks all databases side by side; one that fails fails only its own part. */
+export async function askDatabases<Item>(
+  databases: readonly DatabaseDelivery[],
+  question: (database: DatabaseDelivery) => Promise<readonly Item[]>,
+): Promise<DatabaseAnswers<Item>> {
+  const answers = await Promise.all(
+    databases.map(async (database): Promise<DatabaseAnswers<Item>> => {
+      try {
+        return { items: await question(database), failures: [] };
+      } catch (error) {
+        return { items: [], failures: [{ shards: database.shards, error }] };
+      }
+    }),
+  );
+  return {
+    items: answers.flatMap(({ items }) => items),
+    failures: answers.flatMap(({ failures }) => failures),
+  };
+}
+
+/**
+ * Throws what databases have thrown, if any has: of one as it is, of several together.
+ *
+ * @throws unknown the error of the one that failed, or an AggregateError
+ */
+export function throwFailures(failures: readonly DatabaseFailure[]): void {
+  const [first] = failures;
+  if (first === undefined) return;
+  if (failures.length === 1) throw first.error;
+  throw new AggregateError(
+    failures.map(({ error }) => error),
+    `${failures.length} databases failed`,
+  );
+}

@@ -1,0 +1,111 @@
+import type { HandlerCursors, KnownHandler, ParkedEvents, ParkedModel, ParkedPlace } from '@framework/core';
+
+import { modelKey } from '../subscription/event-work.js';
+import type { HandlerFlow } from '../subscription/subscription.js';
+import { untilDone } from '../wake/wake-signal.js';
+import type { WorkerContext } from '../worker-context.js';
+import type { CursorSaver } from './cursor-saver.js';
+import type { HeldSlot } from './lease-keeper.js';
+
+/** How many parked models one statement reads. */
+const modelsPage = 5_000;
+
+/** What a flow is told here. */
+type LoadedFlow = Pick<HandlerFlow, 'gain' | 'paused' | 'setPaused'>;
+
+/** Learns from the database where the handlers stand, and tells their flows. */
+export class CursorLoader {
+  readonly #context: WorkerContext;
+  readonly #cursors: Pick<HandlerCursors, 'load' | 'known'>;
+  readonly #parked: Pick<ParkedEvents, 'models'>;
+  readonly #saver: Pick<CursorSaver, 'settled'>;
+  readonly #flows: ReadonlyMap<string, LoadedFlow>;
+  readonly #onParked: () => void;
+  /** How often the database was asked, or an operator of this process spoke. */
+  #newsCount = 0;
+  /** Of which of these each flow knows whether it is paused: answers may come in another order. */
+  readonly #knownOf = new WeakMap<LoadedFlow, number>();
+
+  constructor(options: {
+    readonly context: WorkerContext;
+    readonly cursors: Pick<HandlerCursors, 'load' | 'known'>;
+    readonly parked: Pick<ParkedEvents, 'models'>;
+    readonly saver: Pick<CursorSaver, 'settled'>;
+    readonly flows: ReadonlyMap<string, LoadedFlow>;
+    /** Called when parked events may be due. */
+    readonly onParked: () => void;
+  }) {
+    this.#context = options.context;
+    this.#cursors = options.cursors;
+    this.#parked = options.parked;
+    this.#saver = options.saver;
+    this.#flows = options.flows;
+    this.#onParked = options.onParked;
+  }
+
+  /** Starts every flow on slots that are new here; goes on until it has, or the slots are lost. */
+  async start(gained: readonly HeldSlot[]): Promise<void> {
+    await untilDone(this.#context, this.#context.ended, async () => {
+      // A slot may be one that this process had under the same token: what it is saving there lies beyond what would be loaded.
+      await this.#saver.settled();
+      const leases = gained.filter((slot) => slot.held);
+      if (leases.length === 0) return;
+      const slots = [...new Set(leases.map(({ slot }) => slot))];
+      const news = ++this.#newsCount;
+      const cursors = await this.#cursors.load(slots);
+      // Only then: a cursor may have passed what was parked meanwhile, where a failover has given the slot to another process as well.
+      const models = await this.#parkedModels(leases);
+      for (const { handler, paused } of cursors) this.#apply(handler, paused, news);
+      const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
+      const parked = Map.groupBy(models, placeOf);
+      for (const lease of leases) {
+        const flow = this.#flows.get(lease.handler);
+        const place = placeOf(lease);
+        const cursor = cursorOf.get(place);
+        // Without one it was retired, or a failover lost it, since the lease was given: the next renewal finds that out.
+        if (flow === undefined || cursor === undefined || !lease.held) continue;
+        flow.gain(lease, cursor.cursor, (parked.get(place) ?? []).map(modelKey));
+      }
+      this.#onParked();
+    });
+  }
+
+  /**
+   * Learns which handlers an operator has paused or let go on.
+   *
+   * @returns all that the database knows
+   */
+  async refresh(): Promise<readonly KnownHandler[]> {
+    const news = ++this.#newsCount;
+    const handlers = await this.#cursors.known();
+    for (const { handler, paused } of handlers) this.#apply(handler, paused, news);
+    return handlers;
+  }
+
+  /** Takes what an operator of this process has told the database. */
+  setPaused(handler: string, paused: boolean): void {
+    this.#apply(handler, paused, ++this.#newsCount);
+  }
+
+  /** Whatever was asked before something newer was known may be older than that. */
+  #apply(handler: string, paused: boolean, news: number): void {
+    const flow = this.#flows.get(handler);
+    if (flow === undefined || news < (this.#knownOf.get(flow) ?? 0)) return;
+    this.#knownOf.set(flow, news);
+    if (flow.paused && !paused) this.#onParked();
+    flow.setPaused(paused);
+  }
+
+  async #parkedModels(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]> {
+    const models: ParkedModel[] = [];
+    for (let after: ParkedModel | undefined; ; after = models.at(-1)) {
+      const page = await this.#parked.models(places, { limit: modelsPage, after });
+      models.push(...page);
+      if (page.length < modelsPage) return models;
+    }
+  }
+}
+
+function placeOf({ handler, slot }: ParkedPlace): string {
+  return `${handler} ${slot}`;
+}

@@ -1,0 +1,220 @@
+import type { Cursor, CursorMove, HandlerCursors } from '@framework/core';
+
+import { Alarm } from '../wake/wake-signal.js';
+import { type WorkerContext, storeBackoff } from '../worker-context.js';
+import type { HeldSlot } from './lease-keeper.js';
+
+/** Where one handler stands in one slot, and how many wanted events it passed since that was saved. */
+export interface UnsavedCursor {
+  readonly handler: string;
+  readonly slot: HeldSlot;
+  readonly cursor: Cursor;
+  readonly wantedCount: number;
+  /** Called with the count of wanted events that are behind a saved cursor now. */
+  readonly onSaved: (wantedCount: number) => void;
+}
+
+interface PendingCursor extends UnsavedCursor {
+  readonly dueMs: number;
+  /** When it is to be saved at the latest, however often it moves. */
+  readonly latestMs: number;
+}
+
+/**
+ * Saves the cursors of all handlers of one database together and rarely: what it has not saved, a crash repeats.
+ *
+ * A cursor that passed wanted events is saved when it rests for `cursorSaveMs`, and else when it passed `cursorSaveEvents`
+ * of them, or after `cursorSaveMaxMs`: under load the rows that are written for it are a small share of the events.
+ */
+export class CursorSaver {
+  readonly #context: WorkerContext;
+  readonly #cursors: Pick<HandlerCursors, 'save'>;
+  readonly #onLost: (tokens: readonly string[]) => void;
+  readonly #alarm: Alarm;
+  readonly #pending = new Map<string, PendingCursor>();
+  #saving: Promise<void> = Promise.resolve();
+  #savedMs = -Infinity;
+  #dueMs = Infinity;
+  #stopped = false;
+
+  constructor(
+    context: WorkerContext,
+    cursors: Pick<HandlerCursors, 'save'>,
+    onLost: (tokens: readonly string[]) => void,
+  ) {
+    this.#context = context;
+    this.#cursors = cursors;
+    this.#onLost = onLost;
+    this.#alarm = new Alarm(context.clock);
+  }
+
+  /** Remembers a cursor, to be saved in time. */
+  moved(unsaved: UnsavedCursor): void {
+    const earlier = this.#pending.get(keyOf(unsaved));
+    if (earlier?.slot !== unsaved.slot) return this.#remember(unsaved);
+    const pending = together(earlier, unsaved);
+    // What only passed unwanted events does not keep the wanted ones before them from being saved.
+    if (unsaved.wantedCount === 0) this.#pending.set(keyOf(unsaved), { ...earlier, ...pending });
+    else this.#remember(pending, earlier.latestMs);
+  }
+
+  /** Saves at once what passed wanted events, because a caller waits for it. */
+  hurry(): void {
+    for (const pending of this.#pending.values()) {
+      if (pending.wantedCount > 0) this.#remember(pending, -Infinity);
+    }
+  }
+
+  /** Saves when it is time, until it is stopped. */
+  async run(): Promise<void> {
+    const { clock, settings, ended, onError } = this.#context;
+    const backoff = storeBackoff(this.#context);
+    while (!this.#stopped) {
+      const waitMs = Math.max(this.#dueMs, this.#savedMs + settings.cursorSaveMinMs) - clock.elapsedMs();
+      if (waitMs > 0) {
+        await this.#alarm.wait(waitMs === Infinity ? undefined : waitMs);
+        continue;
+      }
+      try {
+        await this.save(false);
+        backoff.succeeded();
+      } catch (error) {
+        onError(error);
+        await backoff.failed(ended);
+      }
+    }
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#alarm.ring();
+  }
+
+  /**
+   * Saves now what is still held, after what is being saved already.
+   *
+   * @param all also cursors that are not due
+   */
+  save(all: boolean): Promise<void> {
+    const saved = this.#saving.catch(() => undefined).then(() => this.#save(all));
+    this.#saving = saved;
+    return saved;
+  }
+
+  /** Resolves when what is being saved now has its answer. */
+  settled(): Promise<void> {
+    return this.#saving.catch(() => undefined);
+  }
+
+  async #save(all: boolean): Promise<void> {
+    const nowMs = this.#context.clock.elapsedMs();
+    const taken: PendingCursor[] = [];
+    this.#dueMs = Infinity;
+    for (const [key, pending] of this.#pending) {
+      if (all || pending.dueMs <= nowMs) {
+        this.#pending.delete(key);
+        if (pending.slot.held) taken.push(pending);
+      } else {
+        this.#dueMs = Math.min(this.#dueMs, pending.dueMs);
+      }
+    }
+    if (taken.length === 0) return;
+    this.#savedMs = nowMs;
+    try {
+      this.#onLost(await this.#cursors.save(taken.map(move)));
+      for (const { onSaved, wantedCount } of taken) onSaved(wantedCount);
+    } catch (error) {
+      for (const pending of taken) this.#putBack(pending);
+      throw error;
+    }
+  }
+
+  /** Nothing was saved: the later place counts, with the events of both. */
+  #putBack(failed: PendingCursor): void {
+    const later = this.#pending.get(keyOf(failed));
+    if (later === undefined) this.#remember(failed, failed.latestMs);
+    else if (later.slot === failed.slot) this.#remember(together(failed, later), failed.latestMs);
+  }
+
+  #remember(unsaved: UnsavedCursor, latestMs = Infinity): void {
+    const { clock, settings } = this.#context;
+    const { wantedCount } = unsaved;
+    const nowMs = clock.elapsedMs();
+    const wanted = wantedCount > 0;
+    const enough = wantedCount >= settings.cursorSaveEvents;
+    const restMs = wanted ? settings.cursorSaveMs : settings.cursorRestSaveMs;
+    const maxMs = wanted ? settings.cursorSaveMaxMs : settings.cursorRestSaveMs;
+    const pending = { ...unsaved, latestMs: Math.min(latestMs, nowMs + maxMs) };
+    const dueMs = Math.min(pending.latestMs, enough ? nowMs : nowMs + restMs);
+    this.#pending.set(keyOf(unsaved), { ...pending, dueMs });
+    if (dueMs >= this.#dueMs) return;
+    this.#dueMs = dueMs;
+    this.#alarm.ring();
+  }
+}
+
+function keyOf({ handler, slot }: UnsavedCursor): string {
+  return `${handler} ${slot.slot}`;
+}
+
+/** The later place, with the events of both. */
+function together(earlier: UnsavedCursor, later: UnsavedCursor): UnsavedCursor {
+  return { ...later, wantedCount: earlier.wantedCount + later.wantedCount };
+}
+
+function move({ handler, slot, cursor }: UnsavedCursor): CursorMove {
+  return { handler, slot: slot.slot, token: slot.token, cursor };
+}
+
+/** Events of one slot that were read together: the cursor may move beyond them when all are done or parked. */
+export interface ProgressStep {
+  readonly next: Cursor;
+  /** Whether it ends within a transaction, of which more follows. */
+  readonly isPartial: boolean;
+  unfinishedCount: number;
+  readonly wantedCount: number;
+}
+
+/**
+ * How far one handler's cursor may move in one slot: up to the first event that is neither done nor parked, and never into a
+ * transaction, because a place within one is not saved.
+ */
+export class SlotProgress {
+  readonly #steps: ProgressStep[] = [];
+  readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
+  /** Wanted events of a transaction that are behind the cursor when all of it is. */
+  #partCount = 0;
+
+  /** @param onMoved called with the new place, and how many wanted events lie between the one before and it */
+  constructor(onMoved: (cursor: Cursor, wantedCount: number) => void) {
+    this.#onMoved = onMoved;
+  }
+
+  /** Adds what follows all earlier steps; one without events is finished at once. */
+  add(next: Cursor, wantedCount: number, isPartial = false): ProgressStep {
+    const step: ProgressStep = { next, isPartial, unfinishedCount: wantedCount, wantedCount };
+    this.#steps.push(step);
+    if (wantedCount === 0) this.#move();
+    return step;
+  }
+
+  /** Says that one event of a step is done or parked. */
+  finish(step: ProgressStep): void {
+    step.unfinishedCount--;
+    if (step.unfinishedCount === 0) this.#move();
+  }
+
+  #move(): void {
+    let moved: Cursor | undefined;
+    let wantedCount = 0;
+    for (let step = this.#steps[0]; step?.unfinishedCount === 0; step = this.#steps[0]) {
+      this.#steps.shift();
+      this.#partCount += step.wantedCount;
+      if (step.isPartial) continue;
+      moved = step.next;
+      wantedCount += this.#partCount;
+      this.#partCount = 0;
+    }
+    if (moved !== undefined) this.#onMoved(moved, wantedCount);
+  }
+}

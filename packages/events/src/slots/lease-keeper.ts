@@ -1,0 +1,223 @@
+import type { Clock, LeaseRenewal, SlotLease, SlotLeases } from '@framework/core';
+
+import { Alarm } from '../wake/wake-signal.js';
+import { type StoreBackoff, type WorkerContext, storeBackoff } from '../worker-context.js';
+
+/** How much later than they end the slots of another process are asked for, so that the database finds that they have. */
+const marginMs = 50;
+
+/** Holds this process's leases of one database: renews them, and drops them in time when that fails. */
+export class LeaseKeeper {
+  readonly #context: WorkerContext;
+  readonly #leases: Pick<SlotLeases, 'renew' | 'release'>;
+  readonly #processId: string;
+  readonly #shards: readonly string[];
+  readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
+  readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
+  readonly #alarm: Alarm;
+  readonly #backoff: StoreBackoff;
+  /** By their tokens. */
+  readonly #slots = new Map<string, HeldSlot>();
+  #handlers: readonly string[] = [];
+  #alone = false;
+  /** When leases were renewed last. */
+  #renewedMs = Infinity;
+  #cancelExpiry: () => void = () => undefined;
+  #stopped = false;
+  /** Settles when no renewal is under way. */
+  #renewing: Promise<unknown> = Promise.resolve();
+
+  constructor(options: {
+    readonly context: WorkerContext;
+    readonly leases: Pick<SlotLeases, 'renew' | 'release'>;
+    readonly processId: string;
+    /** The shards that this process knows. */
+    readonly shards: readonly string[];
+    readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
+    /** Called after each renewal with the leases that are new; lost ones have been told before. */
+    readonly onRenewed: (gained: readonly HeldSlot[]) => void;
+  }) {
+    const { context } = options;
+    this.#context = context;
+    this.#leases = options.leases;
+    this.#processId = options.processId;
+    this.#shards = options.shards;
+    this.#watch = options.watch;
+    this.#onRenewed = options.onRenewed;
+    this.#alarm = new Alarm(context.clock);
+    this.#backoff = storeBackoff(context);
+  }
+
+  /** The slots that are held now, each for one handler. */
+  get slots(): readonly HeldSlot[] {
+    return [...this.#slots.values()];
+  }
+
+  /** Whether no other process delivered here when the leases were renewed last. */
+  get alone(): boolean {
+    return this.#alone;
+  }
+
+  /** The lease with a token, if it is held. */
+  get(token: string): HeldSlot | undefined {
+    return this.#slots.get(token);
+  }
+
+  /**
+   * Renews until it is stopped.
+   *
+   * @param handlers the permanent ids of the handlers that this process has
+   */
+  async run(handlers: readonly string[]): Promise<void> {
+    this.#handlers = handlers;
+    while (!this.#stopped) {
+      const renewing = this.#renew();
+      this.#renewing = renewing;
+      await this.#alarm.wait(await renewing);
+    }
+  }
+
+  /** Asks for leases of other handlers from now on, by their permanent ids. */
+  setHandlers(handlers: readonly string[]): void {
+    this.#handlers = handlers;
+    this.#alarm.ring();
+  }
+
+  /** Drops leases that the database says are lost, by their tokens, and asks for leases anew. */
+  drop(tokens: readonly string[]): void {
+    for (const token of tokens) this.#lose(token);
+    if (tokens.length > 0) this.#alarm.ring();
+  }
+
+  /** Stops renewing, and gives every slot back. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#alarm.ring();
+    this.#cancelExpiry();
+    this.drop([...this.#slots.keys()]);
+    // One that is under way would take the slots again after they were given back.
+    await this.#renewing;
+    await this.#leases.release(this.#processId).catch(this.#context.onError);
+  }
+
+  /** @returns after how many milliseconds the next renewal is due */
+  async #renew(): Promise<number> {
+    const { clock, onError } = this.#context;
+    const { leaseMs } = this.#context.settings;
+    const startedMs = clock.elapsedMs();
+    try {
+      const renewal = await this.#leases.renew(this.#processId, this.#handlers, leaseMs, this.#shards);
+      this.#backoff.succeeded();
+      // An answer that took longer than a lease says nothing about now.
+      if (clock.elapsedMs() - startedMs < leaseMs) this.#take(renewal, startedMs);
+      // Of a process that lives, leases end later than those that are renewed now.
+      return Math.min(leaseMs / 3, (renewal.othersEndInMs ?? Infinity) + marginMs);
+    } catch (error) {
+      onError(error);
+      // The leases may have little time left, when it took long to be refused.
+      return Math.min(leaseMs / 3, this.#backoff.failedMs());
+    }
+  }
+
+  #take({ leases, alone }: LeaseRenewal, startedMs: number): void {
+    if (this.#stopped) return;
+    this.#alone = alone;
+    const tokens = new Set(leases.map(({ token }) => token));
+    for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
+    // What follows the cursors may be why this process stood still, as it may be why another one vanished.
+    const stood = this.#watch.stoodSince(this.#renewedMs);
+    this.#renewedMs = this.#watch.now();
+    const gained = leases
+      .filter(({ token }) => !this.#slots.has(token))
+      .map((lease) => new HeldSlot({ ...lease, abandoned: lease.abandoned || stood }));
+    for (const each of gained) this.#slots.set(each.token, each);
+    // Counted from the question: the database counts from its answer, which came later.
+    this.#expire(startedMs + this.#context.settings.leaseMs);
+    this.#onRenewed(gained);
+  }
+
+  #lose(token: string): void {
+    this.#slots.get(token)?.lose();
+    this.#slots.delete(token);
+  }
+
+  /** Drops everything when no renewal came before the leases ended. */
+  #expire(atMs: number): void {
+    const { clock } = this.#context;
+    this.#cancelExpiry();
+    this.#cancelExpiry = clock.after(atMs - clock.elapsedMs(), () => this.drop([...this.#slots.keys()]));
+  }
+}
+
+/** A slot that this process holds for a handler, until it does not: everything done there for the handler asks this first. */
+export class HeldSlot {
+  /** The handler's permanent id. */
+  readonly handler: string;
+  readonly slot: number;
+  readonly token: string;
+  /** Whether the holder before vanished with it, or stood still for too long: any event beyond the cursor may be why. */
+  readonly abandoned: boolean;
+  readonly #lost = new AbortController();
+
+  constructor({ handler, slot, token, abandoned }: SlotLease) {
+    this.handler = handler;
+    this.slot = slot;
+    this.token = token;
+    this.abandoned = abandoned;
+  }
+
+  /** False for good once the slot is lost or given back. */
+  get held(): boolean {
+    return !this.#lost.signal.aborted;
+  }
+
+  /** Aborted when the slot is lost or given back. */
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  lose(): void {
+    this.#lost.abort(new Error(`Slot ${this.slot} of ${this.handler} is held by another process now`));
+  }
+}
+
+/**
+ * Knows when the event loop of the process stood still for so long that leases may have been lost by that alone: no answer of a
+ * database could have kept them.
+ */
+export class LoopWatch {
+  readonly #clock: Clock;
+  readonly #leaseMs: number;
+  #seenMs: number;
+  #stoodMs = -Infinity;
+
+  constructor(clock: Clock, leaseMs: number) {
+    this.#clock = clock;
+    this.#leaseMs = leaseMs;
+    this.#seenMs = clock.elapsedMs();
+  }
+
+  /** Looks now and then, until the signal is aborted. */
+  async run(ended: AbortSignal): Promise<void> {
+    this.#seenMs = this.#clock.elapsedMs();
+    while (!ended.aborted) {
+      await this.#clock.sleep(this.#leaseMs / 3, ended);
+      this.now();
+    }
+  }
+
+  /** This instant, to be asked about with {@link LoopWatch.stoodSince} later. */
+  now(): number {
+    const nowMs = this.#clock.elapsedMs();
+    // Renewals begin when a third of a lease has passed: two more are too long.
+    if (nowMs - this.#seenMs > (this.#leaseMs * 2) / 3) this.#stoodMs = nowMs;
+    this.#seenMs = nowMs;
+    return nowMs;
+  }
+
+  /** Whether the event loop has stood for so long after an instant. */
+  stoodSince(instantMs: number): boolean {
+    this.now();
+    return this.#stoodMs > instantMs;
+  }
+}

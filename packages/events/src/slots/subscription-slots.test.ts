@@ -1,0 +1,107 @@
+import type { Cursor } from '@framework/core';
+import { describe, expect, test } from 'vitest';
+
+import { HeldSlot } from './lease-keeper.js';
+import { FlowSlots, type SlotPosition, groupPositions } from './subscription-slots.js';
+
+/** What a cursor saver was told, and how often something may have become readable. */
+function flowSlots() {
+  const moves: { readonly cursor: Cursor; readonly onSaved: (wantedCount: number) => void }[] = [];
+  let readableCount = 0;
+  const slots = new FlowSlots({
+    handler: 'one',
+    saver: { moved: ({ cursor, onSaved }) => void moves.push({ cursor, onSaved }) },
+    onReadable: () => readableCount++,
+  });
+  return { slots, moves, readableCount: () => readableCount };
+}
+
+function heldSlot(slot: number, abandoned = false): HeldSlot {
+  return new HeldSlot({ handler: 'one', slot, token: `token ${slot}`, abandoned });
+}
+
+function numbersOf(positions: readonly SlotPosition[]): readonly number[] {
+  return positions.map(({ slot }) => slot.slot);
+}
+
+function positionOf(slot: number, fields: Partial<SlotPosition>): SlotPosition {
+  const { slots } = flowSlots();
+  slots.gain(heldSlot(slot), '');
+  return Object.assign(slots.readable(0)[0]!, fields);
+}
+
+describe('the slots of a handler', () => {
+  test('are readable while more is known to be there, or something was committed since they were read', () => {
+    const { slots, readableCount } = flowSlots();
+    for (const slot of [0, 1]) slots.gain(heldSlot(slot), '');
+    expect(readableCount()).toBe(2);
+    const [first, second] = slots.readable(0);
+    for (const position of [first!, second!]) Object.assign(position, { generation: 3, more: false });
+    expect(numbersOf(slots.readable(3))).toEqual([]);
+    expect(numbersOf(slots.readable(4))).toEqual([0, 1]);
+    second!.more = true;
+    expect(numbersOf(slots.readable(3))).toEqual([1]);
+  });
+
+  test('are readable again when their suspects are settled, and only then', () => {
+    const { slots, readableCount } = flowSlots();
+    const [careful, open] = [heldSlot(0, true), heldSlot(1)];
+    slots.gain(careful, '');
+    slots.gain(open, '');
+    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['careful', 'open']);
+    slots.settled(careful);
+    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['careful', 'open']);
+    slots.readable(0)[0]!.phase = 'settling';
+    expect(slots.settling).toEqual([careful]);
+    expect(numbersOf(slots.readable(0))).toEqual([1]);
+    slots.settled(heldSlot(0, true));
+    slots.settled(heldSlot(7));
+    expect(slots.settling).toEqual([careful]);
+    const before = readableCount();
+    slots.settled(careful);
+    expect(readableCount()).toBe(before + 1);
+    expect(slots.settling).toEqual([]);
+    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['open', 'open']);
+  });
+
+  test('are forgotten when they are lost, unless they were gained anew before', () => {
+    const { slots } = flowSlots();
+    const [first, again, other] = [heldSlot(0), heldSlot(0), heldSlot(1)];
+    slots.gain(first, 'old');
+    slots.gain(other, 'old');
+    slots.gain(again, 'new');
+    first.lose();
+    expect(slots.readable(0).map(({ cursor }) => cursor)).toEqual(['new', 'old']);
+    again.lose();
+    expect(numbersOf(slots.readable(0))).toEqual([1]);
+  });
+
+  test('count the events beyond their saved cursors, until those are saved', () => {
+    const { slots, moves, readableCount } = flowSlots();
+    for (const slot of [0, 1]) slots.gain(heldSlot(slot), '');
+    const [first, second] = slots.readable(0);
+    first!.unsavedCount = 5;
+    second!.unsavedCount = 3;
+    expect(slots.unsavedCount(new Set())).toBe(8);
+    expect(slots.unsavedCount(new Set([0]))).toBe(3);
+    first!.progress.finish(first!.progress.add('later', 1));
+    expect(moves.map(({ cursor }) => cursor)).toEqual(['later']);
+    const before = readableCount();
+    moves[0]!.onSaved(4);
+    expect(slots.unsavedCount(new Set())).toBe(4);
+    expect(readableCount()).toBe(before + 1);
+  });
+});
+
+describe('slots that are read together', () => {
+  test('have the same cursor and phase, and those that were not read for longest come first', () => {
+    const positions = [
+      positionOf(3, { cursor: 'x', turn: 2 }),
+      positionOf(2, { cursor: 'y', turn: 4 }),
+      positionOf(1, { cursor: 'x', turn: 5 }),
+      positionOf(0, { cursor: 'y', turn: 3 }),
+      positionOf(5, { cursor: 'y', turn: 1, phase: 'careful' }),
+    ];
+    expect(groupPositions(positions).map(numbersOf)).toEqual([[5], [1, 3], [0, 2]]);
+  });
+});

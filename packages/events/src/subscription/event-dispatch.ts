@@ -1,0 +1,320 @@
+import type {
+  ActionExecutor,
+  DeliverableEvent,
+  DeliveryLog,
+  ParkedEvents,
+  ParkedHead,
+} from '@framework/core';
+
+import type { AbandonedCalls } from '../call/call-deadlines.js';
+import { HandlerCaller } from '../call/handler-caller.js';
+import { type DatabaseHandler, wantsEvent } from '../handler/event-handler-registry.js';
+import type { EnvelopeFactory } from '../handler/row-envelope.js';
+import type { CursorSaver } from '../slots/cursor-saver.js';
+import type { HeldSlot, LoopWatch } from '../slots/lease-keeper.js';
+import type { WorkerContext } from '../worker-context.js';
+import type { ParkedCheck, Parker } from './blocked-events.js';
+import { EventStep, type FlowPolicy, type LeftEvents, flowPolicy } from './event-step.js';
+import { type EventWork, type FlowWork, type RetryWork, modelKey } from './event-work.js';
+import { type Lane, Lanes, type ParkedModelSet } from './keyed-queue.js';
+import type { LogReader } from './log-reader.js';
+import { RetryStep } from './retry-step.js';
+
+/** Gives one handler what it is to do: models side by side, each model's work one after the other. */
+export class FlowDispatch {
+  readonly #handler: string;
+  readonly #around: FlowSurroundings;
+  readonly #policy: FlowPolicy;
+  readonly #parked: ParkedModelSet;
+  readonly #onRoom: () => void;
+  readonly #caller: HandlerCaller;
+  readonly #lanes: Lanes<FlowWork>;
+  readonly #events: EventStep;
+  readonly #retries: RetryStep;
+  /** The lanes, each of one slot, whose first events failed and wait to be tried again, together as they were. */
+  readonly #waiting = new Map<Lane<FlowWork>, Waiting>();
+  /** The lanes in which a parked event was tried last, so that new ones are next. */
+  readonly #retried = new WeakSet<Lane<FlowWork>>();
+  #unfinishedCount = 0;
+  #paused = false;
+
+  constructor(options: {
+    readonly handler: DatabaseHandler;
+    readonly around: FlowSurroundings;
+    readonly parked: ParkedModelSet;
+    /** Called when it is {@link FlowDispatch.full} no more. */
+    readonly onRoom: () => void;
+  }) {
+    const { handler, around, parked } = options;
+    const { context, parker, onLost, onParked } = around;
+    const policy = flowPolicy(handler, context.settings);
+    this.#handler = handler.id;
+    this.#around = around;
+    this.#policy = policy;
+    this.#parked = parked;
+    this.#onRoom = options.onRoom;
+    const caller = new HandlerCaller({
+      handler,
+      executor: around.executor,
+      envelopes: around.envelopes,
+      timeoutMs: policy.timeoutMs,
+      clock: context.clock,
+      log: around.log,
+      abandoned: around.abandoned,
+      mayCall: () => !this.#paused && !around.abandoned.full && !context.ended.aborted,
+    });
+    this.#caller = caller;
+    this.#lanes = new Lanes({
+      concurrency: policy.concurrency,
+      // When everything must end, what waits ends without a call.
+      mayStart: () =>
+        context.ended.aborted || (!around.abandoned.full && (!this.#paused || context.stopping.aborted)),
+      step: (lane) => this.#step(lane),
+      onError: context.onError,
+    });
+    around.abandoned.onRoom(() => this.#lanes.resume());
+    this.#events = new EventStep({
+      context,
+      handler: handler.id,
+      policy,
+      caller,
+      parker,
+      parked,
+      onParked,
+    });
+    this.#retries = new RetryStep({
+      context,
+      parked: around.parkedEvents,
+      policy,
+      caller,
+      watch: around.watch,
+      onLost,
+      wants: (type) => wantsEvent(handler, type),
+    });
+  }
+
+  /** Whether so many events are unfinished that no more are to be read. */
+  get full(): boolean {
+    let waitingCount = 0;
+    for (const { items } of this.#waiting.keys()) waitingCount += items.length;
+    return this.#unfinishedCount - waitingCount >= this.#around.context.settings.unfinishedMax;
+  }
+
+  /** The slots of which no more is to be read, because their events wait to be tried again. */
+  get waitingSlots(): ReadonlySet<number> {
+    return new Set([...this.#waiting.values()].map(({ slot }) => slot));
+  }
+
+  /** The longest wait before an attempt: by the backoff, or for the last chance of an attempt that never ended. */
+  get waitMaxMs(): number {
+    return Math.max(this.#policy.retry.backoffMaxMs, this.#around.context.settings.leaseMs);
+  }
+
+  /** How many parked events may be tried at the same time, so that new ones have places left. */
+  get retriesMax(): number {
+    return Math.max(1, Math.floor(this.#policy.concurrency / 2));
+  }
+
+  /** How many of one slot: where that is one lane, one that is tried and one that is next. */
+  get retriesOfSlotMax(): number {
+    return this.#policy.batches ? 2 : Infinity;
+  }
+
+  /**
+   * Has events of one slot handled or, when their models are parked, parked.
+   *
+   * @param onFinished called once for each that is done or parked
+   */
+  handle(events: readonly DeliverableEvent[], slot: HeldSlot, onFinished: () => void): void {
+    this.#unfinishedCount += events.length;
+    for (const event of events)
+      this.#lanes.add(this.#laneOf(event), { kind: 'event', event, slot, onFinished });
+    this.#lanes.resume();
+  }
+
+  /**
+   * Tries a parked event when its model is free; resolves when the attempt has ended, however it did.
+   *
+   * @param alone until when no other one is tried. Default: others are
+   */
+  retry(head: ParkedHead, slot: HeldSlot, alone?: AbortSignal): Promise<void> {
+    return new Promise((onEnded) => {
+      this.#lanes.addFirst(this.#laneOf(head.event), { kind: 'retry', head, slot, alone, onEnded });
+    });
+  }
+
+  /** Finds out whether a model has parked events left, and lets it flow again if not. */
+  check(event: DeliverableEvent, slot: HeldSlot): void {
+    this.#lanes.addFirst(this.#laneOf(event), { kind: 'check', slot, event });
+  }
+
+  /** Makes no further call while the handler is paused, also with what was read; what runs may finish. */
+  setPaused(paused: boolean): void {
+    this.#paused = paused;
+    if (paused) this.#leaveRetries(() => true);
+    this.#lanes.resume();
+  }
+
+  /** Resolves when nothing is left to be done. */
+  idle(): Promise<void> {
+    return this.#lanes.idle();
+  }
+
+  /** Gives up the calls for a slot that was lost, or every call. */
+  drop(reason: unknown, slot?: HeldSlot): void {
+    this.#caller.drop(reason, slot);
+    this.#leaveRetries((retry) => slot === undefined || retry.slot === slot);
+    this.#lanes.resume();
+  }
+
+  /** Ends those that wait for a place: nobody is to wait for what is not tried here, or not now. */
+  #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
+    const left = this.#lanes.remove((work) => work.kind === 'retry' && isOff(work));
+    for (const work of left) if (work.kind === 'retry') work.onEnded();
+  }
+
+  #laneOf(event: DeliverableEvent): string {
+    return this.#policy.batches ? `${event.slot}` : modelKey(event);
+  }
+
+  #step(lane: Lane<FlowWork>): Promise<void> {
+    if (this.#paused) this.#leave(lane);
+    const first = this.#nextOf(lane);
+    if (first?.kind === 'event') return this.#runEvents(first, lane);
+    lane.items.shift();
+    if (first?.kind === 'retry') return this.#retries.run(first).finally(first.onEnded);
+    return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.event);
+  }
+
+  /** New events, which stand behind all else, take turns with retries, of which there may be no end in a slot. */
+  #nextOf(lane: Lane<FlowWork>): FlowWork | undefined {
+    const [first] = lane.items;
+    const event = lane.items[firstEvent(lane.items)];
+    const next = first?.kind === 'retry' && this.#retried.has(lane) ? (event ?? first) : first;
+    if (next?.kind === 'retry') this.#retried.add(lane);
+    if (next?.kind === 'event') this.#retried.delete(lane);
+    return next;
+  }
+
+  /**
+   * Of a process that stops, where the handler is paused or its first events have failed: whoever holds the slots next reads again
+   * what was read.
+   */
+  #leave(lane: Lane<FlowWork>): void {
+    for (const work of lane.items.splice(0)) {
+      if (work.kind === 'event') this.#unfinishedCount--;
+      else if (work.kind === 'retry') work.onEnded();
+    }
+  }
+
+  async #runEvents(first: EventWork, lane: Lane<FlowWork>): Promise<void> {
+    const waited = this.#waiting.get(lane);
+    this.#waiting.delete(lane);
+    const works = takeEvents(lane.items, waited ?? this.#events.takeMax(first));
+    const attempt = (waited?.attempt ?? 0) + 1;
+    let left: LeftEvents | undefined;
+    try {
+      left = await this.#events.run(works, attempt);
+    } finally {
+      // Also those that were given up: whoever holds their slot next reads them again.
+      const wasFull = this.full;
+      this.#unfinishedCount -= works.length - (left?.works.length ?? 0);
+      if (left !== undefined) {
+        putBack(lane.items, left.works);
+        const together = { slot: first.slot.slot, count: left.works.length };
+        if (left.waitMs === undefined) {
+          if (waited !== undefined) this.#waiting.set(lane, { ...waited, ...together });
+        } else if (this.#around.context.stopping.aborted) {
+          this.#leave(lane);
+        } else {
+          this.#wait(lane, left, { ...together, attempt }, left.waitMs);
+        }
+      }
+      if (wasFull || waited !== undefined) this.#onRoom();
+    }
+  }
+
+  /** Has the same events tried again after a while; meanwhile their slot waits, and no other one. */
+  #wait(lane: Lane<FlowWork>, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
+    const { clock, stopping } = this.#around.context;
+    const ends = works.map(({ slot }) => slot.lost);
+    this.#waiting.set(lane, waiting);
+    this.#lanes.hold(lane);
+    void clock
+      .sleep(waitMs, AbortSignal.any([...new Set(ends), stopping]))
+      .then(() => this.#lanes.letGo(lane));
+  }
+
+  async #runCheck(slot: HeldSlot, event: DeliverableEvent): Promise<void> {
+    const { modelName, modelId } = event;
+    const model = { handler: this.#handler, slot: slot.slot, token: slot.token, modelName, modelId };
+    const key = modelKey(event);
+    while (slot.held) {
+      const addition = this.#parked.additionOf(slot.slot, key);
+      if ((await this.#around.check.isParked(model)) || !slot.held) return;
+      // Suspects are parked beside the lanes: the answer may not know of one that was parked since it was asked for.
+      if (this.#parked.additionOf(slot.slot, key) !== addition) continue;
+      this.#parked.delete(slot.slot, key);
+      return;
+    }
+  }
+}
+
+/** Events of one slot that failed together. */
+interface Waiting {
+  readonly slot: number;
+  readonly count: number;
+  /** How often they were tried. */
+  readonly attempt: number;
+}
+
+/** Where the events of a lane begin. */
+function firstEvent(items: readonly FlowWork[]): number {
+  const index = items.findIndex(({ kind }) => kind === 'event');
+  return index === -1 ? items.length : index;
+}
+
+/** Puts events back before those that wait in a lane; a call has no room for so many arguments as a batch may have events. */
+function putBack(items: FlowWork[], works: readonly EventWork[]): void {
+  const behind = items.splice(firstEvent(items));
+  for (const work of works) items.push(work);
+  for (const work of behind) items.push(work);
+}
+
+/** Takes the first events off a lane, up to a count and to so many bytes; at least one. */
+function takeEvents(
+  items: FlowWork[],
+  { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
+): readonly EventWork[] {
+  const works: EventWork[] = [];
+  const from = firstEvent(items);
+  let bytes = 0;
+  for (let work = items[from]; work?.kind === 'event'; work = items[from + works.length]) {
+    if (works.length === countMax) break;
+    bytes += work.event.bytes ?? 0;
+    if (bytes > bytesMax && works.length > 0) break;
+    works.push(work);
+  }
+  items.splice(from, works.length);
+  return works;
+}
+
+/** What the flows of one database share. */
+export interface FlowSurroundings {
+  readonly context: WorkerContext;
+  readonly parkedEvents: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
+  readonly executor: Pick<ActionExecutor, 'execute'>;
+  readonly log: Pick<DeliveryLog, 'load'>;
+  readonly envelopes: EnvelopeFactory;
+  /** Those of all handlers of the process. */
+  readonly abandoned: AbandonedCalls;
+  readonly reader: LogReader;
+  readonly saver: CursorSaver;
+  readonly parker: Parker;
+  readonly check: ParkedCheck;
+  readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
+  /** Called with the tokens of leases that the database says are lost. */
+  readonly onLost: (tokens: readonly string[]) => void;
+  /** Called when a parked event may be due. */
+  readonly onParked: () => void;
+}

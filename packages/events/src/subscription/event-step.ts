@@ -1,0 +1,215 @@
+import { InvariantViolation, type ParkedEvent } from '@framework/core';
+
+import { type AttemptVerdict, attemptVerdict, errorText } from '../call/attempt-failure.js';
+import type { HandlerCaller } from '../call/handler-caller.js';
+import { type DeliverySettings, set, settingFault } from '../delivery-settings.js';
+import type { RegisteredHandler } from '../handler/event-handler-registry.js';
+import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
+import type { WorkerContext } from '../worker-context.js';
+import type { Parker } from './blocked-events.js';
+import { type EventWork, modelKey } from './event-work.js';
+import type { ParkedModelSet } from './keyed-queue.js';
+
+/** Events that are neither done nor parked, and are to be tried again together. */
+export interface LeftEvents {
+  readonly works: readonly EventWork[];
+  /** After how long; `undefined`: as soon as calls may be made again, because none was. */
+  readonly waitMs: number | undefined;
+}
+
+/** Handles events as they come from the log; what fails, and what follows it, is parked. */
+export class EventStep {
+  readonly #context: WorkerContext;
+  readonly #handler: string;
+  readonly #policy: FlowPolicy;
+  readonly #caller: HandlerCaller;
+  readonly #parker: Parker;
+  readonly #parked: ParkedModelSet;
+  readonly #onParked: () => void;
+
+  constructor(options: {
+    readonly context: WorkerContext;
+    readonly handler: string;
+    readonly policy: FlowPolicy;
+    readonly caller: HandlerCaller;
+    readonly parker: Parker;
+    readonly parked: ParkedModelSet;
+    /** Called when an event was parked that is to be tried again. */
+    readonly onParked: () => void;
+  }) {
+    this.#context = options.context;
+    this.#handler = options.handler;
+    this.#policy = options.policy;
+    this.#caller = options.caller;
+    this.#parker = options.parker;
+    this.#parked = options.parked;
+    this.#onParked = options.onParked;
+  }
+
+  /** How many events of a lane belong together, and of how many bytes, when this is the first. */
+  takeMax(first: EventWork): { readonly count: number; readonly bytes: number } {
+    const { parkMax, batchBytesMax } = this.#context.settings;
+    // What is parked is copied within the database.
+    if (!this.#policy.batches && this.#isParked(first)) return { count: parkMax, bytes: Infinity };
+    return { count: this.#policy.batchMax, bytes: batchBytesMax };
+  }
+
+  /**
+   * Handles events of one lane, in order; those that are neither finished nor left afterwards belong to another process.
+   *
+   * @param attempt which one this is at these events, from 1
+   * @returns those that are to be tried again, and not parked
+   */
+  async run(works: readonly EventWork[], attempt: number): Promise<LeftEvents | undefined> {
+    const held = works.filter(({ slot }) => slot.held);
+    const [next, ...others] = this.#parked.empty ? held : await this.#withoutParked(held);
+    return next && this.#handle([next, ...others], attempt);
+  }
+
+  /** Parks the events whose models are parked, and gives the others; none when they belong to another process now. */
+  async #withoutParked(works: readonly EventWork[]): Promise<readonly EventWork[]> {
+    let left = works;
+    // Further models may turn out to be parked meanwhile.
+    for (;;) {
+      const behind = new Set(left.filter((work) => this.#isParked(work)));
+      const [first] = behind;
+      if (first === undefined) return left;
+      const events = [...behind].map(({ event }) => ({ ...waiting, handler: this.#handler, event }));
+      if (!(await this.#parker.park(first.slot, events))) return [];
+      finish(behind);
+      left = left.filter((work) => !behind.has(work));
+    }
+  }
+
+  async #handle(
+    works: readonly [EventWork, ...EventWork[]],
+    attempt: number,
+  ): Promise<LeftEvents | undefined> {
+    const [{ slot, event }, ...others] = works;
+    if (!slot.held || this.#context.ended.aborted) return undefined;
+    const outcome = await this.#caller.call([event, ...others.map((work) => work.event)], attempt, slot);
+    if (outcome.kind === 'done') finish(works);
+    if (outcome.kind === 'held-back') return { works, waitMs: undefined };
+    if (outcome.kind !== 'failed') return undefined;
+    if (!this.#policy.waitsWhenFailed) {
+      await this.#park(works, outcome.error);
+      return undefined;
+    }
+    const waitMs = outageRetryAfterMs(this.#policy.retry, attempt, this.#context.random());
+    this.#tell(works, attempt, outcome.error, waitMs);
+    return { works, waitMs };
+  }
+
+  async #park(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {
+    const [{ slot }] = works;
+    const models = new Set<string>();
+    const failed = this.#failed(works.length, error);
+    this.#tell(works, 1, error, failed.dead ? undefined : failed.retryAfterMs);
+    const events = works.map(({ event }) => {
+      const model = modelKey(event);
+      const parked = { ...(models.has(model) ? waiting : failed), handler: this.#handler, event };
+      models.add(model);
+      return parked;
+    });
+    if (!(await this.#parker.park(slot, events))) return;
+    for (const model of models) this.#parked.add(slot.slot, model);
+    finish(works);
+    this.#onParked();
+  }
+
+  /** How events are parked that a call failed with; which one of several is to blame is not known yet. */
+  #failed(eventCount: number, thrown: unknown): ParkedState {
+    const { retry } = this.#policy;
+    const verdict = verdictOf(this.#policy, thrown);
+    const counts = verdict !== 'outage';
+    const isAlone = eventCount === 1;
+    const dead = isAlone && (verdict === 'final' || (counts && retry.attemptsMax === 1));
+    const afterMs = (counts ? retryAfterMs : outageRetryAfterMs)(retry, 1, this.#context.random());
+    return {
+      attempts: counts ? Math.min(1, isAlone ? 1 : retry.attemptsMax - 1) : 0,
+      uncounted: counts ? 0 : 1,
+      error: errorText(thrown),
+      retryAfterMs: dead ? undefined : afterMs,
+      dead,
+      suspect: false,
+    };
+  }
+
+  #tell(
+    works: readonly [EventWork, ...EventWork[]],
+    attempt: number,
+    error: unknown,
+    afterMs: number | undefined,
+  ): void {
+    this.#context.onAttemptFailed({
+      handler: this.#caller.handler,
+      event: works[0].event,
+      eventCount: works.length,
+      attempt,
+      error,
+      counted: verdictOf(this.#policy, error) !== 'outage',
+      willRetry: afterMs !== undefined,
+      retryAfterMs: afterMs,
+    });
+  }
+
+  #isParked({ slot, event }: EventWork): boolean {
+    return this.#parked.has(slot.slot, modelKey(event));
+  }
+}
+
+type ParkedState = Omit<ParkedEvent, 'token' | 'handler' | 'event'>;
+
+/** How an event is parked that only waits for an earlier one of its model. */
+const waiting: ParkedState = {
+  attempts: 0,
+  uncounted: 0,
+  error: undefined,
+  retryAfterMs: undefined,
+  dead: false,
+  suspect: false,
+};
+
+function finish(works: Iterable<EventWork>): void {
+  for (const { onFinished } of works) onFinished();
+}
+
+/** How one handler is delivered to: what it declares, laid over the settings. */
+export interface FlowPolicy {
+  /** Whether it receives several events of a slot at a time. */
+  readonly batches: boolean;
+  /** 1 unless it batches. */
+  readonly batchMax: number;
+  readonly waitsWhenFailed: boolean;
+  readonly concurrency: number;
+  readonly timeoutMs: number;
+  readonly retry: HandlerRetry;
+}
+
+/**
+ * Lays what a handler declares over the settings.
+ *
+ * @throws InvariantViolation `invariant-violation` when it declares a limit that is no whole number within its bounds
+ */
+export function flowPolicy({ handler, options }: RegisteredHandler, settings: DeliverySettings): FlowPolicy {
+  const { concurrency = 1, timeoutMs = 1, batchMax = 1, retry = {} } = options;
+  for (const [limit, value] of Object.entries({ concurrency, timeoutMs, batchMax, ...set(retry) })) {
+    const fault = settingFault(limit, value);
+    if (fault === undefined) continue;
+    throw new InvariantViolation(`Handler ${options.name} declares ${limit} ${value}: it ${fault}`);
+  }
+  const batches = 'handleBatch' in handler;
+  return {
+    batches,
+    batchMax: batches ? (options.batchMax ?? settings.batchMax) : 1,
+    waitsWhenFailed: batches && options.whenBatchFails === 'wait',
+    concurrency: options.concurrency ?? settings.concurrency,
+    timeoutMs: options.timeoutMs ?? settings.timeoutMs,
+    retry: { ...settings.retry, ...set(options.retry ?? {}) },
+  };
+}
+
+/** What a failed call of the handler means for its events: where the handler waits, whatever it threw is an outage. */
+export function verdictOf({ waitsWhenFailed }: FlowPolicy, thrown: unknown): AttemptVerdict {
+  return waitsWhenFailed ? 'outage' : attemptVerdict(thrown);
+}

@@ -1,0 +1,165 @@
+/** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */
+export interface Lane<Item> {
+  readonly key: string;
+  /** What waits; whoever runs the lane takes from its front. */
+  readonly items: Item[];
+  active: boolean;
+  /** Held back by {@link Lanes.hold}: it takes no place, and gets no step until it is let go. */
+  held: boolean;
+}
+
+/** Runs lanes side by side, up to a bound, each for one step at a time. */
+export class Lanes<Item> {
+  readonly #concurrency: number;
+  readonly #mayStart: () => boolean;
+  readonly #step: (lane: Lane<Item>) => Promise<void>;
+  readonly #onError: (error: unknown) => void;
+  readonly #lanes = new Map<string, Lane<Item>>();
+  /** Lanes with work, in the order in which they get their next step. */
+  readonly #ready = new Set<Lane<Item>>();
+  #activeCount = 0;
+  readonly #onIdle: (() => void)[] = [];
+
+  /**
+   * @param options.step takes at least one item off the lane and works on it; what it rejects with goes to `onError`
+   * @param options.mayStart false holds back every further step until {@link Lanes.resume}
+   */
+  constructor(options: {
+    readonly concurrency: number;
+    readonly mayStart: () => boolean;
+    readonly step: (lane: Lane<Item>) => Promise<void>;
+    readonly onError: (error: unknown) => void;
+  }) {
+    this.#concurrency = options.concurrency;
+    this.#mayStart = options.mayStart;
+    this.#step = options.step;
+    this.#onError = options.onError;
+  }
+
+  /** Adds work behind what waits in its lane; {@link Lanes.resume} starts it, so that work added together is together. */
+  add(key: string, item: Item): void {
+    this.#lane(key).items.push(item);
+  }
+
+  /** Adds work before what waits in its lane, and starts it. */
+  addFirst(key: string, item: Item): void {
+    this.#lane(key).items.unshift(item);
+    this.resume();
+  }
+
+  /** Takes away what waits and is not to be worked on any more, also from lanes that are held back. */
+  remove(isOff: (item: Item) => boolean): readonly Item[] {
+    const removed: Item[] = [];
+    for (const lane of this.#lanes.values()) {
+      const before = removed.length;
+      for (const item of lane.items.splice(0)) (isOff(item) ? removed : lane.items).push(item);
+      if (removed.length > before && !lane.active) this.#settle(lane);
+    }
+    return removed;
+  }
+
+  /** Starts what may start. */
+  resume(): void {
+    for (const lane of this.#ready) {
+      if (this.#activeCount >= this.#concurrency || !this.#mayStart()) return;
+      this.#run(lane);
+    }
+  }
+
+  /** Holds a lane back after its step that runs now; others get its place. */
+  hold(lane: Lane<Item>): void {
+    lane.held = true;
+  }
+
+  /** Lets a lane go on that was held back. */
+  letGo(lane: Lane<Item>): void {
+    lane.held = false;
+    if (lane.active) return;
+    this.#settle(lane);
+  }
+
+  /** Resolves when no work is left. */
+  idle(): Promise<void> {
+    return this.#lanes.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
+  }
+
+  #lane(key: string): Lane<Item> {
+    let lane = this.#lanes.get(key);
+    if (lane === undefined) {
+      lane = { key, items: [], active: false, held: false };
+      this.#lanes.set(key, lane);
+    }
+    if (!lane.active && !lane.held) this.#ready.add(lane);
+    return lane;
+  }
+
+  #run(lane: Lane<Item>): void {
+    this.#ready.delete(lane);
+    lane.active = true;
+    this.#activeCount++;
+    this.#step(lane).then(
+      () => this.#ended(lane),
+      (error: unknown) => {
+        this.#onError(error);
+        this.#ended(lane);
+      },
+    );
+  }
+
+  #ended(lane: Lane<Item>): void {
+    this.#activeCount--;
+    lane.active = false;
+    this.#settle(lane);
+  }
+
+  #settle(lane: Lane<Item>): void {
+    if (!lane.held && lane.items.length > 0) this.#ready.add(lane);
+    else this.#ready.delete(lane);
+    if (!lane.held && lane.items.length === 0) this.#lanes.delete(lane.key);
+    this.resume();
+    if (this.#lanes.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
+  }
+}
+
+/** The models that have parked events for one handler, in the slots that this process holds. */
+export class ParkedModelSet {
+  /** With each model, which of all additions was its last one. */
+  readonly #bySlot = new Map<number, Map<string, number>>();
+  #additionCount = 0;
+  #deletionCount = 0;
+
+  get empty(): boolean {
+    return this.#bySlot.size === 0;
+  }
+
+  /** How often a model was found to have no parked events any more. */
+  get deletionCount(): number {
+    return this.#deletionCount;
+  }
+
+  has(slot: number, model: string): boolean {
+    return this.#bySlot.get(slot)?.has(model) ?? false;
+  }
+
+  add(slot: number, model: string): void {
+    const models = this.#bySlot.get(slot) ?? new Map<string, number>();
+    this.#bySlot.set(slot, models.set(model, ++this.#additionCount));
+  }
+
+  /** Which of all additions was the last one of a model; `undefined` when it is not in the set. */
+  additionOf(slot: number, model: string): number | undefined {
+    return this.#bySlot.get(slot)?.get(model);
+  }
+
+  delete(slot: number, model: string): void {
+    const models = this.#bySlot.get(slot);
+    models?.delete(model);
+    if (models?.size === 0) this.#bySlot.delete(slot);
+    this.#deletionCount++;
+  }
+
+  /** Forgets what belongs to a slot that is held no more. */
+  drop(slot: number): void {
+    this.#bySlot.delete(slot);
+  }
+}

@@ -1,0 +1,154 @@
+import type { Clock, DeliverableEvent, EventBatch } from '@framework/core';
+
+import type { DeliverySettings } from '../delivery-settings.js';
+import type { HeldSlot } from '../slots/lease-keeper.js';
+import type { SlotPosition } from '../slots/subscription-slots.js';
+import type { Parker } from './blocked-events.js';
+import { modelKey } from './event-work.js';
+import type { ParkedModelSet } from './keyed-queue.js';
+
+/**
+ * For how long suspects are due already when they are parked, a hundred years: a slot waits until they were tried, so that they
+ * come before retries, which may be late by the time for which an outage, or a pause, has lasted.
+ */
+const dueSinceMs = 36_525 * 86_400_000;
+
+/** Parks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
+export class SuspectIntake {
+  readonly #handler: string;
+  readonly #parker: Parker;
+  readonly #parked: ParkedModelSet;
+  readonly #check: (event: DeliverableEvent, slot: HeldSlot) => void;
+  /** As many as the holder before can have had beyond its saved cursor, and the last batch. */
+  readonly #suspectsMax: number;
+
+  constructor(options: {
+    readonly handler: string;
+    readonly parker: Parker;
+    readonly parked: ParkedModelSet;
+    /** Has a model looked at that may have no parked events any more. */
+    readonly check: (event: DeliverableEvent, slot: HeldSlot) => void;
+    readonly settings: DeliverySettings;
+  }) {
+    this.#handler = options.handler;
+    this.#parker = options.parker;
+    this.#parked = options.parked;
+    this.#check = options.check;
+    this.#suspectsMax = options.settings.unsavedMax + 2 * options.settings.readMax;
+  }
+
+  /**
+   * Parks the events of a batch; the slot settles when they were the last that the holder before can have had.
+   *
+   * However large a transaction is, its cursor stood before all of it.
+   *
+   * @param events those of the batch that are wanted, of the slot
+   * @returns false when the slot is another process's now
+   */
+  async take(
+    position: SlotPosition,
+    events: readonly DeliverableEvent[],
+    { more, partial = false }: Pick<EventBatch, 'more' | 'partial'>,
+  ): Promise<boolean> {
+    const { slot } = position;
+    const suspects = events.map((event) => ({
+      handler: this.#handler,
+      event,
+      attempts: 0,
+      uncounted: 0,
+      error: undefined,
+      retryAfterMs: -dueSinceMs,
+      dead: false,
+      suspect: true,
+    }));
+    const { deletionCount } = this.#parked;
+    if (!(await this.#parker.park(slot, suspects))) return false;
+    const models = new Map(events.map((event) => [modelKey(event), event]));
+    for (const model of models.keys()) this.#parked.add(slot.slot, model);
+    // Before the answer came, some may have been tried and found to be done: nobody would look at their models again.
+    if (this.#parked.deletionCount !== deletionCount)
+      for (const event of models.values()) this.#check(event, slot);
+    if (partial) return true;
+    position.suspectCount += events.length;
+    if (!more || position.suspectCount >= this.#suspectsMax) position.phase = 'settling';
+    return true;
+  }
+}
+
+/**
+ * Has attempts at parked events, of all databases of a process, made side by side, or alone: so that it is known which one is to
+ * blame when the process ends.
+ *
+ * One that takes long keeps the others out for a bounded time only. After each that was alone the others have their turn.
+ */
+export class SuspectGate {
+  readonly #clock: Clock;
+  /** What runs, also when it was alone before. */
+  readonly #running = new Set<Promise<void>>();
+  readonly #waiting: (() => Promise<void>)[] = [];
+  /** While one is alone, or waits for those that run to end. */
+  #closed: Promise<void> | undefined;
+  #takesTurns = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Runs work beside other work, when none is alone; resolves when it has ended. */
+  async runBeside(work: () => Promise<void>): Promise<void> {
+    while (this.#closed !== undefined) await this.#closed;
+    await this.#run(work);
+  }
+
+  /**
+   * Runs work when it is its turn, and what runs has ended, or was waited for long enough; resolves when it has ended.
+   *
+   * @param work gets a signal that is aborted from when on it is not alone: at once where others do not end in time
+   * @param aloneMs for how long it waits, and for how long it is alone, at most
+   */
+  runAlone(work: (alone: AbortSignal) => Promise<void>, aloneMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push(async () => {
+        await this.#within(aloneMs, Promise.all(this.#running));
+        const over = new AbortController();
+        // What still runs may be what ends the process.
+        if (this.#running.size > 0) over.abort();
+        const running = this.#run(() => work(over.signal));
+        running.then(resolve, reject);
+        if (!over.signal.aborted) await this.#within(aloneMs, running);
+        over.abort();
+      });
+      if (!this.#takesTurns) void this.#takeTurns();
+    });
+  }
+
+  #run(work: () => Promise<void>): Promise<void> {
+    const running = work().finally(() => this.#running.delete(running));
+    this.#running.add(running);
+    return running;
+  }
+
+  async #takeTurns(): Promise<void> {
+    this.#takesTurns = true;
+    for (let turn = this.#waiting.shift(); turn !== undefined; turn = this.#waiting.shift()) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#closed = promise;
+      await turn();
+      this.#closed = undefined;
+      resolve();
+      // Those that have waited begin before the next one closes the gate.
+      await promise;
+    }
+    this.#takesTurns = false;
+  }
+
+  async #within(durationMs: number, work: Promise<unknown>): Promise<void> {
+    const over = new AbortController();
+    const ended = work.then(
+      () => undefined,
+      () => undefined,
+    );
+    await Promise.race([ended, this.#clock.sleep(durationMs, over.signal)]);
+    over.abort();
+  }
+}

@@ -1,0 +1,244 @@
+import {
+  type ParkedAttempt,
+  type ParkedEvents,
+  type ParkedHead,
+  type ParkedOutcome,
+  randomUuid,
+} from '@framework/core';
+
+import { errorText } from '../call/attempt-failure.js';
+import type { HandlerCaller } from '../call/handler-caller.js';
+import { outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
+import type { HeldSlot, LoopWatch } from '../slots/lease-keeper.js';
+import { untilAborted } from '../wake/wake-signal.js';
+import { type WorkerContext, storeBackoff } from '../worker-context.js';
+import { type FlowPolicy, verdictOf } from './event-step.js';
+import type { RetryWork } from './event-work.js';
+
+/** How often giving a count back is tried while delivery ends, because there is no later. */
+const lastTriesMax = 3;
+
+/**
+ * Tries parked events again. Every attempt is recorded before it is made, because it may end the process, or stop its event loop.
+ * One that is made alone is counted then, because it is to blame for that; of several side by side none is.
+ */
+export class RetryStep {
+  readonly #context: WorkerContext;
+  readonly #parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
+  readonly #policy: FlowPolicy;
+  readonly #caller: HandlerCaller;
+  readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
+  readonly #onLost: (tokens: readonly string[]) => void;
+  readonly #wants: (eventType: string) => boolean;
+  /** Events without attempts left of which somebody who lives may yet take one back. */
+  readonly #lastChances = new Set<string>();
+  /** Types of parked events that the handler does not want, which was told. */
+  readonly #unwantedTypes = new Set<string>();
+
+  constructor(options: {
+    readonly context: WorkerContext;
+    readonly parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
+    readonly policy: FlowPolicy;
+    readonly caller: HandlerCaller;
+    readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
+    readonly onLost: (tokens: readonly string[]) => void;
+    /** Whether the handler wants events of a type. */
+    readonly wants: (eventType: string) => boolean;
+  }) {
+    this.#context = options.context;
+    this.#parked = options.parked;
+    this.#policy = options.policy;
+    this.#caller = options.caller;
+    this.#watch = options.watch;
+    this.#onLost = options.onLost;
+    this.#wants = options.wants;
+  }
+
+  /** Makes one attempt and records how it ended. */
+  async run({ head, slot, alone }: RetryWork): Promise<void> {
+    if (!slot.held || this.#context.ended.aborted) return;
+    if (!this.#wants(head.event.type)) return this.#keepUnwanted(head, slot);
+    // Without an open one, the limit was lowered since: then the next attempt is the last, and fails for a reason of its own.
+    if (head.openCount > 0 && head.attempts >= this.#policy.retry.attemptsMax)
+      return this.#giveUp(head, slot);
+    const begun = { id: randomUuid(), counted: alone?.aborted === false };
+    this.#lastChances.delete(chanceKey(head));
+    if (!(await this.#begin(head, begun, slot))) return;
+    const startedMs = this.#watch.now();
+    const call = this.#caller.call([head.event], head.attempts + 1, slot);
+    const attempt = await this.#uncountBesideOthers(begun, { head, slot, alone, startedMs, call });
+    const outcome = await call;
+    if (outcome.kind === 'held-back') return this.#giveBack(head, attempt);
+    if (outcome.kind === 'dropped') return this.#endUnrecorded(head, attempt, startedMs);
+    const ended: ParkedOutcome =
+      outcome.kind === 'done' ? { kind: 'done' } : this.#failed(head, outcome.error);
+    const isRecorded = await this.#record(head, attempt, slot, ended);
+    // An outcome that the lease did not live to see recorded: what failed by itself stays counted, and was told.
+    if (!isRecorded && (ended.kind === 'done' || ended.kind === 'postponed')) {
+      await this.#endUnrecorded(head, attempt, startedMs);
+    }
+  }
+
+  /**
+   * Takes the count back when the attempt is alone no more before the call is over: from then on others may be what ends the process.
+   *
+   * @returns the attempt as it stands when the call is over
+   */
+  async #uncountBesideOthers(
+    begun: ParkedAttempt,
+    made: Pick<RetryWork, 'head' | 'slot' | 'alone'> & { startedMs: number; call: Promise<unknown> },
+  ): Promise<ParkedAttempt> {
+    const { head, slot, alone, startedMs, call } = made;
+    if (alone === undefined || !begun.counted) return begun;
+    const isOver = await Promise.race([call.then(() => true), untilAborted(alone).then(() => false)]);
+    // It may be why the event loop stood.
+    if (isOver || this.#watch.stoodSince(startedMs)) return begun;
+    const uncounted = { id: randomUuid(), counted: false };
+    return (await this.#begin(head, uncounted, slot, begun)) ? uncounted : begun;
+  }
+
+  /** Leaves an event to the version of the handler that wants it, by which it was parked: that one may come back. */
+  async #keepUnwanted(head: ParkedHead, slot: HeldSlot): Promise<void> {
+    const { onError, random } = this.#context;
+    const { id, type, modelName, modelId } = head.event;
+    const unwanted = new Error(
+      `Another version of handler ${this.#caller.handler} has parked ${type} ${id} of ${modelName} ${modelId}, which this ` +
+        'one does not want: it waits, and so do later events of its model. Deploy a version that wants such events, or skip them',
+    );
+    if (!this.#unwantedTypes.has(type)) onError(unwanted);
+    this.#unwantedTypes.add(type);
+    const afterMs = retryAfterMs(this.#policy.retry, head.uncounted + 1, random());
+    const outcome = { kind: 'postponed', error: errorText(unwanted), retryAfterMs: afterMs } as const;
+    await this.#record(head, undefined, slot, outcome);
+  }
+
+  /**
+   * Ends an event whose last attempt was counted and never ended: its process is gone, or stood still. One that is only slow, or
+   * had no database for a while, has a lease's time to say so.
+   */
+  async #giveUp(head: ParkedHead, slot: HeldSlot): Promise<void> {
+    const key = chanceKey(head);
+    const thrown = new Error(
+      `The process ended, or its event loop was blocked, during attempt ${head.attempts}`,
+    );
+    const error = errorText(thrown);
+    if (!this.#lastChances.delete(key)) {
+      this.#lastChances.add(key);
+      const { leaseMs } = this.#context.settings;
+      await this.#record(head, undefined, slot, { kind: 'postponed', error, retryAfterMs: leaseMs });
+      return;
+    }
+    this.#tell(head, head.attempts, thrown, undefined);
+    await this.#record(head, undefined, slot, { kind: 'dead', error });
+  }
+
+  /** Records that the attempt begins, however often that takes: when only the answer was lost, it is counted once all the same. */
+  async #begin(
+    head: ParkedHead,
+    attempt: ParkedAttempt,
+    slot: HeldSlot,
+    before?: ParkedAttempt,
+  ): Promise<boolean> {
+    const { onError, ended, stopping } = this.#context;
+    const backoff = storeBackoff(this.#context);
+    for (let unsure = false; slot.held && !stopping.aborted; unsure = true) {
+      try {
+        const begun = await this.#parked.beginAttempt(head, attempt, before);
+        // The slot may have been lost while the answer was on its way.
+        if (begun && slot.held && !ended.aborted) return true;
+        if (begun || unsure) await this.#giveBack(head, attempt);
+        return false;
+      } catch (error) {
+        onError(error);
+        await backoff.failed(AbortSignal.any([slot.lost, stopping]));
+      }
+    }
+    await this.#giveBack(head, attempt);
+    return false;
+  }
+
+  #failed(head: ParkedHead, thrown: unknown): ParkedOutcome {
+    const { retry } = this.#policy;
+    const { attempts, uncounted } = head;
+    const error = errorText(thrown);
+    const verdict = verdictOf(this.#policy, thrown);
+    if (verdict === 'final' || (verdict === 'counts' && attempts + 1 >= retry.attemptsMax)) {
+      this.#tell(head, attempts + 1, thrown, undefined);
+      return { kind: 'dead', error };
+    }
+    const random = this.#context.random();
+    const afterMs =
+      verdict === 'counts'
+        ? retryAfterMs(retry, attempts + 1, random)
+        : outageRetryAfterMs(retry, uncounted + 1, random);
+    this.#tell(head, attempts + 1, thrown, afterMs, verdict === 'counts');
+    return { kind: verdict === 'counts' ? 'retry' : 'postponed', error, retryAfterMs: afterMs };
+  }
+
+  #tell(
+    { event }: ParkedHead,
+    attempt: number,
+    error: unknown,
+    afterMs: number | undefined,
+    counted = true,
+  ): void {
+    const willRetry = afterMs !== undefined;
+    const handler = this.#caller.handler;
+    const told = { handler, event, eventCount: 1, attempt, error, counted, willRetry, retryAfterMs: afterMs };
+    this.#context.onAttemptFailed(told);
+  }
+
+  /** Says how an attempt ended; false when it is not known to be written. */
+  async #record(
+    head: ParkedHead,
+    attempt: ParkedAttempt | undefined,
+    slot: HeldSlot,
+    outcome: ParkedOutcome,
+  ): Promise<boolean> {
+    const { ended, onError } = this.#context;
+    const backoff = storeBackoff(this.#context);
+    while (slot.held && !ended.aborted) {
+      try {
+        const isRecorded = await this.#parked.endAttempt(head, attempt, outcome);
+        if (!isRecorded) this.#onLost([slot.token]);
+        return isRecorded;
+      } catch (error) {
+        onError(error);
+        await backoff.failed(AbortSignal.any([slot.lost, ended]));
+      }
+    }
+    return false;
+  }
+
+  /**
+   * Ends an attempt whose outcome is nobody's business any more. It is taken back, unless the event loop stood while it was made: the
+   * call may be why, and would stop every process that takes the event over, one after the other.
+   */
+  async #endUnrecorded(head: ParkedHead, attempt: ParkedAttempt, startedMs: number): Promise<void> {
+    if (!this.#watch.stoodSince(startedMs)) return this.#giveBack(head, attempt);
+    const number = head.attempts + 1;
+    // The last one is told by whoever ends the event.
+    if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
+    const { leaseMs } = this.#context.settings;
+    const message = `The event loop was blocked during attempt ${number}, so that the lease of ${leaseMs} ms was not renewed in time`;
+    this.#tell(head, number, new Error(message), 0, attempt.counted);
+  }
+
+  /** Takes the attempt back; an outage of the database delays that. */
+  async #giveBack(head: ParkedHead, attempt: ParkedAttempt): Promise<void> {
+    const { ended, onError } = this.#context;
+    const backoff = storeBackoff(this.#context);
+    for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0) {
+      try {
+        return await this.#parked.giveBackAttempt(head, attempt);
+      } catch (error) {
+        onError(error);
+        await backoff.failed();
+      }
+    }
+  }
+}
+
+function chanceKey({ event, token }: ParkedHead): string {
+  return `${event.id} ${token}`;
+}

@@ -1,0 +1,107 @@
+import {
+  type ActionExecutor,
+  type Clock,
+  type DatabaseRegistry,
+  type HintChannel,
+  type ShardIdentifier,
+  outsideRequests,
+  systemClock,
+} from '@framework/core';
+
+import { deliverySettings } from '../delivery-settings.js';
+import type { WorkerContext } from '../worker-context.js';
+import { quiet, untilAborted, untilDone } from './wake-signal.js';
+
+/** Tells other processes that something was committed: at once, then at most once per interval. */
+export class CommitHints {
+  readonly #channel: Pick<HintChannel, 'notify'>;
+  readonly #intervalMs: number;
+  readonly #clock: Clock;
+  readonly #onError: (error: unknown) => void;
+  #lastMs = -Infinity;
+  #pending = false;
+  #sending = false;
+  readonly #stopped = new AbortController();
+
+  constructor(options: {
+    readonly channel: Pick<HintChannel, 'notify'>;
+    readonly intervalMs: number;
+    readonly clock: Clock;
+    readonly onError: (error: unknown) => void;
+  }) {
+    this.#channel = options.channel;
+    this.#intervalMs = options.intervalMs;
+    this.#clock = options.clock;
+    this.#onError = options.onError;
+  }
+
+  /** Returns at once, whatever becomes of the hint: nobody's commit waits for it. */
+  hint(): void {
+    this.#pending = true;
+    // For whoever commits meanwhile as well.
+    if (!this.#sending) outsideRequests(() => void this.#send());
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  /** One at a time, so that a database that does not answer holds one statement and not many. */
+  async #send(): Promise<void> {
+    this.#sending = true;
+    while (this.#pending && !this.#stopped.signal.aborted) {
+      const waitMs = this.#lastMs + this.#intervalMs - this.#clock.elapsedMs();
+      if (waitMs > 0) await this.#clock.sleep(waitMs, this.#stopped.signal);
+      this.#lastMs = this.#clock.elapsedMs();
+      // What is committed from here on is not covered by this hint any more.
+      this.#pending = false;
+      if (this.#stopped.signal.aborted) break;
+      await this.#channel.notify().catch(this.#onError);
+    }
+    this.#sending = false;
+  }
+}
+
+/** Calls back at the hints of other processes until delivery stops; hints only save time, polling finds everything. */
+export async function listenForHints(
+  context: WorkerContext,
+  channel: Pick<HintChannel, 'listen'>,
+  onHint: () => void,
+): Promise<void> {
+  const { stopping } = context;
+  const unlisten = await untilDone(context, stopping, () => channel.listen(onHint));
+  if (unlisten === undefined) return;
+  await untilAborted(stopping);
+  await unlisten();
+}
+
+/**
+ * Tells other processes of this one's commits, where this one executes actions and delivers nothing itself.
+ *
+ * @returns what ends it
+ * @throws ConfigurationException `invalid-configuration` when `notifyCoalesceMs` is no whole number within its bounds
+ */
+export function hintCommits(options: {
+  readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
+  readonly executor: Pick<ActionExecutor, 'onCommit'>;
+  /** Default 20. */
+  readonly notifyCoalesceMs?: number;
+  /** Default: the computer's clock. */
+  readonly clock?: Clock;
+  /** Takes what went wrong, with the shards of the database; hints only save time. Default: nothing. */
+  readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
+}): () => void {
+  const { databases, executor, clock = systemClock, onError = () => undefined, ...settings } = options;
+  const { notifyCoalesceMs: intervalMs } = deliverySettings(settings);
+  const byShard = new Map<unknown, CommitHints>();
+  for (const { store, shards } of databases.deliveries()) {
+    const tell = quiet((error) => onError(error, shards));
+    const hints = new CommitHints({ channel: store.hints, intervalMs, clock, onError: tell });
+    for (const shard of shards) byShard.set(shard, hints);
+  }
+  const ignore = executor.onCommit((shard) => byShard.get(shard)?.hint());
+  return () => {
+    ignore();
+    for (const hints of byShard.values()) hints.stop();
+  };
+}

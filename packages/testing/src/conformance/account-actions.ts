@@ -1,0 +1,147 @@
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Plan,
+  type Principal,
+  ShardIdentifier,
+  shardedIdCodec,
+} from '@framework/core';
+import * as z from 'zod';
+
+import { Account, accountCodec, sum } from './account.js';
+import type { ModelReader } from './storage-fixture.js';
+
+interface CreditParams {
+  readonly accountId: Id<Account>;
+  readonly amount: string;
+}
+
+/** Reads one account and adds to its balance: what several executions at once compete for. */
+export class CreditAccountAction extends Action<CreditParams, Account> {
+  readonly #accounts: ModelReader<Account>;
+
+  constructor(clock: Clock, accounts: ModelReader<Account>) {
+    super(clock);
+    this.#accounts = accounts;
+  }
+
+  protected async perform(_principal: Principal, { accountId, amount }: CreditParams): Promise<Account> {
+    const account = await this.#accounts.getById(accountId);
+    return this.plan().update(account.credit(amount));
+  }
+}
+
+interface FindOwnerParams {
+  readonly accountId: Id<Account>;
+}
+
+/** Reads and stages nothing; declares a durable name and the schemas of its params and result. */
+export class FindOwnerAction extends Action<FindOwnerParams, string> {
+  readonly #accounts: ModelReader<Account>;
+
+  constructor(clock: Clock, accounts: ModelReader<Account>) {
+    super(clock);
+    this.#accounts = accounts;
+  }
+
+  protected async perform(_principal: Principal, { accountId }: FindOwnerParams): Promise<string> {
+    const { owner } = await this.#accounts.getById(accountId);
+    return owner;
+  }
+}
+
+FrameworkAction({
+  name: 'accounts.find-owner',
+  params: z.object({ accountId: shardedIdCodec(Account) }),
+  result: z.string(),
+})(FindOwnerAction);
+
+interface OpenAccountParams {
+  readonly owner: string;
+  readonly group: number;
+}
+
+/** Opens an account on the first shard of a group: its params name no id, and each attempt makes another one. */
+export class OpenAccountAction extends Action<OpenAccountParams, Account> {
+  protected async perform(_principal: Principal, { owner, group }: OpenAccountParams): Promise<Account> {
+    return this.plan().add(Account.open(ShardIdentifier.of(group, 0), this.clock.now(), { owner }));
+  }
+}
+
+FrameworkAction({ params: z.object({ owner: z.string(), group: z.int() }), result: accountCodec })(
+  OpenAccountAction,
+);
+
+interface StageParams {
+  /** Does what the test wants done within perform. */
+  readonly stage: (plan: Plan) => unknown;
+}
+
+/** Stages what a test stages, for plans that no action of a domain would make. */
+export class StageAction extends Action<StageParams, void> {
+  protected async perform(_principal: Principal, { stage }: StageParams): Promise<void> {
+    await stage(this.plan());
+  }
+}
+
+// The log says nothing of the work: no JSON holds it.
+FrameworkAction({
+  params: z.codec(z.object({}), z.custom<StageParams>(), {
+    decode: () => ({ stage: () => undefined }),
+    encode: () => ({}),
+  }),
+})(StageAction);
+
+interface TransferParams {
+  readonly fromId: Id<Account>;
+  readonly toId: Id<Account>;
+  readonly amount: string;
+}
+
+/** Moves an amount between two accounts: stages the giving one first, whatever the order of their ids. */
+export class TransferAction extends Action<TransferParams, void> {
+  readonly #accounts: ModelReader<Account>;
+
+  constructor(clock: Clock, accounts: ModelReader<Account>) {
+    super(clock);
+    this.#accounts = accounts;
+  }
+
+  protected async perform(_principal: Principal, { fromId, toId, amount }: TransferParams): Promise<void> {
+    const from = await this.#accounts.getById(fromId);
+    const to = await this.#accounts.getById(toId);
+    this.plan().update(from.credit(`-${amount}`));
+    this.plan().update(to.credit(amount));
+  }
+}
+
+interface WithdrawParams {
+  readonly accountId: Id<Account>;
+  readonly amount: string;
+}
+
+/** What the suite's rules refuse. */
+export class Overdrawn extends Error {}
+
+/** Takes an amount out of an account, which must cover it: refuses its own repetition. */
+export class WithdrawAction extends Action<WithdrawParams, Account> {
+  readonly #accounts: ModelReader<Account>;
+
+  constructor(clock: Clock, accounts: ModelReader<Account>) {
+    super(clock);
+    this.#accounts = accounts;
+  }
+
+  protected async perform(_principal: Principal, { accountId, amount }: WithdrawParams): Promise<Account> {
+    const account = await this.#accounts.getById(accountId);
+    if (sum(account.balance, `-${amount}`).startsWith('-')) throw new Overdrawn();
+    return this.plan().update(account.credit(`-${amount}`));
+  }
+}
+
+FrameworkAction({
+  params: z.object({ accountId: shardedIdCodec(Account), amount: z.string() }),
+  result: accountCodec,
+})(WithdrawAction);

@@ -1,0 +1,174 @@
+import { ShardedId, slotOf, systemClock } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+
+import { TransferAction } from '../account-actions.js';
+import { Account, Tag, decimal } from '../account.js';
+import {
+  type SuiteContext,
+  abroad,
+  at,
+  changeSetOf,
+  home,
+  neighbour,
+  once,
+  principal,
+  unknown,
+} from '../suite-context.js';
+
+const allowed = { allowCrossShard: true, ...once };
+
+/** Registers what happens to a plan that spans shards. */
+export function describeCrossShard(context: SuiteContext): void {
+  describe('a plan over several shards', () => {
+    it.each([
+      ['in different databases', abroad],
+      ['in one database', neighbour],
+    ])('is refused before anything is written, for shards %s', async (_where, shard) => {
+      const from = await context.openAccount(home);
+      const to = await context.openAccount(shard);
+      const params = { fromId: from.id, toId: to.id, amount: '1' };
+      await expect(context.executor.execute(principal, TransferAction, params)).rejects.toMatchObject({
+        code: 'cross-shard',
+        shards: [home, shard],
+      });
+      expect(await context.accounts.findAllByIds([from.id, to.id])).toEqual([from, to]);
+      expect((await context.storedEvents(home)).length + (await context.storedEvents(abroad)).length).toBe(2);
+    });
+
+    it('writes the events of each shard with its own models, under one action, when it is allowed', async () => {
+      const from = await context.openAccount(abroad, { balance: decimal('5') });
+      const to = await context.openAccount(home);
+      const params = { fromId: from.id, toId: to.id, amount: '2' };
+      await context.executor.execute(principal, TransferAction, params, allowed);
+      const [sent] = (await context.storedEvents(abroad)).slice(1);
+      const [received] = (await context.storedEvents(home)).slice(1);
+      expect(sent).toMatchObject({ modelId: from.id.value, ordinal: 0, modelVersion: 2 });
+      expect(received).toMatchObject({ modelId: to.id.value, ordinal: 1, modelVersion: 2 });
+      expect(received?.actionId).toBe(sent?.actionId);
+      const balances = (await context.accounts.findAllByIds([from.id, to.id])).map(({ balance }) => balance);
+      expect(balances).toEqual([decimal('3'), decimal('2')]);
+    });
+
+    it('leaves one record row on a shard on which it attached no event', async () => {
+      await context.stage((plan) => {
+        plan.add(Account.open(home, systemClock.now()));
+        plan.addAll([Tag.of(abroad, 'one'), Tag.of(abroad, 'two')]);
+      }, allowed);
+      const [event] = await context.storedEvents(home);
+      const records = await context.storedEvents(abroad);
+      expect(records).toHaveLength(1);
+      expect(records[0]).toMatchObject({ eventType: null, modelId: null, actionId: event?.actionId });
+    });
+
+    it('leaves one record row for each shard of a database', async () => {
+      await context.stage((plan) => plan.addAll([Tag.of(home, 'one'), Tag.of(neighbour, 'two')]), allowed);
+      const records = await context.storedEvents(home);
+      expect(records).toHaveLength(2);
+      expect(new Set(records.map(({ actionId }) => actionId)).size).toBe(1);
+      expect(new Set(records.map(({ id }) => id)).size).toBe(2);
+    });
+
+    it('names the committed and the failed shards when a later one fails', async () => {
+      const first = await context.openAccount(home);
+      const stale = await context.openAccount(abroad);
+      await context.credit(stale, '1');
+      const partial = context.stage(
+        (plan) => plan.updateAll([stale.credit('100'), first.credit('1')]),
+        allowed,
+      );
+      await expect(partial).rejects.toMatchObject({
+        code: 'partial-commit',
+        committed: [home],
+        failed: [abroad],
+        cause: { code: 'stale-record', id: stale.id.value },
+      });
+      expect(await context.accounts.getById(first.id)).toMatchObject({ version: 2 });
+      expect(await context.accounts.getById(stale.id)).toMatchObject({ balance: decimal('1') });
+      expect(await context.storedEvents(abroad)).toHaveLength(2);
+    });
+
+    it('writes nothing when the first shard fails', async () => {
+      const stale = await context.openAccount(home);
+      const later = await context.openAccount(abroad);
+      await context.credit(stale, '1');
+      const refused = context.stage(
+        (plan) => plan.updateAll([later.credit('1'), stale.credit('100')]),
+        allowed,
+      );
+      await expect(refused).rejects.toMatchObject({ code: 'stale-record' });
+      expect(await context.accounts.getById(later.id)).toEqual(later);
+      expect(await context.storedEvents(abroad)).toHaveLength(1);
+    });
+  });
+}
+
+/** Registers that rows and events stand on the shard that the id names, and nowhere else. */
+export function describePlacement(context: SuiteContext): void {
+  describe('placement', () => {
+    it.each([home, abroad])('puts row and event on %s only', async (shard) => {
+      const account = await context.openAccount(shard);
+      const [here, elsewhere] = shard === home ? [home, abroad] : [abroad, home];
+      expect(await context.storedEvents(here)).toMatchObject([{ modelId: account.id.value }]);
+      expect(await context.storedEvents(elsewhere)).toEqual([]);
+      expect(await context.accounts.getById(account.id)).toEqual(account);
+      expect(account.id.resolveShardIdentifier()).toBe(shard);
+    });
+
+    it('lets two shards share a database, each with its own models', async () => {
+      const one = await context.openAccount(home);
+      const other = await context.openAccount(neighbour);
+      expect(await context.accounts.findAllByIds([other.id, one.id])).toEqual([other, one]);
+      const credited = await context.credit(other, '1');
+      expect(await context.accounts.getById(other.id)).toEqual(credited);
+      expect(await context.storedEvents(abroad)).toEqual([]);
+    });
+
+    it('refuses to read a shard that is not configured', async () => {
+      const id = ShardedId.generate(Account, unknown);
+      const refusal = { code: 'unknown-shard', shard: unknown };
+      await expect(context.accounts.getById(id)).rejects.toMatchObject(refusal);
+      await expect(context.accounts.findById(id)).rejects.toMatchObject(refusal);
+      await expect(context.accounts.existsById(id)).rejects.toMatchObject(refusal);
+      await expect(context.accounts.findAllByIds([id])).rejects.toMatchObject(refusal);
+      expect(() => context.fixture.databases.transactionManager(unknown)).toThrow(
+        expect.objectContaining(refusal) as Error,
+      );
+    });
+
+    it('refuses to write to a shard that is not configured, before another one is written', async () => {
+      const refused = context.stage(
+        (plan) => plan.addAll([home, unknown].map((shard) => Account.open(shard, systemClock.now()))),
+        { allowCrossShard: true },
+      );
+      await expect(refused).rejects.toMatchObject({ code: 'unknown-shard', shard: unknown });
+      expect(await context.accounts.count()).toBe(0);
+      expect(await context.storedEvents()).toEqual([]);
+    });
+
+    it('refuses text that is no id', async () => {
+      await expect(context.accounts.getById('no id')).rejects.toMatchObject({ code: 'invalid-id' });
+      await expect(context.accounts.findAllByIds([''])).rejects.toMatchObject({ code: 'invalid-id' });
+    });
+  });
+}
+
+/** Registers into which slots of the log events fall: all adapters and processes must agree. */
+export function describeSlots(context: SuiteContext): void {
+  describe('the slot of an event', () => {
+    it.each(['a', '01a20098-e5a5-7000-8000-c4b13c4486dc', 'ada/Übung', '𝒳'])(
+      'of the model %j is the one into which core puts that id',
+      async (modelId) => {
+        const { databases, accounts } = context.fixture;
+        const account = await context.openAccount(home);
+        const next = account.credit('1').variant({ version: account.version + 1, events: [] });
+        const { events, ...set } = changeSetOf(accounts, next, ['{}']);
+        const ofModel = events.map((event) => ({ ...event, modelId }));
+        await databases.transactionManager(home).persist({ ...set, events: ofModel });
+        const stores = databases.deliveries().map(({ store }) => store);
+        const found = await Promise.all(stores.map((store) => store.log.find(at(events, 0).id)));
+        const index = found.findIndex((event) => event?.modelId === modelId);
+        expect(found[index]?.slot).toBe(slotOf(modelId, at(stores, index).slotCount));
+      },
+    );
+  });
+}

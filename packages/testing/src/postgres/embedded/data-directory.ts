@@ -1,0 +1,90 @@
+import { rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+import { type Cluster, isAlive, postmasterFile, readPostmaster, refusedPassword } from './cluster.js';
+import { Deadline, PostgresServerError } from './deadline.js';
+import { OwnerSession } from './owner-session.js';
+import { serves } from './serves.js';
+
+// The server notices the end of an owner within milliseconds; only then is its lock free.
+const takenGraceMs = 1_000;
+// A start takes the lock within milliseconds after its server became ready.
+const freeGraceMs = 300;
+const orphanShutdownMs = 10_000;
+const notReady = { kind: 'unreachable' } as const;
+
+/**
+ * Waits until no server runs on the cluster's data directory, so that one can be started.
+ *
+ * A server that is starting or stopping is waited for. A ready one whose owner is alive is left alone. A ready one
+ * whose owner has died is an orphan: it is shut down rather than taken over, so that every running server is the child
+ * of a supervisor. A claim whose process id has certainly gone to another process is removed, because PostgreSQL would
+ * take that process for a server; a claim whose process cannot be looked into is left to PostgreSQL's judgement unless
+ * its server answers. Against servers that still run without their postmaster, PostgreSQL protects the data by itself.
+ *
+ * @throws PostgresServerError `directory-in-use`, `directory-unusable` when the server refuses the cluster's password, or
+ * `start-failed` when the deadline passes.
+ */
+export async function settleDataDirectory(cluster: Cluster, deadline: Deadline): Promise<void> {
+  const { dataDirectory } = cluster;
+  let taken: Deadline | undefined;
+  let free: Deadline | undefined;
+  const settled = await deadline.poll(async () => {
+    const postmaster = await readPostmaster(dataDirectory);
+    if (!postmaster) return true;
+    const serving = await serves(postmaster.pid, dataDirectory);
+    if (serving === false) {
+      if (isAlive(postmaster.pid)) await removeClaim(dataDirectory, postmaster.pid);
+      return true;
+    }
+    if (free && !free.passed) return undefined;
+    const ownership = postmaster.ready ? await OwnerSession.tryOpen(cluster, postmaster.port) : notReady;
+    const answers = ownership.kind === 'owned' || ownership.kind === 'taken';
+    if (serving === undefined && !answers) return true;
+    if (ownership.kind === 'refused') throw refusedPassword(cluster, ownership.cause);
+    if (ownership.kind === 'owned') {
+      if (free) await shutDownOrphan(postmaster.pid, dataDirectory);
+      await ownership.session.close();
+      free = Deadline.after(freeGraceMs);
+    }
+    if (ownership.kind === 'taken') {
+      taken ??= Deadline.after(takenGraceMs);
+      if (taken.passed) throw inUse(cluster, ownership.ownerPid);
+    }
+    return undefined;
+  });
+  if (settled) return;
+  const pid = (await readPostmaster(dataDirectory))?.pid;
+  throw new PostgresServerError(
+    'start-failed',
+    `The PostgreSQL server that already runs on ${dataDirectory} (process ${pid}) neither became ready nor ended ` +
+      `within ${deadline.timeoutMs} ms. Its log is ${cluster.logFile}. End it with: kill -QUIT ${pid}`,
+  );
+}
+
+// Meanwhile another start may have removed it too, and its server have made its own.
+async function removeClaim(dataDirectory: string, pid: number): Promise<void> {
+  const claim = await readPostmaster(dataDirectory);
+  if (claim?.pid === pid) await rm(postmasterFile(dataDirectory), { force: true });
+}
+
+// Its process id is the one in the claim by whose port it has answered.
+async function shutDownOrphan(pid: number, dataDirectory: string): Promise<void> {
+  const runs = async () => (await serves(pid, dataDirectory)) ?? isAlive(pid);
+  for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
+    if (await runs()) process.kill(pid, signal);
+    const ended = await Deadline.after(orphanShutdownMs).poll(async () =>
+      (await runs()) ? undefined : true,
+    );
+    if (ended) return;
+  }
+}
+
+function inUse(cluster: Cluster, ownerPid: string): PostgresServerError {
+  const directory = dirname(dirname(cluster.dataDirectory));
+  return new PostgresServerError(
+    'directory-in-use',
+    `The embedded PostgreSQL server in ${directory} is in use by process ${ownerPid}. ` +
+      'Stop that process first, or use another directory.',
+  );
+}

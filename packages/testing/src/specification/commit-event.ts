@@ -1,0 +1,84 @@
+import {
+  type Clock,
+  type DatabaseRegistry,
+  type EventClass,
+  type ModelEvent,
+  type Principal,
+  type ShardIdentifier,
+  ShardedId,
+  encodePayload,
+  eventTypeOf,
+  exactJson,
+  modelNameOf,
+} from '@framework/core';
+
+import { type MemoryTables, memoryManager } from '../memory/index.js';
+
+/** What the log says of an event that a specification commits itself. */
+export interface EventOrigin {
+  /** The name of the action that led to it. Default: `GivenAction`. */
+  readonly actionName?: string;
+  /** What was asked of the action, as JSON values. Default: `{}`. */
+  readonly actionParams?: unknown;
+  /** Who asked. Default: the world's principal. */
+  readonly principal?: Principal;
+  /** Default: none. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** The version that the change produced. Default: that of the stored model, or 1. */
+  readonly modelVersion?: number;
+}
+
+/**
+ * Commits one event, and no model, on the shard of its model; gives the tables that hold it.
+ *
+ * @throws UnstorableValueException `unstorable-value` when the payload does not fit the schema of its class
+ */
+export async function commitEvent(
+  event: ModelEvent<unknown>,
+  origin: EventOrigin & { readonly principal: Principal },
+  world: { readonly databases: DatabaseRegistry; readonly namespace: string; readonly clock: Clock },
+): Promise<MemoryTables> {
+  const { actionName = 'GivenAction', actionParams = {}, principal, headers = {} } = origin;
+  const shard = shardOf(event, world.databases);
+  const manager = memoryManager(world.databases.transactionManager(shard));
+  const modelName = modelNameOf(event.model);
+  const stored = manager.rows(modelName).get(event.modelId);
+  const newId = (): string => ShardedId.generate(event.model, shard).value;
+  await manager.persist({
+    shard,
+    action: {
+      id: newId(),
+      name: actionName,
+      params: exactJson(actionParams, `params of ${actionName}`),
+      namespace: world.namespace,
+      principal: principal.name,
+      headers: exactJson(headers, `headers of ${actionName}`),
+      startedDate: world.clock.now(),
+    },
+    changes: [],
+    events: [
+      {
+        id: newId(),
+        ordinal: 0,
+        modelId: event.modelId,
+        modelName,
+        modelVersion: origin.modelVersion ?? stored?.version ?? 1,
+        type: eventTypeOf(event.constructor as unknown as EventClass),
+        payload: encodePayload(event),
+      },
+    ],
+  });
+  return manager.tables;
+}
+
+/** The shard that the id of the event's model carries; the default one where it carries none. */
+function shardOf(
+  { model, modelId }: ModelEvent<unknown>,
+  { defaultShard }: DatabaseRegistry,
+): ShardIdentifier {
+  try {
+    return ShardedId.of(model, modelId).resolveShardIdentifier();
+  } catch {
+    return defaultShard;
+  }
+}

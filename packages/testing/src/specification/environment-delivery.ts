@@ -1,0 +1,83 @@
+import type { ActionExecutor, DatabaseRegistry, ModelClass } from '@framework/core';
+import type { DeliveryOverrides, EventHandlerRegistry } from '@framework/events';
+
+import { type MemoryDeliveryTables, type MemoryTables, joinedManager } from '../memory/index.js';
+import type { VirtualClock } from '../virtual-clock.js';
+import { type DeliveryReport, DeliveryRun, deadLetterError } from './delivery-run.js';
+
+const defaultCallsMax = 1_000;
+
+/** How a delivery ends. */
+export interface DeliverAllOptions {
+  /** How many calls of handlers there may be. Default 1,000. */
+  readonly callsMax?: number;
+  /** Whether events may be given up. Default `'refused'`: the delivery rejects with what the handler threw. */
+  readonly deadLetters?: 'refused' | 'kept';
+}
+
+/** What is delivered to whom. */
+export interface WorldDeliveryOptions {
+  readonly databases: DatabaseRegistry;
+  readonly executor: ActionExecutor;
+  readonly handlers: EventHandlerRegistry;
+  readonly models: readonly ModelClass<unknown>[];
+  readonly clock: VirtualClock;
+  /** What to change in the settings of delivery. */
+  readonly settings: DeliveryOverrides;
+}
+
+/** The deliveries of a world: each one is a process of its own, which ends when nothing is left to do. */
+export class WorldDelivery {
+  readonly #options: WorldDeliveryOptions;
+
+  constructor(options: WorldDeliveryOptions) {
+    this.#options = options;
+  }
+
+  /** The delivery tables of each database. */
+  get tables(): readonly MemoryDeliveryTables[] {
+    return this.#options.databases.eachDatabase().map((managers) => joinedManager(managers).tables.delivery);
+  }
+
+  /** Delivers until nothing is pending or due; see {@link World.deliverAll}. */
+  async all({
+    callsMax = defaultCallsMax,
+    deadLetters = 'refused',
+  }: DeliverAllOptions = {}): Promise<DeliveryReport> {
+    const known = this.#deadKeys;
+    const report = await this.#run(callsMax);
+    const given = report.deadLetters.find(({ handler, event }) => !known.has(`${handler} ${event.id}`));
+    if (deadLetters === 'refused' && given !== undefined) throw deadLetterError(given, report);
+    return report;
+  }
+
+  /** Delivers so many times what is committed now; each time the cursors of the time before are lost. */
+  async committed({ delivery }: MemoryTables, times: number): Promise<DeliveryReport> {
+    const ends = new Map(this.tables.map((tables) => [tables, tables.log.length]));
+    const last = delivery.log.length - 1;
+    let report = await this.#run(defaultCallsMax, ends);
+    for (let time = 1; time < times; time++) {
+      delivery.moveCursors(last);
+      const next = await this.#run(defaultCallsMax, ends);
+      report = { ...next, attempts: [...report.attempts, ...next.attempts] };
+    }
+    return report;
+  }
+
+  /** By handler and event, as the tables know them. */
+  get #deadKeys(): ReadonlySet<string> {
+    const rows = this.tables.flatMap(({ parked }) => [...parked]);
+    return new Set(rows.filter(([, { dead }]) => dead).map(([key]) => key));
+  }
+
+  /** @param ends up to where each log is delivered; the whole log where it is missing */
+  async #run(callsMax: number, ends?: ReadonlyMap<MemoryDeliveryTables, number>): Promise<DeliveryReport> {
+    const { databases, ...options } = this.#options;
+    if (options.handlers.handlers.length === 0) return { attempts: [], deadLetters: [] };
+    const delivered = databases.eachDatabase().map((managers) => {
+      const tables = joinedManager(managers).tables.delivery;
+      return { tables, shards: managers.map(({ shard }) => shard), end: ends?.get(tables) ?? Infinity };
+    });
+    return new DeliveryRun({ ...options, databases: delivered, callsMax }).toRest();
+  }
+}

@@ -1,0 +1,204 @@
+import { type AnyEntity, Entity, FrameworkException, ModelEvent } from '@framework/core';
+import { AssertionError } from 'node:assert';
+import { isDeepStrictEqual } from 'node:util';
+
+/**
+ * Compares what is with what is expected, by everything that the expectation does not leave open.
+ *
+ * @param what names it in the error, such as `events`
+ * @throws AssertionError with the difference, as every test runner shows it
+ */
+export function assertMatches(what: string, actual: unknown, expected: unknown): void {
+  const compared = matched(actual, expected);
+  if (isDeepStrictEqual(compared.actual, compared.expected)) return;
+  const { message } = new AssertionError({ ...readable(compared), operator: 'deepStrictEqual' });
+  throw new AssertionError({
+    ...readable(compared),
+    message: `The ${what} differ. ${message}`,
+    operator: 'specification',
+    stackStartFn: assertMatches,
+  });
+}
+
+/** Shortened, unless the difference is lost by that. */
+function readable({ actual, expected }: Matched): Matched {
+  const short: Matched = { actual: shown(actual), expected: shown(expected) };
+  return isDeepStrictEqual(short.actual, short.expected) ? { actual, expected } : short;
+}
+
+/** An error by its `code`, or by its class. */
+export type ExpectedError = string | (abstract new (...args: never[]) => Error);
+
+/** How something ended. */
+export type Ending = { readonly result: unknown } | { readonly error: unknown };
+
+/**
+ * Compares what was thrown with what is expected.
+ *
+ * @throws AssertionError with what was thrown as its cause, or with the result when nothing was
+ */
+export function assertThrown(what: string, ending: Ending, expected: ExpectedError): void {
+  const name = typeof expected === 'string' ? expected : expected.name;
+  if ('result' in ending) {
+    throw new AssertionError({
+      message: `${what} does not throw ${name}.`,
+      actual: shown(ending.result),
+      expected: name,
+      operator: 'throws',
+      stackStartFn: assertThrown,
+    });
+  }
+  const { error } = ending;
+  if (isExpected(error, expected)) return;
+  const failure = new AssertionError({
+    message: `${what} throws ${codeOf(error)} and not ${name}: ${String(error)}`,
+    actual: codeOf(error),
+    expected: name,
+    operator: 'throws',
+    stackStartFn: assertThrown,
+  });
+  throw Object.assign(failure, { cause: error });
+}
+
+function isExpected(error: unknown, expected: ExpectedError): boolean {
+  return typeof expected === 'string' ? codeOf(error) === expected : error instanceof expected;
+}
+
+/** The `code` of an error, or of the framework's error that it wraps; else its name. */
+function codeOf(error: unknown): string {
+  if (typeof error === 'object' && error !== null && 'code' in error) return String(error.code);
+  return FrameworkException.find(error)?.code ?? (error instanceof Error ? error.name : typeof error);
+}
+
+/** A value, or for an object {@link like} it; a model is compared without its version, dates and attached events. */
+export type Expected<T> =
+  | T
+  | (T extends object ? Like<T> : never)
+  | (T extends readonly (infer Item)[] ? readonly Expected<Item>[] : never);
+
+/** An event as it was made, or some of its fields. */
+export type ExpectedEvent = ModelEvent<unknown> | Like<ModelEvent<unknown>>;
+
+/** A model as its own methods make it, or some of its fields. */
+export type ExpectedModel = AnyEntity | Like<AnyEntity>;
+
+/** What must have happened; what is left out is left open. */
+export interface ExpectedEffects {
+  /** All events that were committed, in this order. */
+  readonly events?: readonly ExpectedEvent[];
+  /** All models that were added or updated as they are now, in the order of their first change. */
+  readonly models?: readonly ExpectedModel[];
+}
+
+/** What is compared of a model, an event or any other object: some of its fields; the others are left open. */
+export class Like<out T> {
+  /** Exists in the type only: what is compared. */
+  declare readonly compared: T;
+  /** The class that the object must have. */
+  readonly type: abstract new (...args: never[]) => unknown;
+  readonly fields: object;
+
+  constructor(type: abstract new (...args: never[]) => unknown, fields: object) {
+    this.type = type;
+    this.fields = fields;
+  }
+}
+
+/** Some of the fields of an object, without its methods. */
+export type SomeFields<T> = {
+  readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? never : K]?: T[K];
+};
+
+/**
+ * Expects an object of a class with some fields, and leaves the others open: ids and versions that an action makes, and
+ * what the specification is not about.
+ *
+ * ```ts
+ * like(Transfer, { state: 'REFUNDED', reason: 'wallet-closed' })
+ * ```
+ */
+export function like<T extends object>(
+  type: abstract new (...args: never[]) => T,
+  fields: SomeFields<NoInfer<T>>,
+): Like<T> {
+  return new Like<T>(type, fields);
+}
+
+/** What storing and staging set, and no decision of a model. */
+const ofStorage: ReadonlySet<string> = new Set(['version', 'createdDate', 'updatedDate', 'events']);
+/** Says no more than the class of the event does. */
+const ofEvents: ReadonlySet<string> = new Set(['model']);
+
+type AnyClass = abstract new (...args: never[]) => unknown;
+
+/** What is to be compared with each other. */
+interface Matched {
+  readonly actual: unknown;
+  readonly expected: unknown;
+}
+
+/** Leaves out of both sides what the expectation leaves open. */
+function matched(actual: unknown, expected: unknown): Matched {
+  if (expected instanceof Like) return matchedFields(actual, expected.type, expected.fields);
+  if (expected instanceof Entity)
+    return matchedFields(actual, classOf(expected), without(ofStorage, expected));
+  if (expected instanceof ModelEvent)
+    return matchedFields(actual, classOf(expected), without(ofEvents, expected));
+  if (Array.isArray(actual) && Array.isArray(expected)) return matchedItems(actual, expected);
+  return { actual, expected };
+}
+
+/** Only these fields; of an object of another class, everything. */
+function matchedFields(actual: unknown, type: AnyClass, fields: object): Matched {
+  if (typeof actual !== 'object' || actual === null || !(actual instanceof type))
+    return { actual, expected: objectOf(type, fields) };
+  const values = new Map(Object.entries(actual));
+  const pairs = Object.entries(fields).map(
+    ([field, expected]) => [field, matched(values.get(field), expected)] as const,
+  );
+  return {
+    actual: objectOf(type, Object.fromEntries(pairs.map(([field, pair]) => [field, pair.actual]))),
+    expected: objectOf(type, Object.fromEntries(pairs.map(([field, pair]) => [field, pair.expected]))),
+  };
+}
+
+function matchedItems(actual: readonly unknown[], expected: readonly unknown[]): Matched {
+  const pairs = expected.map((item, index) => matched(actual[index], item));
+  const beyond = actual.slice(pairs.length);
+  return {
+    actual: [...pairs.slice(0, actual.length).map((pair) => pair.actual), ...beyond],
+    expected: pairs.map((pair) => pair.expected),
+  };
+}
+
+/** An object of the class with these fields alone, which shows the name of the class where it is printed. */
+function objectOf({ prototype }: AnyClass, fields: object): object {
+  return Object.create(prototype as object, Object.getOwnPropertyDescriptors(fields)) as object;
+}
+
+function classOf({ constructor }: object): AnyClass {
+  return constructor as unknown as AnyClass;
+}
+
+function without(left: ReadonlySet<string>, fields: object): object {
+  return Object.fromEntries(Object.entries(fields).filter(([field]) => !left.has(field)));
+}
+
+/** A value as a difference shows it: what writes itself as JSON by one short text, such as `Big 25.5`. */
+function shown(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || value instanceof Date) return value;
+  if (Array.isArray(value)) return value.map(shown);
+  const prototype: unknown = Object.getPrototypeOf(value);
+  const isPlain = prototype === Object.prototype || prototype === null;
+  if (!isPlain && 'toJSON' in value) return `${value.constructor.name} ${textOf(value)}`;
+  const fields = Object.entries(value).map(([field, each]) => [
+    field,
+    { value: shown(each), enumerable: true },
+  ]);
+  return Object.create(prototype as object | null, Object.fromEntries(fields) as PropertyDescriptorMap);
+}
+
+function textOf(value: object): string {
+  const json: unknown = JSON.parse(JSON.stringify(value));
+  return typeof json === 'string' ? json : JSON.stringify(json);
+}

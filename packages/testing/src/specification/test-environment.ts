@@ -1,0 +1,289 @@
+import {
+  type ActionClass,
+  ActionExecutor,
+  type AnyAction,
+  type AnyEntity,
+  type DatabaseRegistry,
+  type DeliverableEvent,
+  type EventClass,
+  type ExecutionConfiguration,
+  type ExecutorOptions,
+  type ModelClass,
+  type ModelEvent,
+  type Principal,
+  type Repository,
+  ShardIdentifier,
+  decodeEvent,
+  eventTypeOf,
+  modelNameOf,
+  openDatabases,
+} from '@framework/core';
+import { type AnyEventHandler, type DeliveryOverrides, EventHandlerRegistry } from '@framework/events';
+
+import {
+  type MemoryCommit,
+  MemoryRepository,
+  joinedManager,
+  memory,
+  memorySharding,
+} from '../memory/index.js';
+import { VirtualClock } from '../virtual-clock.js';
+import { type EventOrigin, commitEvent } from './commit-event.js';
+import { type DeliveryReport, driven } from './delivery-run.js';
+import { type DeliverAllOptions, WorldDelivery } from './environment-delivery.js';
+import { SpecificationError } from './specification-error.js';
+
+const namespace = 'specification';
+
+/** How one execution differs from the world's defaults. */
+export interface WorldExecution extends ExecutionConfiguration {
+  /** Who asks. Default: the world's principal. */
+  readonly principal?: Principal;
+}
+
+/**
+ * Everything that actions and handlers need, in memory and in virtual time: for what `given`, `when` and `then` cannot
+ * say.
+ *
+ * Nothing is delivered before {@link World.deliverAll}. Executions and deliveries let time pass as they need it.
+ *
+ * ```ts
+ * const world = await World.open({ models: [Wallet, Transfer], actions, handlers });
+ * await world.store(source, destination);
+ * const transfer = await world.execute(InitiateTransferAction, { sourceId, destId, amount });
+ * await world.deliverAll();
+ * ```
+ */
+export class World {
+  readonly clock: VirtualClock;
+  readonly databases: DatabaseRegistry;
+  readonly executor: ActionExecutor;
+  /** The handlers, under their names. */
+  readonly handlers: EventHandlerRegistry;
+  readonly #principal: Principal;
+  readonly #repositories: WorldRepositories;
+  readonly #delivery: WorldDelivery;
+
+  private constructor(options: WorldOptions) {
+    const { models, actions, handlers, shards = [ShardIdentifier.of(0, 0)], groupCommit = false } = options;
+    const clock = (this.clock = new VirtualClock(options.start));
+    const databases = (this.databases = openDatabases(memorySharding(...shards), memory({ clock })));
+    this.#principal = options.principal ?? { name: 'specification' };
+    this.#repositories = new WorldRepositories(models, databases);
+    const setup = { clock, databases, repository: this.#repositories.of };
+    this.handlers = new EventHandlerRegistry(handlers?.(setup) ?? []);
+    this.executor = new ActionExecutor({
+      namespace,
+      databases,
+      repositories: this.#repositories.all,
+      actions: actions(setup),
+      groupCommit,
+      clock,
+      random: () => 1,
+    });
+    this.#delivery = new WorldDelivery({
+      databases,
+      executor: this.executor,
+      handlers: this.handlers,
+      models: this.#repositories.all.map(({ model }) => model),
+      clock,
+      settings: options.delivery ?? {},
+    });
+  }
+
+  /** Makes a world in which nothing has happened yet, and in which the handlers are registered. */
+  static async open(options: WorldOptions): Promise<World> {
+    const world = new World(options);
+    await world.deliverAll();
+    return world;
+  }
+
+  /** The repository of a model, or of a class of your own; see {@link WorldSetup.repository}. */
+  get repository(): RepositoryOf {
+    return this.#repositories.of;
+  }
+
+  /** All that was committed, on all shards, in the order of the commits. */
+  get commits(): readonly MemoryCommit[] {
+    return this.databases
+      .eachDatabase()
+      .flatMap((managers) => joinedManager(managers).tables.commits)
+      .sort((one, other) => one.position - other.position);
+  }
+
+  /** All events, on all shards, in the order of the commits. */
+  get events(): readonly DeliverableEvent[] {
+    return this.commits.flatMap(({ events }) => events);
+  }
+
+  /**
+   * An event of the log as an instance of its class; without a class, as it stands in the log.
+   *
+   * @throws UnstorableValueException `unstorable-value` when the class cannot read it
+   */
+  read({ type, modelId, modelName, payload }: DeliverableEvent, eventClass?: EventClass): unknown {
+    if (eventClass === undefined) return { type, modelId, payload };
+    return decodeEvent(eventClass, { model: this.#repositories.ofName(modelName).model, modelId, payload });
+  }
+
+  /** Stores models as what was there before: without any event, and at version 1 those that were never stored. */
+  async store(...models: readonly AnyEntity[]): Promise<void> {
+    for (const model of models) {
+      await this.repository(model.constructor as ModelClass<AnyEntity>).put(model);
+    }
+  }
+
+  /** Executes an action; throws as the executor does. */
+  execute<Params, Result>(
+    action: ActionClass<Params, Result>,
+    params: NoInfer<Params>,
+    { principal = this.#principal, ...configuration }: WorldExecution = {},
+  ): Promise<Result> {
+    return driven(this.executor.execute(principal, action, params, configuration), this.clock);
+  }
+
+  /**
+   * The models that were added or updated after the first so many commits, as they are now, in the order of their first
+   * change; deleted ones, too.
+   */
+  async changedSince(commitCount: number): Promise<readonly AnyEntity[]> {
+    const changes = this.commits.slice(commitCount).flatMap((commit) => commit.changes);
+    const byKey = new Map(changes.map((change) => [`${change.table} ${change.id}`, change]));
+    const models = await Promise.all(
+      [...byKey.values()].map(({ table, id }) => this.#repositories.ofName(table).findStored(id)),
+    );
+    return models.filter((model) => model !== undefined);
+  }
+
+  /**
+   * Delivers until nothing is pending or due, what the handlers' actions commit included; time passes for retries.
+   *
+   * @throws SpecificationError `dead-letter` when a handler gave an event up, `restless` when handlers go on and on
+   */
+  deliverAll(options?: DeliverAllOptions): Promise<DeliveryReport> {
+    return this.#delivery.all(options);
+  }
+
+  /** Delivers every event since the beginning once more, as after a crash in which the cursors were lost. */
+  redeliverAll(options?: DeliverAllOptions): Promise<DeliveryReport> {
+    for (const tables of this.#delivery.tables) tables.moveCursors(0);
+    return this.deliverAll(options);
+  }
+
+  /**
+   * Commits one event and delivers it; what the handlers' actions commit is not delivered yet.
+   *
+   * `times` is how often it is delivered, as a crash may have it. Default 1.
+   *
+   * @throws SpecificationError `unwanted-event` when no handler wants it
+   */
+  async handle(
+    event: ModelEvent<unknown>,
+    { times = 1, ...origin }: EventOrigin & { readonly times?: number } = {},
+  ): Promise<DeliveryReport> {
+    const type = eventTypeOf(event.constructor as unknown as EventClass);
+    const isWanted = this.handlers.handlers.some(({ eventClasses }) => eventClasses?.has(type) ?? true);
+    if (!isWanted) {
+      throw new SpecificationError('unwanted-event', `No handler wants ${type}: add the one that does`);
+    }
+    const tables = await commitEvent(
+      event,
+      { principal: this.#principal, ...origin },
+      {
+        databases: this.databases,
+        namespace,
+        clock: this.clock,
+      },
+    );
+    return this.#delivery.committed(tables, times);
+  }
+}
+
+/** The class of a repository in memory with queries of its own. */
+export type MemoryRepositoryClass<R> = new (databases: DatabaseRegistry) => R;
+
+/** What actions and handlers are made with. */
+export interface WorldSetup {
+  readonly clock: VirtualClock;
+  readonly databases: DatabaseRegistry;
+  /**
+   * The repository of a model, or of a class of your own that extends `MemoryRepository`.
+   *
+   * @throws SpecificationError `unknown-model` when the specification does not list it
+   */
+  readonly repository: RepositoryOf;
+}
+
+/** Finds a repository by its class, or by that of its models. */
+export interface RepositoryOf {
+  <R extends MemoryRepository<AnyEntity>>(repository: MemoryRepositoryClass<R>): R;
+  <M extends AnyEntity>(model: ModelClass<M>): MemoryRepository<M>;
+}
+
+/** What a specification is about. */
+export interface WorldOptions {
+  /** The models that are stored; for one with queries of its own, the class of its repository in memory. */
+  readonly models: readonly (ModelClass<AnyEntity> | MemoryRepositoryClass<MemoryRepository<AnyEntity>>)[];
+  /** Makes the actions, also those that only handlers execute. */
+  readonly actions: (setup: WorldSetup) => readonly AnyAction[];
+  /** Makes the handlers. Default: none. */
+  readonly handlers?: (setup: WorldSetup) => readonly AnyEventHandler[];
+  /** The shards, each in a database of its own; the first is the default. Default: shard (0, 0). */
+  readonly shards?: readonly [ShardIdentifier, ...ShardIdentifier[]];
+  /** Who executes the actions. Default: `specification`. */
+  readonly principal?: Principal;
+  /** Whether the plans of concurrent executions are written together, or how; as the service has it. Default false. */
+  readonly groupCommit?: ExecutorOptions['groupCommit'];
+  /** What to change in the settings of delivery, such as `retry`. */
+  readonly delivery?: DeliveryOverrides;
+  /** When the clock starts. Default: 2026-01-01T00:00:00Z. */
+  readonly start?: Date;
+}
+
+type ListedClass = WorldOptions['models'][number];
+
+/** The repositories of a world: one for each model. */
+export class WorldRepositories {
+  /** By the classes that were listed, and by those of the models. */
+  readonly #byClass = new Map<unknown, MemoryRepository<AnyEntity>>();
+
+  constructor(listed: readonly ListedClass[], databases: DatabaseRegistry) {
+    for (const each of listed) {
+      const repository = isRepositoryClass(each)
+        ? new each(databases)
+        : new MemoryRepository({ model: each, databases });
+      this.#byClass.set(each, repository);
+      this.#byClass.set(repository.model, repository);
+    }
+  }
+
+  /** All of them, for the executor. */
+  get all(): readonly Repository[] {
+    return [...new Set(this.#byClass.values())];
+  }
+
+  /** Finds one by a class that was listed, or by that of its models. */
+  readonly of: RepositoryOf = (listed: { readonly name: string }) => {
+    const repository = this.#byClass.get(listed);
+    if (repository === undefined) throw unknownModel(listed.name);
+    // The map's key is the class of its value, or of the models that it stores.
+    return repository as never;
+  };
+
+  /** Finds one by the name of its model. */
+  ofName(modelName: string): MemoryRepository<AnyEntity> {
+    for (const repository of this.#byClass.values())
+      if (modelNameOf(repository.model) === modelName) return repository;
+    throw unknownModel(modelName);
+  }
+}
+
+function isRepositoryClass(
+  listed: ListedClass,
+): listed is MemoryRepositoryClass<MemoryRepository<AnyEntity>> {
+  return listed.prototype instanceof MemoryRepository;
+}
+
+function unknownModel(name: string): SpecificationError {
+  return new SpecificationError('unknown-model', `The specification does not list ${name}: add it to models`);
+}
