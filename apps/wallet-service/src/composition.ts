@@ -58,7 +58,7 @@ export interface CompositionOptions {
 /**
  * Puts the wallet service together: the only place that names concrete adapters. Does not wait for databases.
  *
- * @throws ConfigurationException `invalid-configuration`
+ * @throws ConfigurationError `invalid-configuration`
  */
 export function composeWalletService(
   config: FrameworkConfig,

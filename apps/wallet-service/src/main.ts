@@ -7,7 +7,7 @@ import { readConfigFile } from './configuration/read-config-file.js';
 import { type ServiceSettings, readServiceSettings } from './configuration/service-settings.js';
 import { type OperatorCommand, operatorCommand } from './operator-command.js';
 import { errorStack, logTaken, serviceLogger } from './process/service-logger.js';
-import { Shutdown, startFault } from './process/shutdown.js';
+import { Shutdown, startError } from './process/shutdown.js';
 import { startService, startWorker } from './process/start.js';
 import { changeText, readyText, untilReady, waitingText, workerReadyText } from './process/until-ready.js';
 
@@ -30,7 +30,7 @@ async function main(): Promise<void> {
     await serve(settings, logger, shutdown);
   } catch (error) {
     if (shutdown.begun) return;
-    const fault = startFault(error, settings);
+    const fault = startError(error, settings);
     if (fault === undefined) logger.fatal({ stack: errorStack(error) }, 'the service cannot start');
     else process.stderr.write(`${fault}\n`);
     await shutdown.exit(1);
@@ -41,7 +41,7 @@ function settingsOrExit(): ServiceSettings {
   try {
     return readServiceSettings(process.env);
   } catch (error) {
-    process.stderr.write(`${startFault(error, undefined) ?? String(error)}\n`);
+    process.stderr.write(`${startError(error, undefined) ?? String(error)}\n`);
     return process.exit(1);
   }
 }

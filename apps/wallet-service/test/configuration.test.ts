@@ -1,4 +1,4 @@
-import { ConfigurationException, type FrameworkConfig } from '@framework/core';
+import { ConfigurationError, type FrameworkConfig } from '@framework/core';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -186,8 +186,8 @@ async function read(text: string): Promise<FrameworkConfig> {
 }
 
 /** Why a configuration is refused. */
-async function refusalOf(text: string): Promise<ConfigurationException> {
+async function refusalOf(text: string): Promise<ConfigurationError> {
   const error: unknown = await read(text).catch((refusal: unknown) => refusal);
-  if (error instanceof ConfigurationException) return error;
+  if (error instanceof ConfigurationError) return error;
   throw new Error('The configuration was accepted', { cause: error });
 }

@@ -3,7 +3,7 @@ import { seededRandom } from '@framework/testing';
 import { Big } from 'big.js';
 import { afterAll, beforeAll, expect, it, test, vi } from 'vitest';
 
-import { WalletException } from '../src/wallet/wallet-exception.js';
+import { WalletError } from '../src/wallet/wallet-error.js';
 import { rowsOf } from './database-session.js';
 import { seed } from './seed.js';
 import { type TestService, startTestService, stopTestService } from './start-test-service.js';
@@ -70,7 +70,7 @@ test(`what is in transit always fits back into its column, whatever happens mean
       wallet = change();
       return true;
     } catch (error) {
-      if (error instanceof WalletException) return false;
+      if (error instanceof WalletError) return false;
       throw error;
     }
   };

@@ -20,7 +20,7 @@ import { ReceiveTransfer, RefundTransfer, SettleTransfer } from '../src/transfer
 import type { Transfer } from '../src/transfer/transfer.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
-import { WalletException } from '../src/wallet/wallet-exception.js';
+import { WalletError } from '../src/wallet/wallet-error.js';
 import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';
 import { moneyByCurrency } from './money-in-all.js';
@@ -219,7 +219,7 @@ async function initiate(params: {
   try {
     return await client.executor.execute(principal, InitiateTransferAction, params);
   } catch (error) {
-    if (error instanceof WalletException) return undefined;
+    if (error instanceof WalletError) return undefined;
     throw error;
   }
 }

@@ -134,55 +134,55 @@ export {
 } from './sharding/database-registry.js';
 export { databaseName, databasePlace, Secret } from './config/database-url.js';
 
-export { type ErrorCode, FrameworkException, errorCodes } from './errors/framework-exception.js';
+export { type ErrorCode, FrameworkError, errorCodes } from './errors/framework-error.js';
 export {
-  IdempotencyKeyReusedException,
-  InvalidIdempotencyKeyException,
-  InvalidParamsException,
-  NestedExecutionException,
-  PlanSealedException,
-  PlanUnavailableException,
-  StagedTwiceException,
-  UnknownActionException,
-  LimitExceededException,
-} from './errors/action-exceptions.js';
+  IdempotencyKeyReusedError,
+  InvalidIdempotencyKeyError,
+  InvalidParamsError,
+  NestedExecutionError,
+  PlanSealedError,
+  PlanUnavailableError,
+  StagedTwiceError,
+  UnknownActionError,
+  LimitExceededError,
+} from './errors/action-errors.js';
 export {
-  InvalidCursorException,
-  InvalidIdException,
-  InvalidModelException,
-  InvalidShardException,
-  UnstorableValueException,
-} from './errors/value-exceptions.js';
+  InvalidCursorError,
+  InvalidIdError,
+  InvalidModelError,
+  InvalidShardError,
+  UnstorableValueError,
+} from './errors/value-errors.js';
 export {
-  EntityNotFoundException,
-  NotUniqueException,
-  ShardUndeterminedException,
-  CommitOutcomeUnknownException,
-  ConstraintViolationException,
-  HistoryChangedException,
-  ShardUnavailableException,
-  StaleRecordException,
-  StorageFailureException,
-  TransientStorageException,
+  EntityNotFoundError,
+  NotUniqueError,
+  ShardUndeterminedError,
+  CommitOutcomeUnknownError,
+  ConstraintViolationError,
+  HistoryChangedError,
+  ShardUnavailableError,
+  StaleRecordError,
+  StorageFailureError,
+  TransientStorageError,
   type UnavailableKind,
-  NestedTransactionException,
-  TransactionOverException,
-} from './errors/storage-exceptions.js';
+  NestedTransactionError,
+  TransactionOverError,
+} from './errors/storage-errors.js';
 export { DatabaseNotReadyError, type NotReadyKind } from './errors/database-not-ready-error.js';
 export {
-  CrossShardException,
-  NoUsableShardException,
-  PartialCommitException,
-  UnknownShardException,
-  ConfigurationException,
-  type ConfigurationFault,
-} from './errors/configuration-exceptions.js';
+  CrossShardError,
+  NoUsableShardError,
+  PartialCommitError,
+  UnknownShardError,
+  ConfigurationError,
+  type ConfigurationIssue,
+} from './errors/configuration-errors.js';
 export {
-  HandlerInUseException,
-  HandlerNamesException,
-  UnknownHandlerException,
-  HandlerTimeoutException,
-} from './errors/handler-exceptions.js';
-export { InvariantViolation } from './errors/invariant-violation.js';
+  HandlerInUseError,
+  HandlerNamesError,
+  UnknownHandlerError,
+  HandlerTimeoutError,
+} from './errors/handler-errors.js';
+export { InvariantViolationError } from './errors/invariant-violation.js';
 
 assertSupportedNode();

@@ -1,4 +1,4 @@
-import { InvariantViolation } from './errors/invariant-violation.js';
+import { InvariantViolationError } from './errors/invariant-violation.js';
 
 const oldest = { major: 22, minor: 18 };
 
@@ -7,7 +7,7 @@ export function assertSupportedNode(): void {
   const { node } = process.versions;
   const [major = 0, minor = 0] = node.split('.').map(Number);
   if (major > oldest.major || (major === oldest.major && minor >= oldest.minor)) return;
-  throw new InvariantViolation(
+  throw new InvariantViolationError(
     `Node ${node} is too old for @framework/core: install Node ${oldest.major}.${oldest.minor} or newer`,
   );
 }

@@ -11,7 +11,7 @@ import {
   type EventClass,
   type ExecutionConfiguration,
   FrameworkAction,
-  type FrameworkException,
+  type FrameworkError,
   Id,
   Model,
   ModelEvent,
@@ -353,7 +353,7 @@ export function repositories(wallets: FakeRepository<Wallet>): void {
   void [any, ofOrders, none];
 }
 
-export function nothingIsAny(executor: ActionExecutor, error: FrameworkException): void {
+export function nothingIsAny(executor: ActionExecutor, error: FrameworkError): void {
   type ExecuteParams = Parameters<typeof executor.execute<Params, Wallet>>;
   holds<Same<IsAny<ExecuteParams[1]>, false>>();
   holds<Same<ExecuteParams[1], ActionClass<Params, Wallet>>>();

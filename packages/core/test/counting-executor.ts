@@ -5,7 +5,7 @@ import {
   type ExecutorOptions,
   FrameworkAction,
   type Principal,
-  ShardUnavailableException,
+  ShardUnavailableError,
   systemClock,
 } from '../src/index.js';
 import { type TestExecutor, executorOf, mexico, principal } from './test-executor.js';
@@ -13,7 +13,7 @@ import { type TestExecutor, executorOf, mexico, principal } from './test-executo
 export const key: ExecutionConfiguration = { idempotencyKey: 'key-1' };
 /** As {@link key}, without looking for other requests under it before the action is performed. */
 export const unsearched: ExecutionConfiguration = { ...key, idempotencyKeySearch: 'nowhere' };
-export const unavailable: ShardUnavailableException = new ShardUnavailableException(mexico, 'it is down');
+export const unavailable: ShardUnavailableError = new ShardUnavailableError(mexico, 'it is down');
 
 /** Counts how often it was performed, and gives that with the amount as its result. */
 export class CountAction extends Action<

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
-import { errorCodes } from '../src/errors/framework-exception.js';
+import { errorCodes } from '../src/errors/framework-error.js';
 
 const reference = readFileSync(new URL('../../../docs/reference/errors.md', import.meta.url), 'utf8');
 

@@ -1,6 +1,6 @@
 import {
   type ChangeSet,
-  CommitOutcomeUnknownException,
+  CommitOutcomeUnknownError,
   type Database,
   type DatabaseConfig,
   type DatabaseDriver,
@@ -8,7 +8,7 @@ import {
   type DatabaseRegistry,
   type DeliveryStore,
   type EventLog,
-  FrameworkException,
+  FrameworkError,
   type GroupOutcome,
   type HandlerKey,
   type IdempotencyKeys,
@@ -77,7 +77,7 @@ export class FakeTransactionManager implements TransactionManager {
   readonly persistFailures: unknown[] = [];
   /** Given by the next calls of isCommitted, one each; an error is thrown. */
   readonly outcomes: (boolean | Error)[] = [];
-  readonly asked: CommitOutcomeUnknownException[] = [];
+  readonly asked: CommitOutcomeUnknownError[] = [];
   /** To so many next calls of persist the answer is lost. */
   answersToLose = 0;
   /** Whether what was sent without an answer has happened; isCommitted says so when nothing else was prepared. */
@@ -104,7 +104,7 @@ export class FakeTransactionManager implements TransactionManager {
     if (failure !== undefined) throw failure;
     if (this.answersToLose > 0) {
       this.answersToLose--;
-      throw new CommitOutcomeUnknownException(this.shard, changes.action.id);
+      throw new CommitOutcomeUnknownError(this.shard, changes.action.id);
     }
     if (!this.keys.take(changes)) return 'key-taken';
     if (this.hasHappened && changes.unknownCommits !== undefined) return 'written-before';
@@ -121,7 +121,7 @@ export class FakeTransactionManager implements TransactionManager {
     for (const changes of group) {
       outcomes.push(
         await this.persist(changes).catch((error: unknown) => {
-          if (FrameworkException.is(error)) return error;
+          if (FrameworkError.is(error)) return error;
           throw error;
         }),
       );
@@ -133,7 +133,7 @@ export class FakeTransactionManager implements TransactionManager {
     return this.inScript;
   }
 
-  async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
+  async isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean> {
     this.asked.push(unknown);
     const outcome = this.outcomes.shift() ?? this.hasHappened;
     if (outcome instanceof Error) throw outcome;

@@ -1,7 +1,7 @@
 import {
   type AnyEntity,
   EmbeddedBitsShardingStrategy,
-  EntityNotFoundException,
+  EntityNotFoundError,
   type Id,
   type ModelClass,
   type ModelSource,
@@ -51,7 +51,7 @@ export class FakeRepository<M extends AnyEntity> implements Repository<M> {
 
   async getById(id: Id<M>): Promise<M> {
     const model = await readById(this.#source, id.value);
-    if (model === undefined) throw new EntityNotFoundException(this.model.name, id.value);
+    if (model === undefined) throw new EntityNotFoundError(this.model.name, id.value);
     return model;
   }
 

@@ -2,15 +2,15 @@ import {
   type AnyEntity,
   type DatabaseRegistry,
   EmbeddedBitsShardingStrategy,
-  EntityNotFoundException,
+  EntityNotFoundError,
   type Id,
-  LimitExceededException,
+  LimitExceededError,
   type ModelClass,
-  NotUniqueException,
+  NotUniqueError,
   type Page,
   type Repository,
   ShardIdentifier,
-  ShardUndeterminedException,
+  ShardUndeterminedError,
   type ShardingStrategy,
   madeModels,
   modelNameOf,
@@ -62,7 +62,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
   readonly #encoder: RowEncoder;
   readonly #sources = new Map<PgTransactionManager, PgModelSource<M, T>>();
 
-  /** @throws InvariantViolation `invariant-violation` when the table or the registry does not fit */
+  /** @throws InvariantViolationError `invariant-violation` when the table or the registry does not fit */
   constructor(options: {
     readonly model: ModelClass<M>;
     readonly table: T;
@@ -101,14 +101,14 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
   /**
    * Reads the model of an id.
    *
-   * @throws EntityNotFoundException `entity-not-found` when there is none
-   * @throws InvalidIdException `invalid-id` when no row of the table can have it
-   * @throws ShardUndeterminedException `shard-undetermined` when the strategy cannot tell the shard from an id
-   * @throws UnknownShardException `unknown-shard` when the id's shard is not configured
+   * @throws EntityNotFoundError `entity-not-found` when there is none
+   * @throws InvalidIdError `invalid-id` when no row of the table can have it
+   * @throws ShardUndeterminedError `shard-undetermined` when the strategy cannot tell the shard from an id
+   * @throws UnknownShardError `unknown-shard` when the id's shard is not configured
    */
   async getById(id: Id<M> | string): Promise<M> {
     const model = await this.findById(id);
-    if (model === undefined) throw new EntityNotFoundException(modelNameOf(this.model), String(id));
+    if (model === undefined) throw new EntityNotFoundError(modelNameOf(this.model), String(id));
     return model;
   }
 
@@ -139,7 +139,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
    * Reads all models of all shards, in the order of ids.
    *
    * @param rowsMax how many there may be; read pages where there can be more. Default 10,000
-   * @throws LimitExceededException `limit-exceeded` when there are more
+   * @throws LimitExceededError `limit-exceeded` when there are more
    */
   findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
     return this.findAllWhere(undefined, rowsMax);
@@ -150,7 +150,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
     const rows = await this.#rows({ where: condition, limit: rowsMax + 1 });
     if (rows.length > rowsMax) {
       const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them by findPage`;
-      throw new LimitExceededException('rowsMax', rowsMax, message);
+      throw new LimitExceededError('rowsMax', rowsMax, message);
     }
     return rows.map((row) => this.toModel(row));
   }
@@ -158,19 +158,19 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
   /**
    * Reads the one model that matches a condition, wherever it stands, or `undefined`.
    *
-   * @throws NotUniqueException `not-unique` when several match
+   * @throws NotUniqueError `not-unique` when several match
    */
   async findOneWhere(condition: SQL): Promise<M | undefined> {
     const [row, another] = await this.#rows({ where: condition, limit: 2 });
-    if (another !== undefined) throw new NotUniqueException(modelNameOf(this.model));
+    if (another !== undefined) throw new NotUniqueError(modelNameOf(this.model));
     return row === undefined ? undefined : this.toModel(row);
   }
 
   /**
    * Reads one page in the order of ids, over all shards.
    *
-   * @throws InvalidCursorException `invalid-cursor` when `after` cannot be the `next` of a page
-   * @throws InvariantViolation `invariant-violation` when the limit is no whole number, or below zero
+   * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page
+   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
    */
   async findPage({ where, limit, after }: PageRequest): Promise<Page<M>> {
     const size = pageSize(limit);
@@ -225,7 +225,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
 
   #manager(id: string): PgTransactionManager {
     const shard = this.strategy.shardOfId(id);
-    if (shard === undefined) throw new ShardUndeterminedException(modelNameOf(this.model), id);
+    if (shard === undefined) throw new ShardUndeterminedError(modelNameOf(this.model), id);
     return this.#managerOf(shard);
   }
 

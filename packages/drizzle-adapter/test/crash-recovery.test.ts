@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Cursor, type DeliveryStore, FrameworkException, type SlotLease } from '@framework/core';
+import { type Cursor, type DeliveryStore, FrameworkError, type SlotLease } from '@framework/core';
 import { seededRandom } from '@framework/testing';
 import { decimal, home } from '@framework/testing/conformance';
 import { EmbeddedPostgres, TestPostgres } from '@framework/testing/postgres';
@@ -125,7 +125,7 @@ class Reader {
         ({ next: this.#cursor, more } = batch);
       } catch (error) {
         // Connections that the crash has broken are found when they are used.
-        if (!FrameworkException.is(error) || !error.retryable) throw error;
+        if (!FrameworkError.is(error) || !error.retryable) throw error;
         if (error.code === 'history-changed') await this.renew();
       }
     }

@@ -1,4 +1,4 @@
-import { type DatabaseRegistry, UnstorableValueException } from '@framework/core';
+import { type DatabaseRegistry, UnstorableValueError } from '@framework/core';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgTable, real } from 'drizzle-orm/pg-core';
 import fc from 'fast-check';
@@ -280,7 +280,7 @@ function isStorable(sample: Sample): boolean {
     samples.encode(sample);
     return true;
   } catch (error) {
-    if (error instanceof UnstorableValueException) return false;
+    if (error instanceof UnstorableValueError) return false;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 import {
   type ChangeSet,
   type DatabaseRegistry,
-  FrameworkException,
+  FrameworkError,
   type GroupOutcome,
   ShardedId,
   systemClock,
@@ -281,9 +281,7 @@ it('a plan that a constraint refuses is refused, whatever follows it in its grou
   const first = suite.credit(busy!, '1');
   await vi.waitFor(() => expect(sent).toHaveBeenCalled(), 30_000);
   const encode = vi.spyOn(suite.accounts, 'encode');
-  const withdrawn = suite
-    .credit(account!, '-5')
-    .catch((error: unknown) => FrameworkException.find(error)?.code);
+  const withdrawn = suite.credit(account!, '-5').catch((error: unknown) => FrameworkError.find(error)?.code);
   const deposited = suite.credit(account!, '10');
   // Once more where the first write is no longer waited for, and the withdrawal is refused before that is over.
   await vi.waitFor(() => expect(encode.mock.calls.length).toBeGreaterThanOrEqual(2), 30_000);

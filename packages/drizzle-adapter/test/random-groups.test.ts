@@ -1,7 +1,7 @@
 import {
   type Change,
   type ChangeSet,
-  FrameworkException,
+  FrameworkError,
   ShardedId,
   type TransactionManager,
   systemClock,
@@ -208,7 +208,7 @@ async function codeOf(execution: Promise<unknown>): Promise<string> {
     await execution;
     return 'done';
   } catch (error) {
-    return FrameworkException.find(error)?.code ?? String(error);
+    return FrameworkError.find(error)?.code ?? String(error);
   }
 }
 
@@ -337,7 +337,7 @@ async function writeOne(set: ChangeSet, manager: TransactionManager, lost: Set<s
     try {
       outcome = await manager.persist(set);
     } catch (error) {
-      outcome = FrameworkException.find(error)?.code ?? String(error);
+      outcome = FrameworkError.find(error)?.code ?? String(error);
     }
   }
   if (outcome !== 'written') for (const id of ids) lost.add(id);
@@ -363,7 +363,7 @@ async function together(sets: readonly ChangeSet[], suite: SuiteContext): Promis
     return codes;
   } catch (error) {
     // Nothing of the whole group is written then.
-    if (!groupFailures.has(FrameworkException.find(error)?.code)) throw error;
+    if (!groupFailures.has(FrameworkError.find(error)?.code)) throw error;
     return writeInTurn(sets, manager, lost);
   }
 }

@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CommitOutcomeUnknownException, ShardedId, type TransactionManager } from '@framework/core';
+import { CommitOutcomeUnknownError, ShardedId, type TransactionManager } from '@framework/core';
 import type { Verdict } from '@framework/testing';
 import { Tag, home } from '@framework/testing/conformance';
 import { EmbeddedPostgres, TestDatabase } from '@framework/testing/postgres';
@@ -52,7 +52,7 @@ async function start(directory: string): Promise<EmbeddedPostgres> {
 /** Two commits whose answers were lost: one that did not arrive, and one that did. */
 async function lostCommits(
   database: TestDatabase,
-): Promise<readonly [CommitOutcomeUnknownException, CommitOutcomeUnknownException]> {
+): Promise<readonly [CommitOutcomeUnknownError, CommitOutcomeUnknownError]> {
   const administrator = new URL(database.url);
   administrator.pathname = '/postgres';
   await query(administrator.href, `create database ${name}`);
@@ -60,13 +60,13 @@ async function lostCommits(
   const registry = openRegistry([{ group: 0, member: 0, url }]);
   await registry.ready();
   const tags = new PgTagRepository(registry);
-  const lose = async (verdict: Verdict): Promise<CommitOutcomeUnknownException> => {
+  const lose = async (verdict: Verdict): Promise<CommitOutcomeUnknownError> => {
     proxy.judge = ({ direction, bytes }) =>
       direction === 'to-server' && bytes.includes('framework_write') ? verdict : 'forward';
     const tag = new Tag({ id: ShardedId.generate(Tag, home), state: 'ACTIVE', label: verdict, version: 1 });
     const sent = registry.transactionManager(home).persist(changeSetOf(tags, tag));
     const error: unknown = await sent.catch((reason: unknown) => reason);
-    if (error instanceof CommitOutcomeUnknownException) return error;
+    if (error instanceof CommitOutcomeUnknownError) return error;
     throw new Error(`The answer was not lost, but there was ${String(error)}`);
   };
   const lost = [await lose('cut'), await lose('forward-and-cut')] as const;

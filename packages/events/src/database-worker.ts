@@ -2,8 +2,8 @@ import {
   type ActionExecutor,
   type DatabaseDelivery,
   type DeliveryStore,
-  FrameworkException,
-  HandlerNamesException,
+  FrameworkError,
+  HandlerNamesError,
   type KnownHandler,
   type ModelClass,
   type ShardIdentifier,
@@ -72,7 +72,7 @@ export class DatabaseWorker {
   #refreshing = false;
   #ignorePauses: () => void = () => undefined;
 
-  /** @throws InvariantViolation `invariant-violation` when a handler declares a limit that is out of its bounds */
+  /** @throws InvariantViolationError `invariant-violation` when a handler declares a limit that is out of its bounds */
   constructor(options: DatabaseWorkerOptions) {
     const { database, executor, handlers, processId, knownShards, gate } = options;
     const { store, shards } = database;
@@ -227,14 +227,14 @@ export class DatabaseWorker {
     const outcome = await untilDone(this.#context, this.#context.stopping, () =>
       this.#askForIds().catch((error: unknown) => {
         // Asking again cannot help.
-        if (error instanceof HandlerNamesException) return error;
-        if (FrameworkException.find(error)?.code === 'shard-unavailable')
+        if (error instanceof HandlerNamesError) return error;
+        if (FrameworkError.find(error)?.code === 'shard-unavailable')
           for (const tell of this.#onRefused) tell();
         throw error;
       }),
     );
     if (outcome === undefined) return;
-    if (outcome instanceof HandlerNamesException) throw outcome;
+    if (outcome instanceof HandlerNamesError) throw outcome;
     for (const [index, id] of outcome.entries()) this.#addFlow(index, id);
   }
 

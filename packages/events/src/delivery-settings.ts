@@ -1,4 +1,4 @@
-import { ConfigurationException, type ConfigurationFault, kebabCasePath } from '@framework/core';
+import { ConfigurationError, type ConfigurationIssue, kebabCasePath } from '@framework/core';
 
 import type { HandlerRetry } from './handler/event-handler.js';
 
@@ -115,7 +115,7 @@ export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
 /**
  * Lays settings over their defaults.
  *
- * @throws ConfigurationException `invalid-configuration` when one is unknown, or no whole number within its bounds
+ * @throws ConfigurationError `invalid-configuration` when one is unknown, or no whole number within its bounds
  */
 export function deliverySettings({ retry, ...overrides }: DeliveryOverrides = {}): DeliverySettings {
   const settings = {
@@ -125,10 +125,10 @@ export function deliverySettings({ retry, ...overrides }: DeliveryOverrides = {}
   };
   const { retry: policy, ...others } = settings;
   const faults = Object.entries({ ...others, ...policy }).flatMap(([name, value]) => {
-    const fault = settingFault(name, value);
+    const fault = settingIssue(name, value);
     return fault === undefined ? [] : [{ path: `delivery.${name}`, message: `is ${value}: ${fault}` }];
   });
-  if (faults.length > 0) throw new ConfigurationException(faults);
+  if (faults.length > 0) throw new ConfigurationError(faults);
   return settings;
 }
 
@@ -192,7 +192,7 @@ const ranges: Readonly<Record<SettingName, NumberRange>> = {
 };
 
 /** What is wrong with the value of a setting, or of a handler's limit of that name; `undefined` when nothing is. */
-export function settingFault(name: string, value: unknown): string | undefined {
+export function settingIssue(name: string, value: unknown): string | undefined {
   if (!isSetting(name)) return 'is not a known setting';
   const { min, max } = ranges[name];
   if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max) return undefined;
@@ -214,23 +214,23 @@ const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
  * Reads what a configuration file changes in the settings of delivery: `FrameworkConfig.delivery` of core.
  *
  * @param section its keys in camelCase
- * @throws ConfigurationException `invalid-configuration` with the path of every name that is unknown, and of every value
+ * @throws ConfigurationError `invalid-configuration` with the path of every name that is unknown, and of every value
  * that is no whole number within its bounds; values are never shown
  */
 export function parseDeliverySettings({
   retry,
   ...numbers
 }: Readonly<Record<string, unknown>>): DeliveryOverrides {
-  const faults: ConfigurationFault[] = [];
+  const faults: ConfigurationIssue[] = [];
   const overrides = {
     ...knownNumbers(numbers, defaultNumbers, sectionPath, faults),
     ...(retry !== undefined && { retry: retrySection(retry, faults) }),
   };
-  if (faults.length > 0) throw new ConfigurationException(faults);
+  if (faults.length > 0) throw new ConfigurationError(faults);
   return overrides;
 }
 
-function retrySection(retry: unknown, faults: ConfigurationFault[]): Readonly<Record<string, number>> {
+function retrySection(retry: unknown, faults: ConfigurationIssue[]): Readonly<Record<string, number>> {
   const path = [...sectionPath, 'retry'];
   if (isSection(retry)) return knownNumbers(retry, defaultRetry, path, faults);
   faults.push({ path: kebabCasePath(path), message: 'is not a section: write attempts-max: … below it' });
@@ -241,11 +241,11 @@ function knownNumbers(
   section: Readonly<Record<string, unknown>>,
   known: object,
   path: readonly string[],
-  faults: ConfigurationFault[],
+  faults: ConfigurationIssue[],
 ): Readonly<Record<string, number>> {
   const parsed: Record<string, number> = {};
   for (const [name, value] of Object.entries(section)) {
-    const message = Object.hasOwn(known, name) ? settingFault(name, value) : 'is not a known key';
+    const message = Object.hasOwn(known, name) ? settingIssue(name, value) : 'is not a known key';
     if (message === undefined) parsed[name] = value as number;
     else faults.push({ path: kebabCasePath([...path, name]), message });
   }

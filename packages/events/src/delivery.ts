@@ -2,11 +2,11 @@ import {
   type ActionExecutor,
   type Clock,
   type DatabaseRegistry,
-  FrameworkException,
-  InvariantViolation,
+  FrameworkError,
+  InvariantViolationError,
   type ModelClass,
   type ShardIdentifier,
-  UnknownShardException,
+  UnknownShardError,
   outsideRequests,
   randomUuid,
   systemClock,
@@ -77,9 +77,9 @@ export class Delivery {
   #stopped: Promise<void> | undefined;
 
   /**
-   * @throws InvariantViolation `invariant-violation` when handlers or event classes have the same name, also one
+   * @throws InvariantViolationError `invariant-violation` when handlers or event classes have the same name, also one
    * that the executor has staged, or two of the models
-   * @throws ConfigurationException `invalid-configuration` when a setting is unknown or out of its bounds
+   * @throws ConfigurationError `invalid-configuration` when a setting is unknown or out of its bounds
    */
   constructor(options: DeliveryOptions) {
     // oxlint-disable-next-line no-restricted-properties -- the default of the port
@@ -140,11 +140,11 @@ export class Delivery {
    * Begins, once; does not wait for the databases: one that is down is tried again until it is not. A process should end
    * when {@link started} rejects: no handler gets anything from a database that refuses one of them.
    *
-   * @throws InvariantViolation `invariant-violation` when it was stopped: make a new one
+   * @throws InvariantViolationError `invariant-violation` when it was stopped: make a new one
    */
   start(): void {
     if (this.#stopped !== undefined) {
-      throw new InvariantViolation(
+      throw new InvariantViolationError(
         'This delivery was stopped and delivers nothing more: make a new Delivery',
       );
     }
@@ -161,7 +161,7 @@ export class Delivery {
    * A database that says that it cannot serve now is left out; its delivery begins by itself when it can: see
    * {@link startedOn}.
    *
-   * @throws HandlerNamesException `handler-names` when the names of one handler belong to several in a database, or those
+   * @throws HandlerNamesError `handler-names` when the names of one handler belong to several in a database, or those
    * of two to one
    * @throws Error when a database was closed, or delivery stopped, before
    */
@@ -173,11 +173,11 @@ export class Delivery {
    * Resolves when every handler has its place in the log of the database that holds a shard; throws as {@link started}.
    * It waits for as long as that database cannot serve.
    *
-   * @throws UnknownShardException `unknown-shard` when the shard is not configured
+   * @throws UnknownShardError `unknown-shard` when the shard is not configured
    */
   async startedOn(shard: ShardIdentifier): Promise<void> {
     const worker = this.#byShard.get(shard);
-    if (worker === undefined) throw new UnknownShardException(shard);
+    if (worker === undefined) throw new UnknownShardError(shard);
     await worker.registered();
   }
 
@@ -200,7 +200,7 @@ export class Delivery {
 }
 
 function logError(error: unknown, shards: readonly ShardIdentifier[]): void {
-  const isRefused = FrameworkException.find(error)?.code === 'handler-names';
+  const isRefused = FrameworkError.find(error)?.code === 'handler-names';
   const database = `the database of ${shards.join(', ')}`;
   const fate = isRefused
     ? `Nothing is delivered from ${database}, which refuses a handler`

@@ -1,4 +1,4 @@
-import { type ErrorCode, FrameworkException } from '@framework/core';
+import { type ErrorCode, FrameworkError } from '@framework/core';
 
 /**
  * The codes of errors by which a database says that it cannot serve now, or not from where delivery stands: every handler is told
@@ -34,7 +34,7 @@ export class OutageReport {
   }
 
   failed(error: unknown): void {
-    const known = FrameworkException.find(error);
+    const known = FrameworkError.find(error);
     if (known !== undefined && outageCodes.has(known.code)) {
       if (this.#reported.has(known.message)) return;
       if (this.#reported.size >= textsMax) this.#reported.clear();

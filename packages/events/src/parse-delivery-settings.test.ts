@@ -1,4 +1,4 @@
-import { ConfigurationException } from '@framework/core';
+import { ConfigurationError } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 
 import { parseDeliverySettings } from './delivery-settings.js';
@@ -9,7 +9,7 @@ function faultsOf(section: Readonly<Record<string, unknown>>): Readonly<Record<s
     parseDeliverySettings(section);
     return {};
   } catch (error) {
-    if (!(error instanceof ConfigurationException)) throw error;
+    if (!(error instanceof ConfigurationError)) throw error;
     return Object.fromEntries(error.faults.map(({ path, message }) => [path, message]));
   }
 }

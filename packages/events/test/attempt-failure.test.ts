@@ -1,4 +1,4 @@
-import { ShardIdentifier, UnknownShardException } from '@framework/core';
+import { ShardIdentifier, UnknownShardError } from '@framework/core';
 import { expect, test, vi } from 'vitest';
 
 import { type AttemptFailure, logAttemptFailure } from '../src/call/attempt-failure.js';
@@ -61,10 +61,10 @@ test('the line on a dead letter says that later events wait, and what to do', ()
 });
 
 test('the line on an attempt that needs another shard says what it waits for', () => {
-  const error = new UnknownShardException(ShardIdentifier.of(1, 0));
+  const error = new UnknownShardError(ShardIdentifier.of(1, 0));
   const line = lineOf({ counted: false, error: new Error('cannot', { cause: error }) });
   expect(line).toContain(
     'it is retried after 500 ms, and waits until the shard is in the configuration of this process, or a process that has it takes ' +
-      'over: Error: cannot, caused by UnknownShardException: ',
+      'over: Error: cannot, caused by UnknownShardError: ',
   );
 });

@@ -1,4 +1,4 @@
-import { type DeliverableEvent, ShardUnavailableException } from '@framework/core';
+import { type DeliverableEvent, ShardUnavailableError } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import { FrameworkEventHandler } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';
@@ -246,7 +246,7 @@ async function handledSince(
 }
 
 describe('after a crash, retries that wait for an outage', () => {
-  const unavailable = new ShardUnavailableException(shard, 'silent');
+  const unavailable = new ShardUnavailableError(shard, 'silent');
 
   /** A process whose calls for models `x…` take five seconds each, and fail because of the outage. */
   function startInOutage(bench: DeliveryBench, handled: string[]): BenchProcess {

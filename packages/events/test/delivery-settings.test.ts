@@ -1,4 +1,4 @@
-import { ConfigurationException } from '@framework/core';
+import { ConfigurationError } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 
 import {
@@ -29,7 +29,7 @@ describe('the settings of a delivery', () => {
     try {
       deliverySettings(wrong);
     } catch (error) {
-      if (!(error instanceof ConfigurationException)) throw error;
+      if (!(error instanceof ConfigurationError)) throw error;
       faults = error.faults.map(({ path }) => path);
     }
     expect(faults.toSorted()).toEqual([

@@ -1,12 +1,12 @@
 import {
-  CommitOutcomeUnknownException,
-  FrameworkException,
-  InvalidParamsException,
-  ShardUnavailableException,
-  StaleRecordException,
-  TransientStorageException,
-  UnknownActionException,
-  UnknownShardException,
+  CommitOutcomeUnknownError,
+  FrameworkError,
+  InvalidParamsError,
+  ShardUnavailableError,
+  StaleRecordError,
+  TransientStorageError,
+  UnknownActionError,
+  UnknownShardError,
 } from '@framework/core';
 import { describe, expect, test, vi } from 'vitest';
 import { Delivery } from '../src/index.js';
@@ -14,7 +14,7 @@ import { deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 const hourMs = 3_600_000;
-const unavailable = new ShardUnavailableException(shard, 'no connection could be had');
+const unavailable = new ShardUnavailableError(shard, 'no connection could be had');
 
 describe('recording a failure', () => {
   test.each([
@@ -52,10 +52,10 @@ function fail(): never {
 describe('an attempt', () => {
   test.each([
     ['a shard is unavailable', unavailable],
-    ['a shard is not configured in this process', new UnknownShardException(shard)],
-    ['storage failed for a moment', new TransientStorageException(shard, 'a deadlock')],
-    ['the outcome of a commit is unknown', new CommitOutcomeUnknownException(shard, 'action-1')],
-    ['others were faster each time', new StaleRecordException('Account', 'a', 1)],
+    ['a shard is not configured in this process', new UnknownShardError(shard)],
+    ['storage failed for a moment', new TransientStorageError(shard, 'a deadlock')],
+    ['the outcome of a commit is unknown', new CommitOutcomeUnknownError(shard, 'action-1')],
+    ['others were faster each time', new StaleRecordError('Account', 'a', 1)],
     [
       'an outage is wrapped as a cause',
       new Error('cannot', { cause: new Error('query', { cause: unavailable }) }),
@@ -147,11 +147,11 @@ describe('an attempt', () => {
   });
 
   test.each([
-    ['an unknown action', new UnknownActionException('Nothing')],
-    ['invalid params', new InvalidParamsException('Deposit', [{ path: 'amount', message: 'is missing' }])],
-    ['a wrapped refusal', new Error('cannot', { cause: new UnknownActionException('Nothing') })],
+    ['an unknown action', new UnknownActionError('Nothing')],
+    ['invalid params', new InvalidParamsError('Deposit', [{ path: 'amount', message: 'is missing' }])],
+    ['a wrapped refusal', new Error('cannot', { cause: new UnknownActionError('Nothing') })],
   ])('is the last one when the error says that another cannot succeed: %s', async (_what, thrown) => {
-    expect(FrameworkException.find(thrown)?.retryable).toBe(false);
+    expect(FrameworkError.find(thrown)?.retryable).toBe(false);
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, ({ modelId }) => {
       if (modelId === 'a') throw thrown;
@@ -171,7 +171,7 @@ describe('an attempt', () => {
 
   test('is the last one for such an error, too, when others have failed before', async () => {
     const bench = new DeliveryBench();
-    const errors = [new Error('by itself'), new UnknownActionException('Nothing')];
+    const errors = [new Error('by itself'), new UnknownActionError('Nothing')];
     const handler = handlerOf({ name: 'one' }, () => {
       throw errors.shift() ?? new Error('once more');
     });
@@ -342,8 +342,8 @@ describe('failures', () => {
       access.failures.clear();
       await bench.clock.advance(60_000);
     };
-    const lost = new TransientStorageException(shard, 'the connection was lost');
-    const again = new ShardUnavailableException(shard, 'no connection could be had');
+    const lost = new TransientStorageError(shard, 'the connection was lost');
+    const again = new ShardUnavailableError(shard, 'no connection could be had');
     for (const error of [lost, unavailable, again, lost]) {
       failAll(error);
       await bench.clock.advance(60_000);

@@ -1,9 +1,9 @@
-import { ShardUnavailableException } from '@framework/core';
+import { ShardUnavailableError } from '@framework/core';
 import { describe, expect, test, vi } from 'vitest';
 import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
-const unavailable = new ShardUnavailableException(shard, 'no connection could be had');
+const unavailable = new ShardUnavailableError(shard, 'no connection could be had');
 const [name, retry] = ['one', { attemptsMax: 2, backoffBaseMs: 1 }];
 
 function down(count: number): Error[] {

@@ -1,4 +1,4 @@
-import { Action, FrameworkException, ShardIdentifier, UnknownShardException } from '@framework/core';
+import { Action, FrameworkError, ShardIdentifier, UnknownShardError } from '@framework/core';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
 import { DeliveryOperator, type HandlerContext } from '../src/index.js';
@@ -40,7 +40,7 @@ describe('a handler that is renamed', () => {
     await before.delivery.started();
     const both = bench.start([handlerOf({ name: 'three', aliases: ['one', 'two'] })]);
     const refused: unknown = await both.delivery.started().catch((error: unknown) => error);
-    expect(FrameworkException.is(refused) && refused.code).toBe('handler-names');
+    expect(FrameworkError.is(refused) && refused.code).toBe('handler-names');
     expect(both.errors).toEqual([refused]);
   });
 
@@ -52,7 +52,7 @@ describe('a handler that is renamed', () => {
     const complete = handlerOf({ name: 'complete', aliases: ['finish'] });
     const both = bench.start([settle, complete]);
     const refused: unknown = await both.delivery.started().catch((error: unknown) => error);
-    expect(FrameworkException.is(refused) && refused.code).toBe('handler-names');
+    expect(FrameworkError.is(refused) && refused.code).toBe('handler-names');
     expect(both.errors).toEqual([refused]);
     expect(bench.database.names.has('finish')).toBe(false);
     bench.database.commit(deposited('a', 1));
@@ -93,7 +93,7 @@ describe('processes that know different shards', () => {
     const bench = new DeliveryBench();
     const sent: string[] = [];
     const lacking = handlerOf({ name: 'send' }, () => {
-      throw new UnknownShardException(other);
+      throw new UnknownShardError(other);
     });
     const sending = handlerOf({ name: 'send' }, ({ eventId }) => void sent.push(eventId));
     const part = bench.start([lacking]);

@@ -2,10 +2,10 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   Action,
   FrameworkAction,
-  FrameworkException,
+  FrameworkError,
   type ModelClass,
   ModelEvent,
-  UnknownActionException,
+  UnknownActionError,
 } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import * as z from 'zod';
@@ -46,7 +46,7 @@ function codeOf(work: () => unknown): string | undefined {
     work();
     return undefined;
   } catch (error) {
-    return FrameworkException.find(error)?.code;
+    return FrameworkError.find(error)?.code;
   }
 }
 
@@ -348,7 +348,7 @@ describe('a batch handler', () => {
 
   test.each([
     ['one attempt is all there is', 1, new Error('no')],
-    ['the error says that no other one can succeed', 3, new UnknownActionException('Nothing')],
+    ['the error says that no other one can succeed', 3, new UnknownActionError('Nothing')],
   ])(
     'makes a dead letter only of the event that is to blame, which is known when each was tried alone: %s',
     async (_when, attemptsMax, thrown) => {

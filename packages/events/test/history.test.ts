@@ -1,4 +1,4 @@
-import { Action, DatabaseNotReadyError, ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import { Action, DatabaseNotReadyError, ShardIdentifier, ShardUnavailableError } from '@framework/core';
 import { describe, expect, test, vi } from 'vitest';
 import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
@@ -191,7 +191,7 @@ describe('a start', () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', startFrom: 'now' });
     const { delivery, access } = bench.start([handler]);
-    const down = new ShardUnavailableException(shard, 'connect ECONNREFUSED');
+    const down = new ShardUnavailableError(shard, 'connect ECONNREFUSED');
     access.failures.set(
       'cursors.register',
       Array.from({ length: 3 }, () => down),

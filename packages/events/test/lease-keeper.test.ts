@@ -1,4 +1,4 @@
-import { type LeaseRenewal, ShardIdentifier, UnknownShardException } from '@framework/core';
+import { type LeaseRenewal, ShardIdentifier, UnknownShardError } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -130,7 +130,7 @@ describe('what a process leaves that vanishes right after a renewal', () => {
     const bench = new DeliveryBench();
     const other = ShardIdentifier.of(1, 0);
     const lacking = handlerOf({ name: 'one' }, () => {
-      throw new UnknownShardException(other);
+      throw new UnknownShardError(other);
     });
     const { access } = bench.start([lacking]);
     bench.database.commit(...models.map((model) => deposited(model, 1)));

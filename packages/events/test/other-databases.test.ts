@@ -1,4 +1,4 @@
-import { ShardIdentifier, TransientStorageException } from '@framework/core';
+import { ShardIdentifier, TransientStorageError } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import {
   MemoryAccess,
@@ -34,7 +34,7 @@ test('a database that goes down during an attempt that is made alone holds up no
   delivery.start();
   await clock.advance(2_000);
   expect(handler.seen).toEqual(['a1']);
-  killed.faults.inject(() => Promise.reject(new TransientStorageException(killed.shard, 'down')));
+  killed.faults.inject(() => Promise.reject(new TransientStorageError(killed.shard, 'down')));
   other.tables.commit(deposited('b', 1));
   await clock.advance(120_000);
   expect(handledMs).toEqual([expect.toSatisfy((ms: number) => ms < 15_000)]);

@@ -1,8 +1,8 @@
 import {
-  CommitOutcomeUnknownException,
-  InvariantViolation,
-  ShardUnavailableException,
-  TransientStorageException,
+  CommitOutcomeUnknownError,
+  InvariantViolationError,
+  ShardUnavailableError,
+  TransientStorageError,
 } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 
@@ -19,16 +19,16 @@ function reported(): { readonly report: OutageReport; readonly told: unknown[] }
 }
 
 function lostConnection(index: number): Error {
-  return new TransientStorageException(shard, `connection ${index} was lost`);
+  return new TransientStorageError(shard, `connection ${index} was lost`);
 }
 
-const lost = new TransientStorageException(shard, 'the connection was lost');
+const lost = new TransientStorageError(shard, 'the connection was lost');
 
 describe('an outage', () => {
   test.each([
-    ['has no connection', () => new ShardUnavailableException(shard, 'no connection could be had')],
-    ['loses a connection', () => new TransientStorageException(shard, 'the connection was lost')],
-    ['does not say what became of a commit', () => new CommitOutcomeUnknownException(shard, undefined)],
+    ['has no connection', () => new ShardUnavailableError(shard, 'no connection could be had')],
+    ['loses a connection', () => new TransientStorageError(shard, 'the connection was lost')],
+    ['does not say what became of a commit', () => new CommitOutcomeUnknownError(shard, undefined)],
   ])('in which the database %s is told once, and its end, too', (_what, errorOf) => {
     const { report, told } = reported();
     const first = errorOf();
@@ -63,8 +63,8 @@ describe('an outage', () => {
 test('other errors are told each time, and are no outage that ends', () => {
   const { report, told } = reported();
   const errors = [
-    new InvariantViolation('a bug'),
-    new InvariantViolation('a bug'),
+    new InvariantViolationError('a bug'),
+    new InvariantViolationError('a bug'),
     new Error('a bug'),
     'thrown',
   ];

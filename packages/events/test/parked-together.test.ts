@@ -1,4 +1,4 @@
-import { ShardUnavailableException } from '@framework/core';
+import { ShardUnavailableError } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
@@ -34,6 +34,6 @@ describe('what fails at the same time', () => {
 
 function failingHandler(): ReturnType<typeof handlerOf> {
   return handlerOf({ name: 'one', concurrency: 50 }, () => {
-    throw new ShardUnavailableException(shard, 'no connection could be had');
+    throw new ShardUnavailableError(shard, 'no connection could be had');
   });
 }

@@ -1,4 +1,4 @@
-import { ShardUnavailableException } from '@framework/core';
+import { ShardUnavailableError } from '@framework/core';
 import { seededRandom } from '@framework/testing';
 import { expect, test } from 'vitest';
 import {
@@ -58,7 +58,7 @@ test.each(Array.from({ length: 24 }, (_item, index) => index + 1))(
     let isCalm = false;
     const work = async (): Promise<void> => {
       if (random() < 0.3) await bench.clock.sleep(random() * 300);
-      if (!isCalm && random() < 0.3) throw new ShardUnavailableException(shard, 'away');
+      if (!isCalm && random() < 0.3) throw new ShardUnavailableError(shard, 'away');
     };
     const [single, waiting] = [new Deliveries(work), new Deliveries(work)];
     const start = (): BenchProcess => bench.start(handlersOf(single, waiting), settings);

@@ -1,4 +1,4 @@
-import { type DeliverableEvent, ShardUnavailableException } from '@framework/core';
+import { type DeliverableEvent, ShardUnavailableError } from '@framework/core';
 import { describe, expect, test, vi } from 'vitest';
 import {
   type BatchEventHandler,
@@ -93,7 +93,7 @@ function slowBatches(
     async handleBatch(envelopes: readonly EventEnvelope<DepositedEvent>[]): Promise<void> {
       if (envelopes.some(({ modelId }) => modelId.startsWith('x'))) {
         await clock.sleep(10_000);
-        throw new ShardUnavailableException(shard, 'silent');
+        throw new ShardUnavailableError(shard, 'silent');
       }
       seen.push(...envelopes.map(({ eventId }) => eventId));
     }

@@ -1,4 +1,4 @@
-import { type ParkedHead, ShardUnavailableException, UnknownActionException } from '@framework/core';
+import { type ParkedHead, ShardUnavailableError, UnknownActionError } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -15,7 +15,7 @@ type Outcome = Awaited<ReturnType<StepOptions['caller']['call']>>;
 
 const { leaseMs } = defaultDeliverySettings;
 const attemptsMax = 3;
-const unavailable = new ShardUnavailableException(shard, 'silent');
+const unavailable = new ShardUnavailableError(shard, 'silent');
 
 /** A retry of one handler, and what comes of it: what the database was told, which failures and errors were. */
 class Retries {
@@ -196,7 +196,7 @@ describe('an attempt at a parked event', () => {
 
   test('that cannot succeed makes a dead letter at once', async () => {
     const retries = new Retries();
-    retries.outcome = failedWith(new UnknownActionException('Nothing'));
+    retries.outcome = failedWith(new UnknownActionError('Nothing'));
     await retries.run();
     expect(retries.asked.at(-1)).toMatchObject(['end', false, { kind: 'dead' }]);
     expect(retries.told).toMatchObject([{ attempt: 2, counted: true, willRetry: false }]);

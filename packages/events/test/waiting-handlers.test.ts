@@ -1,4 +1,4 @@
-import { InvariantViolation } from '@framework/core';
+import { InvariantViolationError } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 import { type BatchEventHandler, FrameworkEventHandler } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';
@@ -43,7 +43,7 @@ class PublishingBench extends DeliveryBench {
 describe('a handler that waits when its batches fail', () => {
   test.each([
     ['an error of its own', new Error('the broker is down')],
-    ['one that says it cannot succeed', new InvariantViolation('the broker has no such topic')],
+    ['one that says it cannot succeed', new InvariantViolationError('the broker has no such topic')],
   ])('makes no dead letters when its process dies while it waits for %s', async (_what, brokerError) => {
     const bench = new PublishingBench();
     bench.brokerError = brokerError;

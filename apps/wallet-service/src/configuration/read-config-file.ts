@@ -1,11 +1,11 @@
-import { ConfigurationException, type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
+import { ConfigurationError, type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
 import { readFile } from 'node:fs/promises';
 import { LineCounter, type YAMLError, parseDocument } from 'yaml';
 
 /**
  * Reads the databases from a YAML or JSON file.
  *
- * @throws ConfigurationException `invalid-configuration` when the file cannot be read, is not YAML, or has faults; no
+ * @throws ConfigurationError `invalid-configuration` when the file cannot be read, is not YAML, or has faults; no
  * value of the file is shown
  */
 export async function readConfigFile(file: string): Promise<FrameworkConfig> {
@@ -17,12 +17,9 @@ async function readText(file: string): Promise<string> {
     return await readFile(file, 'utf8');
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? 'unknown error';
-    throw new ConfigurationException(
-      [{ path: 'WALLET_CONFIG', message: `${file} cannot be read (${reason})` }],
-      {
-        cause: error,
-      },
-    );
+    throw new ConfigurationError([{ path: 'WALLET_CONFIG', message: `${file} cannot be read (${reason})` }], {
+      cause: error,
+    });
   }
 }
 
@@ -34,7 +31,7 @@ function parseYaml(file: string, text: string): unknown {
     const { line, col } = lineCounter.linePos(error.pos[0]);
     return { path: `${file}, line ${line}, column ${col}`, message: textOf(error) };
   });
-  if (faults.length > 0) throw new ConfigurationException(faults);
+  if (faults.length > 0) throw new ConfigurationError(faults);
   try {
     return document.toJS();
   } catch (error) {
@@ -43,7 +40,7 @@ function parseYaml(file: string, text: string): unknown {
     const message = isTooLarge
       ? 'has aliases (*name) that repeat too much: write out what they stand for'
       : 'has an alias (*name) without an anchor (&name)';
-    throw new ConfigurationException([{ path: file, message }]);
+    throw new ConfigurationError([{ path: file, message }]);
   }
 }
 

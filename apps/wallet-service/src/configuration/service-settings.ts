@@ -1,4 +1,4 @@
-import { ConfigurationException } from '@framework/core';
+import { ConfigurationError } from '@framework/core';
 import * as z from 'zod';
 
 const integer = (minimum: number, maximum: number) =>
@@ -50,19 +50,19 @@ export interface ServiceSettings {
 /**
  * Reads the settings of the process; an empty variable is as good as none.
  *
- * @throws ConfigurationException `invalid-configuration` with every variable that is wrong
+ * @throws ConfigurationError `invalid-configuration` with every variable that is wrong
  */
 export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSettings {
   const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
   const { data, error } = environmentSchema.safeParse(set);
   if (error !== undefined) {
-    throw new ConfigurationException(
+    throw new ConfigurationError(
       error.issues.map(({ path, message }) => ({ path: path.join('.'), message })),
     );
   }
   if (data.WALLET_ROLE !== 'all' && data.WALLET_CONFIG === undefined) {
     const message = `${data.WALLET_ROLE} shares its databases with other processes, and embedded ones are of one process only: set WALLET_CONFIG`;
-    throw new ConfigurationException([{ path: 'WALLET_ROLE', message }]);
+    throw new ConfigurationError([{ path: 'WALLET_ROLE', message }]);
   }
   return {
     role: data.WALLET_ROLE,

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-import { RequestFault } from './parse-shape.js';
+import { InvalidRequestError } from './parse-shape.js';
 import { answerText, headersBytesMax, headersTooLarge, requestTimedOut } from './refused-connection.js';
 import { RequestBody } from './request-body.js';
 import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
@@ -29,7 +29,7 @@ export interface Exchange {
   readonly response: ServerResponse;
   readonly body: RequestBody;
   /** Why it is refused, whatever it asks for. */
-  readonly fault: RequestFault | undefined;
+  readonly fault: InvalidRequestError | undefined;
 }
 
 /** Answers the requests of a connection. */
@@ -103,7 +103,7 @@ export class HttpConnection {
   add(
     request: IncomingMessage,
     response: ServerResponse,
-    options: { readonly fault?: RequestFault | undefined; readonly onRead?: () => void } = {},
+    options: { readonly fault?: InvalidRequestError | undefined; readonly onRead?: () => void } = {},
   ): void {
     if (this.#isEnding) return;
     this.#latest = request;
@@ -122,7 +122,7 @@ export class HttpConnection {
   }
 
   /** Ends when everything that was parsed is answered. A request that was not read to its end, or none, is told why. */
-  refuse(fault: RequestFault): void {
+  refuse(fault: InvalidRequestError): void {
     if (this.#isEnding) return;
     const last = this.#waiting.at(-1) ?? this.#running;
     if (last === undefined) return void this.#answer(fault);
@@ -136,7 +136,7 @@ export class HttpConnection {
   }
 
   /** Ends when the request that is being served is answered. One that has not arrived is told why. */
-  stop(fault: RequestFault): void {
+  stop(fault: InvalidRequestError): void {
     const running = this.#running;
     if (running === undefined) {
       if (this.#socket.bytesRead === 0) this.#socket.destroy();
@@ -198,7 +198,7 @@ export class HttpConnection {
     if (this.#bytesRead > (isReadingBody ? wireBytesMax : headersBytesMax)) {
       this.refuse(
         isReadingBody
-          ? new RequestFault('body-too-large', `The body takes more than ${wireBytesMax} bytes`)
+          ? new InvalidRequestError('body-too-large', `The body takes more than ${wireBytesMax} bytes`)
           : headersTooLarge(),
       );
     }
@@ -243,7 +243,7 @@ export class HttpConnection {
   }
 
   /** Answers what is no request, when nothing else is to be answered. */
-  async #answer(fault: RequestFault): Promise<void> {
+  async #answer(fault: InvalidRequestError): Promise<void> {
     this.#isEnding = true;
     // The rest of a request that has its answer already.
     if (this.#latest?.complete === false) return this.#linger();

@@ -10,8 +10,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 import { type ExchangeHandler, HttpConnection } from './http-connection.js';
-import { RequestFault } from './parse-shape.js';
-import { connectionFault, headerFault, headersBytesMax, headersCountMax } from './refused-connection.js';
+import { InvalidRequestError } from './parse-shape.js';
+import { connectionIssue, headerIssue, headersBytesMax, headersCountMax } from './refused-connection.js';
 import type { RequestBody } from './request-body.js';
 import type { RequestTimeLimits } from './request-deadline.js';
 
@@ -124,8 +124,8 @@ export class HttpServer {
   }
 }
 
-function stopping(): RequestFault {
-  return new RequestFault(
+function stopping(): InvalidRequestError {
+  return new InvalidRequestError(
     'request-timeout',
     'The service stops, and the request had not arrived completely: nothing was done; send it again',
   );
@@ -145,27 +145,27 @@ function serveConnections(
   });
   server.on('timeout', (socket: Socket) => connections.get(socket)?.timeOut());
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    connections.get(request.socket)?.add(request, response, { fault: headerFault(request) });
+    connections.get(request.socket)?.add(request, response, { fault: headerIssue(request) });
   });
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     const onRead = (): void => response.writeContinue();
-    connections.get(request.socket)?.add(request, response, { fault: headerFault(request), onRead });
+    connections.get(request.socket)?.add(request, response, { fault: headerIssue(request), onRead });
   });
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-    const fault = new RequestFault('expectation-failed', 'Nothing but 100-continue can be expected');
+    const fault = new InvalidRequestError('expectation-failed', 'Nothing but 100-continue can be expected');
     // The body that was held back for the answer may come, or not.
     response.setHeader('connection', 'close');
     connections.get(request.socket)?.add(request, response, { fault });
   });
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
-    const fault = new RequestFault('method-not-allowed', 'CONNECT is not among GET, HEAD, POST');
+    const fault = new InvalidRequestError('method-not-allowed', 'CONNECT is not among GET, HEAD, POST');
     connections.get(socket)?.refuse(fault);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     // A client that has disconnected gets nothing.
     if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy();
     else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connections.get(socket)?.watchDeadline();
-    else connections.get(socket)?.refuse(connectionFault(error));
+    else connections.get(socket)?.refuse(connectionIssue(error));
   });
   return connections;
 }
@@ -190,6 +190,8 @@ function exchangeServer({ fetch, refuse, describe }: WebHandler): ExchangeHandle
   };
 }
 
-function unreadable(error: RequestError): RequestFault {
-  return new RequestFault('bad-request', `The request cannot be read: ${error.message}`, { cause: error });
+function unreadable(error: RequestError): InvalidRequestError {
+  return new InvalidRequestError('bad-request', `The request cannot be read: ${error.message}`, {
+    cause: error,
+  });
 }

@@ -1,7 +1,7 @@
 import type { z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 
-import { RequestFault, parseShape } from './parse-shape.js';
+import { InvalidRequestError, parseShape } from './parse-shape.js';
 import type { ProblemCode } from './problem-kinds.js';
 import { readJsonBody } from './request-body.js';
 import type { WalletEnv } from './wallet-app-env.js';
@@ -48,7 +48,7 @@ export interface OperationInput<
 /**
  * Reads the parts of a request that its operation declares; the others are `undefined`, and no handler reads them.
  *
- * @throws RequestFault for the first part that is malformed, with all its faults
+ * @throws InvalidRequestError for the first part that is malformed, with all its faults
  */
 export async function operationInput<
   Path extends z.ZodObject,
@@ -73,7 +73,7 @@ function singleValues(queries: Readonly<Record<string, string[]>>): Record<strin
       pointer: `query/${name}`,
       message: 'occurs more than once',
     }));
-    throw new RequestFault('bad-request', 'A query parameter occurs more than once', { faults });
+    throw new InvalidRequestError('bad-request', 'A query parameter occurs more than once', { faults });
   }
   return Object.fromEntries(Object.entries(queries).map(([name, values]) => [name, values[0]]));
 }

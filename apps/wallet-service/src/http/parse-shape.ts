@@ -10,7 +10,7 @@ type RequestPart = 'path' | 'query' | 'body';
 /**
  * Parses one part of a request by its schema.
  *
- * @throws RequestFault `bad-request` with up to 32 faults
+ * @throws InvalidRequestError `bad-request` with up to 32 faults
  */
 export function parseShape<Schema extends z.ZodType>(
   part: RequestPart,
@@ -21,7 +21,7 @@ export function parseShape<Schema extends z.ZodType>(
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.flatMap((issue) => faultsOf(part, issue, value)).slice(0, faultsMax);
   const first = faults[0];
-  throw new RequestFault(
+  throw new InvalidRequestError(
     'bad-request',
     first === undefined ? 'The request is malformed' : `${first.pointer} ${first.message}`,
     {
@@ -30,7 +30,7 @@ export function parseShape<Schema extends z.ZodType>(
   );
 }
 
-function faultsOf(part: RequestPart, issue: z.core.$ZodIssue, value: unknown): readonly ShapeFault[] {
+function faultsOf(part: RequestPart, issue: z.core.$ZodIssue, value: unknown): readonly ShapeIssue[] {
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => ({
       pointer: pointer(part, [...issue.path, key]),
@@ -58,25 +58,25 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
 }
 
 /** One fault in the shape of a request. */
-export interface ShapeFault {
+export interface ShapeIssue {
   /** Where: `#/amount` in the body (a JSON pointer), `path/id`, `query/limit` or `header/Idempotency-Key` elsewhere. */
   readonly pointer: string;
   readonly message: string;
 }
 
 /** A request that is refused for its form; no action has run. */
-export class RequestFault extends Error {
+export class InvalidRequestError extends Error {
   readonly code: RequestFaultCode;
   /** What is wrong where; empty when the request as a whole is. */
-  readonly faults: readonly ShapeFault[];
+  readonly faults: readonly ShapeIssue[];
 
   constructor(
     code: RequestFaultCode,
     message: string,
-    options: { readonly faults?: readonly ShapeFault[]; readonly cause?: unknown } = {},
+    options: { readonly faults?: readonly ShapeIssue[]; readonly cause?: unknown } = {},
   ) {
     super(message, { cause: options.cause });
-    this.name = 'RequestFault';
+    this.name = 'InvalidRequestError';
     this.code = code;
     this.faults = options.faults ?? [];
   }

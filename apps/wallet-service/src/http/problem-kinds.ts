@@ -1,6 +1,6 @@
 import { z } from '@hono/zod-openapi';
 
-import type { WalletErrorCode } from '../wallet/wallet-exception.js';
+import type { WalletErrorCode } from '../wallet/wallet-error.js';
 
 /** How one kind of problem is answered. */
 export interface ProblemKind {

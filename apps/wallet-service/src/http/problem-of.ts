@@ -1,15 +1,15 @@
 import {
-  EntityNotFoundException,
+  EntityNotFoundError,
   type ErrorCode,
-  FrameworkException,
+  FrameworkError,
   type ShardIdentifier,
-  ShardUnavailableException,
-  TransientStorageException,
-  UnknownShardException,
+  ShardUnavailableError,
+  TransientStorageError,
+  UnknownShardError,
 } from '@framework/core';
 
-import { WalletException } from '../wallet/wallet-exception.js';
-import { RequestFault, type ShapeFault } from './parse-shape.js';
+import { WalletError } from '../wallet/wallet-error.js';
+import { InvalidRequestError, type ShapeIssue } from './parse-shape.js';
 import { type ProblemBody, type ProblemCode, type ProblemKind, problemKinds } from './problem-kinds.js';
 import { notConfigured, shardCauses } from './shard-causes.js';
 import { requestIdHeader } from './wallet-app-env.js';
@@ -19,7 +19,7 @@ export interface Problem extends ProblemKind {
   readonly name: ProblemCode;
   readonly code: string;
   readonly detail: string;
-  readonly faults: readonly ShapeFault[];
+  readonly faults: readonly ShapeIssue[];
 }
 
 /** What each error of the framework is to the client; those that a client cannot cause are internal. */
@@ -78,21 +78,21 @@ export function problemOf(error: unknown): Problem {
 
 /** Which shard cannot serve, and why. */
 function shardDetail(error: unknown): string | undefined {
-  const known = FrameworkException.find(error);
+  const known = FrameworkError.find(error);
   const why = known && whyUnavailable(known);
   if (why === undefined) return undefined;
   return `${sentence(why.shard.toString())} cannot serve: ${why.what}. Nothing was written; try again later.`;
 }
 
 function whyUnavailable(
-  error: FrameworkException,
+  error: FrameworkError,
 ): { readonly shard: ShardIdentifier; readonly what: string } | undefined {
-  if (error instanceof UnknownShardException) return { shard: error.shard, what: `it is ${notConfigured}` };
-  if (error instanceof TransientStorageException) {
+  if (error instanceof UnknownShardError) return { shard: error.shard, what: `it is ${notConfigured}` };
+  if (error instanceof TransientStorageError) {
     const what = 'the connection to its database was lost, or others were served first';
     return { shard: error.shard, what };
   }
-  if (!(error instanceof ShardUnavailableException)) return undefined;
+  if (!(error instanceof ShardUnavailableError)) return undefined;
   const { shard, kind } = error;
   if (kind === 'locked') return { shard, what: 'somebody else holds a lock on what is to be changed' };
   if (kind === 'damaged') return { shard, what: 'its disk fails, or what is asked for is damaged' };
@@ -104,17 +104,17 @@ function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function faultsOf(error: unknown): readonly ShapeFault[] {
-  if (error instanceof RequestFault) return error.faults;
-  const known = FrameworkException.find(error);
+function faultsOf(error: unknown): readonly ShapeIssue[] {
+  if (error instanceof InvalidRequestError) return error.faults;
+  const known = FrameworkError.find(error);
   return known?.code === 'invalid-cursor' ? [{ pointer: 'query/cursor', message: known.message }] : [];
 }
 
 function nameOf(error: unknown): ProblemCode {
-  if (error instanceof RequestFault || error instanceof WalletException) return error.code;
-  const known = FrameworkException.find(error);
+  if (error instanceof InvalidRequestError || error instanceof WalletError) return error.code;
+  const known = FrameworkError.find(error);
   if (known === undefined) return 'internal';
-  if (known instanceof EntityNotFoundException && known.model === 'Transfer') return 'transfer-not-found';
+  if (known instanceof EntityNotFoundError && known.model === 'Transfer') return 'transfer-not-found';
   return problemOfCode[known.code];
 }
 

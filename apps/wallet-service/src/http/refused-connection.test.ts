@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { connectionFault } from './refused-connection.js';
+import { connectionIssue } from './refused-connection.js';
 
 test.each([
   ['HPE_HEADER_OVERFLOW', 'headers-too-large'],
@@ -9,5 +9,5 @@ test.each([
   ['HPE_INVALID_METHOD', 'bad-request'],
   [undefined, 'bad-request'],
 ])('a connection that fails by %s is refused by %s', (code, expected) => {
-  expect(connectionFault(Object.assign(new Error('no'), code && { code })).code).toBe(expected);
+  expect(connectionIssue(Object.assign(new Error('no'), code && { code })).code).toBe(expected);
 });

@@ -1,6 +1,6 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
 
-import { RequestFault } from './parse-shape.js';
+import { InvalidRequestError } from './parse-shape.js';
 import { idempotencyKeyHeader } from './request-fields.js';
 
 /** How long address and headers may be together. */
@@ -9,31 +9,32 @@ export const headersBytesMax: number = 16 * 1024;
 export const headersCountMax = 1_000;
 
 /** What Node's parser says of a request that it cannot read, as a fault; everything else is a malformed request. */
-const faultOfCode: Readonly<Record<string, () => RequestFault>> = {
+const faultOfCode: Readonly<Record<string, () => InvalidRequestError>> = {
   HPE_HEADER_OVERFLOW: headersTooLarge,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: () =>
-    new RequestFault('body-too-large', 'The extensions of the chunks are too large'),
-  HPE_INVALID_EOF_STATE: () => new RequestFault('bad-request', 'The request ended before it was complete'),
+    new InvalidRequestError('body-too-large', 'The extensions of the chunks are too large'),
+  HPE_INVALID_EOF_STATE: () =>
+    new InvalidRequestError('bad-request', 'The request ended before it was complete'),
 };
 
 /** Why a request is refused whose address and headers are too long, or do not end. */
-export function headersTooLarge(): RequestFault {
-  return new RequestFault(
+export function headersTooLarge(): InvalidRequestError {
+  return new InvalidRequestError(
     'headers-too-large',
     `Address and headers have at most 16 KiB together, and there are at most ${headersCountMax} headers`,
   );
 }
 
 /** Why a request is refused that the client takes too long to send. */
-export function requestTimedOut(): RequestFault {
-  return new RequestFault('request-timeout', 'The request did not arrive in time');
+export function requestTimedOut(): InvalidRequestError {
+  return new InvalidRequestError('request-timeout', 'The request did not arrive in time');
 }
 
 /** Translates an error of a connection for the client whose request cannot be read. */
-export function connectionFault(error: NodeJS.ErrnoException): RequestFault {
+export function connectionIssue(error: NodeJS.ErrnoException): InvalidRequestError {
   return (
     faultOfCode[error.code ?? '']?.() ??
-    new RequestFault('bad-request', 'The request is not one of HTTP/1.1', { cause: error })
+    new InvalidRequestError('bad-request', 'The request is not one of HTTP/1.1', { cause: error })
   );
 }
 
@@ -41,15 +42,15 @@ export function connectionFault(error: NodeJS.ErrnoException): RequestFault {
 const singleHeaders: readonly string[] = ['host', idempotencyKeyHeader.toLowerCase()];
 
 /** What is wrong with a request before its path is looked at, if anything is. */
-export function headerFault(
+export function headerIssue(
   request: Pick<IncomingMessage, 'method' | 'url' | 'rawHeaders' | 'headers' | 'httpVersion'>,
-): RequestFault | undefined {
+): InvalidRequestError | undefined {
   const { method = '', url = '', rawHeaders, headers, httpVersion } = request;
   // Node's parser does not count what stands between names and values, and counts to more than the limit.
   const texts = rawHeaders.reduce((length, text) => length + text.length, method.length + url.length);
   if (texts + separatorBytes(rawHeaders.length / 2) > headersBytesMax) return headersTooLarge();
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
-    return new RequestFault('bad-request', 'The request is not one of HTTP/1.1');
+    return new InvalidRequestError('bad-request', 'The request is not one of HTTP/1.1');
   }
   if (httpVersion === '1.1' && !headers.host) return headerFaultOf('Host', 'is missing');
   // With it, the path would be another one than the client's.
@@ -73,8 +74,8 @@ function separatorBytes(headerCount: number): number {
   return '  HTTP/1.1\r\n'.length + headerCount * ': \r\n'.length + '\r\n'.length;
 }
 
-function headerFaultOf(name: string, message: string): RequestFault {
-  return new RequestFault('bad-request', `${name} ${message}`, {
+function headerFaultOf(name: string, message: string): InvalidRequestError {
+  return new InvalidRequestError('bad-request', `${name} ${message}`, {
     faults: [{ pointer: `header/${name}`, message }],
   });
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 
-import { RequestFault } from './parse-shape.js';
+import { InvalidRequestError } from './parse-shape.js';
 import { parseExactJson } from './request-fields.js';
 
 const bytesMax = 64 * 1024;
@@ -11,8 +11,8 @@ export class RequestBody {
   readonly #onRead: () => void;
   /** What the headers announce, in bytes; `undefined` for chunks. */
   readonly #length: number | undefined;
-  #fault: RequestFault | undefined;
-  #reject: ((fault: RequestFault) => void) | undefined;
+  #fault: InvalidRequestError | undefined;
+  #reject: ((fault: InvalidRequestError) => void) | undefined;
 
   /** @param onRead called when the body is asked for: the client may wait for that before it sends it */
   constructor(request: IncomingMessage, onRead: () => void = () => undefined) {
@@ -33,7 +33,7 @@ export class RequestBody {
   }
 
   /** Tells whoever reads it, now or later, why the rest does not arrive. */
-  fail(fault: RequestFault): void {
+  fail(fault: InvalidRequestError): void {
     this.#fault ??= fault;
     this.#reject?.(fault);
   }
@@ -41,7 +41,7 @@ export class RequestBody {
   /**
    * Reads all of it, once.
    *
-   * @throws RequestFault `body-too-large` as soon as more than 64 KiB are announced or have arrived, `bad-request` when
+   * @throws InvalidRequestError `body-too-large` as soon as more than 64 KiB are announced or have arrived, `bad-request` when
    * the connection ends before the body does, and whatever {@link fail} is told
    */
   async read(): Promise<Buffer> {
@@ -72,12 +72,12 @@ export class RequestBody {
   }
 }
 
-function tooLarge(): RequestFault {
-  return new RequestFault('body-too-large', `The body is larger than ${bytesMax} bytes`);
+function tooLarge(): InvalidRequestError {
+  return new InvalidRequestError('body-too-large', `The body is larger than ${bytesMax} bytes`);
 }
 
-function incomplete(cause: Error | undefined): RequestFault {
-  return new RequestFault('bad-request', 'The body ended before it was complete', { cause });
+function incomplete(cause: Error | undefined): InvalidRequestError {
+  return new InvalidRequestError('bad-request', 'The body ended before it was complete', { cause });
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
@@ -87,7 +87,7 @@ const mediaType = /^application\/json[ \t]*(;[ \t]*charset=("utf-8"|utf-8)[ \t]*
  * Reads the JSON body of a request, its numbers exactly as written.
  *
  * @param optional whether no body at all is as good as `{}`
- * @throws RequestFault `unsupported-media-type`, `body-too-large` beyond 64 KiB, `bad-request` when it is not JSON
+ * @throws InvalidRequestError `unsupported-media-type`, `body-too-large` beyond 64 KiB, `bad-request` when it is not JSON
  */
 export async function readJsonBody(body: RequestBody, headers: Headers, optional: boolean): Promise<unknown> {
   const sent = body.isAnnounced;
@@ -102,7 +102,7 @@ export async function readJsonBody(body: RequestBody, headers: Headers, optional
 function assertMediaType(headers: Headers): void {
   const coding = headers.get('content-encoding') ?? 'identity';
   if (mediaType.test(headers.get('content-type') ?? '') && coding.toLowerCase() === 'identity') return;
-  throw new RequestFault(
+  throw new InvalidRequestError(
     'unsupported-media-type',
     'Send the body as application/json in UTF-8, not compressed',
   );
@@ -112,6 +112,6 @@ function parse(bytes: Uint8Array): unknown {
   try {
     return parseExactJson(utf8.decode(bytes));
   } catch (error) {
-    throw new RequestFault('bad-request', 'The body is not JSON in UTF-8', { cause: error });
+    throw new InvalidRequestError('bad-request', 'The body is not JSON in UTF-8', { cause: error });
   }
 }

@@ -1,7 +1,7 @@
 import {
   type DatabaseRegistry,
-  EntityNotFoundException,
-  FrameworkException,
+  EntityNotFoundError,
+  FrameworkError,
   type ModelClass,
   ShardedId,
   modelNameOf,
@@ -9,8 +9,8 @@ import {
 import { z } from '@hono/zod-openapi';
 import { Big } from 'big.js';
 
-import { InvalidAmount } from '../wallet/wallet-exception.js';
-import { RequestFault } from './parse-shape.js';
+import { InvalidAmountError } from '../wallet/wallet-error.js';
+import { InvalidRequestError } from './parse-shape.js';
 import { notConfigured } from './shard-causes.js';
 
 /** A number of a JSON text, as it is written there: a detour through a binary float would change amounts. */
@@ -48,7 +48,7 @@ const exponentMax = 1_000;
 /**
  * The schema of an amount in a request: a JSON string or a JSON number, read exactly as it is written.
  *
- * Both follow the grammar of JSON numbers. Parsing throws InvalidAmount (`invalid-amount`) for exponents beyond
+ * Both follow the grammar of JSON numbers. Parsing throws InvalidAmountError (`invalid-amount`) for exponents beyond
  * ±1,000, which no currency needs and which would take megabytes to write out.
  */
 export const decimalField = z
@@ -66,7 +66,7 @@ export const decimalField = z
 
 function bounded(amount: Big): Big {
   if (Math.abs(amount.e) <= exponentMax) return amount;
-  throw new InvalidAmount(
+  throw new InvalidAmountError(
     'An amount has at most 20 digits before the point, and the decimals of its currency',
   );
 }
@@ -74,23 +74,23 @@ function bounded(amount: Big): Big {
 /**
  * Reads the id of something that may exist: the text is a UUID, of whatever version.
  *
- * @throws EntityNotFoundException `entity-not-found` when no model can have the id, because it carries no shard or one
+ * @throws EntityNotFoundError `entity-not-found` when no model can have the id, because it carries no shard or one
  * that is not configured
  */
 export function existingId<T>(model: ModelClass<T>, uuid: string, databases: DatabaseRegistry): ShardedId<T> {
   const id = parse(model, uuid);
-  if (id === undefined) throw new EntityNotFoundException(modelNameOf(model), uuid);
+  if (id === undefined) throw new EntityNotFoundError(modelNameOf(model), uuid);
   const shard = id.resolveShardIdentifier();
   if (databases.shards.includes(shard)) return id;
   const reason = `${shard.toString()}, which its id names, is ${notConfigured}`;
-  throw new EntityNotFoundException(modelNameOf(model), uuid, reason);
+  throw new EntityNotFoundError(modelNameOf(model), uuid, reason);
 }
 
 function parse<T>(model: ModelClass<T>, uuid: string): ShardedId<T> | undefined {
   try {
     return ShardedId.of(model, uuid);
   } catch (error) {
-    if (FrameworkException.find(error)?.code === 'invalid-id') return undefined;
+    if (FrameworkError.find(error)?.code === 'invalid-id') return undefined;
     throw error;
   }
 }
@@ -140,14 +140,14 @@ export const idempotencyKeyPattern: RegExp = /^[!-~]([ -~]*[!-~])?$/;
 /**
  * Reads the idempotency key of a request, if it has one.
  *
- * @throws RequestFault `bad-request` when it is empty, longer than 255 characters, or has others than those of ASCII that print
+ * @throws InvalidRequestError `bad-request` when it is empty, longer than 255 characters, or has others than those of ASCII that print
  */
 export function idempotencyKey(headers: Headers): string | undefined {
   const key = headers.get(idempotencyKeyHeader) ?? undefined;
   if (key === undefined) return undefined;
   if (key.length <= idempotencyKeyCharactersMax && idempotencyKeyPattern.test(key)) return key;
   const message = `must have 1 to ${idempotencyKeyCharactersMax} characters, all of them letters, digits, signs or blanks of ASCII`;
-  throw new RequestFault('bad-request', `${idempotencyKeyHeader} ${message}`, {
+  throw new InvalidRequestError('bad-request', `${idempotencyKeyHeader} ${message}`, {
     faults: [{ pointer: `header/${idempotencyKeyHeader}`, message }],
   });
 }

@@ -3,7 +3,7 @@ import type { z } from '@hono/zod-openapi';
 
 import { documentOperation, replayedHeader } from './document-operation.js';
 import { type AnswerStatus, type Operation, type OperationInput, operationInput } from './operation.js';
-import { RequestFault } from './parse-shape.js';
+import { InvalidRequestError } from './parse-shape.js';
 import { problemOf, problemResponse } from './problem-of.js';
 import { idempotencyKey } from './request-fields.js';
 import { type WalletApp, requestIdHeader } from './wallet-app-env.js';
@@ -75,7 +75,7 @@ export function answerOtherMethods(app: WalletApp): void {
       if (req.method === 'OPTIONS') {
         return new Response(null, { status: 204, headers: { allow, [requestIdHeader]: requestId } });
       }
-      const fault = new RequestFault('method-not-allowed', `${req.method} is not among ${allow}`);
+      const fault = new InvalidRequestError('method-not-allowed', `${req.method} is not among ${allow}`);
       const response = problemResponse(problemOf(fault), requestId);
       response.headers.set('allow', allow);
       return response;

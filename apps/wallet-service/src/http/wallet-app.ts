@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 
 import { docsRoutes, openapiRoute } from './docs-routes.js';
 import { healthRoutes } from './health-routes.js';
-import { RequestFault } from './parse-shape.js';
+import { InvalidRequestError } from './parse-shape.js';
 import { problemOf, problemResponse } from './problem-of.js';
 import { logProblem, logRequest } from './request-deadline.js';
 import { answerOtherMethods } from './serve.js';
@@ -50,7 +50,9 @@ export function walletApp(
 
   app.notFound(({ var: { requestId } }) =>
     problemResponse(
-      problemOf(new RequestFault('not-found', `${docs ? '/docs' : '/openapi.json'} shows what there is`)),
+      problemOf(
+        new InvalidRequestError('not-found', `${docs ? '/docs' : '/openapi.json'} shows what there is`),
+      ),
       requestId,
     ),
   );

@@ -8,7 +8,7 @@ export class Notification extends Entity<Notification, ShardedId<Notification>, 
   readonly walletId: Id<Wallet>;
   readonly text: string;
 
-  /** @throws InvalidModelException `invalid-model` when a field is missing */
+  /** @throws InvalidModelError `invalid-model` when a field is missing */
   constructor(fields: NewEntity<Notification>) {
     super(fields);
     this.recipient = notNull(fields.recipient, 'recipient cannot be null');

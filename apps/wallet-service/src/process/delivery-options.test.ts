@@ -1,11 +1,11 @@
 import {
-  CommitOutcomeUnknownException,
+  CommitOutcomeUnknownError,
   type DeliverableEvent,
-  HistoryChangedException,
+  HistoryChangedError,
   ShardIdentifier,
-  ShardUnavailableException,
-  TransientStorageException,
-  UnknownShardException,
+  ShardUnavailableError,
+  TransientStorageError,
+  UnknownShardError,
 } from '@framework/core';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
@@ -45,9 +45,9 @@ test('stopping takes a whole number of milliseconds, whatever half of its time i
 });
 
 test.each([
-  [new ShardUnavailableException(mexico, 'it is down')],
-  [new TransientStorageException(mexico, 'the connection was lost')],
-  [new CommitOutcomeUnknownException(mexico, 'action-1')],
+  [new ShardUnavailableError(mexico, 'it is down')],
+  [new TransientStorageError(mexico, 'the connection was lost')],
+  [new CommitOutcomeUnknownError(mexico, 'action-1')],
 ])('an outage is logged with its reason, without a stack', (error) => {
   const { options, lines } = logged();
   options.onDeliveryError?.(error, [mexico]);
@@ -58,7 +58,7 @@ test.each([
 
 test('a database whose history has changed is logged with what happened and what to do, without a stack', () => {
   const { options, lines } = logged();
-  options.onDeliveryError?.(new HistoryChangedException(), [mexico]);
+  options.onDeliveryError?.(new HistoryChangedError(), [mexico]);
   const reason = expect.stringMatching(
     /was restarted.*starts again from the saved cursors by itself/,
   ) as string;
@@ -85,7 +85,7 @@ test('every failed attempt of a handler is logged, and a dead letter as an error
   };
   options.onAttemptFailed?.({ ...failure, willRetry: true, retryAfterMs: 500 });
   options.onAttemptFailed?.({ ...failure, willRetry: false, retryAfterMs: undefined });
-  const unknown = new Error('no', { cause: new UnknownShardException(ShardIdentifier.of(9, 9)) });
+  const unknown = new Error('no', { cause: new UnknownShardError(ShardIdentifier.of(9, 9)) });
   options.onAttemptFailed?.({ ...failure, error: unknown, willRetry: true, retryAfterMs: 500 });
   const model = { modelName: 'Wallet', modelId: 'wallet-1' };
   const told = { handler: 'notify', eventId: 'event-1', ...model, attempt: 1, reason: 'Error: no' };

@@ -1,4 +1,4 @@
-import { type ErrorCode, FrameworkException } from '@framework/core';
+import { type ErrorCode, FrameworkError } from '@framework/core';
 import { errorText } from '@framework/events';
 import type { Logger } from 'pino';
 
@@ -48,7 +48,7 @@ export function deliveryOptions({
   return {
     onDeliveryError: (error, ofDatabase) => {
       const shards = ofDatabase.map(String);
-      const code = FrameworkException.find(error)?.code;
+      const code = FrameworkError.find(error)?.code;
       if (code === 'handler-names') {
         logger.fatal(
           { shards, reason: errorReason(error) },
@@ -69,7 +69,7 @@ export function deliveryOptions({
         logger.error(told, 'a handler gave up an event: it is a dead letter');
         return;
       }
-      const isUnknown = FrameworkException.find(error)?.code === 'unknown-shard';
+      const isUnknown = FrameworkError.find(error)?.code === 'unknown-shard';
       const told = { ...details, retryAfterMs, reason, ...(isUnknown && { remedy: unknownShardRemedy }) };
       logger.warn(told, 'a handler failed and is retried');
     },

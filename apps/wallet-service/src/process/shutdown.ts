@@ -1,4 +1,4 @@
-import { ConfigurationException, HandlerNamesException, NoUsableShardException } from '@framework/core';
+import { ConfigurationError, HandlerNamesError, NoUsableShardError } from '@framework/core';
 
 import type { ServiceSettings } from '../configuration/service-settings.js';
 
@@ -61,12 +61,12 @@ export class Shutdown {
 }
 
 /** Says why the service does not start and what to do; `undefined` for an error that only its stack can explain. */
-export function startFault(error: unknown, settings: ServiceSettings | undefined): string | undefined {
-  if (error instanceof ConfigurationException || error instanceof NoUsableShardException) {
+export function startError(error: unknown, settings: ServiceSettings | undefined): string | undefined {
+  if (error instanceof ConfigurationError || error instanceof NoUsableShardError) {
     const file = settings?.configFile;
     return file === undefined ? error.message : `WALLET_CONFIG=${file}\n${error.message}`;
   }
-  if (error instanceof HandlerNamesException) {
+  if (error instanceof HandlerNamesError) {
     // Only where a version gave the handler a new name without listing the old one is there one too many.
     const orRetire = '\nOr retire those that are not to go on, with DeliveryOperator.retire';
     return `${error.message}${error.other === undefined ? orRetire : ''}`;

@@ -23,7 +23,7 @@ export interface RunningService {
 /**
  * Starts a wallet service: it listens at once, and serves each shard as soon as that one's database is ready.
  *
- * @throws ConfigurationException `invalid-configuration`, and the error of the system when it cannot listen
+ * @throws ConfigurationError `invalid-configuration`, and the error of the system when it cannot listen
  */
 export async function startService(options: {
   readonly config: FrameworkConfig;
@@ -99,7 +99,7 @@ export interface RunningWorker {
 /**
  * Starts delivery alone; it works on each database as soon as that one is ready.
  *
- * @throws ConfigurationException `invalid-configuration`
+ * @throws ConfigurationError `invalid-configuration`
  */
 export function startWorker(options: {
   readonly config: FrameworkConfig;

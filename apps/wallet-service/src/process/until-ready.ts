@@ -36,7 +36,7 @@ export interface StartListener {
 /**
  * Waits until every shard serves, and tells what is waited for when that takes long or changes.
  *
- * @throws NoUsableShardException `no-usable-shard` when none can serve before somebody corrects something
+ * @throws NoUsableShardError `no-usable-shard` when none can serve before somebody corrects something
  * @throws whatever else makes waiting pointless, such as a handler that a database refuses
  */
 export async function untilReady(

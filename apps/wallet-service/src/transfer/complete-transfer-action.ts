@@ -10,7 +10,7 @@ import type { Big } from 'big.js';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
-import { CurrencyMismatch, WalletException } from '../wallet/wallet-exception.js';
+import { CurrencyMismatchError, WalletError } from '../wallet/wallet-error.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 import { Wallet } from '../wallet/wallet.js';
 import { type TransferDecisionRepository, transferDecisionCodec } from './transfer-decision-repository.js';
@@ -63,10 +63,10 @@ export class CompleteTransferAction extends Action<Params, TransferDecision> {
 /** The wallet with the money in it, or why its rules refuse it. */
 function creditedOrReason(wallet: Wallet, { transferId, amount, currency }: Arrival): Wallet | string {
   try {
-    if (wallet.currency !== currency) throw new CurrencyMismatch(currency, wallet.currency);
+    if (wallet.currency !== currency) throw new CurrencyMismatchError(currency, wallet.currency);
     return wallet.receive(transferId.value, amount);
   } catch (error) {
-    if (error instanceof WalletException) return error.code;
+    if (error instanceof WalletError) return error.code;
     throw error;
   }
 }

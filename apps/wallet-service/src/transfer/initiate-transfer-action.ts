@@ -6,14 +6,14 @@ import {
   type Id,
   type Principal,
   ShardedId,
-  UnknownShardException,
+  UnknownShardError,
   shardedIdCodec,
 } from '@framework/core';
 import type { Big } from 'big.js';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
-import { InvalidAmount, SameWallet } from '../wallet/wallet-exception.js';
+import { InvalidAmountError, SameWalletError } from '../wallet/wallet-error.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 import { Wallet } from '../wallet/wallet.js';
 import { transferCodec } from './transfer-repository.js';
@@ -47,10 +47,10 @@ export class InitiateTransferAction extends Action<Params, Transfer> {
   }
 
   protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
-    if (sourceId.equals(destId)) throw new SameWallet();
-    if (amount.lte(0)) throw new InvalidAmount('Transfer amount must be positive');
+    if (sourceId.equals(destId)) throw new SameWalletError();
+    if (amount.lte(0)) throw new InvalidAmountError('Transfer amount must be positive');
     const shard = ShardedId.of(Wallet, destId.value).resolveShardIdentifier();
-    if (!this.databases.shards.includes(shard)) throw new UnknownShardException(shard);
+    if (!this.databases.shards.includes(shard)) throw new UnknownShardError(shard);
     const source = await this.wallets.getById(sourceId);
     this.plan().update(source.withdraw(amount));
     return this.plan().add(Transfer.initiate(source, destId, amount, this.clock.now()));

@@ -1,4 +1,4 @@
-import { InvariantViolation, ShardIdentifier, ShardedId } from '@framework/core';
+import { InvariantViolationError, ShardIdentifier, ShardedId } from '@framework/core';
 import { like } from '@framework/testing/specification';
 import { Big } from 'big.js';
 import { describe, expect, test, vi } from 'vitest';
@@ -166,7 +166,7 @@ describe('CompleteTransferAction', () => {
 
   test('decides nothing when it fails by a bug, also one that has a code: no refund follows', async () => {
     const receive = vi.spyOn(Wallet.prototype, 'receive').mockImplementation(() => {
-      throw new InvariantViolation('a bug');
+      throw new InvariantViolationError('a bug');
     });
     try {
       await spec.given(destination).when(CompleteTransferAction, arrival).thenThrows('invariant-violation');

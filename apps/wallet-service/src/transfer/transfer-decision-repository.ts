@@ -1,7 +1,7 @@
 import {
-  ConstraintViolationException,
+  ConstraintViolationError,
   type DatabaseRegistry,
-  FrameworkException,
+  FrameworkError,
   ShardedId,
   shardedIdCodec,
 } from '@framework/core';
@@ -75,6 +75,6 @@ export class TransferDecisionRepository extends PgRepository<TransferDecision, t
  * Whether a commit failed because the transfer was decided concurrently: running the action again returns that decision.
  */
 export function isDecidedMeanwhile(error: unknown): boolean {
-  const known = FrameworkException.find(error);
-  return known instanceof ConstraintViolationException && known.constraint === 'transfer_decisions_pkey';
+  const known = FrameworkError.find(error);
+  return known instanceof ConstraintViolationError && known.constraint === 'transfer_decisions_pkey';
 }

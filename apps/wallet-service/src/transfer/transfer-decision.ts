@@ -1,6 +1,6 @@
 import {
   type Id,
-  InvariantViolation,
+  InvariantViolationError,
   Model,
   ModelEvent,
   type New,
@@ -43,7 +43,7 @@ export class TransferDecision extends Model<
   /** Why the money was refused. */
   readonly reason: string | undefined;
 
-  /** @throws InvalidModelException `invalid-model` when a field is missing */
+  /** @throws InvalidModelError `invalid-model` when a field is missing */
   constructor(fields: New<TransferDecision>) {
     super(fields);
     this.transferId = notNull(fields.transferId, 'transferId cannot be null');
@@ -76,7 +76,7 @@ export class TransferDecision extends Model<
   /**
    * This decision, if it is the one about an arrival.
    *
-   * @throws InvariantViolation `invariant-violation` when the transfer was decided with another destination or amount
+   * @throws InvariantViolationError `invariant-violation` when the transfer was decided with another destination or amount
    */
   of(arrival: Arrival): this {
     const isSame =
@@ -85,7 +85,7 @@ export class TransferDecision extends Model<
       this.amount.eq(arrival.amount) &&
       this.currency === arrival.currency;
     if (isSame) return this;
-    throw new InvariantViolation(
+    throw new InvariantViolationError(
       `Transfer ${this.transferId.value} was decided for ${this.amount.toFixed()} ${this.currency} to wallet ` +
         `${this.destId.value}, not for ${arrival.amount.toFixed()} ${arrival.currency} to ${arrival.destId.value}: ` +
         'pass what its TransferInitiatedEvent says',

@@ -17,7 +17,7 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
   /** Why the money went back. */
   readonly reason: string | undefined;
 
-  /** @throws InvalidModelException `invalid-model` when a field is missing */
+  /** @throws InvalidModelError `invalid-model` when a field is missing */
   constructor(fields: New<Transfer>) {
     super(fields);
     this.sourceId = notNull(fields.sourceId, 'sourceId cannot be null');

@@ -10,7 +10,7 @@ import type { Big } from 'big.js';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
-import { CurrencyMismatch, InvalidAmount, SameWallet } from '../wallet/wallet-exception.js';
+import { CurrencyMismatchError, InvalidAmountError, SameWalletError } from '../wallet/wallet-error.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 import { Wallet } from '../wallet/wallet.js';
 import { transferCodec } from './transfer-repository.js';
@@ -44,14 +44,14 @@ export class WalletTransferAction extends Action<Params, Transfer> {
   }
 
   protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
-    if (sourceId.equals(destId)) throw new SameWallet();
-    if (amount.lte(0)) throw new InvalidAmount('Transfer amount must be positive');
+    if (sourceId.equals(destId)) throw new SameWalletError();
+    if (amount.lte(0)) throw new InvalidAmountError('Transfer amount must be positive');
     const [source, destination] = await Promise.all([
       this.wallets.getById(sourceId),
       this.wallets.getById(destId),
     ]);
     if (source.currency !== destination.currency)
-      throw new CurrencyMismatch(source.currency, destination.currency);
+      throw new CurrencyMismatchError(source.currency, destination.currency);
     this.plan().updateAll([source.withdraw(amount), destination.deposit(amount)]);
     return this.plan().add(Transfer.completed(source, destination, amount, this.clock.now()));
   }

@@ -2,7 +2,7 @@ import { Big } from 'big.js';
 import { data as currencies } from 'currency-codes';
 import * as z from 'zod';
 
-import { InvalidAmount, UnknownCurrency } from './wallet-exception.js';
+import { InvalidAmountError, UnknownCurrencyError } from './wallet-error.js';
 
 /** Digits before the point of an amount, and of a balance that a deposit leads to. */
 const wholeDigitsMax = 20;
@@ -13,26 +13,26 @@ const decimals: ReadonlyMap<string, number> = new Map(currencies.map(({ code, di
 /**
  * The number of decimals of an ISO 4217 currency, such as 2 for EUR and 0 for JPY.
  *
- * @throws UnknownCurrency `unknown-currency`
+ * @throws UnknownCurrencyError `unknown-currency`
  */
 export function decimalsOf(currency: string): number {
   const known = decimals.get(currency);
-  if (known === undefined) throw new UnknownCurrency(currency);
+  if (known === undefined) throw new UnknownCurrencyError(currency);
   return known;
 }
 
 /**
  * Checks that an amount is one of its currency.
  *
- * @throws InvalidAmount `invalid-amount` with more decimals than the currency has, or more than 20 digits before the point
+ * @throws InvalidAmountError `invalid-amount` with more decimals than the currency has, or more than 20 digits before the point
  */
 export function assertAmountOf(currency: string, amount: Big): void {
   const decimalsMax = decimalsOf(currency);
   // Read off the exponent: writing 1e1000000 out would take a megabyte.
   if (amount.e >= wholeDigitsMax)
-    throw new InvalidAmount(`An amount has at most ${wholeDigitsMax} digits before the point`);
+    throw new InvalidAmountError(`An amount has at most ${wholeDigitsMax} digits before the point`);
   if (amount.c.length - 1 - amount.e > decimalsMax && !amount.eq(0)) {
-    throw new InvalidAmount(`An amount of ${currency} has at most ${decimalsMax} decimals`);
+    throw new InvalidAmountError(`An amount of ${currency} has at most ${decimalsMax} decimals`);
   }
 }
 

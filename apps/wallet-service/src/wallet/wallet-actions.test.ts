@@ -20,7 +20,7 @@ import { WalletTransferAction } from '../transfer/wallet-transfer-action.js';
 import { WalletCloseAction } from './wallet-close-action.js';
 import { WalletCreateAction } from './wallet-create-action.js';
 import { WalletDepositMoneyAction } from './wallet-deposit-money-action.js';
-import { InvalidAmount } from './wallet-exception.js';
+import { InvalidAmountError } from './wallet-error.js';
 import { WalletWithdrawMoneyAction } from './wallet-withdraw-money-action.js';
 import {
   Wallet,
@@ -151,7 +151,7 @@ describe('WalletTransferAction', () => {
   test('says so when the amount is not positive', async () => {
     const params = { sourceId: source.id, destId: destination.id, amount: new Big(0) };
     const execution = spec.given(source, destination).when(WalletTransferAction, params);
-    await execution.thenThrows(InvalidAmount);
+    await execution.thenThrows(InvalidAmountError);
     await expect(execution.thenResult(like(Transfer, {}))).rejects.toThrow(
       'Transfer amount must be positive',
     );

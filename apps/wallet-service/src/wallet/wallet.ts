@@ -12,7 +12,7 @@ import type { Big } from 'big.js';
 import * as z from 'zod';
 
 import { assertAmountOf, decimal } from './money.js';
-import { InsufficientFunds, InvalidAmount, WalletClosed } from './wallet-exception.js';
+import { InsufficientFundsError, InvalidAmountError, WalletClosedError } from './wallet-error.js';
 
 /** Whether money can still be moved. */
 export type WalletState = 'OPENED' | 'CLOSED';
@@ -25,7 +25,7 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   /** Exact, never negative. */
   readonly balance: Big;
 
-  /** @throws InvalidModelException `invalid-model` when a field is missing */
+  /** @throws InvalidModelError `invalid-model` when a field is missing */
   constructor(fields: New<Wallet>) {
     super(fields);
     this.ownerId = notNull(fields.ownerId, 'ownerId cannot be null');
@@ -36,19 +36,19 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   /**
    * Opens a wallet on a shard.
    *
-   * @throws UnknownCurrency `unknown-currency`, InvalidAmount `invalid-amount` for the first balance
+   * @throws UnknownCurrencyError `unknown-currency`, InvalidAmountError `invalid-amount` for the first balance
    */
   static open(shard: ShardIdentifier, ownerId: string, currency: string, balance: Big, now: Date): Wallet {
     const id = ShardedId.generate(Wallet, shard);
     const wallet = new Wallet({ id, state: 'OPENED', createdDate: now, ownerId, currency, balance });
     assertAmountOf(currency, balance);
-    if (balance.lt(0)) throw new InvalidAmount('Initial balance must not be negative');
+    if (balance.lt(0)) throw new InvalidAmountError('Initial balance must not be negative');
     return wallet.emit(new WalletCreatedEvent(id, ownerId, currency, balance));
   }
 
-  /** @throws InvalidAmount `invalid-amount`, WalletClosed `wallet-closed` */
+  /** @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed` */
   deposit(amount: Big): Wallet {
-    if (amount.lte(0)) throw new InvalidAmount('Deposit amount must be positive');
+    if (amount.lte(0)) throw new InvalidAmountError('Deposit amount must be positive');
     this.#assertOpened();
     assertAmountOf(this.currency, amount);
     const balance = this.balance.plus(amount);
@@ -56,13 +56,13 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
     return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
   }
 
-  /** @throws InvalidAmount `invalid-amount`, WalletClosed `wallet-closed`, InsufficientFunds `insufficient-funds` */
+  /** @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed`, InsufficientFundsError `insufficient-funds` */
   withdraw(amount: Big): Wallet {
-    if (amount.lte(0)) throw new InvalidAmount('Withdraw amount must be positive');
+    if (amount.lte(0)) throw new InvalidAmountError('Withdraw amount must be positive');
     this.#assertOpened();
     assertAmountOf(this.currency, amount);
     if (amount.gt(this.balance))
-      throw new InsufficientFunds(this.balance.toFixed(), amount.toFixed(), this.currency);
+      throw new InsufficientFundsError(this.balance.toFixed(), amount.toFixed(), this.currency);
     const balance = this.balance.minus(amount);
     return this.copy({ balance }, new WalletMoneyWithdrawnEvent(this.id, amount, balance));
   }
@@ -70,7 +70,7 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   /**
    * Takes in money of a transfer, which says so beside the deposit.
    *
-   * @throws InvalidAmount `invalid-amount`, WalletClosed `wallet-closed`
+   * @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed`
    */
   receive(transferId: string, amount: Big): Wallet {
     return this.deposit(amount).emit(new WalletTransferReceivedEvent(this.id, transferId, amount));
@@ -85,14 +85,14 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
     return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
   }
 
-  /** @throws WalletClosed `wallet-closed` when it is closed already */
+  /** @throws WalletClosedError `wallet-closed` when it is closed already */
   close(): Wallet {
     this.#assertOpened();
     return this.copy({ state: 'CLOSED' }, new WalletClosedEvent(this.id));
   }
 
   #assertOpened(): void {
-    if (this.state === 'CLOSED') throw new WalletClosed(this.id.value);
+    if (this.state === 'CLOSED') throw new WalletClosedError(this.id.value);
   }
 }
 

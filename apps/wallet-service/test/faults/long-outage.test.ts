@@ -1,4 +1,4 @@
-import { ShardUnavailableException, UnknownShardException } from '@framework/core';
+import { ShardUnavailableError, UnknownShardError } from '@framework/core';
 import { Big } from 'big.js';
 import { expect, test } from 'vitest';
 
@@ -13,9 +13,9 @@ const latenessMs = 5_000;
 const amount = new Big('25.50');
 
 test.each([
-  ['away for six minutes', 6 * minuteMs, () => new ShardUnavailableException(mexico, 'it is away')],
-  ['away for three hours', 180 * minuteMs, () => new ShardUnavailableException(mexico, 'it is away')],
-  ['not configured for an hour', 60 * minuteMs, () => new UnknownShardException(mexico)],
+  ['away for six minutes', 6 * minuteMs, () => new ShardUnavailableError(mexico, 'it is away')],
+  ['away for three hours', 180 * minuteMs, () => new ShardUnavailableError(mexico, 'it is away')],
+  ['not configured for an hour', 60 * minuteMs, () => new UnknownShardError(mexico)],
 ])(
   'a transfer to a shard that is %s is received five seconds later at most',
   async (_what, lastsMs, errorOf) => {

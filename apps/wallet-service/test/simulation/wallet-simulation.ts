@@ -1,9 +1,4 @@
-import {
-  ConstraintViolationException,
-  FrameworkException,
-  ShardIdentifier,
-  ShardedId,
-} from '@framework/core';
+import { ConstraintViolationError, FrameworkError, ShardIdentifier, ShardedId } from '@framework/core';
 import {
   type Choices,
   Simulation,
@@ -129,7 +124,7 @@ async function checkTransfers(
 
 /** As the composition on PostgreSQL has it: a transfer that was decided meanwhile is read again. */
 function isWorthAnotherAttempt(error: unknown): boolean {
-  const known = FrameworkException.find(error);
+  const known = FrameworkError.find(error);
   if (known?.code === 'stale-record' || known?.code === 'transient-storage') return true;
-  return known instanceof ConstraintViolationException && known.table === 'TransferDecision';
+  return known instanceof ConstraintViolationError && known.table === 'TransferDecision';
 }

@@ -15,7 +15,7 @@ import {
 } from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
-import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import { ShardUnavailableError } from '../errors/storage-errors.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { ModelEvent } from '../model/model-event.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -84,7 +84,7 @@ describe('execute', () => {
 
   test('needs no other shard than the one that the params name', async () => {
     const { execute, manager } = executorOf(async () => 'read');
-    manager(global).persistFailures.push(new ShardUnavailableException(global, 'it is down'));
+    manager(global).persistFailures.push(new ShardUnavailableError(global, 'it is down'));
     expect(await execute({ id: openWallet(mexico).id })).toBe('read');
   });
 
@@ -301,7 +301,7 @@ describe('a listener of commits', () => {
     const { execute, executor, manager } = executorOf(async (plan) =>
       plan().addAll([openWallet(global), openWallet(mexico)]),
     );
-    manager(mexico).persistFailures.push(new ShardUnavailableException(mexico, 'it is down'));
+    manager(mexico).persistFailures.push(new ShardUnavailableError(mexico, 'it is down'));
     const heard: unknown[] = [];
     executor.onCommit((shard) => heard.push(shard));
     await expect(execute(null, { allowCrossShard: true })).rejects.toMatchObject({ code: 'partial-commit' });

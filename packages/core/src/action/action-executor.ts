@@ -2,9 +2,9 @@ import { type Clock, systemClock } from '../clock.js';
 import { defaultExecutionLimits, executionLimitRanges } from '../config/execution-limits.js';
 import { checkNamespace } from '../config/namespace.js';
 import { settingsOf } from '../config/settings.js';
-import { NestedExecutionException } from '../errors/action-exceptions.js';
-import { FrameworkException } from '../errors/framework-exception.js';
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { NestedExecutionError } from '../errors/action-errors.js';
+import { FrameworkError } from '../errors/framework-error.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
 import { isLostBaseError } from '../group-commit/pending-commit.js';
 import { defaultIdempotencySettings, idempotencyRanges } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
@@ -33,8 +33,8 @@ export class ActionExecutor {
   readonly #random: () => number;
 
   /**
-   * @throws InvariantViolation `invariant-violation` when two repositories store the same model, or models of one name
-   * @throws ConfigurationException `invalid-configuration` for a namespace that the configuration refuses, too, and a setting that
+   * @throws InvariantViolationError `invariant-violation` when two repositories store the same model, or models of one name
+   * @throws ConfigurationError `invalid-configuration` for a namespace that the configuration refuses, too, and a setting that
    * is unknown or out of its range
    */
   constructor(options: ExecutorOptions) {
@@ -70,7 +70,7 @@ export class ActionExecutor {
   /**
    * Claims the `event_type` of each class for it, as staging an event does: no other class can be staged under it.
    *
-   * @throws InvariantViolation `invariant-violation` when another class has it already
+   * @throws InvariantViolationError `invariant-violation` when another class has it already
    */
   claimEventTypes(eventClasses: Iterable<EventClass>): void {
     for (const eventClass of eventClasses) this.#attempts.eventTypes.claim(eventClass);
@@ -81,13 +81,13 @@ export class ActionExecutor {
    *
    * What the caller changes in the params afterwards changes nothing here: they are copied at once, and for each attempt.
    *
-   * @throws CrossShardException `cross-shard` when the plan spans shards and that is not allowed; nothing written
-   * @throws StaleRecordException `stale-record` when the last attempt was stale too; nothing written
-   * @throws PartialCommitException `partial-commit`, only with `allowCrossShard`
-   * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when the outcome could not be learnt
-   * @throws IdempotencyKeyReusedException `idempotency-key-reused` when the key belongs to another request
-   * @throws InvalidIdempotencyKeyException `invalid-idempotency-key`
-   * @throws ConfigurationException `invalid-configuration` when `retry` has a setting that is out of its range
+   * @throws CrossShardError `cross-shard` when the plan spans shards and that is not allowed; nothing written
+   * @throws StaleRecordError `stale-record` when the last attempt was stale too; nothing written
+   * @throws PartialCommitError `partial-commit`, only with `allowCrossShard`
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the outcome could not be learnt
+   * @throws IdempotencyKeyReusedError `idempotency-key-reused` when the key belongs to another request
+   * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
+   * @throws ConfigurationError `invalid-configuration` when `retry` has a setting that is out of its range
    * @throws whatever perform throws, after which nothing is written
    */
   async execute<Params, Result>(
@@ -99,7 +99,7 @@ export class ActionExecutor {
     const registered = this.#actions.get(actionClass);
     const outer = currentExecution();
     if (outer !== undefined && !outer.plan.sealed)
-      throw new NestedExecutionException(registered.name, outer.actionName);
+      throw new NestedExecutionError(registered.name, outer.actionName);
     // What is recorded and what is performed are the same, also where the caller's params say something else each time.
     const copy = copyOfParams(params);
     const record = this.#recorder.record(registered, principal, copy, configuration);
@@ -121,7 +121,7 @@ export class ActionExecutor {
   async #runOnce<Params, Result>(run: Run<Params, Result>, key: string): Promise<Result> {
     const { registered, params, record, configuration } = run;
     if (configuration.allowCrossShard === true) {
-      throw new InvariantViolation(
+      throw new InvariantViolationError(
         `${record.name} was executed with a key and allowCrossShard, but a key is stored on one shard: use a saga`,
       );
     }
@@ -171,5 +171,5 @@ export class ActionExecutor {
 
 /** Whether shards hold an attempt: another one would write them again. */
 function isPartialCommit(error: unknown): boolean {
-  return FrameworkException.find(error)?.code === 'partial-commit';
+  return FrameworkError.find(error)?.code === 'partial-commit';
 }

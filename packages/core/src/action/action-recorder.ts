@@ -2,8 +2,8 @@ import { propagation, context as traceContext } from '@opentelemetry/api';
 
 import type { Clock } from '../clock.js';
 import type { ExecutionLimits } from '../config/execution-limits.js';
-import { LimitExceededException } from '../errors/action-exceptions.js';
-import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { LimitExceededError } from '../errors/action-errors.js';
+import { UnstorableValueError } from '../errors/value-errors.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { checkText, exactJson } from '../model/exact-json.js';
 import type { ActionRecord } from '../storage/change-set.js';
@@ -32,8 +32,8 @@ export class ActionRecorder {
   /**
    * Makes the record of one execution, under a new id and with the trace context of the caller.
    *
-   * @throws InvalidParamsException `invalid-params`, UnstorableValueException `unstorable-value`
-   * @throws LimitExceededException `limit-exceeded` when params, headers or the principal's name are too long
+   * @throws InvalidParamsError `invalid-params`, UnstorableValueError `unstorable-value`
+   * @throws LimitExceededError `limit-exceeded` when params, headers or the principal's name are too long
    */
   record(
     { name, encodeParams }: RegisteredAction<never, unknown>,
@@ -65,17 +65,17 @@ function headersJson(headers: Readonly<Record<string, string>>, path: string): s
   const json = exactJson(headers, path);
   for (const [key, value] of Object.entries(headers) as readonly (readonly [string, unknown])[]) {
     if (value !== undefined && typeof value !== 'string')
-      throw new UnstorableValueException(`${path}.${key}`, 'it is no text');
+      throw new UnstorableValueError(`${path}.${key}`, 'it is no text');
   }
   return json;
 }
 
 function checkPrincipal(principal: Principal | undefined, path: string): void {
   const name: unknown = principal?.name;
-  if (typeof name !== 'string') throw new UnstorableValueException(path, 'its name is no text');
+  if (typeof name !== 'string') throw new UnstorableValueError(path, 'its name is no text');
   checkText(name, path);
   if (name.length > principalCharactersMax) {
-    throw new LimitExceededException(
+    throw new LimitExceededError(
       'principalCharactersMax',
       principalCharactersMax,
       `${name.length} characters are too many for the ${path}: its name has ${principalCharactersMax} at most`,

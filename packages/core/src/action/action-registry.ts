@@ -1,7 +1,7 @@
 import type * as z from 'zod';
 
-import { UnknownActionException } from '../errors/action-exceptions.js';
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { UnknownActionError } from '../errors/action-errors.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
 import { type ResultCodec, resultCodec } from '../idempotency/result-codec.js';
 import { type Action, type ActionClass, actionNameOf, declaredOptions, discoveredActions } from './action.js';
 import { type ParamsEncoder, paramsEncoder } from './params.js';
@@ -27,7 +27,7 @@ export class ActionRegistry {
   /**
    * Holds actions that are passed as values; they need no `@FrameworkAction()`.
    *
-   * @throws InvariantViolation `invariant-violation` when two have the same class or the same name
+   * @throws InvariantViolationError `invariant-violation` when two have the same class or the same name
    */
   constructor(actions: readonly AnyAction[]) {
     const names = new Set<string>();
@@ -36,9 +36,9 @@ export class ActionRegistry {
       const options = declaredOptions(actionClass);
       const name = actionNameOf(actionClass);
       if (this.#byClass.has(actionClass))
-        throw new InvariantViolation(`${name} is registered twice: pass one instance`);
+        throw new InvariantViolationError(`${name} is registered twice: pass one instance`);
       if (names.has(name))
-        throw new InvariantViolation(`Two actions are named ${name}: give one another name`);
+        throw new InvariantViolationError(`Two actions are named ${name}: give one another name`);
       names.add(name);
       this.#byClass.set(actionClass, {
         name,
@@ -62,11 +62,11 @@ export class ActionRegistry {
   /**
    * Finds the instance of a class.
    *
-   * @throws UnknownActionException `unknown-action` when it is not registered
+   * @throws UnknownActionError `unknown-action` when it is not registered
    */
   get<Params, Result>(actionClass: ActionClass<Params, Result>): RegisteredAction<Params, Result> {
     const registered = this.#byClass.get(actionClass);
-    if (registered === undefined) throw new UnknownActionException(actionClass.name);
+    if (registered === undefined) throw new UnknownActionError(actionClass.name);
     // The map's key is the class of its value, so the types are those of the class.
     return registered as unknown as RegisteredAction<Params, Result>;
   }

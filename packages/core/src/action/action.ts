@@ -1,7 +1,7 @@
 import type * as z from 'zod';
 
 import type { Clock } from '../clock.js';
-import { PlanUnavailableException } from '../errors/action-exceptions.js';
+import { PlanUnavailableError } from '../errors/action-errors.js';
 import { durableName } from '../model/model-class.js';
 import { currentExecution } from './attempt-context.js';
 import type { Plan } from './plan.js';
@@ -41,11 +41,11 @@ export abstract class Action<Params, Result> {
   /**
    * The plan of the running execution.
    *
-   * @throws PlanUnavailableException `plan-unavailable` outside of perform
+   * @throws PlanUnavailableError `plan-unavailable` outside of perform
    */
   protected plan(): Plan {
     const execution = currentExecution();
-    if (execution === undefined) throw new PlanUnavailableException(this.constructor.name);
+    if (execution === undefined) throw new PlanUnavailableError(this.constructor.name);
     return execution.plan;
   }
 }
@@ -103,7 +103,7 @@ export function declaredOptions(action: ActionClass<never, unknown>): ActionOpti
 /**
  * The durable name under which the log knows an action: the one that it declares, else its class name.
  *
- * @throws InvariantViolation `invariant-violation` when a bundler has renamed a class that declares none
+ * @throws InvariantViolationError `invariant-violation` when a bundler has renamed a class that declares none
  */
 export function actionNameOf(action: ActionClass<never, unknown>): string {
   return durableName(action, declaredOptions(action).name, "the name in @FrameworkAction({ name: '…' })");

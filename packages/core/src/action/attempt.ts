@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.js';
 import type { ExecutionLimits } from '../config/execution-limits.js';
 import { type RangesOf, settingsOf } from '../config/settings.js';
-import { CrossShardException, PartialCommitException } from '../errors/configuration-exceptions.js';
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { CrossShardError, PartialCommitError } from '../errors/configuration-errors.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
 import {
   GroupCommit,
   type GroupSettings,
@@ -109,7 +109,7 @@ export class Attempts {
     const { result, staged } = await performed(run, plan, reads);
     reads.keepTurnsOf(staged);
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
-      throw new CrossShardException(
+      throw new CrossShardError(
         action.name,
         staged.map(({ shard }) => shard),
       );
@@ -128,7 +128,7 @@ export class Attempts {
     if (outcome !== 'written-before') return result;
     const earlier = await this.earlierResult(run);
     if (earlier === undefined)
-      throw new InvariantViolation(`${action.name} is committed, but none of its attempts`);
+      throw new InvariantViolationError(`${action.name} is committed, but none of its attempts`);
     return earlier.result;
   }
 
@@ -156,7 +156,7 @@ export class Attempts {
       if (outcome === 'written') this.#tellCommitted(shards);
       return outcome;
     } catch (error) {
-      if (error instanceof PartialCommitException) this.#tellCommitted(error.committed);
+      if (error instanceof PartialCommitError) this.#tellCommitted(error.committed);
       unknownCommits.add(error, { result, shards });
       throw error;
     }
@@ -286,9 +286,10 @@ function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repo
   const names = new Set<string>();
   for (const repository of repositories) {
     const name = modelNameOf(repository.model);
-    if (map.has(repository.model)) throw new InvariantViolation(`Two repositories store ${name}: pass one`);
+    if (map.has(repository.model))
+      throw new InvariantViolationError(`Two repositories store ${name}: pass one`);
     if (names.has(name)) {
-      throw new InvariantViolation(
+      throw new InvariantViolationError(
         `Two classes of models are named ${name}: declare another static readonly modelName on one`,
       );
     }
@@ -306,7 +307,7 @@ class AttemptCommits {
   readonly #turns: ModelTurns | undefined;
   readonly #groups: GroupCommit;
 
-  /** @throws ConfigurationException `invalid-configuration` when a setting is out of its range */
+  /** @throws ConfigurationError `invalid-configuration` when a setting is out of its range */
   constructor(
     databases: DatabaseRegistry,
     clock: Clock,

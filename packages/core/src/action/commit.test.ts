@@ -1,19 +1,19 @@
 import { describe, expect, test } from 'vitest';
 
 import { type TestExecutor, executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
-import { FrameworkException } from '../errors/framework-exception.js';
+import { FrameworkError } from '../errors/framework-error.js';
 import {
-  CommitOutcomeUnknownException,
-  ConstraintViolationException,
-  StaleRecordException,
-  StorageFailureException,
-  TransientStorageException,
-} from '../errors/storage-exceptions.js';
+  CommitOutcomeUnknownError,
+  ConstraintViolationError,
+  StaleRecordError,
+  StorageFailureError,
+  TransientStorageError,
+} from '../errors/storage-errors.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { ExecutorOptions } from './options.js';
 import type { Plan } from './plan.js';
 
-const unknown = new CommitOutcomeUnknownException(global, 'action-1', { session: 'session-1' });
+const unknown = new CommitOutcomeUnknownError(global, 'action-1', { session: 'session-1' });
 
 /** Runs an action whose commit gets no answer, and the log says each of these in turn. */
 function lost(...outcomes: readonly (boolean | Error)[]): TestExecutor & { performed: () => number } {
@@ -53,7 +53,7 @@ describe('when the outcome of a commit is not known', () => {
   });
 
   test('the caller is told when that cannot be learnt either', async () => {
-    const stillUnknown = new CommitOutcomeUnknownException(global, 'action-1');
+    const stillUnknown = new CommitOutcomeUnknownError(global, 'action-1');
     const { execute, performed, clock } = lost(stillUnknown);
     await expect(execute()).rejects.toBe(stillUnknown);
     expect(performed()).toBe(1);
@@ -61,7 +61,7 @@ describe('when the outcome of a commit is not known', () => {
   });
 
   test('the caller is told, too, when the log cannot be read for another reason', async () => {
-    const refused = new StorageFailureException(global, 'the database refused a statement (XX001)');
+    const refused = new StorageFailureError(global, 'the database refused a statement (XX001)');
     const { execute } = lost(refused);
     const error: unknown = await execute().catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ code: 'commit-outcome-unknown', shard: global, actionId: 'action-1' });
@@ -78,8 +78,8 @@ describe('when the outcome of a commit is not known', () => {
 
   test('the error is recognised by its code, also when it is of another copy of this package', async () => {
     const { execute, manager } = executorOf(async () => 'done');
-    class ForeignException extends FrameworkException {}
-    manager(global).persistFailures.push(new ForeignException('commit-outcome-unknown', 'lost'));
+    class ForeignError extends FrameworkError {}
+    manager(global).persistFailures.push(new ForeignError('commit-outcome-unknown', 'lost'));
     manager(global).outcomes.push(true);
     expect(await execute()).toBe('done');
   });
@@ -195,8 +195,8 @@ describe('a run after a commit whose outcome was not known', () => {
   });
 
   test('does not take the commit of another action for its own', async () => {
-    const elsewhere = new CommitOutcomeUnknownException(global, 'another action');
-    const lostBase = new TransientStorageException(global, 'it may be lost', { cause: elsewhere });
+    const elsewhere = new CommitOutcomeUnknownError(global, 'another action');
+    const lostBase = new TransientStorageError(global, 'it may be lost', { cause: elsewhere });
     const overdrawn = new Error('overdrawn');
     let runs = 0;
     const { execute, manager } = executorOf(async () => {
@@ -246,7 +246,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
 
   test('never asks again about what the log says was not committed', async () => {
     const { execute, manager } = lostAndAsked(['unknown', false, 'unknown']);
-    const transient = new TransientStorageException(global, 'the connection was lost');
+    const transient = new TransientStorageError(global, 'the connection was lost');
     manager(global).persistFailures.push(undefined, transient);
     expect(await execute()).toBe(3);
   });
@@ -290,9 +290,9 @@ describe('an execution whose policy retries unknown outcomes', () => {
 });
 
 describe('when a later shard fails after an earlier one committed', () => {
-  const constraint = new ConstraintViolationException(mexico, { constraint: 'a', table: 'b' });
+  const constraint = new ConstraintViolationError(mexico, { constraint: 'a', table: 'b' });
 
-  test.each([constraint, new StaleRecordException('Wallet', 'wallet-1', 1), new Error('anything')])(
+  test.each([constraint, new StaleRecordError('Wallet', 'wallet-1', 1), new Error('anything')])(
     'the error names the committed and the failed shards, keeps the cause %s, and is not retried',
     async (failure) => {
       const { execute, driver, performed } = onBothShards(failure);

@@ -1,10 +1,10 @@
-import { PartialCommitException } from '../errors/configuration-exceptions.js';
-import { FrameworkException } from '../errors/framework-exception.js';
+import { PartialCommitError } from '../errors/configuration-errors.js';
+import { FrameworkError } from '../errors/framework-error.js';
 import {
-  CommitOutcomeUnknownException,
-  StaleRecordException,
-  TransientStorageException,
-} from '../errors/storage-exceptions.js';
+  CommitOutcomeUnknownError,
+  StaleRecordError,
+  TransientStorageError,
+} from '../errors/storage-errors.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { type ChangeSet, updateOfOtherTimeline } from '../storage/change-set.js';
@@ -17,8 +17,8 @@ import type { PersistOptions, PersistOutcome, TransactionManager } from '../stor
  *
  * @returns `key-taken` when the idempotency key of the one change set is there already, `written-before` when one of its
  * unknown commits has happened; nothing written
- * @throws PartialCommitException `partial-commit` when a later shard fails after an earlier one committed
- * @throws UnknownShardException `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
+ * @throws PartialCommitError `partial-commit` when a later shard fails after an earlier one committed
+ * @throws UnknownShardError `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
  */
 export async function commit(
   changeSets: readonly ChangeSet[],
@@ -32,7 +32,7 @@ export async function commit(
   // What is known to be stale must be so before another shard is written: after a partial commit, nothing runs again.
   for (const { changes, manager } of commits.length > 1 ? commits : []) {
     const stale = updateOfOtherTimeline(changes, manager.timeline);
-    if (stale !== undefined) throw StaleRecordException.of(stale);
+    if (stale !== undefined) throw StaleRecordError.of(stale);
   }
   const committed: ShardIdentifier[] = [];
   for (const { changes, manager } of commits) {
@@ -40,16 +40,17 @@ export async function commit(
       const outcome = await commitOne(changes, manager, options);
       if (changeSets.length === 1) return outcome;
       // The other shards would get what belongs to a later attempt than what is written here.
-      if (outcome === 'written-before') throw new WrittenBefore(`${changes.shard} holds an earlier attempt`);
+      if (outcome === 'written-before')
+        throw new WrittenBeforeError(`${changes.shard} holds an earlier attempt`);
     } catch (error) {
-      if (error instanceof WrittenBefore) committed.push(changes.shard);
+      if (error instanceof WrittenBeforeError) committed.push(changes.shard);
       if (committed.length === 0) throw error;
       const unknown = isOutcomeUnknown(error) ? changes.shard : undefined;
       const failed = changeSets
         .slice(committed.length)
         .map(({ shard }) => shard)
         .filter((shard) => shard !== unknown);
-      throw new PartialCommitException(changes.action.id, { committed, failed, unknown }, { cause: error });
+      throw new PartialCommitError(changes.action.id, { committed, failed, unknown }, { cause: error });
     }
     committed.push(changes.shard);
   }
@@ -72,20 +73,20 @@ async function commitOne(
 /**
  * Asks the log for the outcome of a commit whose answer was lost.
  *
- * @throws TransientStorageException `transient-storage` when it did not happen, CommitOutcomeUnknownException
+ * @throws TransientStorageError `transient-storage` when it did not happen, CommitOutcomeUnknownError
  * `commit-outcome-unknown` when that cannot be learnt; any other error than of a lost answer as it is
  */
 export async function outcomeOf(error: unknown, manager: TransactionManager): Promise<PersistOutcome> {
   if (!isOutcomeUnknown(error)) throw error;
   if (await hasHappened(error, manager)) return 'written';
-  throw new TransientStorageException(manager.shard, 'the connection was lost before the commit', {
+  throw new TransientStorageError(manager.shard, 'the connection was lost before the commit', {
     cause: error,
   });
 }
 
 /** Why the other shards are not written when an earlier attempt turns out to be committed on one of several. */
-class WrittenBefore extends Error {
-  override readonly name = 'WrittenBefore';
+class WrittenBeforeError extends Error {
+  override readonly name = 'WrittenBeforeError';
 }
 
 /** How many causes of an error are looked at. */
@@ -93,7 +94,7 @@ const depthMax = 8;
 
 /** An attempt whose commit got no answer. */
 interface LostAttempt<Result> {
-  readonly unknown: CommitOutcomeUnknownException;
+  readonly unknown: CommitOutcomeUnknownError;
   readonly result: Result;
   /** Of its whole plan, of which nothing was sent to the others. */
   readonly shards: readonly ShardIdentifier[];
@@ -126,12 +127,12 @@ export class UnknownCommits<Result> {
     this.#attempts.push({
       ...attempt,
       unknown,
-      isRuledOut: !isOutcomeUnknown(FrameworkException.find(error)),
+      isRuledOut: !isOutcomeUnknown(FrameworkError.find(error)),
     });
   }
 
   /** Those that were sent to a shard; `undefined` when there are none. */
-  on(shard: ShardIdentifier): readonly CommitOutcomeUnknownException[] | undefined {
+  on(shard: ShardIdentifier): readonly CommitOutcomeUnknownError[] | undefined {
     const own = this.#attempts.map(({ unknown }) => unknown).filter((unknown) => unknown.shard === shard);
     return own.length === 0 ? undefined : own;
   }
@@ -142,8 +143,8 @@ export class UnknownCommits<Result> {
    * @param asked `open` for those only that the log has not ruled out yet
    * @param onHappened called with the shard of the one that did
    * @returns the result of that attempt; `undefined` when none did
-   * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that cannot be learnt
-   * @throws PartialCommitException `partial-commit` when its plan was to be written on further shards
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be learnt
+   * @throws PartialCommitError `partial-commit` when its plan was to be written on further shards
    */
   async happened(
     databases: DatabaseRegistry,
@@ -168,16 +169,16 @@ function assertWhole(actionId: string, { unknown, shards }: LostAttempt<unknown>
   const failed = shards.filter((shard) => shard !== unknown.shard);
   if (failed.length === 0) return;
   const parts = { committed: [unknown.shard], failed, unknown: undefined };
-  throw new PartialCommitException(actionId, parts, { cause: unknown });
+  throw new PartialCommitError(actionId, parts, { cause: unknown });
 }
 
 /**
  * Asks the log whether a commit happened whose answer was lost.
  *
- * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that cannot be learnt, whatever is in the way
+ * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be learnt, whatever is in the way
  */
 async function hasHappened(
-  unknown: CommitOutcomeUnknownException,
+  unknown: CommitOutcomeUnknownError,
   manager: TransactionManager,
 ): Promise<boolean> {
   try {
@@ -185,12 +186,12 @@ async function hasHappened(
   } catch (failure) {
     if (isOutcomeUnknown(failure)) throw failure;
     const { shard, actionId, session } = unknown;
-    throw new CommitOutcomeUnknownException(shard, actionId, { session, cause: failure });
+    throw new CommitOutcomeUnknownError(shard, actionId, { session, cause: failure });
   }
 }
 
 /** The lost answer to a commit in a chain of causes; by code, because an adapter may bring its own copy of this package. */
-function unknownCommitOf(error: unknown): CommitOutcomeUnknownException | undefined {
+function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined {
   let link = error;
   for (let depth = 0; depth < depthMax && link instanceof Error; depth++) {
     if (isOutcomeUnknown(link)) return link;
@@ -200,6 +201,6 @@ function unknownCommitOf(error: unknown): CommitOutcomeUnknownException | undefi
 }
 
 /** Whether an error says that the outcome of a commit is not known. */
-export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownException {
-  return FrameworkException.is(error) && error.code === 'commit-outcome-unknown';
+export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownError {
+  return FrameworkError.is(error) && error.code === 'commit-outcome-unknown';
 }

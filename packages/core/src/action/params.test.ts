@@ -4,11 +4,11 @@ import { describe, expect, test } from 'vitest';
 
 import { executorOf, mexico, openWallet, principal } from '../../test/test-executor.js';
 import { systemClock } from '../clock.js';
-import { TransientStorageException } from '../errors/storage-exceptions.js';
+import { TransientStorageError } from '../errors/storage-errors.js';
 import { Action, FrameworkAction } from './action.js';
 import { copyOfParams } from './params.js';
 
-const lost = new TransientStorageException(mexico, 'the connection was lost');
+const lost = new TransientStorageError(mexico, 'the connection was lost');
 
 describe('what a caller changes in its params after it has executed an action', () => {
   test.each([

@@ -1,8 +1,8 @@
 import type * as z from 'zod';
 
 import type { ExecutionLimits } from '../config/execution-limits.js';
-import { InvalidParamsException, LimitExceededException } from '../errors/action-exceptions.js';
-import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { InvalidParamsError, LimitExceededError } from '../errors/action-errors.js';
+import { UnstorableValueError } from '../errors/value-errors.js';
 import { droppedField } from '../model/dropped-fields.js';
 import { encodeBySchema, exactJson } from '../model/exact-json.js';
 
@@ -86,7 +86,7 @@ export type ParamsEncoder = (params: unknown) => string;
  * Makes the encoder of an action: by its schema where it declares one, else as plain JSON, with ids as their texts and shards as
  * group and member.
  *
- * The encoder throws InvalidParamsException (`invalid-params`) or UnstorableValueException (`unstorable-value`).
+ * The encoder throws InvalidParamsError (`invalid-params`) or UnstorableValueError (`unstorable-value`).
  */
 export function paramsEncoder(action: string, schema: z.ZodType | undefined): ParamsEncoder {
   if (schema === undefined) return (params) => plainJson(params, `${action} params`);
@@ -97,7 +97,7 @@ export function paramsEncoder(action: string, schema: z.ZodType | undefined): Pa
     const dropped = droppedField(schema, params);
     if (dropped !== undefined) {
       const path = dropped.path.replace(/\[(\d+)\]/g, '.$1').slice(1);
-      throw new InvalidParamsException(action, [{ path, message: dropped.reason }]);
+      throw new InvalidParamsError(action, [{ path, message: dropped.reason }]);
     }
     return json;
   };
@@ -108,22 +108,22 @@ function plainJson(params: unknown, path: string): string {
   try {
     return exactJson(params, path, { idsAndShards: true });
   } catch (error) {
-    if (!(error instanceof UnstorableValueException)) throw error;
+    if (!(error instanceof UnstorableValueError)) throw error;
     const reason = `${error.reason} (declare the schema of the params in @FrameworkAction({ params }))`;
-    throw new UnstorableValueException(error.path, reason, { cause: error });
+    throw new UnstorableValueError(error.path, reason, { cause: error });
   }
 }
 
-function invalid(action: string, error: z.ZodError): InvalidParamsException {
+function invalid(action: string, error: z.ZodError): InvalidParamsError {
   const issues = error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
-  return new InvalidParamsException(action, issues, { cause: error });
+  return new InvalidParamsError(action, issues, { cause: error });
 }
 
 /**
  * Gives JSON back that is not too long to be stored.
  *
  * @param what names it in the error, such as `params of WalletCloseAction`
- * @throws LimitExceededException `limit-exceeded` beyond `payloadCharactersMax`
+ * @throws LimitExceededError `limit-exceeded` beyond `payloadCharactersMax`
  */
 export function boundedJson(
   what: string,
@@ -131,7 +131,7 @@ export function boundedJson(
   { payloadCharactersMax }: Pick<ExecutionLimits, 'payloadCharactersMax'>,
 ): string {
   if (json.length <= payloadCharactersMax) return json;
-  throw new LimitExceededException(
+  throw new LimitExceededError(
     'payloadCharactersMax',
     payloadCharactersMax,
     `${json.length} characters are too many for the ${what}: keep them below ${payloadCharactersMax}`,

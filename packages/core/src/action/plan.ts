@@ -1,11 +1,7 @@
 import type { Clock } from '../clock.js';
 import type { ExecutionLimits } from '../config/execution-limits.js';
-import {
-  LimitExceededException,
-  PlanSealedException,
-  StagedTwiceException,
-} from '../errors/action-exceptions.js';
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { LimitExceededError, PlanSealedError, StagedTwiceError } from '../errors/action-errors.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
 import type { Id } from '../id/id.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
@@ -78,11 +74,11 @@ export class Plan {
   /**
    * Stages a new model.
    *
-   * @throws PlanSealedException `plan-sealed` after perform returned
-   * @throws StagedTwiceException `staged-twice` when its id is staged already
-   * @throws UnstorableValueException `unstorable-value` when a value would not survive
-   * @throws LimitExceededException `limit-exceeded` beyond the executor's limits
-   * @throws InvariantViolation `invariant-violation` when it was stored before, or no repository stores its class
+   * @throws PlanSealedError `plan-sealed` after perform returned
+   * @throws StagedTwiceError `staged-twice` when its id is staged already
+   * @throws UnstorableValueError `unstorable-value` when a value would not survive
+   * @throws LimitExceededError `limit-exceeded` beyond the executor's limits
+   * @throws InvariantViolationError `invariant-violation` when it was stored before, or no repository stores its class
    */
   add<M extends AnyEntity>(model: M): M {
     if (model.version !== 0) throw misuse(model, `was stored before (version ${model.version}): use update`);
@@ -92,7 +88,7 @@ export class Plan {
   /**
    * Stages the next version of a model that was read; it is written only if the row still has the version read.
    *
-   * @throws as {@link add}; InvariantViolation when it was never stored
+   * @throws as {@link add}; InvariantViolationError when it was never stored
    */
   update<M extends AnyEntity>(model: M): M {
     if (model.version === 0) throw misuse(model, 'was never stored: use add');
@@ -115,7 +111,7 @@ export class Plan {
   }
 
   #stage<M extends AnyEntity>(kind: Change['kind'], model: M): M {
-    if (this.#sealed) throw new PlanSealedException(this.#actionName);
+    if (this.#sealed) throw new PlanSealedError(this.#actionName);
     const repository = this.#repositories.get(model.constructor);
     if (repository === undefined)
       throw misuse(model, "has no repository: add it to the executor's repositories");
@@ -152,7 +148,7 @@ export class Plan {
   #reserve(model: AnyEntity, eventCount: number): void {
     const { changesMax, eventsMax } = this.#limits;
     const key = `${nameOf(model)} ${model.id.value}`;
-    if (this.#staged.has(key)) throw new StagedTwiceException(nameOf(model), model.id.value);
+    if (this.#staged.has(key)) throw new StagedTwiceError(nameOf(model), model.id.value);
     if (this.#staged.size >= changesMax) throw tooMany('changesMax', changesMax, this.#actionName);
     if (this.#eventCount + eventCount > eventsMax) throw tooMany('eventsMax', eventsMax, this.#actionName);
     this.#staged.add(key);
@@ -175,25 +171,21 @@ function nameOf(model: AnyEntity): string {
   return modelNameOf(model.constructor as ModelClass<unknown>);
 }
 
-function misuse(model: AnyEntity, reason: string): InvariantViolation {
-  return new InvariantViolation(`${nameOf(model)} ${model.id.value} ${reason}`);
+function misuse(model: AnyEntity, reason: string): InvariantViolationError {
+  return new InvariantViolationError(`${nameOf(model)} ${model.id.value} ${reason}`);
 }
 
-function tooMany(limit: string, maximum: number, action: string): LimitExceededException {
-  return new LimitExceededException(
-    limit,
-    maximum,
-    `${action} stages more than ${limit} (${maximum}): split it`,
-  );
+function tooMany(limit: string, maximum: number, action: string): LimitExceededError {
+  return new LimitExceededError(limit, maximum, `${action} stages more than ${limit} (${maximum}): split it`);
 }
 
 /**
  * Makes the log's record of an event that is attached to a model.
  *
- * @throws InvariantViolation `invariant-violation` when the event belongs to another model, or another class of
+ * @throws InvariantViolationError `invariant-violation` when the event belongs to another model, or another class of
  * events has its `event_type`
- * @throws UnstorableValueException `unstorable-value` when its payload would not survive
- * @throws LimitExceededException `limit-exceeded` when its payload is too long
+ * @throws UnstorableValueError `unstorable-value` when its payload would not survive
+ * @throws LimitExceededError `limit-exceeded` when its payload is too long
  */
 function eventRecord(
   event: ModelEvent<unknown>,
@@ -207,14 +199,14 @@ function eventRecord(
 ): EventRecord {
   const type = context.eventTypes.claim(event.constructor as unknown as EventClass);
   if (event.modelId !== model.id.value || event.model !== model.constructor) {
-    throw new InvariantViolation(
+    throw new InvariantViolationError(
       `${type} of ${modelNameOf(event.model)} ${event.modelId} is attached to ${model.constructor.name} ${model.id.value}`,
     );
   }
   const payload = encodePayload(event);
   const { payloadCharactersMax } = context.limits;
   if (payload.length > payloadCharactersMax) {
-    throw new LimitExceededException(
+    throw new LimitExceededError(
       'payloadCharactersMax',
       payloadCharactersMax,
       `The payload of ${type} has ${payload.length} characters: keep it below ${payloadCharactersMax}`,

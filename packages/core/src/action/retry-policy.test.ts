@@ -2,18 +2,18 @@ import { describe, expect, test } from 'vitest';
 
 import { executorOf, global, mexico, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
-import { CrossShardException, UnknownShardException } from '../errors/configuration-exceptions.js';
+import { CrossShardError, UnknownShardError } from '../errors/configuration-errors.js';
 import {
-  CommitOutcomeUnknownException,
-  ConstraintViolationException,
-  ShardUnavailableException,
-  StaleRecordException,
-  TransientStorageException,
-} from '../errors/storage-exceptions.js';
+  CommitOutcomeUnknownError,
+  ConstraintViolationError,
+  ShardUnavailableError,
+  StaleRecordError,
+  TransientStorageError,
+} from '../errors/storage-errors.js';
 import { type RetryPolicy, backoffMs, defaultRetryPolicy } from './retry-policy.js';
 
-const stale = new StaleRecordException('Wallet', 'wallet-1', 3);
-const transient = new TransientStorageException(global, 'deadlock');
+const stale = new StaleRecordError('Wallet', 'wallet-1', 3);
+const transient = new TransientStorageError(global, 'deadlock');
 
 describe('the default policy', () => {
   test.each([
@@ -21,11 +21,11 @@ describe('the default policy', () => {
     [true, transient],
     [true, new Error('Failed query', { cause: stale })],
     [true, new Error('outer', { cause: new Error('inner', { cause: transient }) })],
-    [false, new ShardUnavailableException(global, 'its queue is full')],
-    [false, new CommitOutcomeUnknownException(global, 'action-1', { cause: transient })],
-    [false, new ConstraintViolationException(global, { constraint: 'a', table: 'b' }, { cause: transient })],
-    [false, new CrossShardException('TestAction', [global, mexico])],
-    [false, new UnknownShardException(mexico)],
+    [false, new ShardUnavailableError(global, 'its queue is full')],
+    [false, new CommitOutcomeUnknownError(global, 'action-1', { cause: transient })],
+    [false, new ConstraintViolationError(global, { constraint: 'a', table: 'b' }, { cause: transient })],
+    [false, new CrossShardError('TestAction', [global, mexico])],
+    [false, new UnknownShardError(mexico)],
     [false, new Error('anything else')],
     [false, 'no error at all'],
     [false, undefined],

@@ -1,6 +1,6 @@
 import { timerMaxMs } from '../clock.js';
 import type { RangesOf } from '../config/settings.js';
-import { FrameworkException } from '../errors/framework-exception.js';
+import { FrameworkError } from '../errors/framework-error.js';
 
 /** When a failed action runs again, and how long it waits before. */
 export interface RetryPolicy {
@@ -25,7 +25,7 @@ export const defaultRetryPolicy: RetryPolicy = {
   backoffBaseMs: 10,
   backoffMaxMs: 1_000,
   retries: (error) => {
-    const code = FrameworkException.find(error)?.code;
+    const code = FrameworkError.find(error)?.code;
     return code === 'stale-record' || code === 'transient-storage';
   },
 };

@@ -1,14 +1,14 @@
-import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exceptions.js';
+import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
 
 /**
  * Rewrites all keys of a configuration tree in camelCase, so that kebab-case and camelCase are the same.
  *
- * @throws ConfigurationException `invalid-configuration` when a key stands there in both ways, or a section contains itself
+ * @throws ConfigurationError `invalid-configuration` when a key stands there in both ways, or a section contains itself
  */
 export function camelCaseKeys(tree: unknown): unknown {
-  const faults: ConfigurationFault[] = [];
+  const faults: ConfigurationIssue[] = [];
   const rewritten = rewrite(tree, { path: [], sections: [] }, faults);
-  if (faults.length > 0) throw new ConfigurationException(faults);
+  if (faults.length > 0) throw new ConfigurationError(faults);
   return rewritten;
 }
 
@@ -30,7 +30,7 @@ interface Place {
   readonly sections: readonly object[];
 }
 
-function rewrite(tree: unknown, place: Place, faults: ConfigurationFault[]): unknown {
+function rewrite(tree: unknown, place: Place, faults: ConfigurationIssue[]): unknown {
   if (typeof tree !== 'object' || tree === null) return tree;
   // YAML's aliases can make such a tree.
   if (place.sections.includes(tree)) {
@@ -74,7 +74,7 @@ const lettersMin = 3;
 export function unknownKeys(
   section: readonly PropertyKey[],
   keys: readonly string[],
-): readonly ConfigurationFault[] {
+): readonly ConfigurationIssue[] {
   return keys.map((key) => ({ path: kebabCasePath([...section, key]), message: 'is not a known key' }));
 }
 
@@ -86,7 +86,7 @@ export function unknownKeysBesidePassword(
   section: readonly PropertyKey[],
   keys: readonly string[],
   known: readonly string[],
-): readonly ConfigurationFault[] {
+): readonly ConfigurationIssue[] {
   const { shown = [], hidden = [] } = Object.groupBy(keys, (key) =>
     known.some((name) => resembles(key, name)) ? 'shown' : 'hidden',
   );

@@ -30,7 +30,7 @@ export function parseDatabaseUrl(text: string): DatabaseUrl | string {
   const port = url.searchParams.get('port') || url.port;
   if (port !== '' && !(/^\d+$/.test(port) && Number(port) >= 1 && Number(port) <= portMax))
     return `has a port that is not from 1 to ${portMax}`;
-  const fault = credentials.map((name) => parameterFault(name, url.searchParams.getAll(name))).find(Boolean);
+  const fault = credentials.map((name) => parameterIssue(name, url.searchParams.getAll(name))).find(Boolean);
   return fault ?? databaseUrlOf(url);
 }
 
@@ -84,7 +84,7 @@ function urlOf(text: string): URL | null {
   return URL.parse(text.replace(/^jdbc:/, ''));
 }
 
-function parameterFault(name: string, values: readonly string[]): string | undefined {
+function parameterIssue(name: string, values: readonly string[]): string | undefined {
   if (values.length > 1) return `has the parameter ${name} twice: keep one`;
   return values[0] === '' ? `has the parameter ${name} with no value: give one or leave it out` : undefined;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { Wallet } from '../../test/wallet.js';
-import { ConfigurationException } from '../errors/configuration-exceptions.js';
+import { ConfigurationError } from '../errors/configuration-errors.js';
 import { defaultGroupSettings } from '../group-commit/group-commit.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -58,7 +58,7 @@ function faultsOf(tree: unknown): Readonly<Record<string, string>> {
     parseFrameworkConfig(tree);
     return {};
   } catch (error) {
-    if (!(error instanceof ConfigurationException)) throw error;
+    if (!(error instanceof ConfigurationError)) throw error;
     return Object.fromEntries(error.faults.map(({ path, message }) => [path, message]));
   }
 }

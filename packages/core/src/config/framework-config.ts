@@ -1,12 +1,12 @@
 import * as z from 'zod';
 
 import { timerMaxMs } from '../clock.js';
-import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exceptions.js';
+import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
 import { type GroupSettings, defaultGroupSettings } from '../group-commit/group-commit.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { camelCaseKeys, kebabCasePath, unknownKeys, unknownKeysBesidePassword } from './config-keys.js';
 import { Secret, parseDatabaseUrl } from './database-url.js';
-import { namespaceFault, namespaceMax, namespacePattern } from './namespace.js';
+import { namespaceIssue, namespaceMax, namespacePattern } from './namespace.js';
 import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-config.js';
 
 const fromOne = 'must be a whole number from 1';
@@ -100,7 +100,7 @@ const sectionSchema = z.custom<Readonly<Record<string, unknown>>>(
 
 const documentSchema = z.strictObject({
   framework: z.strictObject({
-    namespace: z.string().max(namespaceMax, namespaceFault).regex(namespacePattern, namespaceFault),
+    namespace: z.string().max(namespaceMax, namespaceIssue).regex(namespacePattern, namespaceIssue),
     sharding: z.strictObject({
       defaultShard: z.strictObject({ group: z.int().min(0).max(255), member: z.int().min(0).max(63) }),
       groups: z.array(groupSchema).min(1),
@@ -118,12 +118,12 @@ type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
  *
  * Keys are accepted in kebab-case and in camelCase; unknown ones are faults.
  *
- * @throws ConfigurationException `invalid-configuration` with all faults; values are never shown, nor keys that may be
+ * @throws ConfigurationError `invalid-configuration` with all faults; values are never shown, nor keys that may be
  * a password
  */
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
-  if (!document.success) throw new ConfigurationException(document.error.issues.flatMap(faultsOf));
+  if (!document.success) throw new ConfigurationError(document.error.issues.flatMap(faultsOf));
   const { namespace, sharding, migrate, groupCommit, delivery } = document.data.framework;
   const faults = duplicates(sharding);
   const members = sharding.groups.flatMap((group, index) => membersOf(group, index));
@@ -134,11 +134,11 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
       message: `${defaultShard} is not among the groups`,
     });
   }
-  if (faults.length > 0) throw new ConfigurationException(faults);
+  if (faults.length > 0) throw new ConfigurationError(faults);
   return { namespace, sharding: { defaultShard, members }, migrate, groupCommit, delivery };
 }
 
-function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {
+function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationIssue[] {
   if (issue.code === 'unrecognized_keys') {
     const isDatabase = issue.path.at(-2) === 'configs';
     return isDatabase
@@ -149,9 +149,9 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigurationFault[] {
   return [{ path: kebabCasePath(issue.path) || '(root)', message }];
 }
 
-function duplicates({ groups }: ShardingDocument): ConfigurationFault[] {
+function duplicates({ groups }: ShardingDocument): ConfigurationIssue[] {
   const seen = new Set<string>();
-  const faults: ConfigurationFault[] = [];
+  const faults: ConfigurationIssue[] = [];
   const see = (key: string, path: readonly PropertyKey[]): void => {
     if (seen.has(key)) faults.push({ path: kebabCasePath(path), message: `${key} stands here twice` });
     seen.add(key);

@@ -1,5 +1,5 @@
 import { timerMaxMs } from '../clock.js';
-import { ConfigurationException, type ConfigurationFault } from '../errors/configuration-exceptions.js';
+import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
 
 /** The whole numbers that a setting may be. */
 export interface NumberRange {
@@ -19,7 +19,7 @@ export const waitRange: NumberRange = { min: 1, max: timerMaxMs };
  * Lays settings over their defaults; `undefined` counts as not set, so that no limit is lost by it.
  *
  * @param path where the settings stand, such as `retry`
- * @throws ConfigurationException `invalid-configuration` with the path of each one that is unknown or out of its range
+ * @throws ConfigurationError `invalid-configuration` with the path of each one that is unknown or out of its range
  */
 export function settingsOf<T extends object>(
   path: string,
@@ -32,7 +32,7 @@ export function settingsOf<T extends object>(
   const faults = set.flatMap(([name, value]) =>
     faultOf(`${path}.${name}`, name in defaults, rangeOf(ranges, name), value),
   );
-  if (faults.length > 0) throw new ConfigurationException(faults);
+  if (faults.length > 0) throw new ConfigurationError(faults);
   return { ...defaults, ...Object.fromEntries(set) };
 }
 
@@ -45,7 +45,7 @@ function faultOf(
   isKnown: boolean,
   range: NumberRange | undefined,
   value: unknown,
-): readonly ConfigurationFault[] {
+): readonly ConfigurationIssue[] {
   if (!isKnown) return [{ path, message: 'is not a known setting' }];
   if (range === undefined) {
     return typeof value === 'function' ? [] : [{ path, message: 'is not a function' }];

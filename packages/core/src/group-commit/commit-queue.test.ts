@@ -3,10 +3,10 @@ import { describe, expect, test, vi } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
-import { CommitOutcomeUnknownException, ConstraintViolationException } from '../errors/storage-exceptions.js';
+import { CommitOutcomeUnknownError, ConstraintViolationError } from '../errors/storage-errors.js';
 import { QueuedPlan } from './pending-commit.js';
 
-const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
+const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
 
 describe('a plan that waits behind a locked model', () => {
@@ -287,7 +287,7 @@ describe('a write that takes long', () => {
   test('is waited for while there is no place aside, also when the log has told the outcome of another one', async () => {
     const writer = new ManualWriter();
     await writer.add('unknown', openWallet());
-    await writer.answer('unknown', new CommitOutcomeUnknownException(global, 'unknown'));
+    await writer.answer('unknown', new CommitOutcomeUnknownError(global, 'unknown'));
     for (let index = 0; index < 9; index++) {
       await writer.add(`p${index}`, openWallet());
       await writer.clock.pass(50);
@@ -304,7 +304,7 @@ describe('a write of which only the log knows the outcome', () => {
   test('is waited for by plans of its models that were not built on it', async () => {
     const writer = new ManualWriter();
     const first = await writer.add('first', a);
-    await writer.answer('first', new CommitOutcomeUnknownException(global, 'first'));
+    await writer.answer('first', new CommitOutcomeUnknownError(global, 'first'));
     writer.staged.hide(first);
     await writer.add('blind', a);
     expect(writer.open).toEqual([]);
@@ -315,7 +315,7 @@ describe('a write of which only the log knows the outcome', () => {
   test('holds up the plans of handlers that wait behind it no longer than a lock does', async () => {
     const writer = new ManualWriter();
     await writer.add('first', a);
-    await writer.answer('first', new CommitOutcomeUnknownException(global, 'first'));
+    await writer.answer('first', new CommitOutcomeUnknownError(global, 'first'));
     const handler = await writer.addOfHandler('handler', a);
     const client = await writer.add('client', openWallet());
     await writer.clock.wake();

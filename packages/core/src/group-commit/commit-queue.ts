@@ -1,6 +1,6 @@
 import { outcomeOf } from '../action/commit.js';
 import type { Clock } from '../clock.js';
-import { ShardUnavailableException, StaleRecordException } from '../errors/storage-exceptions.js';
+import { ShardUnavailableError, StaleRecordError } from '../errors/storage-errors.js';
 import { ModelMap } from '../model/model-map.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -70,7 +70,7 @@ export class ShardWriter {
   }
 
   /**
-   * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already, or, for the plan of a handler, when a
+   * @throws ShardUnavailableError `shard-unavailable` when too many plans wait already, or, for the plan of a handler, when a
    * write of its models takes long
    */
   add(plan: QueuedPlan): void {
@@ -291,7 +291,7 @@ export class ShardWriter {
         ({ kind, repository, model, expectedVersion }) =>
           kind === 'update' && expectedVersion < (written.get(repository.model, model.id.value) ?? 0),
       );
-      if (stale !== undefined) this.#fail(plan, StaleRecordException.of(stale));
+      if (stale !== undefined) this.#fail(plan, StaleRecordError.of(stale));
     }
   }
 
@@ -319,14 +319,14 @@ export class ShardWriter {
 }
 
 /** Why the plan of a handler is refused that would wait for a lock, or that needs one that takes long. */
-export function lockedOut(shard: ShardIdentifier): ShardUnavailableException {
+export function lockedOut(shard: ShardIdentifier): ShardUnavailableError {
   return unwritten(shard, 'plans of handlers wait no longer', true);
 }
 
 /** Why a plan is refused of which nothing was sent. */
-function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): ShardUnavailableException {
-  if (!isHeldUp) return new ShardUnavailableException(shard, reason);
-  return new ShardUnavailableException(
+function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): ShardUnavailableError {
+  if (!isHeldUp) return new ShardUnavailableError(shard, reason);
+  return new ShardUnavailableError(
     shard,
     `${reason}, because an earlier write of its models takes long: somebody else may hold a lock on a row of them; ` +
       'find who does in pg_locks and pg_stat_activity',

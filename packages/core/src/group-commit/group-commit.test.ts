@@ -6,17 +6,17 @@ import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/options.js';
 import {
-  CommitOutcomeUnknownException,
-  ConstraintViolationException,
-  ShardUnavailableException,
-  StaleRecordException,
-} from '../errors/storage-exceptions.js';
+  CommitOutcomeUnknownError,
+  ConstraintViolationError,
+  ShardUnavailableError,
+  StaleRecordError,
+} from '../errors/storage-errors.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { GroupOutcome } from '../storage/transaction-manager.js';
 import { GroupCommit, type GroupSettings, defaultGroupSettings } from './group-commit.js';
 
 const once: ExecutionConfiguration = { retry: { attemptsMax: 1 } };
-const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
+const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
 
 /** A list of so many, of which only the number matters. */
 function listOf(count: number): never[] {
@@ -275,7 +275,7 @@ describe('a group that fails as a whole', () => {
   test('fails at once for all when the shard is unavailable', async () => {
     const running = await busy();
     const executions = await executeAll(running, 4);
-    const unavailable = new ShardUnavailableException(global, 'it is down');
+    const unavailable = new ShardUnavailableError(global, 'it is down');
     running.manager(global).groupFailures.push(unavailable);
     running.release();
     for (const execution of executions) await expect(execution).rejects.toBe(unavailable);
@@ -286,7 +286,7 @@ describe('a group that fails as a whole', () => {
 describe('the plans of a group', () => {
   test('run again when they are stale, and do not disturb the others', async () => {
     const running = await busy();
-    answering(running, 'written', new StaleRecordException('Wallet', 'wallet-1', 1));
+    answering(running, 'written', new StaleRecordError('Wallet', 'wallet-1', 1));
     const executions = await executeAll(running, 2, {});
     running.release();
     await Promise.all(executions);
@@ -306,9 +306,9 @@ describe('the plans of a group', () => {
 
   test('are each looked up in the log when the outcome is unknown', async () => {
     const running = await busy();
-    const unknown = [1, 2, 3].map((index) => new CommitOutcomeUnknownException(global, `action-${index}`));
+    const unknown = [1, 2, 3].map((index) => new CommitOutcomeUnknownError(global, `action-${index}`));
     answering(running, ...unknown);
-    const stillUnknown = new CommitOutcomeUnknownException(global, 'action-3');
+    const stillUnknown = new CommitOutcomeUnknownError(global, 'action-3');
     running.manager(global).outcomes.push(true, false, stillUnknown);
     const executions = await executeAll(running, 3);
     running.release();

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
 import { type RangesOf, fromOne, waitRange } from '../config/settings.js';
-import { StaleRecordException } from '../errors/storage-exceptions.js';
+import { StaleRecordError } from '../errors/storage-errors.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ChangeSet } from '../storage/change-set.js';
@@ -52,9 +52,9 @@ export class GroupCommit {
    *
    * @param builtOn the staged models that its action read
    * @param onQueued called as soon as others may read what it stages
-   * @throws StaleRecordException `stale-record` when something on which it was built was not written;
-   * TransientStorageException `transient-storage` when its outcome is unknown
-   * @throws ShardUnavailableException `shard-unavailable` when too many plans wait already, or it has waited too long;
+   * @throws StaleRecordError `stale-record` when something on which it was built was not written;
+   * TransientStorageError `transient-storage` when its outcome is unknown
+   * @throws ShardUnavailableError `shard-unavailable` when too many plans wait already, or it has waited too long;
    * as {@link TransactionManager.persist}
    */
   async commit(
@@ -94,8 +94,8 @@ export class GroupCommit {
    * Waits until the plans that staged these models are committed; for a handler, whose event is tried again later, not while one of
    * them takes long.
    *
-   * @throws StaleRecordException `stale-record` when one of them is not written, TransientStorageException
-   * `transient-storage` when nobody knows, ShardUnavailableException `shard-unavailable` when a handler waits no longer
+   * @throws StaleRecordError `stale-record` when one of them is not written, TransientStorageError
+   * `transient-storage` when nobody knows, ShardUnavailableError `shard-unavailable` when a handler waits no longer
    */
   async untilWritten(models: readonly StagedModel[], isForHandler: boolean): Promise<void> {
     for (const base of models) {
@@ -131,7 +131,7 @@ export class GroupCommit {
 function refuseIfOvertaken(base: StagedModel, { changes }: ChangeSet): void {
   for (const change of changes) {
     if (isOfModel(base, change) && base.change.model.version > change.expectedVersion)
-      throw StaleRecordException.of(change);
+      throw StaleRecordError.of(change);
   }
 }
 

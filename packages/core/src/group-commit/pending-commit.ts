@@ -1,5 +1,5 @@
 import { isOutcomeUnknown } from '../action/commit.js';
-import { StaleRecordException, TransientStorageException } from '../errors/storage-exceptions.js';
+import { StaleRecordError, TransientStorageError } from '../errors/storage-errors.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import { ModelMap } from '../model/model-map.js';
 import type { Change, ChangeSet } from '../storage/change-set.js';
@@ -151,19 +151,16 @@ const lostBaseErrors = new WeakSet();
  * Where it is unknown whether that model was written, the plan is not certainly stale; but it cannot be written either,
  * because the version that it expects may be another one's by now.
  */
-export function lostBaseError({
-  plan,
-  change,
-}: StagedModel): StaleRecordException | TransientStorageException {
+export function lostBaseError({ plan, change }: StagedModel): StaleRecordError | TransientStorageError {
   const { model, repository } = change;
   const name = modelNameOf(repository.model);
   const error =
     plan.state === 'unknown'
-      ? new TransientStorageException(
+      ? new TransientStorageError(
           plan.changes.shard,
           `${name} ${model.id.value} was read as an action left it whose outcome is not known`,
         )
-      : new StaleRecordException(name, model.id.value, model.version);
+      : new StaleRecordError(name, model.id.value, model.version);
   lostBaseErrors.add(error);
   return error;
 }

@@ -8,7 +8,7 @@ import { type TestExecutor, executorOf, global, storedWallet } from '../../test/
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/options.js';
-import { StaleRecordException } from '../errors/storage-exceptions.js';
+import { StaleRecordError } from '../errors/storage-errors.js';
 import { ShardedId } from '../id/sharded-id.js';
 
 const twice: ExecutionConfiguration = { retry: { attemptsMax: 2 } };
@@ -50,7 +50,7 @@ function rereading(): TestExecutor & {
     await gate.promise;
     for (const { model, expectedVersion } of changes.changes) {
       if (expectedVersion !== (versions.get(model.id.value) ?? 1))
-        throw new StaleRecordException('Wallet', model.id.value, expectedVersion);
+        throw new StaleRecordError('Wallet', model.id.value, expectedVersion);
       versions.set(model.id.value, model.version);
       running.wallets.store(model as Wallet);
     }

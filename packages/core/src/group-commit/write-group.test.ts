@@ -3,13 +3,13 @@ import { describe, expect, test } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import {
-  CommitOutcomeUnknownException,
-  ConstraintViolationException,
-  ShardUnavailableException,
-} from '../errors/storage-exceptions.js';
+  CommitOutcomeUnknownError,
+  ConstraintViolationError,
+  ShardUnavailableError,
+} from '../errors/storage-errors.js';
 import type { QueuedPlan } from './pending-commit.js';
 
-const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
+const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
 
 describe('a group that fails as a whole', () => {
@@ -102,7 +102,7 @@ describe('a group that fails as a whole', () => {
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];
     await writer.answer('first');
-    const unavailable = new ShardUnavailableException(global, 'it is down');
+    const unavailable = new ShardUnavailableError(global, 'it is down');
     await writer.answer('p0+p1', unavailable);
     expect(await Promise.all(plans.map(errorOf))).toEqual([unavailable, unavailable]);
     expect(writer.open).toEqual([]);
@@ -146,8 +146,8 @@ async function unknownChain(): Promise<{
   return { writer, plans };
 }
 
-function unknown(action: string): CommitOutcomeUnknownException {
-  return new CommitOutcomeUnknownException(global, action);
+function unknown(action: string): CommitOutcomeUnknownError {
+  return new CommitOutcomeUnknownError(global, action);
 }
 
 describe('a write whose outcome is unknown', () => {
@@ -168,7 +168,7 @@ describe('a write whose outcome is unknown', () => {
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];
     await writer.answer('first');
-    await writer.answer('p0+p1', new CommitOutcomeUnknownException(global, 'p0', { session: 'of p0' }));
+    await writer.answer('p0+p1', new CommitOutcomeUnknownError(global, 'p0', { session: 'of p0' }));
     expect(writer.asked).toMatchObject([
       { action: 'p0', session: undefined },
       { action: 'p1', session: undefined },

@@ -1,6 +1,6 @@
 import { isOutcomeUnknown } from '../action/commit.js';
-import { FrameworkException } from '../errors/framework-exception.js';
-import { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
+import { FrameworkError } from '../errors/framework-error.js';
+import { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
 import { ModelMap } from '../model/model-map.js';
 import type { Change } from '../storage/change-set.js';
 import type { KeyScope } from '../storage/idempotency-keys.js';
@@ -66,7 +66,7 @@ async function writeAlone(
     plan.decide(await manager.persist(plan.changes, options));
   } catch (error) {
     if (isOutcomeUnknown(error)) return { again: [], unknown: [{ plan, error }] };
-    const code = FrameworkException.find(error)?.code;
+    const code = FrameworkError.find(error)?.code;
     if (isLockedOut(plan, code)) return { again: [[plan]], unknown: [] };
     plan.fail(error);
   }
@@ -91,7 +91,7 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
 function undecided(batch: Batch, error: unknown): Undecided {
   // The port tells this of each plan. What it has told of all says nothing of where to look for one of them.
   if (isOutcomeUnknown(error)) return { again: [], unknown: batch.map((plan) => unknownOf(plan, error)) };
-  const code = FrameworkException.find(error)?.code;
+  const code = FrameworkError.find(error)?.code;
   const [only] = batch;
   // A shard that cannot serve would not serve the parts either.
   if (code === 'shard-unavailable' || (batch.length === 1 && isOwnError(only, code))) {
@@ -118,9 +118,9 @@ function isOwnError(plan: QueuedPlan | undefined, code: string | undefined): boo
 }
 
 /** A plan is looked for by its own action, not by the session of an error, in which the event of another one may be. */
-function unknownOf(plan: QueuedPlan, cause: CommitOutcomeUnknownException): Undecided['unknown'][number] {
+function unknownOf(plan: QueuedPlan, cause: CommitOutcomeUnknownError): Undecided['unknown'][number] {
   const { id } = plan.changes.action;
-  return { plan, error: new CommitOutcomeUnknownException(cause.shard, id, { cause }) };
+  return { plan, error: new CommitOutcomeUnknownError(cause.shard, id, { cause }) };
 }
 
 function parts(batch: Batch): readonly Batch[] {

@@ -7,10 +7,10 @@ import { executorOf, global, mexico, storedWallet } from '../../test/test-execut
 import { PatientClock } from '../../test/virtual-clock.js';
 import type { Wallet } from '../../test/wallet.js';
 import {
-  CommitOutcomeUnknownException,
-  ConstraintViolationException,
-  StaleRecordException,
-} from '../errors/storage-exceptions.js';
+  CommitOutcomeUnknownError,
+  ConstraintViolationError,
+  StaleRecordError,
+} from '../errors/storage-errors.js';
 
 describe('a model that is staged and not committed yet', () => {
   test('takes what was built on it along when it is not written, which runs again at once with fresh reads', async () => {
@@ -21,7 +21,7 @@ describe('a model that is staged and not committed yet', () => {
     const built = [running.deposit([wallet]), running.deposit([wallet])];
     await settled();
     expect(running.seen).toEqual([100n, 101n, 102n]);
-    const refusal = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
+    const refusal = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
     running.manager(global).persistFailures.push(refusal);
     running.release();
     await expect(first).rejects.toBe(refusal);
@@ -66,7 +66,7 @@ describe('a model that is staged and not committed yet', () => {
     await settled();
     const chain = [running.deposit([wallet]), running.deposit([wallet]), running.deposit([wallet])];
     await settled();
-    const stale = new StaleRecordException('Wallet', wallet.id.value, 1);
+    const stale = new StaleRecordError('Wallet', wallet.id.value, 1);
     const persistAll = running.manager(global).persistAll.bind(running.manager(global));
     running.manager(global).persistAll = async (group) => {
       running.manager(global).persistAll = persistAll;
@@ -172,7 +172,7 @@ describe('a model that is staged and not committed yet', () => {
     await settled();
     const refused = running.deposit([wallet], []);
     await settled();
-    const unknown = new CommitOutcomeUnknownException(global, 'action-1');
+    const unknown = new CommitOutcomeUnknownError(global, 'action-1');
     const manager = running.manager(global);
     manager.persistFailures.push(unknown);
     manager.outcomes.push(unknown);
@@ -190,7 +190,7 @@ describe('a model that is staged and not committed yet', () => {
     const chain = [running.deposit([wallet]), running.deposit([wallet])];
     await settled();
     const manager = running.manager(global);
-    const unknown = ['one', 'two'].map((action) => new CommitOutcomeUnknownException(global, action));
+    const unknown = ['one', 'two'].map((action) => new CommitOutcomeUnknownError(global, action));
     manager.persistAll = async () => unknown;
     manager.outcomes.push(...unknown);
     running.release();

@@ -2,11 +2,11 @@ import { describe, expect, test } from 'vitest';
 
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
-import { ConstraintViolationException, TransientStorageException } from '../errors/storage-exceptions.js';
+import { ConstraintViolationError, TransientStorageError } from '../errors/storage-errors.js';
 import type { QueuedPlan } from '../group-commit/pending-commit.js';
 
-const constraint = new ConstraintViolationException(global, { constraint: 'a', table: 'b' });
-const locked = new TransientStorageException(global, 'a lock was not had in time');
+const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
+const locked = new TransientStorageError(global, 'a lock was not had in time');
 const [a, b] = [openWallet(), openWallet()];
 
 /** A group of 12 plans that fails as a whole. */

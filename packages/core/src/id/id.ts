@@ -1,4 +1,4 @@
-import { InvalidIdException } from '../errors/value-exceptions.js';
+import { InvalidIdError } from '../errors/value-errors.js';
 import { type ModelClass, isStorableText } from '../model/model-class.js';
 
 declare const modelType: unique symbol;
@@ -25,11 +25,11 @@ export class Id<T> {
   /**
    * Reads an id from its text.
    *
-   * @throws InvalidIdException `invalid-id` when it is empty, longer than 255 characters, or no text that a database holds
+   * @throws InvalidIdError `invalid-id` when it is empty, longer than 255 characters, or no text that a database holds
    */
   static of<T>(_model: ModelClass<T>, value: string): Id<T> {
     if (!isStorableText(value) || value.length === 0 || value.length > lengthMax) {
-      throw new InvalidIdException(value, `an id of 1 to ${lengthMax} characters`);
+      throw new InvalidIdError(value, `an id of 1 to ${lengthMax} characters`);
     }
     return new Id<T>(value);
   }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { stringify } from 'uuid';
 import * as z from 'zod';
 
-import { InvalidIdException } from '../errors/value-exceptions.js';
+import { InvalidIdError } from '../errors/value-errors.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { Id } from './id.js';
@@ -33,7 +33,7 @@ export class ShardedIdGenerator {
   /**
    * Makes the next id of a shard, as lower-case text.
    *
-   * @throws InvalidShardException `invalid-shard` when it is none: its bits would run into others
+   * @throws InvalidShardError `invalid-shard` when it is none: its bits would run into others
    */
   next(shard: ShardIdentifier): string {
     ShardIdentifier.of(shard.group, shard.member);
@@ -99,7 +99,7 @@ export class ShardedId<T> extends Id<T> {
    * ShardedId.derive(TransferDecision, transferId, destination.id.resolveShardIdentifier())
    * ```
    *
-   * @throws InvalidIdException `invalid-id` when the origin is not a UUID version 7
+   * @throws InvalidIdError `invalid-id` when the origin is not a UUID version 7
    */
   static derive<T>(model: ModelClass<T>, origin: Id<unknown>, shard: ShardIdentifier): ShardedId<T> {
     const { value } = ShardedId.of(model, origin.value);
@@ -113,11 +113,11 @@ export class ShardedId<T> extends Id<T> {
   /**
    * Reads an id from its text, upper case or lower case.
    *
-   * @throws InvalidIdException `invalid-id` when it is not a UUID version 7
+   * @throws InvalidIdError `invalid-id` when it is not a UUID version 7
    */
   static override of<T>(_model: ModelClass<T>, value: string): ShardedId<T> {
     const lowerCase = typeof value === 'string' ? value.toLowerCase() : '';
-    if (!layout.test(lowerCase)) throw new InvalidIdException(value, 'a UUID version 7');
+    if (!layout.test(lowerCase)) throw new InvalidIdError(value, 'a UUID version 7');
     return new ShardedId<T>(lowerCase);
   }
 

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
 
 import { global, mexico } from '../../test/test-executor.js';
-import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { sourceOf } from '../storage/idempotency-keys.js';
 import { KeySweep, defaultIdempotencySettings } from './key-cleanup.js';
 
 async function down(): Promise<never> {
-  throw new ShardUnavailableException(mexico, 'it is down');
+  throw new ShardUnavailableError(mexico, 'it is down');
 }
 
 const elsewhere = ShardIdentifier.of(9, 9);

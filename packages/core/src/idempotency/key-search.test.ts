@@ -11,8 +11,8 @@ import {
   writtenWallet,
 } from '../../test/test-executor.js';
 import type { Wallet } from '../../test/wallet.js';
-import { InvariantViolation } from '../errors/invariant-violation.js';
-import { TransientStorageException } from '../errors/storage-exceptions.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { TransientStorageError } from '../errors/storage-errors.js';
 import type { Id } from '../id/id.js';
 
 /** Executes an action that changes a wallet in Mexico once, and refuses its own repetition. */
@@ -73,7 +73,7 @@ describe('a repeat that the rules refuse', () => {
   test('is not reported as refused when its shard has a bug', async () => {
     const { execute, manager, id } = onceOnly();
     await execute({ id }, unsearched);
-    for (const bug of [new InvariantViolation('a bug'), new TypeError('a bug')]) {
+    for (const bug of [new InvariantViolationError('a bug'), new TypeError('a bug')]) {
       manager(mexico).keys.findFailures.push(bug);
       await expect(execute({ id }, unsearched)).rejects.toBe(bug);
       manager(mexico).keys.findFailures.push(bug);
@@ -100,7 +100,7 @@ describe('a repeat that the rules refuse', () => {
     expect(manager(mexico).keys.waits).toEqual([undefined, undefined]);
   });
 
-  test.each([unavailable, new TransientStorageException(mexico, 'the connection was lost')])(
+  test.each([unavailable, new TransientStorageError(mexico, 'the connection was lost')])(
     'is not reported as refused when one of the shards that it names cannot tell (%s)',
     async (failure) => {
       const { execute, manager, id } = onceOnly();
@@ -144,7 +144,7 @@ describe('a repeat whose effect is on a shard that its params do not name', () =
     [
       'refused by the rules',
       () => {
-        throw new InvariantViolation('insufficient funds');
+        throw new InvariantViolationError('insufficient funds');
       },
     ],
     ['with nothing left to do', () => 'nothing to do'],

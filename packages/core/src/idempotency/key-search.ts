@@ -1,5 +1,5 @@
-import { FrameworkException } from '../errors/framework-exception.js';
-import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import { FrameworkError } from '../errors/framework-error.js';
+import { ShardUnavailableError } from '../errors/storage-errors.js';
 import { ShardedId } from '../id/sharded-id.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -42,7 +42,7 @@ export class KeySearch {
    * none.
    *
    * @param turnedTo the shards from which perform has read, in any way
-   * @throws ShardUnavailableException `shard-unavailable` as {@link KeySearch.onShards} does: the refusal is not certain then
+   * @throws ShardUnavailableError `shard-unavailable` as {@link KeySearch.onShards} does: the refusal is not certain then
    */
   async afterRefusal(
     scope: KeyScope,
@@ -58,7 +58,7 @@ export class KeySearch {
    * Looks on these shards, for as long as a statement may take.
    *
    * @returns what the first one finds; `undefined` when each of them has said that it holds no such key
-   * @throws ShardUnavailableException `shard-unavailable` when one did not answer and no other one holds the key
+   * @throws ShardUnavailableError `shard-unavailable` when one did not answer and no other one holds the key
    */
   async onShards(scope: KeyScope, shards: ReadonlySet<ShardIdentifier>): Promise<StoredKey | undefined> {
     const managers = this.#databases
@@ -77,10 +77,10 @@ async function certain({ keys, shard }: TransactionManager, scope: KeyScope): Pr
   try {
     return await keys.find(scope);
   } catch (error) {
-    const known = FrameworkException.find(error);
+    const known = FrameworkError.find(error);
     if (known?.retryable !== true || known.code === 'shard-unavailable') throw error;
     const reason = 'it did not say whether it holds the idempotency key of a request that may be a repeat';
-    throw new ShardUnavailableException(shard, reason, { cause: error });
+    throw new ShardUnavailableError(shard, reason, { cause: error });
   }
 }
 
@@ -106,7 +106,7 @@ function found(findings: readonly Finding[]): StoredKey | undefined {
 
 /** A database that cannot serve, or is damaged, is passed over; a bug is not. */
 function findingOf(failure: unknown): Finding {
-  const known = FrameworkException.find(failure);
+  const known = FrameworkError.find(failure);
   if (known?.retryable !== true && known?.code !== 'storage-failure') throw failure;
   return { failure };
 }

@@ -6,12 +6,12 @@ import { executorOf, global, mexico, openWallet, principal } from '../../test/te
 import { Action, FrameworkAction } from '../action/action.js';
 import { systemClock } from '../clock.js';
 import { checkNamespace } from '../config/namespace.js';
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
 import {
-  CommitOutcomeUnknownException,
-  StaleRecordException,
-  StorageFailureException,
-} from '../errors/storage-exceptions.js';
+  CommitOutcomeUnknownError,
+  StaleRecordError,
+  StorageFailureError,
+} from '../errors/storage-errors.js';
 
 describe('an execution with an idempotency key', () => {
   test('is performed once, and repeats get its result with the same types', async () => {
@@ -110,7 +110,9 @@ describe('an execution with an idempotency key', () => {
     const { execute, driver } = executorOf(
       async (plan) => void plan().addAll([openWallet(global), openWallet(mexico)]),
     );
-    await expect(execute(null, { ...key, allowCrossShard: true })).rejects.toBeInstanceOf(InvariantViolation);
+    await expect(execute(null, { ...key, allowCrossShard: true })).rejects.toBeInstanceOf(
+      InvariantViolationError,
+    );
     await expect(execute(null, key)).rejects.toMatchObject({ code: 'cross-shard' });
     expect(driver.committed).toEqual([]);
   });
@@ -156,7 +158,7 @@ test('a key that is taken and has expired before anybody looks for it is taken b
 });
 
 describe('storage that fails', () => {
-  test.each([unavailable, new StorageFailureException(mexico, 'the database refused a statement (XX002)')])(
+  test.each([unavailable, new StorageFailureError(mexico, 'the database refused a statement (XX002)')])(
     'elsewhere does not stop a keyed execution: %s',
     async (failure) => {
       const { count, manager } = countingExecutor();
@@ -174,14 +176,14 @@ describe('storage that fails', () => {
 
   test('by a bug is not passed over', async () => {
     const { count, manager } = countingExecutor();
-    const bug = new InvariantViolation('a bug');
+    const bug = new InvariantViolationError('a bug');
     manager(mexico).keys.findFailures.push(bug);
     await expect(count(1n)).rejects.toBe(bug);
   });
 
   test('with an unknown outcome is answered truthfully when the request is repeated', async () => {
     const { count, manager, driver } = countingExecutor();
-    const unknown = new CommitOutcomeUnknownException(global, 'action-1');
+    const unknown = new CommitOutcomeUnknownError(global, 'action-1');
     const persist = manager(global).persist.bind(manager(global));
     manager(global).persist = async (changes) => {
       await persist(changes);
@@ -195,7 +197,7 @@ describe('storage that fails', () => {
 
   test('with stale rows to the end is searched: another process may have been faster', async () => {
     const { count, manager, driver } = countingExecutor();
-    const stale = new StaleRecordException('Wallet', 'wallet-1', 1);
+    const stale = new StaleRecordError('Wallet', 'wallet-1', 1);
     const persist = manager(global).persist.bind(manager(global));
     manager(global).persist = async (changes) => {
       await persist(changes);

@@ -1,10 +1,7 @@
 import type { RegisteredAction } from '../action/action-registry.js';
-import {
-  IdempotencyKeyReusedException,
-  InvalidIdempotencyKeyException,
-} from '../errors/action-exceptions.js';
-import { FrameworkException } from '../errors/framework-exception.js';
-import { TransientStorageException } from '../errors/storage-exceptions.js';
+import { IdempotencyKeyReusedError, InvalidIdempotencyKeyError } from '../errors/action-errors.js';
+import { FrameworkError } from '../errors/framework-error.js';
+import { TransientStorageError } from '../errors/storage-errors.js';
 import { isStorableText } from '../model/model-class.js';
 import type { ActionRecord } from '../storage/change-set.js';
 import {
@@ -45,7 +42,7 @@ export class KeyedRequest<Result> {
 
   /**
    * @param event for which a handler executes the action, when one does
-   * @throws InvalidIdempotencyKeyException `invalid-idempotency-key`
+   * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
    */
   static of<Result>(
     key: string,
@@ -76,11 +73,10 @@ export class KeyedRequest<Result> {
   /**
    * The result of the request that was committed under the key.
    *
-   * @throws IdempotencyKeyReusedException `idempotency-key-reused` when that was another request
+   * @throws IdempotencyKeyReusedError `idempotency-key-reused` when that was another request
    */
   replay(stored: StoredKey): Result {
-    if (!this.#isSame(stored))
-      throw new IdempotencyKeyReusedException(this.scope.key, this.#action.name, stored);
+    if (!this.#isSame(stored)) throw new IdempotencyKeyReusedError(this.scope.key, this.#action.name, stored);
     // The codec is the action's, and has checked what it read.
     return this.#registered.resultCodec.decode(stored.result) as Result;
   }
@@ -93,17 +89,17 @@ export class KeyedRequest<Result> {
   /**
    * What was committed under the key on a shard that has just said that it is taken.
    *
-   * @throws TransientStorageException `transient-storage` when it expired in between: running again can help
+   * @throws TransientStorageError `transient-storage` when it expired in between: running again can help
    */
   async taken({ keys, shard }: TransactionManager): Promise<StoredKey> {
     const stored = await keys.find(this.scope);
     if (stored !== undefined) return stored;
-    throw new TransientStorageException(shard, 'the idempotency key expired at this very moment');
+    throw new TransientStorageError(shard, 'the idempotency key expired at this very moment');
   }
 
   /** Whether an error may come from the request's own earlier effect: not when storage could not serve. */
   static mayBeOwnEffect(error: unknown): boolean {
-    const known = FrameworkException.find(error);
+    const known = FrameworkError.find(error);
     if (known === undefined || known.code === 'stale-record') return true;
     return !known.retryable && known.code !== 'idempotency-key-reused';
   }
@@ -116,13 +112,13 @@ const charactersMax = 255;
  * The scope in which a key is unique: within the namespace, for the principal.
  *
  * @param ofHandler whether a handler executes the action: such keys are a space of their own
- * @throws InvalidIdempotencyKeyException `invalid-idempotency-key` when it is empty, longer than 255 characters, or no text
+ * @throws InvalidIdempotencyKeyError `invalid-idempotency-key` when it is empty, longer than 255 characters, or no text
  */
 function keyScope({ namespace, principal }: ActionRecord, key: string, ofHandler: boolean): KeyScope {
-  if (typeof key !== 'string') throw new InvalidIdempotencyKeyException('is no text');
-  if (key.length === 0) throw new InvalidIdempotencyKeyException('is empty');
+  if (typeof key !== 'string') throw new InvalidIdempotencyKeyError('is no text');
+  if (key.length === 0) throw new InvalidIdempotencyKeyError('is empty');
   if (key.length > charactersMax)
-    throw new InvalidIdempotencyKeyException(`has ${key.length} characters: keep it within ${charactersMax}`);
-  if (!isStorableText(key)) throw new InvalidIdempotencyKeyException('holds a character that is not text');
+    throw new InvalidIdempotencyKeyError(`has ${key.length} characters: keep it within ${charactersMax}`);
+  if (!isStorableText(key)) throw new InvalidIdempotencyKeyError('holds a character that is not text');
   return { namespace: ofHandler ? handlersNamespace(namespace) : namespace, principal, key };
 }

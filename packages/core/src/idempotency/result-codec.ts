@@ -1,7 +1,7 @@
 import type * as z from 'zod';
 
-import { InvariantViolation } from '../errors/invariant-violation.js';
-import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { UnstorableValueError } from '../errors/value-errors.js';
 import { droppedField } from '../model/dropped-fields.js';
 import { encodeBySchema, exactJson } from '../model/exact-json.js';
 
@@ -10,12 +10,12 @@ export interface ResultCodec {
   /**
    * The result as JSON; `undefined` for `undefined`.
    *
-   * @throws InvariantViolation `invariant-violation` for a result of an action that declares no schema of it
-   * @throws UnstorableValueException `unstorable-value` when it does not fit the schema, or would not survive:
+   * @throws InvariantViolationError `invariant-violation` for a result of an action that declares no schema of it
+   * @throws UnstorableValueError `unstorable-value` when it does not fit the schema, or would not survive:
    * a repeat must get the same answer
    */
   encode(result: unknown): string | undefined;
-  /** @throws UnstorableValueException `unstorable-value` when the schema no longer reads what was stored */
+  /** @throws UnstorableValueError `unstorable-value` when the schema no longer reads what was stored */
   decode(json: string | undefined): unknown;
 }
 
@@ -28,7 +28,7 @@ function nothingOnly(action: string): ResultCodec {
   return {
     encode: (result) => {
       if (result === undefined) return undefined;
-      throw new InvariantViolation(
+      throw new InvariantViolationError(
         `${action} has a result that cannot be stored beside an idempotency key: declare its schema in ` +
           '@FrameworkAction({ result })',
       );
@@ -44,7 +44,7 @@ function bySchema(path: string, schema: z.ZodType): ResultCodec {
       if (!encoded.success) throw misfit(path, encoded.error);
       const json = encoded.data === undefined ? undefined : exactJson(encoded.data, path);
       const dropped = droppedField(schema, result, { instances: true });
-      if (dropped !== undefined) throw new UnstorableValueException(path + dropped.path, dropped.reason);
+      if (dropped !== undefined) throw new UnstorableValueError(path + dropped.path, dropped.reason);
       return json;
     },
     decode: (json) => {
@@ -55,7 +55,7 @@ function bySchema(path: string, schema: z.ZodType): ResultCodec {
   };
 }
 
-function misfit(path: string, error: z.ZodError): UnstorableValueException {
+function misfit(path: string, error: z.ZodError): UnstorableValueError {
   const faults = error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ');
-  return new UnstorableValueException(path, `it does not fit its schema (${faults})`, { cause: error });
+  return new UnstorableValueError(path, `it does not fit its schema (${faults})`, { cause: error });
 }

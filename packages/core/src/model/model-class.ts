@@ -1,4 +1,4 @@
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
 
 /** The class of a model or entity, as a value: for ids, events and repositories. */
 export type ModelClass<T> = (abstract new (...args: never[]) => T) & {
@@ -16,7 +16,7 @@ export function modelNameOf(model: ModelClass<unknown>): string {
  * The name under which the log knows a class, for good: the one that it declares, else its own.
  *
  * @param declared how a class declares a name, for the message
- * @throws InvariantViolation `invariant-violation` when a bundler has renamed the class: the log would keep that name; or when
+ * @throws InvariantViolationError `invariant-violation` when a bundler has renamed the class: the log would keep that name; or when
  * the declared one is no text of 1 to 255 characters
  */
 export function durableName(
@@ -26,7 +26,7 @@ export function durableName(
 ): string {
   if (name !== undefined) return checkedName(name, named, declared);
   if (/^[A-Z]/.test(named.name) && named.name.length > 1) return named.name;
-  throw new InvariantViolation(
+  throw new InvariantViolationError(
     `The class name '${named.name}' looks renamed by a bundler: declare ${declared}, or let the bundler keep names`,
   );
 }
@@ -36,7 +36,7 @@ const charactersMax = 255;
 /** The log finds models by their names: they must fit into an index. */
 function checkedName(name: string, named: { readonly name: string }, declared: string): string {
   if (!isStorableText(name) || name.length === 0 || name.length > charactersMax) {
-    throw new InvariantViolation(
+    throw new InvariantViolationError(
       `${named.name} declares a name that is no text of 1 to ${charactersMax} characters: correct ${declared}`,
     );
   }

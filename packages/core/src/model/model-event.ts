@@ -1,7 +1,7 @@
 import * as z from 'zod';
 
-import { InvariantViolation } from '../errors/invariant-violation.js';
-import { UnstorableValueException } from '../errors/value-exceptions.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { UnstorableValueError } from '../errors/value-errors.js';
 import { droppedField } from './dropped-fields.js';
 import { encodeBySchema, exactJson } from './exact-json.js';
 import { type ModelClass, durableName } from './model-class.js';
@@ -27,10 +27,10 @@ export abstract class ModelEvent<M> {
   /** The class of that model. */
   readonly model: ModelClass<M>;
 
-  /** @throws InvariantViolation `invariant-violation` when the class declares no payload schema */
+  /** @throws InvariantViolationError `invariant-violation` when the class declares no payload schema */
   constructor(modelId: string, model: ModelClass<M>) {
     if (!('payload' in new.target)) {
-      throw new InvariantViolation(
+      throw new InvariantViolationError(
         `${new.target.name} declares no payload: add static readonly payload = z.object({ … })`,
       );
     }
@@ -67,7 +67,7 @@ export class EventTypes {
   /**
    * The `event_type` of a class, which is this class's from now on.
    *
-   * @throws InvariantViolation `invariant-violation` when it is that of another class: handlers of the one would get
+   * @throws InvariantViolationError `invariant-violation` when it is that of another class: handlers of the one would get
    * the other one's events
    */
   claim(eventClass: EventClass): string {
@@ -75,7 +75,7 @@ export class EventTypes {
     const known = this.#classes.get(type);
     if (known === undefined) this.#classes.set(type, eventClass);
     else if (known !== eventClass) {
-      throw new InvariantViolation(
+      throw new InvariantViolationError(
         `Two event classes have the event_type ${type}: declare another static readonly eventType on one`,
       );
     }
@@ -86,7 +86,7 @@ export class EventTypes {
 /**
  * Writes an event's own fields as JSON, by the schema of its class.
  *
- * @throws UnstorableValueException `unstorable-value` when a field does not fit the schema or JSON, or the schema
+ * @throws UnstorableValueError `unstorable-value` when a field does not fit the schema or JSON, or the schema
  * would drop it
  */
 export function encodePayload(event: ModelEvent<unknown>): string {
@@ -103,7 +103,7 @@ export function encodePayload(event: ModelEvent<unknown>): string {
 /**
  * Reads an event back from its payload, as its class, without calling the constructor.
  *
- * @throws UnstorableValueException `unstorable-value` when the payload does not fit the schema of the class
+ * @throws UnstorableValueError `unstorable-value` when the payload does not fit the schema of the class
  */
 export function decodeEvent<E extends ModelEvent<unknown>>(
   eventClass: EventClass<E>,
@@ -133,18 +133,18 @@ function assertNothingDropped(payload: z.ZodObject, ownFields: object, name: str
   if (catchall === undefined) {
     const unlisted = Object.keys(ownFields).find((field) => !Object.hasOwn(shape, field));
     if (unlisted !== undefined) {
-      throw new UnstorableValueException(
+      throw new UnstorableValueError(
         `${name}.${unlisted}`,
         'the payload schema lacks it: add it there, or make it a #private field',
       );
     }
   }
   const dropped = droppedField(payload, ownFields, { instances: true });
-  if (dropped !== undefined) throw new UnstorableValueException(name + dropped.path, dropped.reason);
+  if (dropped !== undefined) throw new UnstorableValueError(name + dropped.path, dropped.reason);
 }
 
-function misfit(name: string, error: z.ZodError): UnstorableValueException {
+function misfit(name: string, error: z.ZodError): UnstorableValueError {
   // What does not fit has an issue.
   const [{ path, message }] = error.issues as [z.core.$ZodIssue];
-  return new UnstorableValueException([name, ...path].join('.'), message, { cause: error });
+  return new UnstorableValueError([name, ...path].join('.'), message, { cause: error });
 }

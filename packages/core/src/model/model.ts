@@ -1,5 +1,5 @@
-import { InvariantViolation } from '../errors/invariant-violation.js';
-import { InvalidModelException } from '../errors/value-exceptions.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { InvalidModelError } from '../errors/value-errors.js';
 import type { Id } from '../id/id.js';
 import type { ModelEvent } from './model-event.js';
 
@@ -19,7 +19,7 @@ export abstract class Entity<Self, I extends Id<Self>, State extends string> {
   /** 0 until it is stored, 1 after the first commit, one more after each further one. */
   readonly version: number;
 
-  /** @throws InvalidModelException `invalid-model` when the version does not count anything */
+  /** @throws InvalidModelError `invalid-model` when the version does not count anything */
   constructor(fields: { readonly id: I; readonly state: State; readonly version?: number }) {
     this.id = fields.id;
     this.state = fields.state;
@@ -34,13 +34,13 @@ export abstract class Entity<Self, I extends Id<Self>, State extends string> {
 
 function checkedVersion(version: number): number {
   if (Number.isSafeInteger(version) && version >= 0) return version;
-  throw new InvalidModelException(`version must be a whole number from 0 on, not ${String(version)}`);
+  throw new InvalidModelError(`version must be a whole number from 0 on, not ${String(version)}`);
 }
 
 /**
  * Builds an entity of the same class from its fields and the changed ones, through its constructor.
  *
- * @throws InvariantViolation `invariant-violation` when the constructor lost what the framework counts on
+ * @throws InvariantViolationError `invariant-violation` when the constructor lost what the framework counts on
  */
 export function rebuild<E extends object>(entity: E, changes: object): E {
   const constructor = entity.constructor as new (fields: object) => E;
@@ -48,7 +48,7 @@ export function rebuild<E extends object>(entity: E, changes: object): E {
   const built = new constructor(fields);
   const lost = lostField(fields, built);
   if (lost === undefined) return built;
-  throw new InvariantViolation(
+  throw new InvariantViolationError(
     `The constructor of ${constructor.name} loses ${lost}: pass all fields on, as in super(fields)`,
   );
 }
@@ -157,9 +157,9 @@ export type New<T extends { readonly id: Id<unknown>; readonly state: string; re
 /**
  * Gives the value back when it is there, for constructors of models that also read foreign input.
  *
- * @throws InvalidModelException `invalid-model` with the message when it is `null` or `undefined`
+ * @throws InvalidModelError `invalid-model` with the message when it is `null` or `undefined`
  */
 export function notNull<T>(value: T, message: string): NonNullable<T> {
-  if (value === null || value === undefined) throw new InvalidModelException(message);
+  if (value === null || value === undefined) throw new InvalidModelError(message);
   return value;
 }

@@ -5,7 +5,7 @@ import { ManualClock, settled } from '../../test/manual-clock.js';
 import { executorOf, global, openWallet, storedWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import type { Clock } from '../clock.js';
-import { StaleRecordException } from '../errors/storage-exceptions.js';
+import { StaleRecordError } from '../errors/storage-errors.js';
 import { ModelTurns, type Turn } from './keyed-mutex.js';
 
 function turnsOf(clock: Clock = new ManualClock()): ModelTurns {
@@ -42,7 +42,7 @@ function depositing(options: Parameters<typeof executorOf>[1] = {}) {
       if (!(model instanceof Wallet)) continue;
       const before = await running.wallets.getById(model.id);
       if (before.version !== expectedVersion)
-        throw new StaleRecordException('Wallet', model.id.value, expectedVersion);
+        throw new StaleRecordError('Wallet', model.id.value, expectedVersion);
       running.wallets.store(model);
     }
     return outcome;
@@ -218,7 +218,7 @@ describe('executions that take turns', () => {
   test('give the turn back before they wait to run again', async () => {
     const running = depositing();
     const wallet = storedWallet(running);
-    running.manager(global).persistFailures.push(new StaleRecordException('Wallet', wallet.id.value, 1));
+    running.manager(global).persistFailures.push(new StaleRecordError('Wallet', wallet.id.value, 1));
     const first = running.execute([wallet]);
     await settled();
     await settled();

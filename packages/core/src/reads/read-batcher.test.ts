@@ -5,7 +5,7 @@ import { settled } from '../../test/manual-clock.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import { systemClock } from '../clock.js';
-import { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { ModelSource } from '../storage/repository.js';
 import { ReadCombiner } from './read-batcher.js';
 
@@ -173,7 +173,7 @@ describe('reads that are combined', () => {
 
   test.each([
     ['is no id', new Error('one of them is no id')],
-    ['is damaged', new ShardUnavailableException(global, 'invalid page', { kind: 'damaged' })],
+    ['is damaged', new ShardUnavailableError(global, 'invalid page', { kind: 'damaged' })],
   ])('are done one by one when one of them %s, so that only the culprit fails', async (_what, failure) => {
     const source = sourceOf('a', 'b');
     source.failures.push(failure);
@@ -185,7 +185,7 @@ describe('reads that are combined', () => {
 
   test('fail together when the shard cannot be reached', async () => {
     const source = sourceOf('a', 'b');
-    const unavailable = new ShardUnavailableException(global, 'it is down');
+    const unavailable = new ShardUnavailableError(global, 'it is down');
     source.failures.push(unavailable);
     const combiner = new ReadCombiner(source, systemClock);
     const outcomes = await Promise.allSettled(['a', 'b'].map((id) => combiner.read(id)));

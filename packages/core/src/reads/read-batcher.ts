@@ -1,7 +1,7 @@
 import { currentExecution } from '../action/attempt-context.js';
 import type { Clock } from '../clock.js';
-import { FrameworkException } from '../errors/framework-exception.js';
-import type { ShardUnavailableException } from '../errors/storage-exceptions.js';
+import { FrameworkError } from '../errors/framework-error.js';
+import type { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { AnyEntity } from '../model/model.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { ModelSource } from '../storage/repository.js';
@@ -87,9 +87,9 @@ export class ReadCombiner<M extends AnyEntity> {
 
 /** Whether an error says that the shard serves nobody now, however few rows are asked for. */
 function concernsAll(error: unknown): boolean {
-  const known = FrameworkException.find(error);
+  const known = FrameworkError.find(error);
   if (known?.retryable !== true) return false;
-  return known.code !== 'shard-unavailable' || (known as ShardUnavailableException).kind !== 'damaged';
+  return known.code !== 'shard-unavailable' || (known as ShardUnavailableError).kind !== 'damaged';
 }
 
 /** A row that cannot be decoded fails only the executions that read it. */

@@ -4,7 +4,7 @@ import { FakeDriver } from '../../test/fake-databases.js';
 import { databaseConfig, memberConfig } from '../../test/sharding-configs.js';
 import { Secret } from '../config/database-url.js';
 import type { DatabaseConfig, MemberConfig } from '../config/sharding-config.js';
-import { ConfigurationException } from '../errors/configuration-exceptions.js';
+import { ConfigurationError } from '../errors/configuration-errors.js';
 import { DatabaseNotReadyError, type NotReadyKind } from '../errors/database-not-ready-error.js';
 import { type DatabaseRegistry, type ShardStatus, openDatabases } from './database-registry.js';
 import { ShardIdentifier } from './shard-identifier.js';
@@ -95,7 +95,7 @@ describe('opening', () => {
 
   test('closes what it has opened when the driver refuses a later database', () => {
     const driver = new FakeDriver();
-    const refusal = new ConfigurationException([{ path: 'jdbc-url', message: 'is not for this driver' }]);
+    const refusal = new ConfigurationError([{ path: 'jdbc-url', message: 'is not for this driver' }]);
     driver.refusals.set('postgresql://db/1-0', refusal);
     expect(() => open([memberConfig(first), memberConfig(third)], driver)).toThrow(refusal);
     expect(driver.opened.map(({ closings }) => closings)).toEqual([1]);

@@ -7,13 +7,13 @@ import {
   primaryConfig,
 } from '../config/sharding-config.js';
 import {
-  ConfigurationException,
-  type ConfigurationFault,
-  NoUsableShardException,
-  UnknownShardException,
-} from '../errors/configuration-exceptions.js';
+  ConfigurationError,
+  type ConfigurationIssue,
+  NoUsableShardError,
+  UnknownShardError,
+} from '../errors/configuration-errors.js';
 import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
 import type { Database, DatabaseDriver } from '../storage/database.js';
 import type { DeliveryStore } from '../storage/delivery-store.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
@@ -56,7 +56,7 @@ interface OpenShard {
  *
  * Does not wait for them: see {@link DatabaseRegistry.ready}.
  *
- * @throws ConfigurationException `invalid-configuration` when the driver refuses a database, or when two
+ * @throws ConfigurationError `invalid-configuration` when the driver refuses a database, or when two
  * members name the same database with different settings
  */
 export function openDatabases(config: ShardingConfig, driver: DatabaseDriver): DatabaseRegistry {
@@ -94,8 +94,8 @@ export class DatabaseRegistry {
    * The transactions of a shard.
    *
    * @param name one of the member's named configs in camelCase, such as `secondaryConfig`
-   * @throws UnknownShardException `unknown-shard` when the shard is not configured
-   * @throws ConfigurationException `invalid-configuration` when the member has no config of that name
+   * @throws UnknownShardError `unknown-shard` when the shard is not configured
+   * @throws ConfigurationError `invalid-configuration` when the member has no config of that name
    */
   transactionManager(shard: ShardIdentifier, name: string = primaryConfig): TransactionManager {
     const { managers } = this.#shard(shard);
@@ -103,7 +103,7 @@ export class DatabaseRegistry {
     execution?.shards.add(shard);
     const manager = managers.get(name);
     if (manager === undefined) {
-      throw new ConfigurationException([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);
+      throw new ConfigurationError([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);
     }
     // Only the primary's is what the execution may commit to.
     if (name === primaryConfig) execution?.reads.timelineOf(manager);
@@ -131,8 +131,8 @@ export class DatabaseRegistry {
    *
    * @param onNotReady called with a shard that cannot serve now: at once when that is known, and whenever the reason
    * changes
-   * @throws NoUsableShardException `no-usable-shard` when somebody has to correct something before any shard can serve
-   * @throws ConfigurationException `invalid-configuration` when two addresses turn out to lead to one database
+   * @throws NoUsableShardError `no-usable-shard` when somebody has to correct something before any shard can serve
+   * @throws ConfigurationError `invalid-configuration` when two addresses turn out to lead to one database
    */
   async ready(onNotReady: (status: ShardStatus) => void = () => undefined): Promise<void> {
     const known = new Map<string, OpenShard>();
@@ -165,7 +165,7 @@ export class DatabaseRegistry {
   /**
    * Resolves when a shard can serve; waits for as long as it cannot.
    *
-   * @throws UnknownShardException `unknown-shard` when the shard is not configured
+   * @throws UnknownShardError `unknown-shard` when the shard is not configured
    */
   async readyOn(shard: ShardIdentifier): Promise<void> {
     await this.#shard(shard).primary.ready();
@@ -193,7 +193,7 @@ export class DatabaseRegistry {
 
   #shard(shard: ShardIdentifier): OpenShard {
     const open = this.#open.get(shard);
-    if (open === undefined) throw new UnknownShardException(shard);
+    if (open === undefined) throw new UnknownShardError(shard);
     return open;
   }
 }
@@ -209,7 +209,7 @@ function openShard(
   const primary = byConfig.find(([key]) => key === primaryConfig)?.[1];
   const config = databases.get(primaryConfig);
   if (primary === undefined || config === undefined)
-    throw new InvariantViolation(`${shard} has no primary-config`);
+    throw new InvariantViolationError(`${shard} has no primary-config`);
   const managers = new Map(
     byConfig.map(([key, database]) => [key, database.transactionManager(shard, name)]),
   );
@@ -218,7 +218,7 @@ function openShard(
 
 function assertEqualSettings(config: ShardingConfig): void {
   const known = new Map<string, DatabaseConfig>();
-  const faults: ConfigurationFault[] = [];
+  const faults: ConfigurationIssue[] = [];
   for (const each of config.members.flatMap(({ databases }) => [...databases.values()])) {
     const first = known.get(databaseKey(each)) ?? each;
     known.set(databaseKey(each), first);
@@ -227,28 +227,28 @@ function assertEqualSettings(config: ShardingConfig): void {
       faults.push({ path: each.path, message });
     }
   }
-  if (faults.length > 0) throw new ConfigurationException(faults);
+  if (faults.length > 0) throw new ConfigurationError(faults);
 }
 
 function describe({ shard, name, config }: OpenShard): Pick<ShardStatus, 'shard' | 'name' | 'place'> {
   return { shard, name, place: databasePlace(config.address) };
 }
 
-function noUsableShard(reasons: ReadonlyMap<OpenShard, DatabaseNotReadyError>): NoUsableShardException {
+function noUsableShard(reasons: ReadonlyMap<OpenShard, DatabaseNotReadyError>): NoUsableShardError {
   const faults = [...reasons].map(([open, { message }]) => {
     const { shard, name, place } = describe(open);
     return { shard, path: open.config.path, message: `${shard.toString()} ${name} on ${place}: ${message}` };
   });
   const [cause] = reasons.values();
-  return new NoUsableShardException(faults, { cause });
+  return new NoUsableShardError(faults, { cause });
 }
 
 /** Its connections would be there twice, and its events be delivered twice. */
-function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationException {
+function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationError {
   const message =
     `is the same database as ${first.config.path}, under another address: ` +
     `write ${first.config.address} in both places, or ${second.config.address}`;
-  return new ConfigurationException([{ path: second.config.path, message }]);
+  return new ConfigurationError([{ path: second.config.path, message }]);
 }
 
 function settingsOf({ path: _path, address, password, ...rest }: DatabaseConfig): string {

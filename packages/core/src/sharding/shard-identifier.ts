@@ -1,4 +1,4 @@
-import { InvalidShardException } from '../errors/value-exceptions.js';
+import { InvalidShardError } from '../errors/value-errors.js';
 
 const groupMax = 255;
 const memberMax = 63;
@@ -25,14 +25,14 @@ export class ShardIdentifier {
   /**
    * Gives the shard of a group and a member.
    *
-   * @throws InvalidShardException `invalid-shard` when the group is not 0–255 or the member not 0–63
+   * @throws InvalidShardError `invalid-shard` when the group is not 0–255 or the member not 0–63
    */
   static of(group: number, member: number): ShardIdentifier {
     if (!Number.isInteger(group) || group < 0 || group > groupMax) {
-      throw new InvalidShardException('group', group, groupMax);
+      throw new InvalidShardError('group', group, groupMax);
     }
     if (!Number.isInteger(member) || member < 0 || member > memberMax) {
-      throw new InvalidShardException('member', member, memberMax);
+      throw new InvalidShardError('member', member, memberMax);
     }
     const key = group * (memberMax + 1) + member;
     let shard = ShardIdentifier.#known.get(key);

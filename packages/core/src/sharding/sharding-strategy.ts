@@ -23,7 +23,7 @@ export class EmbeddedBitsShardingStrategy implements ShardingStrategy {
     return model.id instanceof ShardedId ? model.id.resolveShardIdentifier() : this.shardOfId(model.id.value);
   }
 
-  /** @throws InvalidIdException `invalid-id` when the id is not a UUID version 7 */
+  /** @throws InvalidIdError `invalid-id` when the id is not a UUID version 7 */
   shardOfId(id: string): ShardIdentifier {
     return ShardedId.of(Object, id).resolveShardIdentifier();
   }

@@ -1,4 +1,4 @@
-import type { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
+import type { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { KeyRecord } from './idempotency-keys.js';
@@ -28,7 +28,7 @@ export interface ChangeSet {
    * Earlier commits of the same action on this shard whose outcome was not known. When the log holds what one of them
    * sent, nothing of the change set is written: the answer that none of them happened was wrong.
    */
-  readonly unknownCommits?: readonly CommitOutcomeUnknownException[] | undefined;
+  readonly unknownCommits?: readonly CommitOutcomeUnknownError[] | undefined;
 }
 
 /** What was asked, by whom: written with every event of the action. */

@@ -11,7 +11,7 @@ export interface DatabaseDriver {
    *
    * @param shards those that the configuration puts there; a driver whose databases remember which shards they hold refuses
    * a database of others
-   * @throws ConfigurationException `invalid-configuration` when the configuration is not for this kind of database
+   * @throws ConfigurationError `invalid-configuration` when the configuration is not for this kind of database
    */
   open(config: DatabaseConfig, shards: readonly ShardIdentifier[]): Database;
 }

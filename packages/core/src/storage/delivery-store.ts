@@ -45,7 +45,7 @@ export interface DeliveryLog {
    *
    * @param bytesMax larger events come without payload and params, {@link DeliverableEvent.omitted}: so a batch is bounded
    * in bytes, however large its events are. Default: none are
-   * @throws HistoryChangedException `history-changed` when the cursor was learnt in another history of the database
+   * @throws HistoryChangedError `history-changed` when the cursor was learnt in another history of the database
    */
   read(slots: readonly number[], cursor: Cursor, limit: number, bytesMax?: number): Promise<EventBatch>;
   /**

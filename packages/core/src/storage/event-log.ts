@@ -24,8 +24,8 @@ export interface EventLog {
    * The history of one model, oldest first, by version and then by ordinal; empty for an id that no model can have.
    *
    * @param page how many events at most, 1 to 1,000 (0 and more than that count as the nearest), and the `next` of the page before
-   * @throws InvalidCursorException `invalid-cursor` when `after` is not the `next` of a page
-   * @throws InvariantViolation `invariant-violation` when the limit is no whole number, or below zero
+   * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
+   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
    */
   findByModel(
     model: { readonly name: string; readonly id: string },

@@ -1,4 +1,4 @@
-import { HandlerNamesException } from '../errors/handler-exceptions.js';
+import { HandlerNamesError } from '../errors/handler-errors.js';
 import type { DeliverableEvent } from './event-log.js';
 
 /**
@@ -75,7 +75,7 @@ export interface HandlerCursors {
    * new code side by side share what is kept under it. Calling it again changes nothing.
    *
    * @returns the permanent ids, in the order of the handlers
-   * @throws HandlerNamesException `handler-names` when the names of one handler belong to several, or those of two to one;
+   * @throws HandlerNamesError `handler-names` when the names of one handler belong to several, or those of two to one;
    * nothing is registered then
    */
   register(handlers: readonly HandlerRegistration[]): Promise<readonly string[]>;
@@ -98,7 +98,7 @@ export interface HandlerCursors {
    *
    * @param handler the permanent id
    * @param options.discardParked whether events that wait for it, and dead letters, are forgotten as well
-   * @throws HandlerInUseException `handler-in-use` while a process has it, or had it and is late for less than the time of its
+   * @throws HandlerInUseError `handler-in-use` while a process has it, or had it and is late for less than the time of its
    * lease, or while events wait for it
    */
   retire(handler: string, options: { readonly discardParked: boolean }): Promise<void>;
@@ -113,7 +113,7 @@ export interface HandlerCursors {
  * take over what is kept under it, and no events would be delivered to the other one.
  *
  * @param ids the permanent ids, in the order of the handlers
- * @throws HandlerNamesException `handler-names` when two are the same
+ * @throws HandlerNamesError `handler-names` when two are the same
  */
 export function assertDistinctHandlers(
   handlers: readonly HandlerRegistration[],
@@ -123,7 +123,7 @@ export function assertDistinctHandlers(
   for (const [index, { name }] of handlers.entries()) {
     const id = ids[index] ?? name;
     const other = owners.get(id);
-    if (other !== undefined) throw new HandlerNamesException(name, [id], other);
+    if (other !== undefined) throw new HandlerNamesError(name, [id], other);
     owners.set(id, name);
   }
 }

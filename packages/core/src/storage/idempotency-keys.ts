@@ -41,7 +41,7 @@ export interface IdempotencyKeys {
    * Finds what was committed under a key that has not expired; looks at all shards of the database.
    *
    * @param waitMs how long the answer may take, where less than a statement's timeout will do
-   * @throws ShardUnavailableException `shard-unavailable`, also when there is no answer in that time
+   * @throws ShardUnavailableError `shard-unavailable`, also when there is no answer in that time
    */
   find(scope: KeyScope, waitMs?: number): Promise<StoredKey | undefined>;
   /**

@@ -1,4 +1,4 @@
-import { InvariantViolation } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/invariant-violation.js';
 import type { ModelClass } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -12,7 +12,7 @@ export interface Repository<M extends AnyEntity = AnyEntity> {
   /**
    * Makes the row that will be written, at the moment when the model is staged.
    *
-   * @throws UnstorableValueException `unstorable-value` when a value would not come back as it is
+   * @throws UnstorableValueError `unstorable-value` when a value would not come back as it is
    */
   encode(model: M): unknown;
   /**
@@ -47,11 +47,11 @@ const itemsMax = 1_000;
 /**
  * How many items a page may have, 1 to 1,000, when so many are asked for; for adapters, whose limits are all alike.
  *
- * @throws InvariantViolation `invariant-violation` for what is no whole number, or below zero
+ * @throws InvariantViolationError `invariant-violation` for what is no whole number, or below zero
  */
 export function pageSize(limit: number): number {
   if (!Number.isSafeInteger(limit) || limit < 0) {
-    throw new InvariantViolation(
+    throw new InvariantViolationError(
       `The limit of a page is ${String(limit)}: pass a whole number, 1 to ${itemsMax}`,
     );
   }

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-import type { FrameworkException } from '../errors/framework-exception.js';
-import type { CommitOutcomeUnknownException } from '../errors/storage-exceptions.js';
+import type { FrameworkError } from '../errors/framework-error.js';
+import type { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ChangeSet } from './change-set.js';
 import type { EventLog } from './event-log.js';
@@ -17,7 +17,7 @@ export type PersistOutcome = 'written' | 'key-taken' | 'written-before';
  * What became of one change set of a group: as with {@link TransactionManager.persist}, or the error that this would have
  * thrown, or `alone`: nothing of it was written, and it must be persisted on its own.
  */
-export type GroupOutcome = PersistOutcome | 'alone' | FrameworkException;
+export type GroupOutcome = PersistOutcome | 'alone' | FrameworkError;
 
 /** How a change set is written. */
 export interface PersistOptions {
@@ -49,8 +49,8 @@ export interface TransactionManager {
    *
    * Commits when the work resolves, rolls back when it rejects.
    *
-   * @throws NestedTransactionException `nested-transaction` inside another one on the same shard
-   * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when the connection is lost during the commit
+   * @throws NestedTransactionError `nested-transaction` inside another one on the same shard
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the connection is lost during the commit
    * @throws whatever the work throws, after which nothing is written
    */
   inTransaction<T>(work: () => Promise<T>): Promise<T>;
@@ -62,12 +62,12 @@ export interface TransactionManager {
    *
    * @returns `key-taken` when the key was there already, `written-before` when one of its unknown commits has happened:
    * nothing written; of a change set that has both, the key tells
-   * @throws StaleRecordException `stale-record` when a guarded row has another version or is gone, or was read on another timeline;
+   * @throws StaleRecordError `stale-record` when a guarded row has another version or is gone, or was read on another timeline;
    * nothing written
-   * @throws TransientStorageException `transient-storage`: nothing written, running the action again can help
-   * @throws ShardUnavailableException `shard-unavailable`: nothing written
-   * @throws CommitOutcomeUnknownException `commit-outcome-unknown`: ask {@link isCommitted}
-   * @throws NestedTransactionException `nested-transaction` inside {@link inTransaction} on the same shard
+   * @throws TransientStorageError `transient-storage`: nothing written, running the action again can help
+   * @throws ShardUnavailableError `shard-unavailable`: nothing written
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown`: ask {@link isCommitted}
+   * @throws NestedTransactionError `nested-transaction` inside {@link inTransaction} on the same shard
    */
   persist(changes: ChangeSet, options?: PersistOptions): Promise<PersistOutcome>;
 
@@ -99,10 +99,10 @@ export interface TransactionManager {
    * it was sent, such as a standby that took over, can say that it happened, but not that it did not.
    *
    * @returns true when the log holds the action; false when it does not and never will
-   * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when that could not be learnt in time; whatever else it
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that could not be learnt in time; whatever else it
    * throws means the same
    */
-  isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean>;
+  isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean>;
 }
 
 /** The transactions in which callers run, for transaction managers: each is found by all that its work starts. */

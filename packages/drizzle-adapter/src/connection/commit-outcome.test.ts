@@ -1,8 +1,4 @@
-import {
-  CommitOutcomeUnknownException,
-  ShardIdentifier as Shard,
-  type ShardIdentifier,
-} from '@framework/core';
+import { CommitOutcomeUnknownError, ShardIdentifier as Shard, type ShardIdentifier } from '@framework/core';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
 
@@ -41,9 +37,9 @@ function connectionsTo(server: Server): CommitQuestions & { readonly asked: stri
   };
 }
 
-function sentOn(timeline: string | undefined): CommitOutcomeUnknownException {
+function sentOn(timeline: string | undefined): CommitOutcomeUnknownError {
   const session: SentCommit = { server: { pid: 1, started: '1', timeline }, eventId: 'event-1' };
-  return new CommitOutcomeUnknownException(shard, 'action-1', { session });
+  return new CommitOutcomeUnknownError(shard, 'action-1', { session });
 }
 
 const there: Server = { timeline: '7/00000001', working: false, logged: false };
@@ -95,7 +91,7 @@ describe('a commit whose answer was lost', () => {
   });
 
   it('is not said to be missing when the server’s process was never known', async () => {
-    const unknown = new CommitOutcomeUnknownException(shard, 'action-1');
+    const unknown = new CommitOutcomeUnknownError(shard, 'action-1');
     await expect(findCommit(connectionsTo({ ...there }), unknown, waitMs)).rejects.toBe(unknown);
   });
 });

@@ -1,8 +1,4 @@
-import {
-  type CommitOutcomeUnknownException,
-  FrameworkException,
-  type ShardIdentifier,
-} from '@framework/core';
+import { type CommitOutcomeUnknownError, FrameworkError, type ShardIdentifier } from '@framework/core';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 
@@ -37,11 +33,11 @@ interface SessionRow {
  * its processes started, any process with that pid may be the one. Behind a pooler that hides the server's processes, only a
  * commit that happened can be confirmed.
  *
- * @throws CommitOutcomeUnknownException `commit-outcome-unknown` when it cannot be learnt
+ * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when it cannot be learnt
  */
 export async function findCommit(
   pool: CommitQuestions,
-  unknown: CommitOutcomeUnknownException,
+  unknown: CommitOutcomeUnknownError,
   waitMs: number,
 ): Promise<boolean> {
   const deadline = performance.now() + waitMs + pollMs;
@@ -55,12 +51,12 @@ export async function findCommit(
   throw unknown;
 }
 
-async function lookAt(pool: CommitQuestions, unknown: CommitOutcomeUnknownException): Promise<Look> {
+async function lookAt(pool: CommitQuestions, unknown: CommitOutcomeUnknownError): Promise<Look> {
   try {
     return await pool.use(unknown.shard, (client) => lookBy(client, pool, unknown));
   } catch (error) {
     const failure = storageError(unknown.shard, error);
-    if (FrameworkException.is(failure) && failure.retryable) return 'undecided';
+    if (FrameworkError.is(failure) && failure.retryable) return 'undecided';
     throw failure;
   }
 }
@@ -69,7 +65,7 @@ async function lookAt(pool: CommitQuestions, unknown: CommitOutcomeUnknownExcept
 async function lookBy(
   client: pg.PoolClient,
   pool: CommitQuestions,
-  unknown: CommitOutcomeUnknownException,
+  unknown: CommitOutcomeUnknownError,
 ): Promise<Look> {
   const { server, eventId } = sentCommitOf(unknown);
   const [now] = await pool.history.ask<SessionRow>(client, (timeline) => ({
@@ -97,13 +93,13 @@ export interface SentCommit {
 }
 
 /** What is known of a commit whose answer was lost. */
-function sentCommitOf({ session }: CommitOutcomeUnknownException): SentCommit {
+function sentCommitOf({ session }: CommitOutcomeUnknownError): SentCommit {
   return (session as SentCommit | undefined) ?? { server: undefined, eventId: undefined };
 }
 
 /** One row of the log for each of these commits; `undefined` when any row of the action stands for one of them. */
 export function sentEventIds(
-  unknownCommits: readonly CommitOutcomeUnknownException[],
+  unknownCommits: readonly CommitOutcomeUnknownError[],
 ): readonly string[] | undefined {
   const ids = unknownCommits.map((unknown) => sentCommitOf(unknown).eventId);
   return ids.every((id) => id !== undefined) ? ids : undefined;

@@ -1,8 +1,8 @@
 import {
   type DatabaseConfig,
   type ShardIdentifier,
-  ShardUnavailableException,
-  StaleRecordException,
+  ShardUnavailableError,
+  StaleRecordError,
   databaseName,
   primaryConfig,
 } from '@framework/core';
@@ -133,7 +133,7 @@ export class ConnectionPool {
   /**
    * Lends a connection to the work, for as long as it runs.
    *
-   * @throws ShardUnavailableException `shard-unavailable` when there is none in time, or the queue is full
+   * @throws ShardUnavailableError `shard-unavailable` when there is none in time, or the queue is full
    */
   async use<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#acquire(shard);
@@ -153,7 +153,7 @@ export class ConnectionPool {
   /**
    * Lets the work send one statement, which is a transaction of its own, on a connection that others use as well.
    *
-   * @throws ShardUnavailableException `shard-unavailable` as {@link use}
+   * @throws ShardUnavailableError `shard-unavailable` as {@link use}
    */
   async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     this.#refuseWhenClosed(shard);
@@ -163,7 +163,7 @@ export class ConnectionPool {
   }
 
   /** What a caller gets for whom no connection could be had. */
-  unavailable(shard: ShardIdentifier, error: unknown): ShardUnavailableException {
+  unavailable(shard: ShardIdentifier, error: unknown): ShardUnavailableError {
     return this.#place.unavailable(shard, error);
   }
 
@@ -184,7 +184,7 @@ export class ConnectionPool {
 
   /** Whether a connection is as good as before; not after a deadline, whatever the server says about it. */
   isSoundAfter(error: unknown): boolean {
-    return error instanceof StaleRecordException || isHarmless(error);
+    return error instanceof StaleRecordError || isHarmless(error);
   }
 
   /** Has a connection destroyed when it is given back. */
@@ -237,17 +237,15 @@ export class ConnectionPool {
   #refuseWhenClosed(shard: ShardIdentifier): void {
     if (this.#closing === undefined) return;
     const reason = 'this process has closed its databases';
-    throw new ShardUnavailableException(shard, reason, { place: this.#place.of(shard) });
+    throw new ShardUnavailableError(shard, reason, { place: this.#place.of(shard) });
   }
 
   #refuseBeyondQueue(shard: ShardIdentifier): void {
     const { acquisitionQueueMax } = this.#config;
     if (this.#shared.waitingCount - this.freeCount < acquisitionQueueMax) return;
-    throw new ShardUnavailableException(
-      shard,
-      `${acquisitionQueueMax} callers wait for a connection already`,
-      { place: this.#place.of(shard) },
-    );
+    throw new ShardUnavailableError(shard, `${acquisitionQueueMax} callers wait for a connection already`, {
+      place: this.#place.of(shard),
+    });
   }
 
   async #acquire(shard: ShardIdentifier): Promise<pg.PoolClient> {
@@ -270,7 +268,7 @@ export class ConnectionPool {
    */
   #refuseWhileSilent(shard: ShardIdentifier): void {
     if (!this.#isProbing || this.#pool.idleCount > 0) return;
-    throw new ShardUnavailableException(
+    throw new ShardUnavailableError(
       shard,
       `the server did not answer the last new connection in time, and the next one is under way: ${silentRemedy}`,
       { place: this.#place.of(shard), kind: 'unreachable' },
@@ -366,7 +364,7 @@ export class ConnectionPool {
 /**
  * Where to connect and as whom, for a connection outside of a pool.
  *
- * @throws ConfigurationException `invalid-configuration` when the URL has a parameter that would be ignored, and the error
+ * @throws ConfigurationError `invalid-configuration` when the URL has a parameter that would be ignored, and the error
  * of the system when the file of a certificate cannot be read
  */
 export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {

@@ -1,8 +1,8 @@
 import {
   ShardIdentifier,
-  ShardUnavailableException,
-  StaleRecordException,
-  TransientStorageException,
+  ShardUnavailableError,
+  StaleRecordError,
+  TransientStorageError,
 } from '@framework/core';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -14,7 +14,7 @@ const unavailable = { code: 'shard-unavailable', kind: 'locked', shard };
 const place = { of: () => 'home-1 on db/home' };
 const settled = async (): Promise<void> => void (await vi.advanceTimersByTimeAsync(0));
 const notInTime = Object.assign(new pg.DatabaseError('lock timeout', 1, 'error'), { code: '55P03' });
-const locked = new TransientStorageException(shard, 'lock timeout', { cause: notInTime });
+const locked = new TransientStorageError(shard, 'lock timeout', { cause: notInTime });
 
 describe('writes that wait for locks', () => {
   let waits: LockWaits;
@@ -89,7 +89,7 @@ describe('writes that wait for locks', () => {
 
   it.each<[string, Error | undefined]>([
     ['was written', undefined],
-    ['turned out stale', new StaleRecordException('Wallet', 'c', 1)],
+    ['turned out stale', new StaleRecordError('Wallet', 'c', 1)],
   ])('of a row that %s come before those whose rows are locked', async (_how, failure) => {
     write('a', 'a1');
     write('b', 'b1');
@@ -197,7 +197,7 @@ describe('writes that wait for locks', () => {
     const cause = Object.assign(new pg.DatabaseError('canceling statement', 7, 'error'), { code: '57014' });
     const cancelled = write('a', 'a1');
     await settled();
-    await cancelled.fail(new ShardUnavailableException(shard, 'canceling statement', { cause }));
+    await cancelled.fail(new ShardUnavailableError(shard, 'canceling statement', { cause }));
     await expect(cancelled.ended).rejects.toMatchObject({ ...unavailable, cause });
     await expect(cancelled.ended).rejects.toThrow(/home-1 .* may hold a lock on the row a.*pg_locks/);
   });

@@ -1,4 +1,4 @@
-import { type ShardIdentifier, ShardUnavailableException, StaleRecordException } from '@framework/core';
+import { type ShardIdentifier, ShardUnavailableError, StaleRecordError } from '@framework/core';
 
 import type { DatabasePlace } from './not-ready-error.js';
 import { isCancelled, isLockTimeout } from './storage-error.js';
@@ -80,7 +80,7 @@ export class LockWaits {
    * @param write waits for a lock for a moment when it is to be brief, else as long as a statement may take
    * @param hurryMs is how long it waits for its turn, where that is not as long as others do; not at all while another such
    *   write waits for the same row, or many wait for others
-   * @throws ShardUnavailableException `shard-unavailable` when its turn, or the lock, does not come in time; nothing was written
+   * @throws ShardUnavailableError `shard-unavailable` when its turn, or the lock, does not come in time; nothing was written
    */
   async run<T>(
     shard: ShardIdentifier,
@@ -111,7 +111,7 @@ export class LockWaits {
           this.#showFree(own);
           return result;
         } catch (error) {
-          if (error instanceof StaleRecordException) this.#showFree(own);
+          if (error instanceof StaleRecordError) this.#showFree(own);
           if (error instanceof Error && isCancelled(error)) {
             const reason = 'this write was given up when its time for a statement was over';
             throw this.#lockedOut(shard, rows, reason, { isCertain: false, cause: error.cause });
@@ -208,9 +208,9 @@ export class LockWaits {
     [row, ...others]: readonly string[],
     reason: string,
     { isCertain = true, cause }: { readonly isCertain?: boolean; readonly cause?: unknown } = {},
-  ): ShardUnavailableException {
+  ): ShardUnavailableError {
     const what = row === undefined || others.length > 0 ? 'a row that it needs' : `the row ${row}`;
-    return new ShardUnavailableException(
+    return new ShardUnavailableError(
       shard,
       `somebody else ${isCertain ? 'holds' : 'may hold'} a lock on ${what}, and ${reason}: find who does in pg_locks ` +
         'and pg_stat_activity',

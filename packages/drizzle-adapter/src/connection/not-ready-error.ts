@@ -3,7 +3,7 @@ import {
   DatabaseNotReadyError,
   type NotReadyKind,
   type ShardIdentifier,
-  ShardUnavailableException,
+  ShardUnavailableError,
   databaseName,
   databasePlace,
 } from '@framework/core';
@@ -149,20 +149,20 @@ export class DatabasePlace {
   }
 
   /** What a caller gets for whom no connection could be had. */
-  unavailable(shard: ShardIdentifier, cause: unknown): ShardUnavailableException {
+  unavailable(shard: ShardIdentifier, cause: unknown): ShardUnavailableError {
     const place = this.of(shard);
     // Of a connection that several callers wait for.
-    if (cause instanceof ShardUnavailableException) {
+    if (cause instanceof ShardUnavailableError) {
       const { reason, kind } = cause;
-      return new ShardUnavailableException(shard, reason, { place, kind, cause: cause.cause });
+      return new ShardUnavailableError(shard, reason, { place, kind, cause: cause.cause });
     }
     if (isExhausted(cause)) {
       const waitedMs = this.#config.acquisitionTimeoutMs;
       const reason = `no connection was free within ${waitedMs} ms: find in pg_stat_activity what they wait for, unless the server does not answer at all`;
-      return new ShardUnavailableException(shard, reason, { place, cause });
+      return new ShardUnavailableError(shard, reason, { place, cause });
     }
     const reason = notReadyError(cause, this.#config);
-    return new ShardUnavailableException(shard, reason.message, {
+    return new ShardUnavailableError(shard, reason.message, {
       place,
       kind: reason.kind,
       cause: reason.cause,

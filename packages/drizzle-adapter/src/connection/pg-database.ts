@@ -4,10 +4,10 @@ import {
   type DatabaseConfig,
   type DatabaseNotReadyError,
   type DeliveryStore,
-  InvariantViolation,
+  InvariantViolationError,
   type MigrateMode,
   type ShardIdentifier,
-  ShardUnavailableException,
+  ShardUnavailableError,
   outsideRequests,
   primaryConfig,
 } from '@framework/core';
@@ -167,11 +167,11 @@ export class PgDatabase implements Database {
     return this.#identity;
   }
 
-  /** @throws ShardUnavailableException `shard-unavailable`, with the reason, until the database was opened */
+  /** @throws ShardUnavailableError `shard-unavailable`, with the reason, until the database was opened */
   assertReady(shard: ShardIdentifier): void {
     if (this.#isReady) return;
     if (this.#notReady !== undefined) throw this.place.unavailable(shard, this.#notReady);
-    throw new ShardUnavailableException(shard, opening, { place: this.place.of(shard) });
+    throw new ShardUnavailableError(shard, opening, { place: this.place.of(shard) });
   }
 
   async ping(): Promise<void> {
@@ -196,7 +196,7 @@ export class PgDatabase implements Database {
    */
   #openDelivery(): PgDelivery {
     const shard = this.#firstShard;
-    if (shard === undefined) throw new InvariantViolation('A database without shards delivers nothing');
+    if (shard === undefined) throw new InvariantViolationError('A database without shards delivers nothing');
     const { applicationName = applicationNameDefault, deliveryPoolMax: poolMax = deliveryPoolMaxDefault } =
       this.#options;
     const pools = new Array<ConnectionPool>();
@@ -238,7 +238,7 @@ export class PgDatabase implements Database {
       await this.pool
         .use(shard, (client) => this.#askOn(client))
         .catch((failure: unknown) => {
-          throw failure instanceof ShardUnavailableException ? error : failure;
+          throw failure instanceof ShardUnavailableError ? error : failure;
         });
     }
   }

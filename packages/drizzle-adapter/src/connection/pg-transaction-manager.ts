@@ -1,18 +1,18 @@
 import {
   type ChangeSet,
-  CommitOutcomeUnknownException,
-  FrameworkException,
+  CommitOutcomeUnknownError,
+  FrameworkError,
   type GroupOutcome,
-  InvariantViolation,
-  NestedTransactionException,
+  InvariantViolationError,
+  NestedTransactionError,
   OpenTransactions,
   type PersistOptions,
   type PersistOutcome,
   type ShardIdentifier,
-  StaleRecordException,
-  StorageFailureException,
+  StaleRecordError,
+  StorageFailureError,
   type TransactionManager,
-  TransactionOverException,
+  TransactionOverError,
   updateOfOtherTimeline,
 } from '@framework/core';
 import { type NodePgDatabase, drizzle } from 'drizzle-orm/node-postgres';
@@ -69,13 +69,13 @@ export class PgTransactionManager implements TransactionManager {
   /**
    * Sends one statement: within the transaction in which the caller runs, else on a connection of its own.
    *
-   * @throws what {@link storageError} makes of it; TransactionOverException (`transaction-over`) after the end
+   * @throws what {@link storageError} makes of it; TransactionOverError (`transaction-over`) after the end
    */
   async query<R extends pg.QueryResultRow>(
     query: pg.QueryConfig | pg.QueryArrayConfig,
   ): Promise<pg.QueryResult<R>> {
     const open = transactions.of(this);
-    if (open?.over === true) throw new TransactionOverException(this.shard);
+    if (open?.over === true) throw new TransactionOverError(this.shard);
     if (open === undefined) return this.#queryAlone(query);
     try {
       return await open.client.query<R>(query);
@@ -123,7 +123,7 @@ export class PgTransactionManager implements TransactionManager {
     const send = async (lent: pg.PoolClient): Promise<PersistOutcome> => {
       client = lent;
       const stale = updateOfOtherTimeline(changes, this.#pool.timelineOf(lent));
-      if (stale !== undefined) throw StaleRecordException.of(stale);
+      if (stale !== undefined) throw StaleRecordError.of(stale);
       return this.database.writer.send(lent, write);
     };
     for (let sending = 1; ; sending++) {
@@ -135,7 +135,7 @@ export class PgTransactionManager implements TransactionManager {
         if (sending < sendingsMax && this.#pool.renewsAfter(error, client)) continue;
         if (client === undefined || isDecided(error)) throw this.#errorOf(error);
         const session = this.#sent(client, write.statements[0]?.batch.events[0]?.id);
-        throw new CommitOutcomeUnknownException(this.shard, changes.action.id, { session, cause: error });
+        throw new CommitOutcomeUnknownError(this.shard, changes.action.id, { session, cause: error });
       }
     }
   }
@@ -166,7 +166,7 @@ export class PgTransactionManager implements TransactionManager {
           const eventId = write.eventIds[index];
           if (eventId === undefined) return 'alone';
           const session = this.#sent(sentOn, eventId);
-          return new CommitOutcomeUnknownException(this.shard, action.id, { session, cause: error });
+          return new CommitOutcomeUnknownError(this.shard, action.id, { session, cause: error });
         });
       }
     }
@@ -185,7 +185,7 @@ export class PgTransactionManager implements TransactionManager {
     return transactions.of(this) !== undefined;
   }
 
-  async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
+  async isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean> {
     return findCommit(this.#pool, unknown, this.database.statementTimeoutMs);
   }
 
@@ -229,14 +229,14 @@ export class PgTransactionManager implements TransactionManager {
     }
   }
 
-  #errorOf(error: unknown): FrameworkException {
+  #errorOf(error: unknown): FrameworkError {
     return storageError(this.shard, error, this.database.place.of(this.shard));
   }
 
   #assertOutside(): void {
     const open = transactions.of(this);
-    if (open?.over === true) throw new TransactionOverException(this.shard);
-    if (open !== undefined) throw new NestedTransactionException(this.shard);
+    if (open?.over === true) throw new TransactionOverError(this.shard);
+    if (open !== undefined) throw new NestedTransactionError(this.shard);
     this.database.assertReady(this.shard);
   }
 
@@ -251,18 +251,18 @@ export class PgTransactionManager implements TransactionManager {
     const { command } = await client.query('commit').catch((error: unknown) => {
       if (!this.#pool.isSoundAfter(error)) this.#pool.discard(client);
       if (isDecided(error)) throw this.#errorOf(error);
-      throw new CommitOutcomeUnknownException(this.shard, undefined, { cause: error });
+      throw new CommitOutcomeUnknownError(this.shard, undefined, { cause: error });
     });
     if (command === 'COMMIT') return;
     const reason = 'the transaction was rolled back, because the work caught the error of a statement in it';
-    throw new StorageFailureException(this.shard, reason);
+    throw new StorageFailureError(this.shard, reason);
   }
 }
 
-/** The manager of a shard as PostgreSQL's; throws InvariantViolation where the registry has another driver. */
+/** The manager of a shard as PostgreSQL's; throws InvariantViolationError where the registry has another driver. */
 export function pgManager(manager: TransactionManager): PgTransactionManager {
   if (manager instanceof PgTransactionManager) return manager;
-  throw new InvariantViolation(
+  throw new InvariantViolationError(
     `${manager.shard.toString()} was not opened by postgres(): PgRepository cannot read it`,
   );
 }
@@ -271,13 +271,13 @@ export function pgManager(manager: TransactionManager): PgTransactionManager {
 export function joinedManager(managers: readonly TransactionManager[]): PgTransactionManager {
   const own = managers.map(pgManager);
   const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];
-  if (joined === undefined) throw new InvariantViolation('A database holds no shard');
+  if (joined === undefined) throw new InvariantViolationError('A database holds no shard');
   return joined;
 }
 
 /** Whether the server itself said that nothing is committed. */
 function isDecided(error: unknown): boolean {
-  return isRefusal(error) || FrameworkException.is(error);
+  return isRefusal(error) || FrameworkError.is(error);
 }
 
 function updatedRows({ changes }: ChangeSet): readonly string[] {
@@ -292,7 +292,7 @@ class ShardPool {
   constructor(readonly query: Send) {}
 
   connect(): never {
-    throw new InvariantViolation(
+    throw new InvariantViolationError(
       "Use the transaction manager's inTransaction(…) instead of Drizzle's transaction(…)",
     );
   }

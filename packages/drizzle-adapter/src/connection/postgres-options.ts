@@ -1,4 +1,4 @@
-import { ConfigurationException, type DatabaseConfig, type MigrateMode } from '@framework/core';
+import { ConfigurationError, type DatabaseConfig, type MigrateMode } from '@framework/core';
 
 import type { OperatorCommands } from '../migration/held-shards.js';
 
@@ -97,7 +97,7 @@ const namesShownMax = 63;
 /**
  * Refuses parameters of a URL that `pg` would ignore: a connection must not be in plain text because of a typing error.
  *
- * @throws ConfigurationException `invalid-configuration` with every fault; values are never shown
+ * @throws ConfigurationError `invalid-configuration` with every fault; values are never shown
  */
 export function assertUrlParameters({ address, path }: DatabaseConfig): void {
   const { searchParams, hash } = new URL(address);
@@ -106,7 +106,7 @@ export function assertUrlParameters({ address, path }: DatabaseConfig): void {
   );
   if (hash !== '') messages.push('has a #, behind which all would be ignored: write %23 where it is meant');
   if (messages.length === 0) return;
-  throw new ConfigurationException(messages.map((message) => ({ path: `${path}.jdbc-url`, message })));
+  throw new ConfigurationError(messages.map((message) => ({ path: `${path}.jdbc-url`, message })));
 }
 
 function faultOf(name: string, [value = '', ...others]: readonly string[]): string | undefined {

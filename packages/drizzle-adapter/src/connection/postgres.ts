@@ -1,4 +1,4 @@
-import { ConfigurationException, type DatabaseDriver } from '@framework/core';
+import { ConfigurationError, type DatabaseDriver } from '@framework/core';
 
 import { PgDatabase } from './pg-database.js';
 import type { PostgresOptions } from './postgres-options.js';
@@ -9,10 +9,10 @@ const poolMaxMax = 1_000;
 /**
  * The driver for PostgreSQL 14 and newer, by `pg`.
  *
- * Its `open` throws ConfigurationException (`invalid-configuration`) for another database's URL or driver class, and for a
+ * Its `open` throws ConfigurationError (`invalid-configuration`) for another database's URL or driver class, and for a
  * parameter of the URL that would be ignored.
  *
- * @throws ConfigurationException `invalid-configuration` when an option is out of its range
+ * @throws ConfigurationError `invalid-configuration` when an option is out of its range
  */
 export function postgres(options: PostgresOptions = {}): DatabaseDriver {
   assertPoolMax(options.deliveryPoolMax);
@@ -20,11 +20,11 @@ export function postgres(options: PostgresOptions = {}): DatabaseDriver {
     open: (config, shards) => {
       if (!schemes.has(new URL(config.address).protocol)) {
         const message = 'is not a PostgreSQL URL: write jdbc:postgresql://host:5432/database';
-        throw new ConfigurationException([{ path: `${config.path}.jdbc-url`, message }]);
+        throw new ConfigurationError([{ path: `${config.path}.jdbc-url`, message }]);
       }
       if (config.driverClassName !== undefined && config.driverClassName !== 'org.postgresql.Driver') {
         const message = 'names another driver than org.postgresql.Driver: correct it or leave it out';
-        throw new ConfigurationException([{ path: `${config.path}.driver-class-name`, message }]);
+        throw new ConfigurationError([{ path: `${config.path}.driver-class-name`, message }]);
       }
       return new PgDatabase({ config, shards }, options);
     },
@@ -34,5 +34,5 @@ export function postgres(options: PostgresOptions = {}): DatabaseDriver {
 function assertPoolMax(value = 1): void {
   if (Number.isInteger(value) && value >= 1 && value <= poolMaxMax) return;
   const message = `is ${value}: set a whole number from 1 to ${poolMaxMax}`;
-  throw new ConfigurationException([{ path: 'postgres.deliveryPoolMax', message }]);
+  throw new ConfigurationError([{ path: 'postgres.deliveryPoolMax', message }]);
 }

@@ -1,4 +1,4 @@
-import { ShardIdentifier, ShardUnavailableException } from '@framework/core';
+import { ShardIdentifier, ShardUnavailableError } from '@framework/core';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -39,7 +39,7 @@ class FakeSource implements ConnectionSource {
   }
 
   unavailable(on: ShardIdentifier, cause: unknown): Error {
-    return new ShardUnavailableException(on, 'no connection could be had', { cause });
+    return new ShardUnavailableError(on, 'no connection could be had', { cause });
   }
 
   isSoundAfter(error: unknown): boolean {

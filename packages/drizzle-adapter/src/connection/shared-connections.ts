@@ -74,7 +74,7 @@ export class SharedConnections {
   /**
    * Lets the work send one statement, which must be a transaction of its own.
    *
-   * @throws ShardUnavailableException `shard-unavailable` when no connection can be had
+   * @throws ShardUnavailableError `shard-unavailable` when no connection can be had
    */
   async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     if (this.#source.freeCount < 0) this.takeNoMore();

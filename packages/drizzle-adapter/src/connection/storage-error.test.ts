@@ -1,4 +1,4 @@
-import { type ErrorCode, ShardIdentifier, StaleRecordException } from '@framework/core';
+import { type ErrorCode, ShardIdentifier, StaleRecordError } from '@framework/core';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
 
@@ -81,7 +81,7 @@ describe('storageError', () => {
   });
 
   it('passes on errors of the framework, also inside of others', () => {
-    const known = new StaleRecordException('Account', 'a', 1);
+    const known = new StaleRecordError('Account', 'a', 1);
     expect(storageError(shard, known)).toBe(known);
     expect(storageError(shard, new Error('Failed query', { cause: known }))).toBe(known);
   });

@@ -1,10 +1,10 @@
 import {
-  ConstraintViolationException,
-  FrameworkException,
+  ConstraintViolationError,
+  FrameworkError,
   type ShardIdentifier,
-  ShardUnavailableException,
-  StorageFailureException,
-  TransientStorageException,
+  ShardUnavailableError,
+  StorageFailureError,
+  TransientStorageError,
   type UnavailableKind,
 } from '@framework/core';
 import pg from 'pg';
@@ -45,48 +45,48 @@ const unansweredStatement = 'Query read timeout';
  *
  * @param place is the shard's name, host and database
  */
-export function storageError(shard: ShardIdentifier, error: unknown, place?: string): FrameworkException {
-  const known = FrameworkException.find(error);
+export function storageError(shard: ShardIdentifier, error: unknown, place?: string): FrameworkError {
+  const known = FrameworkError.find(error);
   if (known !== undefined) return known;
   // As the server's own timeout: at once it would only take as long again, on the next connection.
   if (error instanceof Error && error.message === unansweredStatement) {
-    return new ShardUnavailableException(shard, `it did not answer a statement in time: ${silentRemedy}`, {
+    return new ShardUnavailableError(shard, `it did not answer a statement in time: ${silentRemedy}`, {
       place,
       cause: error,
     });
   }
   if (!(error instanceof pg.DatabaseError)) {
-    return new TransientStorageException(shard, 'the connection was lost', { place, cause: error });
+    return new TransientStorageError(shard, 'the connection was lost', { place, cause: error });
   }
   const state = error.code ?? '';
   if (transientStates.test(state) || isOutgrown(error))
-    return new TransientStorageException(shard, error.message, { place, cause: error });
+    return new TransientStorageError(shard, error.message, { place, cause: error });
   if (isReadOnly(error)) {
-    return new ShardUnavailableException(shard, readOnlyReason, { place, kind: 'read-only', cause: error });
+    return new ShardUnavailableError(shard, readOnlyReason, { place, kind: 'read-only', cause: error });
   }
   if (isUnmigrated(error)) {
-    return new ShardUnavailableException(shard, error.message, { place, kind: 'not-migrated', cause: error });
+    return new ShardUnavailableError(shard, error.message, { place, kind: 'not-migrated', cause: error });
   }
   if (unavailableStates.test(state)) return unavailable(shard, error, place);
   if (state.startsWith('23')) {
     const { constraint, table } = error;
-    return new ConstraintViolationException(shard, { constraint, table }, { cause: error });
+    return new ConstraintViolationError(shard, { constraint, table }, { cause: error });
   }
-  return new StorageFailureException(shard, `the database refused a statement (${state})`, { cause: error });
+  return new StorageFailureError(shard, `the database refused a statement (${state})`, { cause: error });
 }
 
 /** Whether {@link storageError} has made an error of a lock that was not had in time: nothing was written. */
 export function isLockTimeout(error: unknown): boolean {
-  return error instanceof TransientStorageException && isLockedOut(error.cause);
+  return error instanceof TransientStorageError && isLockedOut(error.cause);
 }
 
 function unavailable(
   shard: ShardIdentifier,
   error: pg.DatabaseError,
   place: string | undefined,
-): ShardUnavailableException {
+): ShardUnavailableError {
   const [, kind, remedy] = remedies.find(([states]) => states.test(error.code ?? '')) ?? slow;
-  return new ShardUnavailableException(shard, `${error.message}: ${remedy}`, { place, kind, cause: error });
+  return new ShardUnavailableError(shard, `${error.message}: ${remedy}`, { place, kind, cause: error });
 }
 
 /**

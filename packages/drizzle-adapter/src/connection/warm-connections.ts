@@ -65,8 +65,8 @@ export class WarmConnections {
 }
 
 /** Where a connection was borrowed. */
-class BorrowedHere extends Error {
-  override readonly name = 'BorrowedHere';
+class BorrowedHereError extends Error {
+  override readonly name = 'BorrowedHereError';
 }
 
 /**
@@ -79,7 +79,7 @@ export function watchLoan(
   thresholdMs: number,
   warn: (warning: PostgresWarning) => void,
 ): () => void {
-  const borrowed = new BorrowedHere('a connection was borrowed here');
+  const borrowed = new BorrowedHereError('a connection was borrowed here');
   const timer = setTimeout(() => {
     const message = `a connection was not given back within ${thresholdMs} ms`;
     warn({ kind: 'connection-leak', database: path, message, stack: borrowed.stack });

@@ -1,4 +1,4 @@
-import { type Cursor, InvalidCursorException } from '@framework/core';
+import { type Cursor, InvalidCursorError } from '@framework/core';
 
 /** A place in the log: within one epoch, and as it was learnt in one history of the database. */
 export interface LogPlace {
@@ -27,13 +27,13 @@ export const cursorText = `concat_ws(' ', epoch, snapshot, eventlog.server_histo
 /**
  * Reads a cursor.
  *
- * @throws InvalidCursorException `invalid-cursor` when it is none
+ * @throws InvalidCursorError `invalid-cursor` when it is none
  */
 export function parsePlace(cursor: Cursor): LogPlace {
   const parts = /^(\d+) (\S+) (\S+)(?: (\d+) (\d+) (\S+))?$/.exec(cursor) ?? [];
   const [, epoch, snapshot, history, xid, position, after] = parts;
   if (epoch === undefined || snapshot === undefined || history === undefined) {
-    throw new InvalidCursorException(cursor);
+    throw new InvalidCursorError(cursor);
   }
   const part =
     after === undefined
@@ -62,11 +62,11 @@ export const emptySnapshot = '1:1:';
 /**
  * Reads a snapshot from PostgreSQL's text, `xmin:xmax:xip,…`.
  *
- * @throws InvalidCursorException `invalid-cursor` when it is none
+ * @throws InvalidCursorError `invalid-cursor` when it is none
  */
 export function parseSnapshot(text: string): Snapshot {
   const [, xmax, list] = /^\d+:(\d+):([\d,]*)$/.exec(text) ?? [];
-  if (xmax === undefined || list === undefined) throw new InvalidCursorException(text);
+  if (xmax === undefined || list === undefined) throw new InvalidCursorError(text);
   return { xmax: BigInt(xmax), inProgress: list === '' ? [] : list.split(',').map(BigInt) };
 }
 

@@ -1,7 +1,7 @@
 import {
   type DuePlace,
   type HandledEvent,
-  InvariantViolation,
+  InvariantViolationError,
   type LeasedModel,
   type ParkedAttempt,
   type ParkedEvent,
@@ -251,7 +251,7 @@ export class PgParkedEvents implements ParkedEvents {
     const whole = events.filter(({ event }) => gone.has(event.id));
     const large = whole.find(({ event }) => event.omitted === true);
     if (large !== undefined)
-      throw new InvariantViolation(`Event ${large.event.id} is in the log no more: who has deleted it?`);
+      throw new InvariantViolationError(`Event ${large.event.id} is in the log no more: who has deleted it?`);
     const { lost: lostSince } = await this.#park(
       whole.map((parked) => ({ ...givenEvent(parked), event: parked.event })),
     );

@@ -1,7 +1,7 @@
 import {
   type DeadLetters,
   type DeadLettersStep,
-  InvalidCursorException,
+  InvalidCursorError,
   type Page,
   type ParkedFilter,
   type ParkedRow,
@@ -123,7 +123,7 @@ function matching({ handler, eventId, eventType, modelId, dead }: ParkedFilter):
 function beyond(cursor: string): SQL {
   const [, seconds, eventId = '', handler] = /^(\d{1,12}\.\d{6})\/(.{36})\/(.{1,255})$/s.exec(cursor) ?? [];
   if (seconds === undefined || !isEventId(eventId) || !isStorableText(handler))
-    throw new InvalidCursorException(cursor);
+    throw new InvalidCursorError(cursor);
   return sql`(parked_date, event_id, handler) > (to_timestamp(${seconds}::numeric), ${eventId}::uuid, ${handler})`;
 }
 

@@ -3,8 +3,8 @@ import {
   type DeliverableEvent,
   type DeliveryLog,
   type EventBatch,
-  HistoryChangedException,
-  InvariantViolation,
+  HistoryChangedError,
+  InvariantViolationError,
 } from '@framework/core';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
@@ -113,7 +113,7 @@ export class PgDeliveryLog implements DeliveryLog {
       if (texts[0] === null) now = parsePlace(texts.at(-1) ?? cursor);
       else rows.push(new EventRow(texts, this.#intern, bytesMax));
     }
-    if (before.history !== now.history) throw new HistoryChangedException();
+    if (before.history !== now.history) throw new HistoryChangedError();
     return this.#batch(rows.sort(byTransaction), { before, now, limit, bytesMax });
   }
 
@@ -144,7 +144,7 @@ export class PgDeliveryLog implements DeliveryLog {
     return events.map((event) => {
       const whole = byId.get(event.id);
       if (whole !== undefined) return whole;
-      throw new InvariantViolation(`Event ${event.id} is in the log no more: who has deleted it?`);
+      throw new InvariantViolationError(`Event ${event.id} is in the log no more: who has deleted it?`);
     });
   }
 

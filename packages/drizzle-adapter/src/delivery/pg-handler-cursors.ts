@@ -3,9 +3,9 @@ import {
   type DeliverableEvent,
   type HandlerCursor,
   type HandlerCursors,
-  HandlerInUseException,
+  HandlerInUseError,
   type HandlerLag,
-  HandlerNamesException,
+  HandlerNamesError,
   type HandlerRegistration,
   type KnownHandler,
   type StartFrom,
@@ -171,14 +171,14 @@ export class PgHandlerCursors implements HandlerCursors {
         values: [handler],
       });
       const [user] = users.rows;
-      if (user !== undefined) throw HandlerInUseException.by(handler, user);
+      if (user !== undefined) throw HandlerInUseError.by(handler, user);
       const { rows } = await this.#manager.query<{ parked: number }>({
         text: 'select count(*)::integer as parked from eventlog.parked_events where handler = $1',
         values: [handler],
       });
       const { parked } = rows[0] ?? { parked: 0 };
       if (parked > 0 && !discardParked) {
-        throw new HandlerInUseException(handler, `${parked} events wait for it, skip or discard them`);
+        throw new HandlerInUseError(handler, `${parked} events wait for it, skip or discard them`);
       }
       // Cursors, leases, names and parked events go with it.
       await this.#manager.db.execute(sql`delete from eventlog.handlers where handler = ${handler}`);
@@ -189,7 +189,7 @@ export class PgHandlerCursors implements HandlerCursors {
     const { db } = this.#manager;
     const names = [name, ...aliases];
     const known = await this.#find(names);
-    if (known.length > 1) throw new HandlerNamesException(name, known);
+    if (known.length > 1) throw new HandlerNamesError(name, known);
     const id = known[0] ?? name;
     await db.execute(sql`insert into eventlog.handlers (handler) values (${id}) on conflict do nothing`);
     await db.execute(sql`

@@ -1,4 +1,4 @@
-import { FrameworkException, type LogPartitions } from '@framework/core';
+import { FrameworkError, type LogPartitions } from '@framework/core';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
@@ -58,7 +58,7 @@ export class PgLogPartitions implements LogPartitions {
       try {
         return changedBy(await this.#manager.query({ text }));
       } catch (error) {
-        if (tryCount === triesMax || !(FrameworkException.is(error) && error.retryable)) throw error;
+        if (tryCount === triesMax || !(FrameworkError.is(error) && error.retryable)) throw error;
         await delay(firstWaitMs * 2 ** (tryCount - 1));
       }
     }

@@ -2,7 +2,7 @@ import {
   type ConfiguredDatabase,
   type ShardIdentifier,
   type ShardingConfig,
-  UnknownShardException,
+  UnknownShardError,
   configuredDatabases,
   databasePlace,
   primaryConfig,
@@ -166,7 +166,7 @@ export class HoldingsChange {
 /**
  * The databases that hold shards according to a configuration.
  *
- * @throws UnknownShardException `unknown-shard` when one of the given shards is not configured
+ * @throws UnknownShardError `unknown-shard` when one of the given shards is not configured
  */
 export function holdersIn(
   sharding: ShardingConfig,
@@ -174,8 +174,7 @@ export function holdersIn(
 ): readonly ConfiguredDatabase[] {
   const databases = configuredDatabases(sharding).filter(({ config }) => config.name === primaryConfig);
   for (const shard of shards)
-    if (!databases.some((database) => database.shards.includes(shard)))
-      throw new UnknownShardException(shard);
+    if (!databases.some((database) => database.shards.includes(shard))) throw new UnknownShardError(shard);
   return databases;
 }
 

@@ -1,4 +1,4 @@
-import { type DatabaseConfig, FrameworkException, databasePlace } from '@framework/core';
+import { type DatabaseConfig, FrameworkError, databasePlace } from '@framework/core';
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 
@@ -111,7 +111,7 @@ export async function endTimeouts(client: pg.Client, scope: 'transaction' | 'ses
 /**
  * Names the database when the work fails, for jobs that go through all of them.
  *
- * @throws FrameworkException as it is; an Error with the database and its place for any other, which is its cause
+ * @throws FrameworkError as it is; an Error with the database and its place for any other, which is its cause
  */
 export async function namingDatabase<Result>(
   { path, address }: DatabaseConfig,
@@ -120,7 +120,7 @@ export async function namingDatabase<Result>(
   try {
     return await work;
   } catch (error) {
-    if (FrameworkException.is(error)) throw error;
+    if (FrameworkError.is(error)) throw error;
     const reason = error instanceof Error ? error.message || error.name : String(error);
     throw new Error(`${path}: ${databasePlace(address)}: ${reason}`, { cause: error });
   }

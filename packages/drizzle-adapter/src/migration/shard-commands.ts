@@ -84,7 +84,7 @@ export interface ShardAdoption extends ShardRelease {
  * yet: then it is refused everywhere, until this is called again.
  *
  * @returns what was changed, in the order of the configuration
- * @throws UnknownShardException `unknown-shard` when a shard is not configured; then nothing is changed
+ * @throws UnknownShardError `unknown-shard` when a shard is not configured; then nothing is changed
  * @throws Error which database it is when one cannot be reached or is not migrated; its cause says why
  */
 export async function adoptShards(
@@ -152,7 +152,7 @@ export interface ShardRelease {
  * reached, never held the shard, or is changed by somebody else. Called again, it ends the sessions again.
  *
  * @returns what was changed, in the order of the configuration
- * @throws UnknownShardException `unknown-shard` when a shard is not configured; then nothing is changed
+ * @throws UnknownShardError `unknown-shard` when a shard is not configured; then nothing is changed
  * @throws Error which database it is when one cannot be reached, is not migrated, or never held the shard
  */
 export async function releaseShards(

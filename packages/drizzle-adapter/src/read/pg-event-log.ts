@@ -1,6 +1,6 @@
 import {
   type EventLog,
-  InvalidCursorException,
+  InvalidCursorError,
   type LoggedEvent,
   type Page,
   isStorableText,
@@ -63,7 +63,7 @@ export class PgEventLog implements EventLog {
 
 function parseCursor(cursor: string): readonly [version: string, ordinal: string] {
   const [, version, ordinal] = /^(\d{1,15})\.(\d{1,9})$/.exec(cursor) ?? [];
-  if (version === undefined || ordinal === undefined) throw new InvalidCursorException(cursor);
+  if (version === undefined || ordinal === undefined) throw new InvalidCursorError(cursor);
   return [version, ordinal];
 }
 

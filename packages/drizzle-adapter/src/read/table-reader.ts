@@ -1,7 +1,7 @@
 import {
   type AnyEntity,
-  InvalidCursorException,
-  InvalidIdException,
+  InvalidCursorError,
+  InvalidIdError,
   type ModelClass,
   type ModelSource,
   isStorableText,
@@ -85,10 +85,10 @@ export class TableReader<T extends ModelTable> {
   /**
    * An id as the database writes it: UUIDs in lower case.
    *
-   * @throws InvalidIdException `invalid-id` when no row of the table can have it
+   * @throws InvalidIdError `invalid-id` when no row of the table can have it
    */
   idText(id: string): string {
-    if (!this.#mayBeId(id)) throw new InvalidIdException(id, this.#idIsUuid ? 'a UUID' : 'a text');
+    if (!this.#mayBeId(id)) throw new InvalidIdError(id, this.#idIsUuid ? 'a UUID' : 'a text');
     return this.#idIsUuid ? id.toLowerCase() : id;
   }
 
@@ -100,7 +100,7 @@ export class TableReader<T extends ModelTable> {
   /**
    * Reads the first rows that match, in the order of ids.
    *
-   * @throws InvalidCursorException `invalid-cursor` when `after` is not an id of the table
+   * @throws InvalidCursorError `invalid-cursor` when `after` is not an id of the table
    */
   async page(
     manager: PgTransactionManager,
@@ -110,7 +110,7 @@ export class TableReader<T extends ModelTable> {
       after,
     }: { readonly where?: SQL | undefined; readonly limit: number; readonly after?: string | undefined },
   ): Promise<T['$inferSelect'][]> {
-    if (after !== undefined && !this.#mayBeId(after)) throw new InvalidCursorException(after);
+    if (after !== undefined && !this.#mayBeId(after)) throw new InvalidCursorError(after);
     const beyond = after === undefined ? undefined : gt(this.#idOrder, after);
     return this.#select(manager, and(where, beyond), limit);
   }

@@ -2,13 +2,13 @@ import {
   type Change,
   type ChangeSet,
   type EventRecord,
-  InvariantViolation,
+  InvariantViolationError,
   type PersistOutcome,
   type ShardIdentifier,
   ShardedId,
-  StaleRecordException,
-  StorageFailureException,
-  UnstorableValueException,
+  StaleRecordError,
+  StorageFailureError,
+  UnstorableValueError,
   modelNameOf,
 } from '@framework/core';
 import pg from 'pg';
@@ -80,7 +80,7 @@ export class ChangeSetWriter {
    *
    * @returns `key-taken` when its idempotency key is, `written-before` when an earlier commit of it has happened; nothing
    * is written then
-   * @throws StaleRecordException `stale-record`; StorageFailureException `storage-failure` when the database left out what
+   * @throws StaleRecordError `stale-record`; StorageFailureError `storage-failure` when the database left out what
    * was to be added; errors of `pg` as they are
    */
   async send(client: pg.ClientBase, write: PreparedWrite): Promise<PersistOutcome> {
@@ -146,14 +146,14 @@ const { utils } = pg as unknown as { readonly utils: { prepareValue(value: unkno
  * Makes of an object what the driver would make of it, before anything is sent: the driver leaves a statement out of which it
  * cannot send a value, without an error where others follow it, and the others would be committed.
  *
- * @throws UnstorableValueException `unstorable-value` when it has no text
+ * @throws UnstorableValueError `unstorable-value` when it has no text
  */
 function sendable(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   try {
     return utils.prepareValue(value);
   } catch (error) {
-    throw new UnstorableValueException('a value of the plan', 'the driver cannot send it', { cause: error });
+    throw new UnstorableValueError('a value of the plan', 'the driver cannot send it', { cause: error });
   }
 }
 
@@ -191,15 +191,15 @@ function notWrittenOr(error: unknown, statement: PreparedStatement | undefined):
 function notWritten(
   { batch, shard }: PreparedStatement,
   position: number,
-): StaleRecordException | StorageFailureException {
+): StaleRecordError | StorageFailureError {
   const change = batch.changes[position - 1];
   if (change === undefined)
-    throw new InvariantViolation(`The database named change ${position}, which was not sent`);
+    throw new InvariantViolationError(`The database named change ${position}, which was not sent`);
   const { kind, repository, model } = change;
-  if (kind === 'update') return StaleRecordException.of(change);
+  if (kind === 'update') return StaleRecordError.of(change);
   const name = modelNameOf(repository.model);
   const reason = `the database left out ${name} ${model.id.value}, which was to be added: a trigger of its table does so`;
-  return new StorageFailureException(shard, reason);
+  return new StorageFailureError(shard, reason);
 }
 
 /** How many rows of models, and how many events, one statement writes at most; more go into further statements. */

@@ -1,4 +1,4 @@
-import { InvariantViolation, UnstorableValueException, checkText, exactJson } from '@framework/core';
+import { InvariantViolationError, UnstorableValueError, checkText, exactJson } from '@framework/core';
 import { is } from 'drizzle-orm';
 import {
   PgArray,
@@ -48,7 +48,7 @@ export type ColumnGuard = (value: unknown, path: string) => void;
 /**
  * The guard of a column, made once per table.
  *
- * @throws InvariantViolation `invariant-violation` for a column whose values could never be read
+ * @throws InvariantViolationError `invariant-violation` for a column whose values could never be read
  */
 export function columnGuard(column: PgColumn): ColumnGuard {
   if (is(column, PgArray)) return arrayGuard(columnGuard(column.baseColumn), is(column.baseColumn, PgArray));
@@ -115,7 +115,7 @@ function rewrittenGuard(isCanonical: IsCanonical, example: string): ColumnGuard 
   return (value, path) => {
     if (typeof value === 'string' && isCanonical(value)) return;
     const shown = String(value).slice(0, 80);
-    throw new UnstorableValueException(
+    throw new UnstorableValueError(
       path,
       `the database would refuse or rewrite '${shown}'; write it as ${example}`,
     );
@@ -124,13 +124,12 @@ function rewrittenGuard(isCanonical: IsCanonical, example: string): ColumnGuard 
 
 function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
   return (value, path) => {
-    if (!Array.isArray(value)) throw new UnstorableValueException(path, 'it is not an array');
+    if (!Array.isArray(value)) throw new UnstorableValueError(path, 'it is not an array');
     // By index, because forEach passes over holes.
     for (let index = 0; index < value.length; index++) {
       const element: unknown = value[index];
       const elementPath = `${path}[${index}]`;
-      if (element === undefined)
-        throw new UnstorableValueException(elementPath, 'it is undefined; write null');
+      if (element === undefined) throw new UnstorableValueError(elementPath, 'it is undefined; write null');
       if (element !== null) elementGuard(element, elementPath);
       if (isNested) checkRow(element, value[0], elementPath);
     }
@@ -140,12 +139,12 @@ function arrayGuard(elementGuard: ColumnGuard, isNested: boolean): ColumnGuard {
 /** An array of arrays is a rectangle, and an empty one has no second dimension. */
 function checkRow(row: unknown, first: unknown, path: string): void {
   if (!Array.isArray(row) || !Array.isArray(first) || row.length === 0 || row.length !== first.length)
-    throw new UnstorableValueException(path, 'the lists of a list have the same length, which is not 0');
+    throw new UnstorableValueError(path, 'the lists of a list have the same length, which is not 0');
 }
 
 function typeGuard(type: 'string' | 'number' | 'bigint' | 'boolean'): ColumnGuard {
   return (value, path) => {
-    if (typeof value !== type) throw new UnstorableValueException(path, `it is no ${type}`);
+    if (typeof value !== type) throw new UnstorableValueError(path, `it is no ${type}`);
   };
 }
 
@@ -164,7 +163,7 @@ function wholeNumericGuard({
 }): ColumnGuard {
   if (precision !== undefined && scale > 0) {
     const reason = `Column ${name} is numeric(${precision}, ${scale}), whose decimals no bigint can be read from`;
-    throw new InvariantViolation(`${reason}: declare it without a scale, or in another mode`);
+    throw new InvariantViolationError(`${reason}: declare it without a scale, or in another mode`);
   }
   return numericGuard('bigint', precision, scale);
 }
@@ -179,20 +178,20 @@ function numericGuard(
     isOfType(value, path);
     const [, whole = '', fraction = ''] = /^-?(\d*)(?:\.(\d*))?$/.exec(String(value)) ?? [];
     if (whole === '' && fraction === '') {
-      throw new UnstorableValueException(
+      throw new UnstorableValueError(
         path,
         `'${String(value).slice(0, 40)}' is not a plain decimal; write it with toFixed()`,
       );
     }
     if (whole.length > wholeDigitsMax || fraction.length > fractionDigitsMax)
-      throw new UnstorableValueException(path, 'no numeric has that many digits');
+      throw new UnstorableValueError(path, 'no numeric has that many digits');
     if (precision === undefined) return;
     // A scale may be negative, and greater than the precision: then digits are lost before, or refused behind, the point.
     const places = whole + fraction.padEnd(scale, '0');
     const first = whole.length - (precision - scale);
     const beyond = places.slice(0, Math.max(0, first)) + places.slice(Math.max(0, whole.length + scale));
     if (/[1-9]/.test(beyond)) {
-      throw new UnstorableValueException(
+      throw new UnstorableValueError(
         path,
         `numeric(${precision}, ${scale}) would round or refuse ${String(value).slice(0, 80)}`,
       );
@@ -203,14 +202,14 @@ function numericGuard(
 function instantGuard(precision: number | undefined): ColumnGuard {
   return (value, path) => {
     if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
-      throw new UnstorableValueException(path, 'it is not a valid Date');
+      throw new UnstorableValueError(path, 'it is not a valid Date');
     }
     const year = value.getUTCFullYear();
     // Drizzle reads the text of a timestamp by `new Date`, which takes the years 1 to 99 for those of 1900 or 2000.
     if (year < 100 || year > 9999)
-      throw new UnstorableValueException(path, `the year ${year} is not from 100 to 9999`);
+      throw new UnstorableValueError(path, `the year ${year} is not from 100 to 9999`);
     if (precision !== undefined && value.getTime() % 10 ** Math.max(0, 3 - precision) !== 0) {
-      throw new UnstorableValueException(path, `timestamp(${precision}) would round ${value.toISOString()}`);
+      throw new UnstorableValueError(path, `timestamp(${precision}) would round ${value.toISOString()}`);
     }
   };
 }
@@ -218,26 +217,25 @@ function instantGuard(precision: number | undefined): ColumnGuard {
 /** A day is a Date at midnight, UTC: the time of day would be lost. */
 const dayGuard: ColumnGuard = (value, path) => {
   if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
-    throw new UnstorableValueException(path, 'it is not a valid Date');
+    throw new UnstorableValueError(path, 'it is not a valid Date');
   }
   const year = value.getUTCFullYear();
-  if (year < 1 || year > 9999)
-    throw new UnstorableValueException(path, `the year ${year} is not from 1 to 9999`);
+  if (year < 1 || year > 9999) throw new UnstorableValueError(path, `the year ${year} is not from 1 to 9999`);
   if (value.getTime() % dayMs !== 0) {
     const reason = `date would lose the time of ${value.toISOString()}; write midnight in UTC`;
-    throw new UnstorableValueException(path, reason);
+    throw new UnstorableValueError(path, reason);
   }
 };
 
 const bigintGuard: ColumnGuard = (value, path) => {
-  if (typeof value !== 'bigint') throw new UnstorableValueException(path, 'it is not a bigint');
+  if (typeof value !== 'bigint') throw new UnstorableValueError(path, 'it is not a bigint');
   if (BigInt.asIntN(64, value) !== value)
-    throw new UnstorableValueException(path, `${value} has more than 64 bits`);
+    throw new UnstorableValueError(path, `${value} has more than 64 bits`);
 };
 
 const realGuard: ColumnGuard = (value, path) => {
   if (shortestSingle(Math.fround(Number(value))) !== value)
-    throw new UnstorableValueException(path, `real would round ${String(value)}`);
+    throw new UnstorableValueError(path, `real would round ${String(value)}`);
 };
 
 /** The largest integers of the types that hold fewer than a JavaScript number does. */
@@ -255,7 +253,7 @@ function numberGuard(type: string): ColumnGuard {
     const number = Number(value);
     const fits = number >= -maximum - 1 && number <= maximum && Number.isSafeInteger(value);
     const exact = integer ? fits : Number.isFinite(value);
-    if (!exact) throw new UnstorableValueException(path, `${type} cannot hold ${String(value)}`);
+    if (!exact) throw new UnstorableValueError(path, `${type} cannot hold ${String(value)}`);
   };
 }
 
@@ -263,7 +261,7 @@ function enumGuard(values: readonly string[]): ColumnGuard {
   return (value, path) => {
     if (typeof value !== 'string' || !values.includes(value)) {
       const shown = String(value).slice(0, 80);
-      throw new UnstorableValueException(path, `'${shown}' is none of ${values.join(', ')}`);
+      throw new UnstorableValueError(path, `'${shown}' is none of ${values.join(', ')}`);
     }
   };
 }
@@ -271,14 +269,11 @@ function enumGuard(values: readonly string[]): ColumnGuard {
 function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuard {
   return (value, path) => {
     plainGuard(value, path);
-    if (typeof value !== 'string') throw new UnstorableValueException(path, 'it is no text');
+    if (typeof value !== 'string') throw new UnstorableValueError(path, 'it is no text');
     if (lengthMax === undefined) return;
     const length = Array.from(value).length;
     if (length < lengthMin || length > lengthMax) {
-      throw new UnstorableValueException(
-        path,
-        `its ${length} characters do not fit the column's ${lengthMax}`,
-      );
+      throw new UnstorableValueError(path, `its ${length} characters do not fit the column's ${lengthMax}`);
     }
   };
 }
@@ -295,6 +290,6 @@ function convertedGuard(column: PgColumn): ColumnGuard {
 const plainGuard: ColumnGuard = (value, path) => {
   if (typeof value === 'string') checkText(value, path);
   if (typeof value === 'object' && value !== null && ('queryChunks' in value || 'getSQL' in value)) {
-    throw new UnstorableValueException(path, 'it is SQL; rows hold values only');
+    throw new UnstorableValueError(path, 'it is SQL; rows hold values only');
   }
 };

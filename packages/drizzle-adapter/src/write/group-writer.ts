@@ -1,4 +1,9 @@
-import { type ChangeSet, type GroupOutcome, InvariantViolation, StaleRecordException } from '@framework/core';
+import {
+  type ChangeSet,
+  type GroupOutcome,
+  InvariantViolationError,
+  StaleRecordError,
+} from '@framework/core';
 import type pg from 'pg';
 
 import { isRefusal, queryOf } from '../connection/storage-error.js';
@@ -182,7 +187,7 @@ function outcomesOf(
     for (const number of numbers(result[index])) {
       const row = rows[number - 1];
       if (row === undefined)
-        throw new InvariantViolation(`The database named row ${number}, which was not sent`);
+        throw new InvariantViolationError(`The database named row ${number}, which was not sent`);
       bad.add(units[row.plan]);
       stale.set(row.plan, row);
     }
@@ -196,7 +201,7 @@ function outcomesOf(
     // Whose key it is that is taken, and which of several plans is stale, a write of its own tells.
     if (taken.has(unit)) return key !== undefined && isAloneInUnit(unit, units) ? 'key-taken' : 'alone';
     const row = stale.get(plan);
-    return row === undefined ? 'alone' : StaleRecordException.of(row.change);
+    return row === undefined ? 'alone' : StaleRecordError.of(row.change);
   });
 }
 
@@ -209,7 +214,7 @@ function numbers(joined: string | null | undefined): readonly number[] {
 }
 
 function shapeOf(row: GroupRow | undefined): RowShape {
-  if (row === undefined) throw new InvariantViolation('A list of rows is empty');
+  if (row === undefined) throw new InvariantViolationError('A list of rows is empty');
   return row.shape;
 }
 

@@ -1,10 +1,10 @@
 import {
   type HandlerKey,
   type IdempotencyKeys,
-  InvalidCursorException,
+  InvalidCursorError,
   type KeyScope,
   type Page,
-  ShardUnavailableException,
+  ShardUnavailableError,
   type StoredKey,
 } from '@framework/core';
 
@@ -97,11 +97,11 @@ export class PgIdempotencyKeys implements IdempotencyKeys {
     if (stored !== undefined) return { ...stored, result: stored.result ?? undefined };
     if (rows.length === 0) return undefined;
     const reason = 'its server is in recovery, and may not have heard yet of an idempotency key';
-    throw new ShardUnavailableException(this.#manager.shard, reason);
+    throw new ShardUnavailableError(this.#manager.shard, reason);
   }
 
-  #tooLate(): ShardUnavailableException {
-    return new ShardUnavailableException(this.#manager.shard, 'it did not answer a search for a key in time');
+  #tooLate(): ShardUnavailableError {
+    return new ShardUnavailableError(this.#manager.shard, 'it did not answer a search for a key in time');
   }
 }
 
@@ -130,11 +130,11 @@ const deleteGivenStatement = `
   using unnest($1::text[], $2::text[], $3::text[]) as given (key, principal, namespace)
   where (k.key, k.principal, k.namespace) = (given.key, given.principal, given.namespace)`;
 
-/** @throws InvalidCursorException `invalid-cursor` when it is no `next` of an earlier page */
+/** @throws InvalidCursorError `invalid-cursor` when it is no `next` of an earlier page */
 function placeOf(after: string | undefined): readonly string[] {
   if (after === undefined) return ['-infinity', '', '', ''];
   const place = jsonOf(after);
-  if (!Array.isArray(place) || place.length !== 4) throw new InvalidCursorException(after);
+  if (!Array.isArray(place) || place.length !== 4) throw new InvalidCursorError(after);
   return place.map(String);
 }
 

@@ -1,4 +1,4 @@
-import { type AnyEntity, InvariantViolation, UnstorableValueException } from '@framework/core';
+import { type AnyEntity, InvariantViolationError, UnstorableValueError } from '@framework/core';
 import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 
@@ -60,7 +60,7 @@ export class RowEncoder {
   readonly #shapes = new Map<string, RowShape>();
 
   /**
-   * @throws InvariantViolation `invariant-violation` when the table has no column `id`, `state` or `version`, or one whose
+   * @throws InvariantViolationError `invariant-violation` when the table has no column `id`, `state` or `version`, or one whose
    * values could never be read
    */
   constructor(modelName: string, table: PgTable) {
@@ -70,7 +70,7 @@ export class RowEncoder {
     const columns = getTableColumns(table) as Record<string, PgColumn>;
     for (const key of ['id', 'state', 'version']) {
       if (columns[key] === undefined)
-        throw new InvariantViolation(`Table ${name} has no column ${key}: add entityColumns()`);
+        throw new InvariantViolationError(`Table ${name} has no column ${key}: add entityColumns()`);
     }
     this.#keys = Object.keys(columns);
     this.#columns = Object.entries(columns)
@@ -82,8 +82,8 @@ export class RowEncoder {
    * Makes a row to be added or updated. A column whose key is absent is left to the database when the row is added, and
    * keeps what stands there when it is updated. `undefined` means the same where the column has a default, else null.
    *
-   * @throws InvariantViolation `invariant-violation` when the row's id or version is not the model's
-   * @throws UnstorableValueException `unstorable-value` when a value would not come back as it is
+   * @throws InvariantViolationError `invariant-violation` when the row's id or version is not the model's
+   * @throws UnstorableValueError `unstorable-value` when a value would not come back as it is
    */
   encode(row: Readonly<Record<string, unknown>>, model: AnyEntity): Row {
     const kind = model.version === 1 ? 'add' : 'update';
@@ -110,8 +110,8 @@ export class RowEncoder {
     if (rowVersion !== String(version)) throw this.#foreign('version', rowVersion, String(version));
   }
 
-  #foreign(field: string, given: string, wanted: string): InvariantViolation {
-    return new InvariantViolation(
+  #foreign(field: string, given: string, wanted: string): InvariantViolationError {
+    return new InvariantViolationError(
       `toRow gives ${this.#modelName} ${field} ${given.slice(0, 80)}, but the model has ${wanted}: pass it on unchanged`,
     );
   }
@@ -129,7 +129,7 @@ export class RowEncoder {
   #encodeValue({ key, column, guard }: ColumnEncoder, value: unknown): unknown {
     if (value === null || value === undefined) {
       if (column.notNull)
-        throw new UnstorableValueException(`${this.#modelName}.${key}`, 'it is null and its column is not');
+        throw new UnstorableValueError(`${this.#modelName}.${key}`, 'it is null and its column is not');
       return null;
     }
     guard(value, `${this.#modelName}.${key}`);

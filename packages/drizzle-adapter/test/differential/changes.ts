@@ -1,8 +1,8 @@
 import {
   type Change,
   type ChangeSet,
-  CommitOutcomeUnknownException,
-  FrameworkException,
+  CommitOutcomeUnknownError,
+  FrameworkError,
   type KeyRecord,
   ShardedId,
 } from '@framework/core';
@@ -60,7 +60,7 @@ export function changeSet(write: Write, { accounts: repository }: Store): Change
     changes,
     events: eventsOf(write),
     key,
-    ...(isRepeat && { unknownCommits: [new CommitOutcomeUnknownException(home, actionId)] }),
+    ...(isRepeat && { unknownCommits: [new CommitOutcomeUnknownError(home, actionId)] }),
   };
 }
 
@@ -77,7 +77,7 @@ export async function writeTogether(writes: readonly Write[], store: Store): Pro
   };
   const outcomes = await manager.persistAll(group).catch((error: unknown) => {
     // Nothing of the whole group is written then.
-    if (FrameworkException.find(error) === undefined) throw error;
+    if (FrameworkError.find(error) === undefined) throw error;
     return group.map(() => 'alone' as const);
   });
   const codes: string[] = [];
@@ -94,7 +94,7 @@ async function codeOf(writing: Promise<string>): Promise<string> {
   try {
     return await writing;
   } catch (error) {
-    const known = FrameworkException.find(error);
+    const known = FrameworkError.find(error);
     if (known === undefined) throw error;
     return known.code;
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {
   type DatabaseRegistry,
   type DeliveryStore,
-  FrameworkException,
+  FrameworkError,
   type Repository,
   type TransactionManager,
   openDatabases,
@@ -105,7 +105,7 @@ async function answerOf<T>(asked: Promise<T>): Promise<Answer<T>> {
   try {
     return { refused: false, value: await asked };
   } catch (error) {
-    const code = FrameworkException.find(error)?.code;
+    const code = FrameworkError.find(error)?.code;
     if (code === undefined) throw error;
     return { refused: true, code };
   }

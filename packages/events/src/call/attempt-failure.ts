@@ -1,4 +1,4 @@
-import { type DeliverableEvent, FrameworkException } from '@framework/core';
+import { type DeliverableEvent, FrameworkError } from '@framework/core';
 
 /** A call of a handler that did not succeed. */
 export interface AttemptFailure {
@@ -41,7 +41,7 @@ export function logAttemptFailure({ handler, event, eventCount, ...failure }: At
 
 /** What the retries wait for, where somebody has to do something. */
 function untilConfigured(error: unknown): string {
-  if (FrameworkException.find(error)?.code !== 'unknown-shard') return '';
+  if (FrameworkError.find(error)?.code !== 'unknown-shard') return '';
   return ', and waits until the shard is in the configuration of this process, or a process that has it takes over';
 }
 
@@ -57,7 +57,7 @@ export type AttemptVerdict = 'counts' | 'outage' | 'final';
 /** Judges what a call of a handler threw by the framework's error in it, which may be wrapped as a cause; never throws. */
 export function attemptVerdict(thrown: unknown): AttemptVerdict {
   try {
-    const known = FrameworkException.find(thrown);
+    const known = FrameworkError.find(thrown);
     // The handler itself took too long, whatever it waited for.
     if (known === undefined || known.code === 'handler-timeout') return 'counts';
     // A process that knows more shards takes the event over, or this one has the shard after its next deployment.

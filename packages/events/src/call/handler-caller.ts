@@ -5,7 +5,7 @@ import {
   type DeliverableEvent,
   type DeliveryLog,
   type ExecutionConfiguration,
-  HandlerTimeoutException,
+  HandlerTimeoutError,
   type ShardIdentifier,
   actionNameOf,
 } from '@framework/core';
@@ -68,7 +68,7 @@ export class HandlerCaller {
     this.#mayCall = options.mayCall;
     const { timeoutMs } = options;
     this.#running = new CallDeadlines(timeoutMs, options.clock, (call) => {
-      const error = new HandlerTimeoutException(options.handler.name, timeoutMs);
+      const error = new HandlerTimeoutError(options.handler.name, timeoutMs);
       this.#giveUp(call, { kind: 'failed', error }, error);
     });
   }

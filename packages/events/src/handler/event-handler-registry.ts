@@ -1,6 +1,6 @@
 import {
   type EventClass,
-  InvariantViolation,
+  InvariantViolationError,
   type StartFrom,
   eventTypeOf,
   isStorableText,
@@ -42,7 +42,7 @@ export class EventHandlerRegistry {
   /**
    * Holds handlers that are passed as values; their classes declare their names with `@FrameworkEventHandler`.
    *
-   * @throws InvariantViolation `invariant-violation` when one declares no name, no events, or an invalid start, when two have
+   * @throws InvariantViolationError `invariant-violation` when one declares no name, no events, or an invalid start, when two have
    * the same name or alias, or when two classes of events have the same `event_type`
    */
   constructor(handlers: readonly AnyEventHandler[]) {
@@ -81,24 +81,24 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
   const className = handler.constructor.name;
   const options = declaredHandlerOptions(handler.constructor);
   if (options === undefined) {
-    throw new InvariantViolation(
+    throw new InvariantViolationError(
       `${className} declares no name: mark it with @FrameworkEventHandler({ name: '…' })`,
     );
   }
   for (const name of [options.name, ...(options.aliases ?? [])]) {
     if (!isStorableText(name) || name.length === 0 || name.length > nameCharactersMax) {
-      throw new InvariantViolation(
+      throw new InvariantViolationError(
         `${className} declares the name '${name}': give it a text of 1 to ${nameCharactersMax} characters`,
       );
     }
   }
   if (!isStart(options.startFrom ?? 'now')) {
-    throw new InvariantViolation(
+    throw new InvariantViolationError(
       `${className} declares an invalid startFrom: set 'beginning', 'now', or { time } with a Date in the years 1 to ${yearMax}`,
     );
   }
   if (!('handle' in handler) && !('handleBatch' in handler)) {
-    throw new InvariantViolation(`${className} handles nothing: give it handle(…) or handleBatch(…)`);
+    throw new InvariantViolationError(`${className} handles nothing: give it handle(…) or handleBatch(…)`);
   }
   return { name: options.name, handler, options, eventClasses: eventClasses(handler) };
 }
@@ -114,7 +114,7 @@ function eventClasses({ event, constructor }: AnyEventHandler): ReadonlyMap<stri
   if (event === 'all') return undefined;
   const classes = typeof event === 'function' ? [event] : event;
   if (!Array.isArray(classes) || classes.length === 0) {
-    throw new InvariantViolation(`${constructor.name} wants no events: set readonly event = …`);
+    throw new InvariantViolationError(`${constructor.name} wants no events: set readonly event = …`);
   }
   const byType = new Map<string, EventClass>();
   for (const eventClass of classes as readonly EventClass[]) {
@@ -126,7 +126,9 @@ function eventClasses({ event, constructor }: AnyEventHandler): ReadonlyMap<stri
 function claim(names: Map<string, string>, name: string, { name: owner }: RegisteredHandler): void {
   const other = names.get(name);
   if (other !== undefined) {
-    throw new InvariantViolation(`Handlers ${other} and ${owner} both claim the name ${name}: rename one`);
+    throw new InvariantViolationError(
+      `Handlers ${other} and ${owner} both claim the name ${name}: rename one`,
+    );
   }
   names.set(name, owner);
 }
@@ -134,7 +136,7 @@ function claim(names: Map<string, string>, name: string, { name: owner }: Regist
 function assertOneClass(types: Map<string, EventClass>, type: string, eventClass: EventClass): void {
   const known = types.get(type) ?? eventClass;
   if (known !== eventClass) {
-    throw new InvariantViolation(
+    throw new InvariantViolationError(
       `Two event classes have the event_type ${type}: declare another static readonly eventType on one`,
     );
   }

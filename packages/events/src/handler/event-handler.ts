@@ -63,7 +63,7 @@ export interface EventEnvelope<E extends AnyHandledEvent> {
   /**
    * The event, decoded by the schema of its class when it is first read; `undefined` for a handler of all events.
    *
-   * @throws UnstorableValueException `unstorable-value` when the payload does not fit the schema
+   * @throws UnstorableValueError `unstorable-value` when the payload does not fit the schema
    */
   readonly event: E;
   /** The same wherever and however often the event is delivered. */

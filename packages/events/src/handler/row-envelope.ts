@@ -1,7 +1,7 @@
 import {
   type DeliverableEvent,
   type EventClass,
-  InvariantViolation,
+  InvariantViolationError,
   type ModelClass,
   ShardIdentifier,
   ShardedId,
@@ -22,7 +22,7 @@ export class EnvelopeFactory {
 
   /**
    * @param shards whose events the log holds; at least one
-   * @throws InvariantViolation `invariant-violation` when two models have the same name
+   * @throws InvariantViolationError `invariant-violation` when two models have the same name
    * @param models the classes that `event.model` gives; for others it gives an empty class of the same model name
    */
   constructor(shards: readonly ShardIdentifier[], models: readonly ModelClass<unknown>[]) {
@@ -31,7 +31,7 @@ export class EnvelopeFactory {
       const name = modelNameOf(model);
       const known = this.#models.get(name) ?? model;
       if (known !== model) {
-        throw new InvariantViolation(
+        throw new InvariantViolationError(
           `Two classes of models are named ${name}: declare another static readonly modelName on one`,
         );
       }

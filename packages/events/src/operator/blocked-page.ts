@@ -1,7 +1,7 @@
 import {
   type DatabaseDelivery,
   type DeliveryStore,
-  InvalidCursorException,
+  InvalidCursorError,
   type Page,
   type ParkedFilter,
   type ParkedRow,
@@ -17,8 +17,8 @@ export interface ParkedPage extends Page<ParkedRow>, DatabaseAnswers<ParkedRow> 
 /**
  * One page of the parked events of all databases, one database after the other; one that fails is passed over.
  *
- * @throws InvalidCursorException `invalid-cursor` when `after` is no `next` of an earlier page
- * @throws InvariantViolation `invariant-violation` when the limit is no whole number, or below zero
+ * @throws InvalidCursorError `invalid-cursor` when `after` is no `next` of an earlier page
+ * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
  */
 export async function findParkedPage(
   databases: readonly DatabaseDelivery[],
@@ -65,7 +65,7 @@ function place(
 ): { readonly index: number; readonly within: string | undefined } {
   if (after === undefined) return { index: 0, within: undefined };
   const [, index, within] = /^(\d+):(.*)$/s.exec(after) ?? [];
-  if (index === undefined || Number(index) >= databaseCount) throw new InvalidCursorException(after);
+  if (index === undefined || Number(index) >= databaseCount) throw new InvalidCursorError(after);
   return { index: Number(index), within: within === '' ? undefined : within };
 }
 

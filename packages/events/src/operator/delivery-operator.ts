@@ -9,7 +9,7 @@ import {
   type ParkedFilter,
   type ShardIdentifier,
   type StepPlace,
-  UnknownHandlerException,
+  UnknownHandlerError,
   outsideRequests,
 } from '@framework/core';
 
@@ -71,7 +71,7 @@ export class DeliveryOperator {
    * place for those of a database that failed.
    *
    * @param page.limit how many at most, 1 to 1,000; they are fewer where events are large. Default 100
-   * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
+   * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
   async findParked(
     filter: ParkedFilter = {},
@@ -85,7 +85,7 @@ export class DeliveryOperator {
    * Gives dead letters their attempts back; what waits behind them follows in order. Says how many.
    *
    * @param options.dryRun only counts them
-   * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
+   * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
   async replay(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun !== true) return this.#sum(filter, (letters, own, step) => letters.replay(own, step));
@@ -102,7 +102,7 @@ export class DeliveryOperator {
    *
    * @param filter with `dead: false` it is about events that are no dead letters yet, also those that only wait for earlier ones
    * @param options.dryRun only counts them
-   * @throws UnknownHandlerException `unknown-handler` when the filter names a handler that no database knows
+   * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
   async skip(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun === true) return this.#count({ ...filter, dead: filter.dead ?? true });
@@ -114,7 +114,7 @@ export class DeliveryOperator {
    * in this process when this resolves, in others within a third of the lease time.
    *
    * @param handler one of its names
-   * @throws UnknownHandlerException `unknown-handler` when no database knows it
+   * @throws UnknownHandlerError `unknown-handler` when no database knows it
    */
   pause(handler: string): Promise<void> {
     return this.#setPaused(handler, true);
@@ -124,7 +124,7 @@ export class DeliveryOperator {
    * Lets a handler go on from where it was stopped: in this process at once, in others within a third of the lease time.
    *
    * @param handler one of its names
-   * @throws UnknownHandlerException `unknown-handler` when no database knows it
+   * @throws UnknownHandlerError `unknown-handler` when no database knows it
    */
   resume(handler: string): Promise<void> {
     return this.#setPaused(handler, false);
@@ -138,8 +138,8 @@ export class DeliveryOperator {
    *
    * @param handler one of its names
    * @param options.discardParked whether its parked events and dead letters are lost; without, they are in the way
-   * @throws UnknownHandlerException `unknown-handler` when no database knows it
-   * @throws HandlerInUseException `handler-in-use` while a process has it, also one that is late to renew its leases, or events
+   * @throws UnknownHandlerError `unknown-handler` when no database knows it
+   * @throws HandlerInUseError `handler-in-use` while a process has it, also one that is late to renew its leases, or events
    * wait for it; where that is so it stays
    */
   retire(
@@ -185,7 +185,7 @@ export class DeliveryOperator {
       return id === undefined ? [] : [id];
     });
     throwFailures(failures);
-    if (known.length === 0) throw new UnknownHandlerException(handler);
+    if (known.length === 0) throw new UnknownHandlerError(handler);
   }
 
   async #count(filter: ParkedFilter): Promise<number> {
@@ -210,7 +210,7 @@ export class DeliveryOperator {
       const id = await store.cursors.find(handler);
       return id === undefined ? [] : [id];
     });
-    if (items.length === 0 && failures.length === 0) throw new UnknownHandlerException(handler);
+    if (items.length === 0 && failures.length === 0) throw new UnknownHandlerError(handler);
   }
 
   async #sum(
@@ -234,7 +234,7 @@ export class DeliveryOperator {
     });
     throwFailures(failures);
     const { handler } = filter;
-    if (handler !== undefined && counts.length === 0) throw new UnknownHandlerException(handler);
+    if (handler !== undefined && counts.length === 0) throw new UnknownHandlerError(handler);
     return counts.reduce((sum, count) => sum + count, 0);
   }
 }

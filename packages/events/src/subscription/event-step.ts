@@ -1,8 +1,8 @@
-import { InvariantViolation, type ParkedEvent } from '@framework/core';
+import { InvariantViolationError, type ParkedEvent } from '@framework/core';
 
 import { type AttemptVerdict, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
-import { type DeliverySettings, set, settingFault } from '../delivery-settings.js';
+import { type DeliverySettings, set, settingIssue } from '../delivery-settings.js';
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
 import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
@@ -189,14 +189,14 @@ export interface FlowPolicy {
 /**
  * Lays what a handler declares over the settings.
  *
- * @throws InvariantViolation `invariant-violation` when it declares a limit that is no whole number within its bounds
+ * @throws InvariantViolationError `invariant-violation` when it declares a limit that is no whole number within its bounds
  */
 export function flowPolicy({ handler, options }: RegisteredHandler, settings: DeliverySettings): FlowPolicy {
   const { concurrency = 1, timeoutMs = 1, batchMax = 1, retry = {} } = options;
   for (const [limit, value] of Object.entries({ concurrency, timeoutMs, batchMax, ...set(retry) })) {
-    const fault = settingFault(limit, value);
+    const fault = settingIssue(limit, value);
     if (fault === undefined) continue;
-    throw new InvariantViolation(`Handler ${options.name} declares ${limit} ${value}: it ${fault}`);
+    throw new InvariantViolationError(`Handler ${options.name} declares ${limit} ${value}: it ${fault}`);
   }
   const batches = 'handleBatch' in handler;
   return {

@@ -79,7 +79,7 @@ export async function listenForHints(
  * Tells other processes of this one's commits, where this one executes actions and delivers nothing itself.
  *
  * @returns what ends it
- * @throws ConfigurationException `invalid-configuration` when `notifyCoalesceMs` is no whole number within its bounds
+ * @throws ConfigurationError `invalid-configuration` when `notifyCoalesceMs` is no whole number within its bounds
  */
 export function hintCommits(options: {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;

@@ -3,7 +3,7 @@ import {
   ActionExecutor,
   type Clock,
   type ExecutorOptions,
-  FrameworkException,
+  FrameworkError,
   type Principal,
   ShardedId,
   systemClock,
@@ -283,6 +283,6 @@ const withoutWaits: Clock = {
 
 function codeOf(error: unknown): string {
   if (error instanceof RefusedError) return 'refused';
-  const { code } = FrameworkException.find(error) ?? { code: String(error) };
+  const { code } = FrameworkError.find(error) ?? { code: String(error) };
   return code === 'entity-not-found' ? 'refused' : code;
 }

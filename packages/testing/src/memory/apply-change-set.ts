@@ -2,16 +2,16 @@ import {
   type AnyEntity,
   type Change,
   type ChangeSet,
-  type CommitOutcomeUnknownException,
-  ConstraintViolationException,
+  type CommitOutcomeUnknownError,
+  ConstraintViolationError,
   type DeliverableEvent,
   type EventRecord,
-  FrameworkException,
+  FrameworkError,
   type GroupOutcome,
-  InvariantViolation,
+  InvariantViolationError,
   type PersistOutcome,
-  StaleRecordException,
-  StorageFailureException,
+  StaleRecordError,
+  StorageFailureError,
   modelNameOf,
   randomUuid,
   slotOf,
@@ -26,12 +26,12 @@ import type { MemoryCommit, MemoryTables } from './memory-tables.js';
  * Writes a change set as a whole, or throws and has written nothing: it checks everything before it writes, and nothing
  * else runs in between.
  *
- * @throws StaleRecordException `stale-record`, ConstraintViolationException `constraint-violation` for an id that is
- * there already, StorageFailureException `storage-failure` for what is not JSON
+ * @throws StaleRecordError `stale-record`, ConstraintViolationError `constraint-violation` for an id that is
+ * there already, StorageFailureError `storage-failure` for what is not JSON
  */
 export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): PersistOutcome {
   const stale = updateOfOtherTimeline(changes, tables.delivery.timeline);
-  if (stale !== undefined) throw StaleRecordException.of(stale);
+  if (stale !== undefined) throw StaleRecordError.of(stale);
   if (isKeyTaken(tables, changes)) return 'key-taken';
   if (changes.unknownCommits?.some((unknown) => isCommitted(tables, unknown)) === true)
     return 'written-before';
@@ -58,7 +58,7 @@ export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): Persis
 /** Whether the log holds the action of a commit whose answer was lost. */
 export function isCommitted(
   { commits }: MemoryTables,
-  { actionId, shard }: CommitOutcomeUnknownException,
+  { actionId, shard }: CommitOutcomeUnknownError,
 ): boolean {
   return commits.some((commit) => commit.action.id === actionId && commit.shard === shard);
 }
@@ -75,9 +75,9 @@ function checkedRow(tables: MemoryTables, { shard }: ChangeSet, change: Change):
   if (!(row instanceof MemoryRow)) throw foreignRow(table, model);
   const stored = tables.rows(table).get(row.id);
   if (kind === 'add' && stored !== undefined) {
-    throw new ConstraintViolationException(shard, { constraint: `${table}_pkey`, table });
+    throw new ConstraintViolationError(shard, { constraint: `${table}_pkey`, table });
   }
-  if (kind === 'update' && stored?.version !== expectedVersion) throw StaleRecordException.of(change);
+  if (kind === 'update' && stored?.version !== expectedVersion) throw StaleRecordError.of(change);
   return { kind, table, row: stored === undefined ? row : row.over(stored) };
 }
 
@@ -112,12 +112,12 @@ function parsed(json: string, shard: ChangeSet['shard']): unknown {
   try {
     return JSON.parse(json);
   } catch (error) {
-    throw new StorageFailureException(shard, 'a row of the log is not JSON', { cause: error });
+    throw new StorageFailureError(shard, 'a row of the log is not JSON', { cause: error });
   }
 }
 
-function foreignRow(table: string, model: AnyEntity): InvariantViolation {
-  return new InvariantViolation(
+function foreignRow(table: string, model: AnyEntity): InvariantViolationError {
+  return new InvariantViolationError(
     `The repository of ${table} ${model.id.value} is not in memory: give the executor a MemoryRepository`,
   );
 }
@@ -127,7 +127,7 @@ export function applyGroup(tables: MemoryTables, group: readonly ChangeSet[]): r
   const lost = new Set<string>();
   return group.map((changeSet) => {
     const base = changeSet.changes.find((change) => lost.has(rowKey(change)));
-    const outcome = base === undefined ? applied(tables, changeSet) : StaleRecordException.of(base);
+    const outcome = base === undefined ? applied(tables, changeSet) : StaleRecordError.of(base);
     if (outcome !== 'written') for (const change of changeSet.changes) lost.add(rowKey(change));
     return outcome;
   });
@@ -137,7 +137,7 @@ function applied(tables: MemoryTables, changeSet: ChangeSet): GroupOutcome {
   try {
     return applyChangeSet(tables, changeSet);
   } catch (error) {
-    if (FrameworkException.is(error)) return error;
+    if (FrameworkError.is(error)) return error;
     throw error;
   }
 }

@@ -11,7 +11,7 @@ export {
   MemoryTables,
 } from './memory-tables.js';
 export {
-  ConnectionLost,
+  ConnectionLostError,
   type MemoryFault,
   MemoryFaults,
   type MemoryOperation,

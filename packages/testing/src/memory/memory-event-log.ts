@@ -1,10 +1,4 @@
-import {
-  type EventLog,
-  InvalidCursorException,
-  type LoggedEvent,
-  type Page,
-  pageSize,
-} from '@framework/core';
+import { type EventLog, InvalidCursorError, type LoggedEvent, type Page, pageSize } from '@framework/core';
 
 import { faithfulCopy } from './memory-row.js';
 import type { MemoryTransactionManager } from './memory-transaction-manager.js';
@@ -41,7 +35,7 @@ export class MemoryEventLog implements EventLog {
 
 function parseCursor(cursor: string): readonly [version: number, ordinal: number] {
   const [, version, ordinal] = /^(\d{1,15})\.(\d{1,9})$/.exec(cursor) ?? [];
-  if (version === undefined || ordinal === undefined) throw new InvalidCursorException(cursor);
+  if (version === undefined || ordinal === undefined) throw new InvalidCursorError(cursor);
   return [Number(version), Number(ordinal)];
 }
 

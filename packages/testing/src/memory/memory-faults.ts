@@ -2,7 +2,7 @@ import {
   type ChangeSet,
   type PersistOptions,
   type ShardIdentifier,
-  TransientStorageException,
+  TransientStorageError,
 } from '@framework/core';
 
 import type { StoreMethod } from './delivery/memory-access.js';
@@ -47,21 +47,21 @@ export interface MemoryRequest {
  */
 export interface MemoryPassage extends MemoryRequest {
   readonly way: 'request' | 'answer';
-  /** Why nothing was done, on the way of the answer: what the database says, such as a StaleRecordException. */
+  /** Why nothing was done, on the way of the answer: what the database says, such as a StaleRecordError. */
   readonly error: unknown;
 }
 
 /**
- * What happens on the way: it takes as long as the promise does, and the connection is lost when it throws {@link ConnectionLost}.
+ * What happens on the way: it takes as long as the promise does, and the connection is lost when it throws {@link ConnectionLostError}.
  * Of a promise that never resolves, nothing follows any more.
  */
 export type MemoryFault = (passage: MemoryPassage) => Promise<void> | undefined;
 
 /**
  * Thrown by a fault to lose the connection: a read fails as `transient-storage`, and the outcome of a write is unknown, whether
- * its request was lost or its answer. Any other error is what the storage says, such as a ShardUnavailableException.
+ * its request was lost or its answer. Any other error is what the storage says, such as a ShardUnavailableError.
  */
-export class ConnectionLost extends Error {
+export class ConnectionLostError extends Error {
   /** When the request arrives all the same; `undefined` if never. */
   readonly arrival: Promise<void> | undefined;
   /** Called when what arrived so was done. */
@@ -118,14 +118,14 @@ export class MemoryFaults {
   /**
    * Does some work of the database, with the ways to it and back.
    *
-   * @throws ConnectionLost when a fault does, and what the work or another fault throws
+   * @throws ConnectionLostError when a fault does, and what the work or another fault throws
    */
   async call<T>(request: MemoryRequest, work: () => T): Promise<T> {
     try {
       // As with a database, others may be faster between a question and its answer.
       await this.#pass(request, 'request');
     } catch (error) {
-      if (error instanceof ConnectionLost) {
+      if (error instanceof ConnectionLostError) {
         const doLate = (): void => {
           work();
           error.onDone?.();
@@ -148,8 +148,8 @@ export class MemoryFaults {
     try {
       return await this.call(request, work);
     } catch (error) {
-      if (!(error instanceof ConnectionLost)) throw error;
-      throw new TransientStorageException(request.shard, error.message, { cause: error });
+      if (!(error instanceof ConnectionLostError)) throw error;
+      throw new TransientStorageError(request.shard, error.message, { cause: error });
     }
   }
 
@@ -158,7 +158,7 @@ export class MemoryFaults {
     try {
       await this.#pass({ operation: 'hints.hear', shard }, 'request');
     } catch (error) {
-      if (error instanceof ConnectionLost) return;
+      if (error instanceof ConnectionLostError) return;
       throw error;
     }
     if (!this.#isDead) onHint();

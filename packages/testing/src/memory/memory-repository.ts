@@ -2,17 +2,17 @@ import {
   type AnyEntity,
   type DatabaseRegistry,
   EmbeddedBitsShardingStrategy,
-  EntityNotFoundException,
+  EntityNotFoundError,
   type Id,
-  InvalidCursorException,
-  InvariantViolation,
-  LimitExceededException,
+  InvalidCursorError,
+  InvariantViolationError,
+  LimitExceededError,
   type ModelClass,
   type ModelSource,
-  NotUniqueException,
+  NotUniqueError,
   type Page,
   type Repository,
-  ShardUndeterminedException,
+  ShardUndeterminedError,
   type ShardingStrategy,
   madeModels,
   modelNameOf,
@@ -65,7 +65,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   readonly #table: string;
   readonly #source: ModelSource<M>;
 
-  /** @throws InvariantViolation `invariant-violation` when the registry does not fit */
+  /** @throws InvariantViolationError `invariant-violation` when the registry does not fit */
   constructor(options: {
     readonly model: ModelClass<M>;
     readonly databases: DatabaseRegistry;
@@ -100,8 +100,8 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   }
 
   /**
-   * @throws InvariantViolation `invariant-violation` when toRow gives another id or version than the model's
-   * @throws UnstorableValueException `unstorable-value` for what no database gives back
+   * @throws InvariantViolationError `invariant-violation` when toRow gives another id or version than the model's
+   * @throws UnstorableValueError `unstorable-value` for what no database gives back
    */
   encode(model: M): MemoryRow {
     const { id, version, state } = model;
@@ -136,13 +136,13 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   /**
    * Reads the model of an id.
    *
-   * @throws EntityNotFoundException `entity-not-found` when there is none
-   * @throws ShardUndeterminedException `shard-undetermined` when the strategy cannot tell the shard from an id
-   * @throws UnknownShardException `unknown-shard` when the id's shard is not configured
+   * @throws EntityNotFoundError `entity-not-found` when there is none
+   * @throws ShardUndeterminedError `shard-undetermined` when the strategy cannot tell the shard from an id
+   * @throws UnknownShardError `unknown-shard` when the id's shard is not configured
    */
   async getById(id: Id<M> | string): Promise<M> {
     const model = await this.findById(id);
-    if (model === undefined) throw new EntityNotFoundException(this.#table, String(id));
+    if (model === undefined) throw new EntityNotFoundError(this.#table, String(id));
     return model;
   }
 
@@ -173,7 +173,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
    * Reads all models of all shards, in the order of ids.
    *
    * @param rowsMax how many there may be; read pages where there can be more. Default 10,000
-   * @throws LimitExceededException `limit-exceeded` when there are more
+   * @throws LimitExceededError `limit-exceeded` when there are more
    */
   findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
     return this.findAllWhere(undefined, rowsMax);
@@ -187,7 +187,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     const models = await this.#models(condition);
     if (models.length > rowsMax) {
       const message = `More than ${rowsMax} ${this.#table} match: read them by findPage`;
-      throw new LimitExceededException('rowsMax', rowsMax, message);
+      throw new LimitExceededError('rowsMax', rowsMax, message);
     }
     return models;
   }
@@ -195,19 +195,19 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   /**
    * Reads the one model that matches a condition, wherever it stands, or `undefined`.
    *
-   * @throws NotUniqueException `not-unique` when several match
+   * @throws NotUniqueError `not-unique` when several match
    */
   async findOneWhere(condition: Condition<M>): Promise<M | undefined> {
     const [model, another] = await this.#models(condition);
-    if (another !== undefined) throw new NotUniqueException(this.#table);
+    if (another !== undefined) throw new NotUniqueError(this.#table);
     return model;
   }
 
   /**
    * Reads one page in the order of ids, over all shards.
    *
-   * @throws InvalidCursorException `invalid-cursor` when `after` cannot be the `next` of a page
-   * @throws InvariantViolation `invariant-violation` when the limit is no whole number, or below zero
+   * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page
+   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
    */
   async findPage({ where, limit, after }: MemoryPageRequest<M>): Promise<Page<M>> {
     const size = pageSize(limit);
@@ -282,7 +282,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
 
   #manager(id: string): MemoryTransactionManager {
     const shard = this.strategy.shardOfId(id);
-    if (shard === undefined) throw new ShardUndeterminedException(this.#table, id);
+    if (shard === undefined) throw new ShardUndeterminedError(this.#table, id);
     return memoryManager(this.#databases.transactionManager(shard));
   }
 
@@ -291,7 +291,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     try {
       this.strategy.shardOfId(after);
     } catch {
-      throw new InvalidCursorException(after);
+      throw new InvalidCursorError(after);
     }
   }
 
@@ -309,7 +309,7 @@ function assertRowOf(model: AnyEntity, row: object, table: string): void {
   const isOwn = idText(String(id)) === idText(model.id.value) && String(version) === String(model.version);
   if (isOwn) return;
   const given = `${String(id).slice(0, 80)} version ${String(version)}`;
-  throw new InvariantViolation(
+  throw new InvariantViolationError(
     `toRow gives ${table} ${given}, but the model is ${model.id.value} version ${model.version}: pass both on unchanged`,
   );
 }

@@ -1,4 +1,4 @@
-import { ShardIdentifier, UnstorableValueException, checkText } from '@framework/core';
+import { ShardIdentifier, UnstorableValueError, checkText } from '@framework/core';
 
 /** One row of a database in memory: belongs to the database alone, so nobody changes it. */
 export class MemoryRow {
@@ -38,7 +38,7 @@ const depthMax = 64;
  * Copies a value so deeply that no later change of the one shows in the other; objects keep their classes.
  *
  * @param path names the value in the error, such as `Wallet.balance`
- * @throws UnstorableValueException `unstorable-value` for what no database gives back (numbers that are none, invalid
+ * @throws UnstorableValueError `unstorable-value` for what no database gives back (numbers that are none, invalid
  * dates, `\u0000`, lone surrogates, functions, nesting beyond 64 levels), and for objects that keep everything in
  * private fields, which cannot be copied from outside
  */
@@ -48,8 +48,7 @@ export function faithfulCopy(value: unknown, path: string): unknown {
 }
 
 function copyOf(value: unknown, path: string, depth: number): unknown {
-  if (depth > depthMax)
-    throw new UnstorableValueException(path, `it is nested deeper than ${depthMax} levels`);
+  if (depth > depthMax) throw new UnstorableValueError(path, `it is nested deeper than ${depthMax} levels`);
   switch (typeof value) {
     case 'string':
       checkText(value, path);
@@ -83,7 +82,7 @@ function copyOfObject(value: object, path: string, depth: number): unknown {
 }
 
 function copyOfDate(date: Date, path: string): Date {
-  if (Number.isNaN(date.getTime())) throw new UnstorableValueException(path, 'it is an invalid date');
+  if (Number.isNaN(date.getTime())) throw new UnstorableValueError(path, 'it is an invalid date');
   return new Date(date);
 }
 
@@ -94,7 +93,7 @@ function copyOfFields(value: object, path: string, depth: number): object {
   const entries = Object.entries(value);
   if (!isPlain && entries.length === 0) {
     const reason = `${value.constructor.name} hides its state: write toRow and toModel in a repository of your own`;
-    throw new UnstorableValueException(path, reason);
+    throw new UnstorableValueError(path, reason);
   }
   const copy = Object.create(prototype as object | null) as Record<string, unknown>;
   for (const [key, field] of entries) {
@@ -106,6 +105,6 @@ function copyOfFields(value: object, path: string, depth: number): object {
   return copy;
 }
 
-function unstorable(path: string, value: unknown): UnstorableValueException {
-  return new UnstorableValueException(path, `no database holds ${String(value)}`);
+function unstorable(path: string, value: unknown): UnstorableValueError {
+  return new UnstorableValueError(path, `no database holds ${String(value)}`);
 }

@@ -1,12 +1,12 @@
 import {
   type Clock,
-  ConfigurationException,
+  ConfigurationError,
   type Database,
   type DatabaseConfig,
-  InvariantViolation,
+  InvariantViolationError,
   type ShardIdentifier,
   type ShardingConfig,
-  UnknownShardException,
+  UnknownShardError,
   primaryConfig,
   systemClock,
 } from '@framework/core';
@@ -62,24 +62,24 @@ export class MemoryServer {
   /**
    * What the database of a shard holds.
    *
-   * @throws UnknownShardException `unknown-shard` when there is none
+   * @throws UnknownShardError `unknown-shard` when there is none
    */
   tables(shard: ShardIdentifier): MemoryTables {
     const member = this.#sharding.members.find((each) => each.shard === shard);
     const config = member?.databases.get(primaryConfig);
-    if (config === undefined) throw new UnknownShardException(shard);
+    if (config === undefined) throw new UnknownShardError(shard);
     return this.tablesAt(config);
   }
 
   /**
    * What a configured database holds.
    *
-   * @throws ConfigurationException `invalid-configuration` when the server has none of that address
+   * @throws ConfigurationError `invalid-configuration` when the server has none of that address
    */
   tablesAt({ address, path }: DatabaseConfig): MemoryTables {
     const tables = this.#byAddress.get(address);
     if (tables !== undefined) return tables;
-    throw new ConfigurationException([{ path, message: `the server has no database ${address}` }]);
+    throw new ConfigurationError([{ path, message: `the server has no database ${address}` }]);
   }
 }
 
@@ -92,7 +92,7 @@ export class MemoryDatabase implements Database {
 
   /** @param shards those that the process has there, at least one */
   constructor(tables: MemoryTables, [shard]: readonly ShardIdentifier[], faults: MemoryFaults) {
-    if (shard === undefined) throw new InvariantViolation('A database holds no shard');
+    if (shard === undefined) throw new InvariantViolationError('A database holds no shard');
     this.#tables = tables;
     this.#faults = faults;
     this.#shard = shard;

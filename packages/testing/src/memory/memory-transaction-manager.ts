@@ -1,22 +1,22 @@
 import {
   type ChangeSet,
-  CommitOutcomeUnknownException,
+  CommitOutcomeUnknownError,
   type DeliverableEvent,
   type GroupOutcome,
-  InvariantViolation,
-  NestedTransactionException,
+  InvariantViolationError,
+  NestedTransactionError,
   OpenTransactions,
   type PersistOptions,
   type PersistOutcome,
   type ShardIdentifier,
   type TransactionManager,
-  TransactionOverException,
+  TransactionOverError,
 } from '@framework/core';
 
 import { applyChangeSet, applyGroup, isCommitted } from './apply-change-set.js';
 import { MemoryEventLog } from './memory-event-log.js';
 import {
-  ConnectionLost,
+  ConnectionLostError,
   type MemoryFaults,
   type MemoryOperation,
   type MemoryRequest,
@@ -135,7 +135,7 @@ export class MemoryTransactionManager implements TransactionManager {
     return transactions.of(this) !== undefined;
   }
 
-  async isCommitted(unknown: CommitOutcomeUnknownException): Promise<boolean> {
+  async isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean> {
     const sent = unknown.session instanceof SentWrite ? unknown.session : undefined;
     await sent?.arrival;
     try {
@@ -145,7 +145,7 @@ export class MemoryTransactionManager implements TransactionManager {
       }));
       if (is.there || is.decided) return is.there;
     } catch (error) {
-      throw error instanceof ConnectionLost ? unknown : error;
+      throw error instanceof ConnectionLostError ? unknown : error;
     }
     throw unknown;
   }
@@ -163,18 +163,18 @@ export class MemoryTransactionManager implements TransactionManager {
   async #send<T>(
     request: Omit<MemoryRequest, 'shard'>,
     work: () => T,
-    onLost: (sent: SentWrite, cause: ConnectionLost) => T,
+    onLost: (sent: SentWrite, cause: ConnectionLostError) => T,
   ): Promise<T> {
     let timeline = this.timeline;
     let isLost = false;
     try {
       return await this.faults.call({ ...request, shard: this.shard }, () => {
-        if (isLost && timeline !== this.timeline) throw new InvariantViolation('it is lost for good');
+        if (isLost && timeline !== this.timeline) throw new InvariantViolationError('it is lost for good');
         timeline = this.timeline;
         return work();
       });
     } catch (error) {
-      if (!(error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof ConnectionLostError)) throw error;
       isLost = true;
       return onLost(new SentWrite(timeline, error.arrival), error);
     }
@@ -183,26 +183,26 @@ export class MemoryTransactionManager implements TransactionManager {
   #unknown(
     actionId: string | undefined,
     session: SentWrite,
-    cause: ConnectionLost,
-  ): CommitOutcomeUnknownException {
-    return new CommitOutcomeUnknownException(this.shard, actionId, { session, cause });
+    cause: ConnectionLostError,
+  ): CommitOutcomeUnknownError {
+    return new CommitOutcomeUnknownError(this.shard, actionId, { session, cause });
   }
 
   #joined(): OpenTransaction | undefined {
     const open = transactions.of(this);
-    if (open?.over === true) throw new TransactionOverException(this.shard);
+    if (open?.over === true) throw new TransactionOverError(this.shard);
     return open;
   }
 
   #assertOutside(): void {
-    if (this.#joined() !== undefined) throw new NestedTransactionException(this.shard);
+    if (this.#joined() !== undefined) throw new NestedTransactionError(this.shard);
   }
 }
 
-/** The manager of a shard as one in memory; throws InvariantViolation where the registry has another driver. */
+/** The manager of a shard as one in memory; throws InvariantViolationError where the registry has another driver. */
 export function memoryManager(manager: TransactionManager): MemoryTransactionManager {
   if (manager instanceof MemoryTransactionManager) return manager;
-  throw new InvariantViolation(
+  throw new InvariantViolationError(
     `${manager.shard.toString()} was not opened by memory(): MemoryRepository cannot read it`,
   );
 }
@@ -211,6 +211,6 @@ export function memoryManager(manager: TransactionManager): MemoryTransactionMan
 export function joinedManager(managers: readonly TransactionManager[]): MemoryTransactionManager {
   const own = managers.map(memoryManager);
   const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];
-  if (joined === undefined) throw new InvariantViolation('A database holds no shard');
+  if (joined === undefined) throw new InvariantViolationError('A database holds no shard');
   return joined;
 }

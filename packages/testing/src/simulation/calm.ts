@@ -1,4 +1,4 @@
-import { FrameworkException } from '@framework/core';
+import { FrameworkError } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
 
 import type { ChoiceStreams, Choices } from './choices.js';
@@ -81,7 +81,7 @@ export class Calm {
     const what = `call ${record.number} (${call.action.name}), with no fault and no other call in its way,`;
     if (tookMs > callMs) this.#violated(`${what} took ${Math.round(tookMs)} ms`);
     if (record.outcome === 'unknown') this.#violated(`${what} has no known outcome`);
-    if (FrameworkException.find(record.error)?.retryable === true)
+    if (FrameworkError.find(record.error)?.retryable === true)
       this.#violated(`${what} was refused (${record.code}), and could be repeated`);
     return record;
   }

@@ -13,4 +13,4 @@ export type { CommitListener, WatchedCommit } from './simulated-clients.js';
 export type { SimulationState } from './simulated-server.js';
 export type { CallOutcome, CallRecord } from './history.js';
 export type { RunReport } from './simulation-run.js';
-export { SimulationFailure } from './shrink.js';
+export { SimulationError } from './shrink.js';

@@ -1,6 +1,6 @@
-import { type ShardIdentifier, ShardUnavailableException, TransientStorageException } from '@framework/core';
+import { type ShardIdentifier, ShardUnavailableError, TransientStorageError } from '@framework/core';
 
-import { ConnectionLost, type MemoryPassage } from '../memory/index.js';
+import { ConnectionLostError, type MemoryPassage } from '../memory/index.js';
 import type { Choices } from './choices.js';
 import type { History } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
@@ -122,18 +122,18 @@ export class PassageFaults {
       case 'slow':
         return this.#after(process, passage, 1 + this.#choices.below(slowMaxMs));
       case 'deadlock':
-        return this.#failing(process, passage, 0, new TransientStorageException(shard, 'deadlock detected'));
+        return this.#failing(process, passage, 0, new TransientStorageError(shard, 'deadlock detected'));
       case 'lock-wait':
         return this.#lockWait(process, passage);
       case 'unavailable':
         return this.#refused(process, passage);
       case 'request-lost':
       case 'answer-lost':
-        return this.#failing(process, passage, 0, new ConnectionLost());
+        return this.#failing(process, passage, 0, new ConnectionLostError());
       case 'late-commit': {
         const arrival = this.#server.late(shard, 1 + this.#choices.below(lateMaxMs));
         const onDone = (): void => process.doneLate(passage);
-        return this.#failing(process, passage, 0, new ConnectionLost({ arrival, onDone }));
+        return this.#failing(process, passage, 0, new ConnectionLostError({ arrival, onDone }));
       }
       case 'silent':
         return this.#silent(process, passage);
@@ -149,7 +149,7 @@ export class PassageFaults {
     const waitMs = 1 + this.#choices.below(1_000);
     const isShort = passage.operation === 'persist-all' || passage.options?.shortLockWait === true;
     if (!isShort || waitMs <= shortLockWaitMs) return this.#after(process, passage, waitMs);
-    const error = new TransientStorageException(passage.shard, 'canceling statement due to lock timeout');
+    const error = new TransientStorageError(passage.shard, 'canceling statement due to lock timeout');
     return this.#failing(process, passage, shortLockWaitMs, error);
   }
 
@@ -159,15 +159,15 @@ export class PassageFaults {
     // What was done before it went down has lost its answer, and hints are heard by nobody.
     const isLost = passage.way === 'answer' || passage.operation === 'hints.hear';
     const error = isLost
-      ? new ConnectionLost()
-      : new ShardUnavailableException(passage.shard, 'the database is down');
+      ? new ConnectionLostError()
+      : new ShardUnavailableError(passage.shard, 'the database is down');
     return this.#failing(process, passage, 1, error);
   }
 
   #silent(process: PassingProcess, passage: MemoryPassage): Promise<void> {
     process.disturb(passage.shard);
     if (passage.operation === 'ready') return this.#after(process, passage, statementTimeoutMs);
-    return this.#failing(process, passage, statementTimeoutMs, new ConnectionLost());
+    return this.#failing(process, passage, statementTimeoutMs, new ConnectionLostError());
   }
 
   async #failing(
@@ -186,14 +186,14 @@ export class PassageFaults {
     await this.#wait(owner, passage, afterMs);
     // The connection was to a server that is gone.
     if (passage.operation !== 'ready' && this.#server.timelineOf(shard) !== timeline)
-      throw new ConnectionLost();
+      throw new ConnectionLostError();
   }
 
   /** Waits for no longer than the question may take. */
   async #wait(owner: StepOwner, passage: MemoryPassage, durationMs: number): Promise<void> {
     const { shard, waitMs = Infinity } = passage;
     await this.#scheduler.sleep(owner, Math.min(durationMs, waitMs), passage);
-    if (durationMs > waitMs) throw new ShardUnavailableException(shard, `no answer within ${waitMs} ms`);
+    if (durationMs > waitMs) throw new ShardUnavailableError(shard, `no answer within ${waitMs} ms`);
   }
 
   /** Notes what is worth counting, and the keys under which actions are sent. */

@@ -43,8 +43,8 @@ interface Timer {
 }
 
 /** Why a run was ended: it went on for too long, or stood still. */
-export class BoundExceeded extends Error {
-  override readonly name = 'BoundExceeded';
+export class BoundExceededError extends Error {
+  override readonly name = 'BoundExceededError';
 }
 
 /** How long a run may go on. */
@@ -135,7 +135,7 @@ export class Scheduler {
   /**
    * Runs until a condition holds.
    *
-   * @throws BoundExceeded when that takes too many steps or too long, or nothing is left to do
+   * @throws BoundExceededError when that takes too many steps or too long, or nothing is left to do
    */
   run(isOver: () => boolean): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -162,9 +162,9 @@ export class Scheduler {
   #runNext(): void {
     const { stepsMax, virtualMsMax } = this.#bounds;
     while (this.#ready.length === 0) this.#passTime();
-    if (++this.stepCount > stepsMax) throw new BoundExceeded(`no end after ${stepsMax} steps`);
+    if (++this.stepCount > stepsMax) throw new BoundExceededError(`no end after ${stepsMax} steps`);
     if (this.#nowMs > virtualMsMax)
-      throw new BoundExceeded(`no end after ${virtualMsMax} ms of virtual time`);
+      throw new BoundExceededError(`no end after ${virtualMsMax} ms of virtual time`);
     const index = this.#ready.length === 1 ? 0 : this.#choices.below(this.#ready.length);
     const [step] = this.#ready.splice(index, 1);
     if (step?.work === undefined) return;
@@ -176,7 +176,7 @@ export class Scheduler {
   /** Lets time pass until something is due. */
   #passTime(): void {
     const next = this.#timers.shift();
-    if (next === undefined) throw new BoundExceeded('everything waits for something that never happens');
+    if (next === undefined) throw new BoundExceededError('everything waits for something that never happens');
     if (next.step.work === undefined || next.step.owner.state === 'dead') return;
     this.#nowMs = next.dueMs;
     this.#add(next.step);

@@ -88,8 +88,8 @@ export interface FailedRun {
 const linesMax = 200;
 
 /** A seed that fails, with everything that is needed to understand it and to run it again. */
-export class SimulationFailure extends Error {
-  override readonly name = 'SimulationFailure';
+export class SimulationError extends Error {
+  override readonly name = 'SimulationError';
   readonly seed: number;
   readonly violations: readonly string[];
   readonly trace: readonly string[];

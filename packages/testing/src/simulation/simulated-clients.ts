@@ -1,6 +1,6 @@
 import {
   type AnyEntity,
-  FrameworkException,
+  FrameworkError,
   type ModelClass,
   type Principal,
   modelNameOf,
@@ -136,7 +136,7 @@ export class SimulatedClients {
 }
 
 function refusal(error: unknown): Answer {
-  const known = FrameworkException.find(error);
+  const known = FrameworkError.find(error);
   if (known?.code === 'commit-outcome-unknown' || known?.code === 'partial-commit')
     return { kind: 'unknown' };
   return { kind: 'refused', error, mayRepeat: known?.retryable === true };

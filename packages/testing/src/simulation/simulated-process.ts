@@ -2,7 +2,7 @@ import {
   ActionExecutor,
   type DatabaseRegistry,
   type ExecutorOptions,
-  FrameworkException,
+  FrameworkError,
   type ShardIdentifier,
   type ShardingConfig,
   openDatabases,
@@ -228,7 +228,7 @@ export class SimulatedProcess implements PassingProcess {
     const { history } = this.#around;
     history.count('delivery error');
     const isBug =
-      FrameworkException.find(error)?.code === 'invariant-violation' ||
+      FrameworkError.find(error)?.code === 'invariant-violation' ||
       error instanceof TypeError ||
       error instanceof ReferenceError;
     if (isBug) history.violations.push(`delivery of ${this.owner.name} reports a bug: ${codeOf(error)}`);

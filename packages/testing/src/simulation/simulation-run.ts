@@ -20,7 +20,7 @@ import { PassageFaults, faultMaxMs } from './passage-faults.js';
 import { checkEffects, checkVersions } from './reference/check-effects.js';
 import { DeliveryWatch } from './reference/delivery-watch.js';
 import { type RunSettings, chooseSettings } from './run-settings.js';
-import { BoundExceeded, Scheduler, SimulatedClock, StepOwner } from './scheduler.js';
+import { BoundExceededError, Scheduler, SimulatedClock, StepOwner } from './scheduler.js';
 import { Trace } from './shrink.js';
 import { CommitWatch, SimulatedClients } from './simulated-clients.js';
 import { openFaultless } from './simulated-process.js';
@@ -219,7 +219,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       failure = { error };
     }
     if (failure !== undefined) {
-      if (!(failure.error instanceof BoundExceeded)) throw failure.error;
+      if (!(failure.error instanceof BoundExceededError)) throw failure.error;
       violations.push(failure.error.message);
       const open = this.#history.calls.filter(({ outcome }) => outcome === undefined);
       if (open.length > 0)
@@ -346,7 +346,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     const endMs = this.#scheduler.nowMs + restMs;
     while (!condition()) {
       if (this.#scheduler.nowMs > endMs)
-        throw new BoundExceeded(`${otherwise} within ${restMs} ms after the faults`);
+        throw new BoundExceededError(`${otherwise} within ${restMs} ms after the faults`);
       await this.#sleep(pollMs);
     }
   }

@@ -1,5 +1,5 @@
 import type { Script } from './choices.js';
-import { Shrinker, SimulationFailure, weightOf } from './shrink.js';
+import { Shrinker, SimulationError, weightOf } from './shrink.js';
 import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
 import { type RunReport, SimulationRun } from './simulation-run.js';
 
@@ -58,7 +58,7 @@ export class Simulation<Given extends SimulationGiven> {
   /**
    * Runs many seeds.
    *
-   * @throws SimulationFailure with the first seed that fails, and its steps, simplified as far as that is possible
+   * @throws SimulationError with the first seed that fails, and its steps, simplified as far as that is possible
    */
   async explore({
     seeds = fromEnvironment('SEEDS', seedsDefault),
@@ -75,7 +75,7 @@ export class Simulation<Given extends SimulationGiven> {
     return { seedCount: seeds, stepCount, counts };
   }
 
-  async #failure({ seed, violations, script }: RunReport): Promise<SimulationFailure> {
+  async #failure({ seed, violations, script }: RunReport): Promise<SimulationError> {
     const kinds = new Set(violations.map(kindOf));
     const fails = async (candidate: Script): Promise<Script | undefined> => {
       const report = await this.#replay(seed, candidate, false);
@@ -84,7 +84,7 @@ export class Simulation<Given extends SimulationGiven> {
     const simplest = await new Shrinker(script, fails).simplest();
     const report = await this.#replay(seed, simplest, true);
     const isSame = report !== undefined && report.violations.length > 0;
-    return new SimulationFailure({
+    return new SimulationError({
       seed,
       violations: isSame
         ? report.violations

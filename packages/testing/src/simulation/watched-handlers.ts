@@ -1,4 +1,4 @@
-import { type ActionClass, type Clock, FrameworkException, actionNameOf } from '@framework/core';
+import { type ActionClass, type Clock, FrameworkError, actionNameOf } from '@framework/core';
 import {
   type AnyEventHandler,
   EventHandlerRegistry,
@@ -86,7 +86,7 @@ async function untilGivenUp(
   onFailed: (thrown: unknown) => void,
 ): Promise<void> {
   const onAborted = (): void => {
-    if (FrameworkException.find(signal.reason)?.code === 'handler-timeout') onFailed(signal.reason);
+    if (FrameworkError.find(signal.reason)?.code === 'handler-timeout') onFailed(signal.reason);
   };
   signal.addEventListener('abort', onAborted, { once: true });
   try {

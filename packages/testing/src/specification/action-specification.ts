@@ -122,7 +122,7 @@ export class Outcome {
    * Compares what was committed with what is expected.
    *
    * @throws AssertionError with the difference
-   * @throws UnstorableValueException `unstorable-value` when an event cannot be read by the schema that wrote it
+   * @throws UnstorableValueError `unstorable-value` when an event cannot be read by the schema that wrote it
    */
   async assertEffects({ events, models }: ExpectedEffects): Promise<void> {
     if (events !== undefined) assertMatches('events', this.#events(events), events);

@@ -31,7 +31,7 @@ export interface EventOrigin {
 /**
  * Commits one event, and no model, on the shard of its model; gives the tables that hold it.
  *
- * @throws UnstorableValueException `unstorable-value` when the payload does not fit the schema of its class
+ * @throws UnstorableValueError `unstorable-value` when the payload does not fit the schema of its class
  */
 export async function commitEvent(
   event: ModelEvent<unknown>,

@@ -1,4 +1,4 @@
-import { type AnyEntity, Entity, FrameworkException, ModelEvent } from '@framework/core';
+import { type AnyEntity, Entity, FrameworkError, ModelEvent } from '@framework/core';
 import { AssertionError } from 'node:assert';
 import { isDeepStrictEqual } from 'node:util';
 
@@ -67,7 +67,7 @@ function isExpected(error: unknown, expected: ExpectedError): boolean {
 /** The `code` of an error, or of the framework's error that it wraps; else its name. */
 function codeOf(error: unknown): string {
   if (typeof error === 'object' && error !== null && 'code' in error) return String(error.code);
-  return FrameworkException.find(error)?.code ?? (error instanceof Error ? error.name : typeof error);
+  return FrameworkError.find(error)?.code ?? (error instanceof Error ? error.name : typeof error);
 }
 
 /** A value, or for an object {@link like} it; a model is compared without its version, dates and attached events. */

@@ -119,7 +119,7 @@ export class World {
   /**
    * An event of the log as an instance of its class; without a class, as it stands in the log.
    *
-   * @throws UnstorableValueException `unstorable-value` when the class cannot read it
+   * @throws UnstorableValueError `unstorable-value` when the class cannot read it
    */
   read({ type, modelId, modelName, payload }: DeliverableEvent, eventClass?: EventClass): unknown {
     if (eventClass === undefined) return { type, modelId, payload };

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import { CreditAccountAction } from '../../src/conformance/account-actions.js';
 import { Account, decimal, home, principal } from '../../src/conformance/index.js';
 import { VirtualClock } from '../../src/index.js';
-import { ConnectionLost, MemoryServer } from '../../src/memory/index.js';
+import { ConnectionLostError, MemoryServer } from '../../src/memory/index.js';
 import { seededRandom } from '../../src/seeded-random.js';
 import { driven } from '../../src/specification/delivery-run.js';
 import { onCredit } from '../specification/accounts.js';
@@ -31,7 +31,7 @@ async function traceOf(seed: number, groupCommit: boolean): Promise<readonly str
         const ids = changes.map(({ action, events: [event] }) => `${action.id} ${event?.id}`).join();
         trace.push(`${clock.elapsedMs()} ${name} ${operation} ${way} ${ids}`);
         if (random() < 0.3) await clock.sleep(Math.floor(random() * 50));
-        if (random() < 0.05) throw new ConnectionLost();
+        if (random() < 0.05) throw new ConnectionLostError();
       });
       const actions = [new CreditAccountAction(clock, repository)];
       const repositories = [repository, tags];

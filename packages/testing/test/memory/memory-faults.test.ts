@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { Account, SuiteContext, home, once } from '../../src/conformance/index.js';
 import { changeSetOf } from '../../src/conformance/suite-context.js';
 import {
-  ConnectionLost,
+  ConnectionLostError,
   MemoryAccess,
   MemoryDeliveryStore,
   type MemoryFaults,
@@ -23,7 +23,7 @@ function opened(): { readonly fixture: MemoryFixture; readonly context: SuiteCon
 function losing(
   operation: MemoryPassage['operation'],
   way: MemoryPassage['way'],
-  loss: ConnectionLost = new ConnectionLost(),
+  loss: ConnectionLostError = new ConnectionLostError(),
 ) {
   let isLost = false;
   return (passage: MemoryPassage): undefined => {
@@ -125,7 +125,7 @@ describe('the way to databases in memory', () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     fixture.faults.inject(({ operation }) => {
-      if (operation !== 'read') throw new ConnectionLost();
+      if (operation !== 'read') throw new ConnectionLostError();
       return undefined;
     });
     await expect(context.credit(account, '1', once)).rejects.toMatchObject({
@@ -162,7 +162,7 @@ describe('the way to databases in memory', () => {
     const account = await context.openAccount();
     const arrival = Promise.withResolvers<void>();
     let doneCount = 0;
-    const loss = new ConnectionLost({ arrival: arrival.promise, onDone: () => doneCount++ });
+    const loss = new ConnectionLostError({ arrival: arrival.promise, onDone: () => doneCount++ });
     fixture.faults.inject(losing('persist', 'request', loss));
     const credited = context.credit(account, '1', once);
     expect(await isOver(credited)).toBe(false);

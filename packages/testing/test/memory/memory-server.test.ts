@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { type Account, SuiteContext, abroad, decimal, home, once } from '../../src/conformance/index.js';
 import { changeSetOf } from '../../src/conformance/suite-context.js';
 import { VirtualClock } from '../../src/index.js';
-import { ConnectionLost, MemoryServer, memory, memorySharding } from '../../src/memory/index.js';
+import { ConnectionLostError, MemoryServer, memory, memorySharding } from '../../src/memory/index.js';
 import { onCredit } from '../specification/accounts.js';
 import { MemoryFixture, suiteSharding } from './memory-fixture.js';
 
@@ -127,7 +127,7 @@ describe('a database in memory that fails over', () => {
     const lost = async (way: 'request' | 'answer', base: Account): Promise<never> => {
       const next = base.credit('1').variant({ version: base.version + 1, events: [] });
       fixture.faults.inject((passage) => {
-        if (passage.way === way) throw new ConnectionLost();
+        if (passage.way === way) throw new ConnectionLostError();
         return undefined;
       });
       const error = await manager.persist(changeSetOf(fixture.accounts, next, [])).catch((each) => each);
@@ -151,7 +151,7 @@ describe('a database in memory that fails over', () => {
     const account = await context.openAccount();
     const arrival = Promise.withResolvers<void>();
     fixture.faults.inject(({ operation }) => {
-      if (operation === 'persist') throw new ConnectionLost({ arrival: arrival.promise });
+      if (operation === 'persist') throw new ConnectionLostError({ arrival: arrival.promise });
       return undefined;
     });
     const credited = context.credit(account, '1', once);

@@ -8,7 +8,7 @@ import {
   home,
   hops,
 } from '../../src/conformance/index.js';
-import { ConnectionLost, type MemoryFault } from '../../src/memory/index.js';
+import { ConnectionLostError, type MemoryFault } from '../../src/memory/index.js';
 import { seededRandom } from '../../src/seeded-random.js';
 import { MemoryFixture } from './memory-fixture.js';
 
@@ -21,7 +21,7 @@ function misbehaving(random: () => number, lossShare: number): MemoryFault {
     await hops(Math.floor(random() * 5));
     const isLossy = operation.startsWith('persist') ? random() < lossShare : operation === 'is-committed';
     if (isLossy && (operation !== 'is-committed' || (way === 'request' && random() < 0.6)))
-      throw new ConnectionLost();
+      throw new ConnectionLostError();
   };
 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import {
   Simulation,
-  SimulationFailure,
+  SimulationError,
   type SimulationGiven,
   type SimulationOptions,
   callOf,
@@ -98,8 +98,8 @@ test('a seed that fails is simplified, and tells its steps', { timeout: 300_000 
     callsMax: 6,
   });
   const failure: unknown = await wrong.explore({ from: 1, seeds: 20 }).catch((error: unknown) => error);
-  expect(failure).toBeInstanceOf(SimulationFailure);
-  const { trace, message } = failure as SimulationFailure;
+  expect(failure).toBeInstanceOf(SimulationError);
+  const { trace, message } = failure as SimulationError;
   expect(message).toContain('SIMULATION_FROM=');
   expect(trace.filter((line) => line.includes('call')).length).toBeLessThanOrEqual(4);
 });

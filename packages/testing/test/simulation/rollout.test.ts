@@ -5,7 +5,7 @@ import {
   type HandlerContext,
 } from '@framework/events';
 import { expect, test } from 'vitest';
-import { Simulation, SimulationFailure, callOf } from '../../src/simulation/index.js';
+import { Simulation, SimulationError, callOf } from '../../src/simulation/index.js';
 import { Book, BookLentEvent, CountLoanAction, LendOrReturnAction, Reader } from './library.js';
 import { timeout } from './seed-count.js';
 
@@ -63,5 +63,5 @@ test(
 
 test('a handler that is renamed without its former name is found', { timeout }, async () => {
   const explored = renamedHandler([]).explore({ from: 1, seeds: 60 });
-  await expect(explored).rejects.toBeInstanceOf(SimulationFailure);
+  await expect(explored).rejects.toBeInstanceOf(SimulationError);
 });

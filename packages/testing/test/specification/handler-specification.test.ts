@@ -1,4 +1,4 @@
-import { EntityNotFoundException, ShardUnavailableException } from '@framework/core';
+import { EntityNotFoundError, ShardUnavailableError } from '@framework/core';
 import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '@framework/events';
 import { describe, expect, it } from 'vitest';
 
@@ -147,11 +147,11 @@ describe('a handler that fails', () => {
 
   it('gives the event up at once when its error says that another attempt cannot succeed', async () => {
     const missing = onCredit(async () => {
-      throw new EntityNotFoundException('Account', 'nobody');
+      throw new EntityNotFoundError('Account', 'nobody');
     });
     const handled = accountsWith(missing).given(given).whenHandled(credited);
     await handled.thenThrows('entity-not-found');
-    await handled.thenThrows(EntityNotFoundException);
+    await handled.thenThrows(EntityNotFoundError);
     await expect(handled.thenEvents()).rejects.toMatchObject({
       message: expect.stringContaining('after 1 attempts') as string,
     });
@@ -161,7 +161,7 @@ describe('a handler that fails', () => {
     let outages = 20;
     const unlucky = onCredit(async ({ attempt }, context) => {
       expect(attempt).toBe(1);
-      if (outages-- > 0) throw new ShardUnavailableException(given.id.resolveShardIdentifier(), 'it is down');
+      if (outages-- > 0) throw new ShardUnavailableError(given.id.resolveShardIdentifier(), 'it is down');
       await context.execute(WithdrawAction, withdrawal);
     });
     await accountsWith(unlucky)

@@ -1,4 +1,4 @@
-import { FrameworkException, systemClock } from '@framework/core';
+import { FrameworkError, systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 
 import { CreditAccountAction } from '../account-actions.js';
@@ -221,7 +221,7 @@ export function describeTransactions(context: SuiteContext): void {
       ended.open();
       for (const call of late) {
         // A query builder may wrap the refusal of a statement of its own.
-        const refusal = FrameworkException.find(await call.catch((error: unknown) => error));
+        const refusal = FrameworkError.find(await call.catch((error: unknown) => error));
         expect(refusal).toMatchObject({ code: 'transaction-over', shard: home });
       }
       expect(await context.accounts.getById(account.id)).toEqual(account);

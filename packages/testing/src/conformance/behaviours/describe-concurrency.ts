@@ -1,4 +1,4 @@
-import { FrameworkException, systemClock } from '@framework/core';
+import { FrameworkError, systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 
 import { TransferAction } from '../account-actions.js';
@@ -81,7 +81,7 @@ function accountsOf(count: number): readonly Account[] {
 
 function codes(outcomes: readonly PromiseSettledResult<unknown>[]): ReadonlySet<string> {
   const failed = outcomes.filter((outcome) => outcome.status === 'rejected');
-  return new Set(failed.map(({ reason }) => FrameworkException.find(reason)?.code ?? String(reason)));
+  return new Set(failed.map(({ reason }) => FrameworkError.find(reason)?.code ?? String(reason)));
 }
 
 async function expectContiguousHistory(

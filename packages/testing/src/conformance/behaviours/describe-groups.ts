@@ -1,4 +1,4 @@
-import { type ChangeSet, FrameworkException, type TransactionManager, systemClock } from '@framework/core';
+import { type ChangeSet, FrameworkError, type TransactionManager, systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 
 import { Account, Tag, decimal } from '../account.js';
@@ -159,7 +159,7 @@ async function persisted(manager: TransactionManager, set: ChangeSet): Promise<s
 }
 
 function codeOf(error: unknown): string {
-  return FrameworkException.find(error)?.code ?? String(error);
+  return FrameworkError.find(error)?.code ?? String(error);
 }
 
 function keyOf({ action }: ChangeSet, key: string): NonNullable<ChangeSet['key']> {

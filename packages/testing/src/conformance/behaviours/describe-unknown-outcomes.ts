@@ -1,6 +1,6 @@
 import {
   type ChangeSet,
-  CommitOutcomeUnknownException,
+  CommitOutcomeUnknownError,
   ShardedId,
   type TransactionManager,
 } from '@framework/core';
@@ -87,6 +87,6 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
 }
 
 /** The error of a commit whose answer was lost. */
-function lost({ action }: ChangeSet): CommitOutcomeUnknownException {
-  return new CommitOutcomeUnknownException(home, action.id);
+function lost({ action }: ChangeSet): CommitOutcomeUnknownError {
+  return new CommitOutcomeUnknownError(home, action.id);
 }

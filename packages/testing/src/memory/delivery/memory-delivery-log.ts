@@ -3,9 +3,9 @@ import {
   type DeliverableEvent,
   type DeliveryLog,
   type EventBatch,
-  HistoryChangedException,
-  InvalidCursorException,
-  InvariantViolation,
+  HistoryChangedError,
+  InvalidCursorError,
+  InvariantViolationError,
 } from '@framework/core';
 
 import type { MemoryAccess } from './memory-access.js';
@@ -32,7 +32,7 @@ export class MemoryDeliveryLog implements DeliveryLog {
       const { log } = tables;
       const events: DeliverableEvent[] = [];
       const from = parsePlace(tables, cursor);
-      if (from === undefined) throw new HistoryChangedException();
+      if (from === undefined) throw new HistoryChangedError();
       const visible = log.slice(from, this.#end);
       for (const [index, event] of visible.entries()) {
         if (!slots.includes(event.slot)) continue;
@@ -47,7 +47,7 @@ export class MemoryDeliveryLog implements DeliveryLog {
     return this.#access.answer('log.load', ({ log, parked }) =>
       events.map(({ id }) => {
         const found = parked.get(`${handler} ${id}`)?.event ?? log.find((event) => event.id === id);
-        if (found === undefined) throw new InvariantViolation(`Event ${id} is in the log no more`);
+        if (found === undefined) throw new InvariantViolationError(`Event ${id} is in the log no more`);
         return structuredClone(found);
       }),
     );
@@ -69,10 +69,10 @@ export function formatPlace({ timeline }: MemoryDeliveryTables, place: number): 
 /**
  * How many events of the log lie before a cursor; `undefined` when it was learnt before a failover.
  *
- * @throws InvalidCursorException `invalid-cursor` when it is none
+ * @throws InvalidCursorError `invalid-cursor` when it is none
  */
 export function parsePlace({ timeline }: MemoryDeliveryTables, cursor: Cursor): number | undefined {
   const [, place, learntIn] = /^(\d+)@(\d+)$/.exec(cursor) ?? [];
-  if (place === undefined) throw new InvalidCursorException(cursor);
+  if (place === undefined) throw new InvalidCursorError(cursor);
   return Number(learntIn) === timeline ? Number(place) : undefined;
 }

@@ -3,9 +3,9 @@ import {
   type DeliverableEvent,
   type HandlerCursor,
   type HandlerCursors,
-  HandlerInUseException,
+  HandlerInUseError,
   type HandlerLag,
-  HandlerNamesException,
+  HandlerNamesError,
   type HandlerRegistration,
   type KnownHandler,
   assertDistinctHandlers,
@@ -91,11 +91,11 @@ export class MemoryHandlerCursors implements HandlerCursors {
         .sort(([, one], [, other]) => other.untilMs - one.untilMs)[0];
       if (user !== undefined) {
         const [processId, { untilMs }] = user;
-        throw HandlerInUseException.by(handler, { processId, late: untilMs <= nowMs });
+        throw HandlerInUseError.by(handler, { processId, late: untilMs <= nowMs });
       }
       const parkedCount = tables.parkedOf(handler).length;
       if (parkedCount > 0 && !discardParked) {
-        throw new HandlerInUseException(handler, `${parkedCount} events wait for it, skip or discard them`);
+        throw new HandlerInUseError(handler, `${parkedCount} events wait for it, skip or discard them`);
       }
       tables.forget(handler);
     });
@@ -151,7 +151,7 @@ function add(tables: MemoryDeliveryTables, handler: string, place: number): void
 function idOf(names: Map<string, string>, { name, aliases }: HandlerRegistration): string {
   const all = [name, ...aliases];
   const ids = [...new Set(all.flatMap((each) => names.get(each) ?? []))];
-  if (ids.length > 1) throw new HandlerNamesException(name, ids.toSorted());
+  if (ids.length > 1) throw new HandlerNamesError(name, ids.toSorted());
   const [id = name] = ids;
   for (const each of all) names.set(each, id);
   return id;

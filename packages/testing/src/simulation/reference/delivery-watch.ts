@@ -1,4 +1,4 @@
-import { type DeliverableEvent, FrameworkException } from '@framework/core';
+import { type DeliverableEvent, FrameworkError } from '@framework/core';
 import type { RegisteredHandler } from '@framework/events';
 
 import type { MemoryParked, MemoryPassage, MemorySnapshot, MemoryTables } from '../../memory/index.js';
@@ -238,7 +238,7 @@ const mayWrite: ReadonlySet<string> = new Set(['parked.park', 'parked.beginAttem
 /** What the documents say of how a call ended. */
 function failureOf({ whenBatchFails }: RegisteredHandler['options'], thrown: unknown): CallFailure {
   if (whenBatchFails === 'wait') return 'outage';
-  const known = FrameworkException.find(thrown);
+  const known = FrameworkError.find(thrown);
   if (known === undefined || known.code === 'handler-timeout') return 'counts';
   return known.retryable || known.code === 'unknown-shard' ? 'outage' : 'final';
 }

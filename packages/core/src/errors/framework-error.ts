@@ -50,9 +50,9 @@ const brand: symbol = Symbol.for('@framework/core/exception');
 /**
  * What every error of the framework is: a code to branch on, and whether a retry can help.
  *
- * Recognise it with {@link FrameworkException.is}, which also sees errors of another copy of this package.
+ * Recognise it with {@link FrameworkError.is}, which also sees errors of another copy of this package.
  */
-export abstract class FrameworkException extends Error {
+export abstract class FrameworkError extends Error {
   /** What went wrong, as a stable identifier. */
   readonly code: ErrorCode;
   /** Whether doing the same again can succeed. */
@@ -67,7 +67,7 @@ export abstract class FrameworkException extends Error {
   }
 
   /** Tells whether a value is an error of the framework, by its brand; never throws. */
-  static is(value: unknown): value is FrameworkException {
+  static is(value: unknown): value is FrameworkError {
     try {
       return typeof value === 'object' && value !== null && brand in value;
     } catch {
@@ -82,10 +82,10 @@ export abstract class FrameworkException extends Error {
    *
    * @returns the outermost one among the first 8 links, or `undefined`
    */
-  static find(error: unknown): FrameworkException | undefined {
+  static find(error: unknown): FrameworkError | undefined {
     let link = error;
     for (let depth = 0; depth < 8 && link !== undefined && link !== null; depth++) {
-      if (FrameworkException.is(link)) return link;
+      if (FrameworkError.is(link)) return link;
       link = causeOf(link);
     }
     return undefined;

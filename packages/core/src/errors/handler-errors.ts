@@ -1,7 +1,7 @@
-import { FrameworkException } from './framework-exception.js';
+import { FrameworkError } from './framework-error.js';
 
 /** Names do not identify handlers in a database: those of one handler belong to several, or those of two to one. */
-export class HandlerNamesException extends FrameworkException {
+export class HandlerNamesError extends FrameworkError {
   /** The durable name that the handler declares. */
   readonly handler: string;
   /** The permanent ids of the handlers to which its names belong. */
@@ -23,7 +23,7 @@ export class HandlerNamesException extends FrameworkException {
 }
 
 /** A handler cannot be retired, because something still depends on it. */
-export class HandlerInUseException extends FrameworkException {
+export class HandlerInUseError extends FrameworkError {
   /** The handler's permanent id. */
   readonly handler: string;
 
@@ -37,16 +37,16 @@ export class HandlerInUseException extends FrameworkException {
   static by(
     handler: string,
     { processId, late }: { readonly processId: string; readonly late: boolean },
-  ): HandlerInUseException {
+  ): HandlerInUseError {
     const reason = late
       ? `process ${processId} has it and is late to renew its leases, stop it, or if it has ended already, try again when the time of a lease has passed`
       : `process ${processId} has it, stop that first`;
-    return new HandlerInUseException(handler, reason);
+    return new HandlerInUseError(handler, reason);
   }
 }
 
 /** No database knows a handler of this name. */
-export class UnknownHandlerException extends FrameworkException {
+export class UnknownHandlerError extends FrameworkError {
   /** The name that was requested. */
   readonly handler: string;
 
@@ -60,7 +60,7 @@ export class UnknownHandlerException extends FrameworkException {
 }
 
 /** A handler did not return within its `timeoutMs`: its signal was aborted, and the attempt counts as failed. */
-export class HandlerTimeoutException extends FrameworkException {
+export class HandlerTimeoutError extends FrameworkError {
   /** The handler's durable name. */
   readonly handler: string;
   /** How long it may take. */

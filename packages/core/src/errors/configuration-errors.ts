@@ -1,19 +1,19 @@
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import { FrameworkException } from './framework-exception.js';
+import { FrameworkError } from './framework-error.js';
 
 /** One fault of a configuration: where it is, in kebab-case, and what to do about it. */
-export interface ConfigurationFault {
+export interface ConfigurationIssue {
   /** Such as `framework.sharding.groups[0].members[1].configs.primary-config.jdbc-url`. */
   readonly path: string;
   readonly message: string;
 }
 
 /** The configuration cannot be used; every fault is named by its path, and no value is shown that could be secret. */
-export class ConfigurationException extends FrameworkException {
+export class ConfigurationError extends FrameworkError {
   /** All faults that were found, not only the first. */
-  readonly faults: readonly ConfigurationFault[];
+  readonly faults: readonly ConfigurationIssue[];
 
-  constructor(faults: readonly ConfigurationFault[], options?: { readonly cause?: unknown }) {
+  constructor(faults: readonly ConfigurationIssue[], options?: { readonly cause?: unknown }) {
     const lines = faults.map(({ path, message }) => `  ${path}: ${message}`);
     super('invalid-configuration', `The configuration cannot be used:\n${lines.join('\n')}`, options);
     this.faults = faults;
@@ -21,7 +21,7 @@ export class ConfigurationException extends FrameworkException {
 }
 
 /** The shard of an id is not in the configuration: never answered from another shard. */
-export class UnknownShardException extends FrameworkException {
+export class UnknownShardError extends FrameworkError {
   /** The shard that is not configured. */
   readonly shard: ShardIdentifier;
 
@@ -32,7 +32,7 @@ export class UnknownShardException extends FrameworkException {
 }
 
 /** None of the configured shards can be used before somebody corrects the configuration or the databases. */
-export class NoUsableShardException extends FrameworkException {
+export class NoUsableShardError extends FrameworkError {
   /** All configured shards. */
   readonly shards: readonly ShardIdentifier[];
 
@@ -48,7 +48,7 @@ export class NoUsableShardException extends FrameworkException {
 }
 
 /** A plan spans several shards and the caller did not allow that; nothing was written. */
-export class CrossShardException extends FrameworkException {
+export class CrossShardError extends FrameworkError {
   /** The shards of the plan, in order. */
   readonly shards: readonly ShardIdentifier[];
 
@@ -63,7 +63,7 @@ export class CrossShardException extends FrameworkException {
 }
 
 /** A cross-shard action committed on some shards and failed on a later one. */
-export class PartialCommitException extends FrameworkException {
+export class PartialCommitError extends FrameworkError {
   /** The shards that hold the action's changes. */
   readonly committed: readonly ShardIdentifier[];
   /** The shards that do not hold them; on the first of them the commit failed, the others were not tried. */

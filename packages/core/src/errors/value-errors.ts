@@ -1,21 +1,21 @@
-import { FrameworkException } from './framework-exception.js';
+import { FrameworkError } from './framework-error.js';
 
 /** A string is not an id of the wanted kind. */
-export class InvalidIdException extends FrameworkException {
+export class InvalidIdError extends FrameworkError {
   constructor(value: unknown, expected: string) {
     super('invalid-id', `'${String(value).slice(0, 64)}' is not ${expected}`);
   }
 }
 
 /** A group or member is out of range. */
-export class InvalidShardException extends FrameworkException {
+export class InvalidShardError extends FrameworkError {
   constructor(part: 'group' | 'member', value: number, maximum: number) {
     super('invalid-shard', `${part} ${value} is not an integer from 0 to ${maximum}`);
   }
 }
 
 /** The `after` of a page is not the `next` of the page before. */
-export class InvalidCursorException extends FrameworkException {
+export class InvalidCursorError extends FrameworkError {
   constructor(cursor: string) {
     super(
       'invalid-cursor',
@@ -25,14 +25,14 @@ export class InvalidCursorException extends FrameworkException {
 }
 
 /** A model was built with a field that it must not have. */
-export class InvalidModelException extends FrameworkException {
+export class InvalidModelError extends FrameworkError {
   constructor(message: string) {
     super('invalid-model', message);
   }
 }
 
 /** A value would not come back from the database as it was staged; nothing was written. */
-export class UnstorableValueException extends FrameworkException {
+export class UnstorableValueError extends FrameworkError {
   /** Where the value stands, such as `Wallet.balance` or `WalletCreatedEvent.amount`. */
   readonly path: string;
   /** What is wrong with it, and what to do. */

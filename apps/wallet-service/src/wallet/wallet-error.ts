@@ -8,7 +8,7 @@ export type WalletErrorCode =
   | 'wallet-closed';
 
 /** A request that the wallet's rules refuse; nothing was changed. */
-export abstract class WalletException extends Error {
+export abstract class WalletError extends Error {
   readonly code: WalletErrorCode;
 
   constructor(code: WalletErrorCode, message: string) {
@@ -19,42 +19,42 @@ export abstract class WalletException extends Error {
 }
 
 /** An amount is not positive, has too many decimals for its currency, or too many digits. */
-export class InvalidAmount extends WalletException {
+export class InvalidAmountError extends WalletError {
   constructor(message: string) {
     super('invalid-amount', message);
   }
 }
 
 /** ISO 4217 does not have the currency. */
-export class UnknownCurrency extends WalletException {
+export class UnknownCurrencyError extends WalletError {
   constructor(currency: string) {
     super('unknown-currency', `ISO 4217 has no currency ${currency}`);
   }
 }
 
 /** Money of one currency cannot go to a wallet of another. */
-export class CurrencyMismatch extends WalletException {
+export class CurrencyMismatchError extends WalletError {
   constructor(source: string, destination: string) {
     super('currency-mismatch', `The source holds ${source} and the destination ${destination}`);
   }
 }
 
 /** Source and destination of a transfer are one wallet. */
-export class SameWallet extends WalletException {
+export class SameWalletError extends WalletError {
   constructor() {
     super('same-wallet', 'Source and destination are the same wallet');
   }
 }
 
 /** The wallet holds less than what is to be taken out. */
-export class InsufficientFunds extends WalletException {
+export class InsufficientFundsError extends WalletError {
   constructor(balance: string, amount: string, currency: string) {
     super('insufficient-funds', `The balance of ${balance} ${currency} does not cover ${amount} ${currency}`);
   }
 }
 
 /** The wallet is closed and does not change any more. */
-export class WalletClosed extends WalletException {
+export class WalletClosedError extends WalletError {
   constructor(id: string) {
     super('wallet-closed', `Wallet ${id} is closed`);
   }

@@ -2,13 +2,13 @@ import { modelNameOf } from '../model/model-class.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { Change } from '../storage/change-set.js';
 import type { NotReadyKind } from './database-not-ready-error.js';
-import { FrameworkException } from './framework-exception.js';
+import { FrameworkError } from './framework-error.js';
 
 /**
  * A row that the action read was changed or removed meanwhile, or another server has taken over since, which may lack that version;
  * nothing was written, fresh reads can help.
  */
-export class StaleRecordException extends FrameworkException {
+export class StaleRecordError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
   /** The model's id. */
@@ -27,17 +27,17 @@ export class StaleRecordException extends FrameworkException {
   }
 
   /** The error of an update that finds another version; for adapters. */
-  static of({ repository, model, expectedVersion }: Change): StaleRecordException {
-    return new StaleRecordException(modelNameOf(repository.model), model.id.value, expectedVersion);
+  static of({ repository, model, expectedVersion }: Change): StaleRecordError {
+    return new StaleRecordError(modelNameOf(repository.model), model.id.value, expectedVersion);
   }
 }
 
 /** A deadlock, a serialization failure or a connection lost before the commit was sent; nothing was written. */
-export class TransientStorageException extends FrameworkException {
+export class TransientStorageError extends FrameworkError {
   /** The shard on which it happened. */
   readonly shard: ShardIdentifier;
 
-  /** @param options.place is the shard's name, host and database, as of a {@link ShardUnavailableException} */
+  /** @param options.place is the shard's name, host and database, as of a {@link ShardUnavailableError} */
   constructor(
     shard: ShardIdentifier,
     reason: string,
@@ -59,7 +59,7 @@ export class TransientStorageException extends FrameworkException {
 export type UnavailableKind = NotReadyKind | 'locked' | 'damaged';
 
 /** The shard cannot be reached, is not migrated yet, or its queue is full; nothing was written. */
-export class ShardUnavailableException extends FrameworkException {
+export class ShardUnavailableError extends FrameworkError {
   /** The shard that cannot serve. */
   readonly shard: ShardIdentifier;
   /** What is wrong, for operators: it may name hosts and users. */
@@ -94,7 +94,7 @@ function placed(shard: ShardIdentifier, place: string | undefined): string {
 }
 
 /** The connection was lost after the commit was sent, and the outcome could not be learnt in time. */
-export class CommitOutcomeUnknownException extends FrameworkException {
+export class CommitOutcomeUnknownError extends FrameworkError {
   /** The shard on which the commit was sent. */
   readonly shard: ShardIdentifier;
   /** The action whose rows the log either holds or does not; `undefined` for a transaction of a script. */
@@ -123,7 +123,7 @@ export class CommitOutcomeUnknownException extends FrameworkException {
 }
 
 /** A unique, foreign-key, check or not-null constraint of the database refused the rows; nothing was written. */
-export class ConstraintViolationException extends FrameworkException {
+export class ConstraintViolationError extends FrameworkError {
   /** The shard that refused. */
   readonly shard: ShardIdentifier;
   /** The constraint's name, where the database tells it. */
@@ -148,7 +148,7 @@ export class ConstraintViolationException extends FrameworkException {
 }
 
 /** The database refused a statement for a reason that a retry does not remove; nothing was written. */
-export class StorageFailureException extends FrameworkException {
+export class StorageFailureError extends FrameworkError {
   /** The shard that refused. */
   readonly shard: ShardIdentifier;
 
@@ -162,7 +162,7 @@ export class StorageFailureException extends FrameworkException {
  * A position in a database's log is no longer valid: the database is on another server, or its server crashed or failed
  * over.
  */
-export class HistoryChangedException extends FrameworkException {
+export class HistoryChangedError extends FrameworkError {
   constructor() {
     super(
       'history-changed',
@@ -173,7 +173,7 @@ export class HistoryChangedException extends FrameworkException {
 }
 
 /** A transaction was asked for inside a transaction on the same shard. */
-export class NestedTransactionException extends FrameworkException {
+export class NestedTransactionError extends FrameworkError {
   /** The shard that already has a transaction open here. */
   readonly shard: ShardIdentifier;
 
@@ -187,7 +187,7 @@ export class NestedTransactionException extends FrameworkException {
 }
 
 /** Work went on in a transaction that had already ended, mostly in a promise that nobody awaited. */
-export class TransactionOverException extends FrameworkException {
+export class TransactionOverError extends FrameworkError {
   /** The shard of the ended transaction. */
   readonly shard: ShardIdentifier;
 
@@ -201,7 +201,7 @@ export class TransactionOverException extends FrameworkException {
 }
 
 /** No row has this id, or its state is DELETED. */
-export class EntityNotFoundException extends FrameworkException {
+export class EntityNotFoundError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
   /** The id that was asked for. */
@@ -216,7 +216,7 @@ export class EntityNotFoundException extends FrameworkException {
 }
 
 /** A condition that must match at most one row matched several. */
-export class NotUniqueException extends FrameworkException {
+export class NotUniqueError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
 
@@ -230,7 +230,7 @@ export class NotUniqueException extends FrameworkException {
 }
 
 /** The strategy cannot tell the shard from an id alone, so a read by id has no place to go. */
-export class ShardUndeterminedException extends FrameworkException {
+export class ShardUndeterminedError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
   /** The id that was asked for. */

@@ -1,14 +1,14 @@
-import { FrameworkException } from './framework-exception.js';
+import { FrameworkError } from './framework-error.js';
 
 /** The executed action is not in the executor's registry. */
-export class UnknownActionException extends FrameworkException {
+export class UnknownActionError extends FrameworkError {
   constructor(action: string) {
     super('unknown-action', `${action} is not registered: pass an instance of it in the executor's actions`);
   }
 }
 
 /** An action was executed inside the perform of another, which would commit twice. */
-export class NestedExecutionException extends FrameworkException {
+export class NestedExecutionError extends FrameworkError {
   constructor(inner: string, outer: string) {
     super(
       'nested-execution',
@@ -18,7 +18,7 @@ export class NestedExecutionException extends FrameworkException {
 }
 
 /** The plan was asked for where no action is being performed. */
-export class PlanUnavailableException extends FrameworkException {
+export class PlanUnavailableError extends FrameworkError {
   constructor(action: string) {
     super(
       'plan-unavailable',
@@ -28,7 +28,7 @@ export class PlanUnavailableException extends FrameworkException {
 }
 
 /** The plan was used after perform had returned, mostly in a promise that nobody awaited. */
-export class PlanSealedException extends FrameworkException {
+export class PlanSealedError extends FrameworkError {
   constructor(action: string) {
     super(
       'plan-sealed',
@@ -38,7 +38,7 @@ export class PlanSealedException extends FrameworkException {
 }
 
 /** One id was staged twice in one plan. */
-export class StagedTwiceException extends FrameworkException {
+export class StagedTwiceError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
   /** The model's id. */
@@ -55,7 +55,7 @@ export class StagedTwiceException extends FrameworkException {
 }
 
 /** The params of an action do not fit the schema that the action declares. */
-export class InvalidParamsException extends FrameworkException {
+export class InvalidParamsError extends FrameworkError {
   /** What is wrong, by path within the params. */
   readonly issues: readonly { readonly path: string; readonly message: string }[];
 
@@ -71,14 +71,14 @@ export class InvalidParamsException extends FrameworkException {
 }
 
 /** An idempotency key is empty, too long, or holds a character that the database cannot. */
-export class InvalidIdempotencyKeyException extends FrameworkException {
+export class InvalidIdempotencyKeyError extends FrameworkError {
   constructor(reason: string) {
     super('invalid-idempotency-key', `The idempotency key ${reason}`);
   }
 }
 
 /** Another request was committed under the same idempotency key; nothing was written. */
-export class IdempotencyKeyReusedException extends FrameworkException {
+export class IdempotencyKeyReusedError extends FrameworkError {
   /** The key of both requests. */
   readonly key: string;
   /** The action that was committed under it. */
@@ -100,7 +100,7 @@ export class IdempotencyKeyReusedException extends FrameworkException {
 }
 
 /** Something grew beyond its named maximum; nothing was written. */
-export class LimitExceededException extends FrameworkException {
+export class LimitExceededError extends FrameworkError {
   /** The name of the limit, such as `changesMax`. */
   readonly limit: string;
   /** The limit's value. */
