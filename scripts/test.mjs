@@ -34,11 +34,11 @@ if (!(await installIfNeeded())) {
 }
 tally.close();
 
-async function check([title, perform, hint]) {
+async function check([title, perform, notification]) {
   const startedAtMs = performance.now();
   const { code, output } = await perform();
   const seconds = ((performance.now() - startedAtMs) / 1_000).toFixed(1);
   console.log(`${code === 0 ? '✓' : '✗'} ${title} (${seconds} s)`);
-  if (code !== 0) console.log([output.trimEnd(), hint].filter(Boolean).join('\n'));
+  if (code !== 0) console.log([output.trimEnd(), notification].filter(Boolean).join('\n'));
   tally.add(code === 0 ? { passed: 1 } : { failed: 1 });
 }

@@ -31,7 +31,7 @@ const databaseTests: Readonly<Record<string, readonly string[]>> = {
   'packages/drizzle-adapter/src/connection': ['bind-errors', 'commit-outcome', 'read-only', 'refused-begin'],
   'packages/drizzle-adapter/src/delivery': [
     'dead-letters',
-    'delivery-{attempts,bulk,leases,parking,reads,retention}',
+    'delivery-{attempts,bulk,leases,blocking,reads,retention}',
     'replaced-database',
   ],
   'packages/drizzle-adapter/src/write': [

@@ -16,7 +16,7 @@ import {
   Delivery,
   type RestartHook,
   defaultDeliverySettings,
-  hintCommits,
+  notifyOfCommits,
   parseDeliverySettings,
 } from '@framework/events';
 
@@ -80,7 +80,7 @@ export function composeWalletService(
   const decisions = new TransferDecisionRepository(databases);
   const notifications = new NotificationRepository(databases);
   const executor = new ActionExecutor({
-    retry: { retries: isWorthAnotherAttempt, ...options.retry },
+    retry: { isRetryable: isWorthAnotherAttempt, ...options.retry },
     namespace: config.namespace,
     groupCommit: config.groupCommit,
     databases,
@@ -116,20 +116,20 @@ export function composeWalletService(
         handlers: [...own, ...handlers],
         settings: { ...settings, stopTimeoutMs },
       })
-    : hintsOnly({ ...around, notifyCoalesceMs: settings.notifyCoalesceMs });
+    : notificationsOnly({ ...around, notifyCoalesceMs: settings.notifyCoalesceMs });
   return { databases, wallets, transfers, executor, delivery, principalOf };
 }
 
 /** The errors after which running an action again can succeed. */
 function isWorthAnotherAttempt(error: unknown): boolean {
-  return defaultRetryPolicy.retries(error) || isDecidedMeanwhile(error);
+  return defaultRetryPolicy.isRetryable(error) || isDecidedMeanwhile(error);
 }
 
 /** In the place of a delivery: wakes those of other processes. */
-function hintsOnly(
-  options: Parameters<typeof hintCommits>[0] & { readonly databases: DatabaseRegistry },
+function notificationsOnly(
+  options: Parameters<typeof notifyOfCommits>[0] & { readonly databases: DatabaseRegistry },
 ): WalletService['delivery'] {
-  const end = hintCommits(options);
+  const end = notifyOfCommits(options);
   return {
     start: () => undefined,
     started: async () => undefined,

@@ -162,7 +162,7 @@ class Process {
       settings: {
         leaseMs,
         pollMaxMs: 100,
-        parkedPollMs: 100,
+        blockedPollMs: 100,
         cursorSaveMs: 60_000,
         retry: { attemptsMax: 1_000, backoffBaseMs: 50, backoffMaxMs: 100 },
       },

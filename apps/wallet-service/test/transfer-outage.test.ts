@@ -28,8 +28,8 @@ it('a transfer to a shard that is down is in transit, not refunded, and complete
   const transfer = { sourceId: source!.id, destId: dest!.id, amount: '40' };
   const { body } = await service.client.post('/transfers', transfer);
   await vi.waitFor(async () => {
-    const parked = 'select from eventlog.parked_events where model_id = $1';
-    expect(await rowsOf(service.global, parked, [body['id']])).toHaveLength(1);
+    const blocked = 'select from eventlog.parked_events where model_id = $1';
+    expect(await rowsOf(service.global, blocked, [body['id']])).toHaveLength(1);
   }, patience);
   expect((await service.client.get(`/transfers/${String(body['id'])}`)).body).toMatchObject({
     state: 'INITIATED',

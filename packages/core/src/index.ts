@@ -83,7 +83,7 @@ export {
   type SlotLeases,
   type DeliveryLog,
   type EventBatch,
-  type HintChannel,
+  type NotificationChannel,
   type LogPartitions,
 } from './storage/delivery-store.js';
 export {
@@ -100,17 +100,17 @@ export {
 export type {
   DuePlace,
   LeasedModel,
-  ParkedAttempt,
-  ParkedEvent,
-  ParkedEvents,
-  ParkedHead,
-  ParkedModel,
-  ParkedOutcome,
-  ParkedPlace,
+  BlockedAttempt,
+  BlockedEvent,
+  BlockedEvents,
+  BlockedHead,
+  BlockedModel,
+  BlockedOutcome,
+  BlockedPlace,
   DeadLetters,
   DeadLettersStep,
-  ParkedFilter,
-  ParkedRow,
+  BlockedFilter,
+  BlockedRow,
   StepPlace,
 } from './storage/blocked-events.js';
 

@@ -1,5 +1,5 @@
 import { systemClock } from '@framework/core';
-import { Account, home, once } from '@framework/testing/conformance';
+import { Account, firstShard, once } from '@framework/testing/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { expect, it, onTestFinished } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
@@ -13,7 +13,7 @@ it.each([
   const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
   await registry.ready();
   const suite = suiteOn(registry, { groupCommit: false });
-  const manager = registry.transactionManager(home);
+  const manager = registry.transactionManager(firstShard);
   const persist = manager.persist.bind(manager);
   const unsendable = {
     toPostgres: (): never => {
@@ -27,7 +27,7 @@ it.each([
     values[tampered] = unsendable;
     return persist(changes);
   };
-  const accounts = Array.from({ length: count }, () => Account.open(home, systemClock.now()));
+  const accounts = Array.from({ length: count }, () => Account.open(firstShard, systemClock.now()));
   const failed = suite.stage((plan) => void plan.addAll(accounts), once);
   await expect(failed).rejects.toMatchObject({ code: 'unstorable-value' });
   expect(tampered).toBeGreaterThan(0);

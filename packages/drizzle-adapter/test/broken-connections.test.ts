@@ -1,4 +1,4 @@
-import { type SuiteContext, home, once } from '@framework/testing/conformance';
+import { type SuiteContext, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -27,14 +27,14 @@ describe('connections on which something went wrong', () => {
   it('are not used again after a statement that took too long', async () => {
     const suite = await open(hasty);
     const before = await backendPid(suite);
-    expect(await refusal(sleep(suite))).toMatchObject({ code: 'shard-unavailable', shard: home });
+    expect(await refusal(sleep(suite))).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
     expect(await backendPid(suite)).not.toBe(before);
   });
 
   it('are not used again after a statement of a transaction took too long', async () => {
     const suite = await open(hasty);
     const before = await backendPid(suite);
-    const work = suite.fixture.databases.transactionManager(home).inTransaction(() => sleep(suite));
+    const work = suite.fixture.databases.transactionManager(firstShard).inTransaction(() => sleep(suite));
     expect(await refusal(work)).toMatchObject({ code: 'shard-unavailable' });
     expect(await backendPid(suite)).not.toBe(before);
   });
@@ -60,7 +60,7 @@ describe('connections on which something went wrong', () => {
   it('are kept after a refused write, stale or in conflict with a constraint', async () => {
     const suite = await open(single);
     const before = await backendPid(suite);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     await suite.credit(account, '1');
     const stale = suite.stage((plan) => plan.update(account.credit('1')), once);
     await expect(stale).rejects.toMatchObject({ code: 'stale-record' });
@@ -70,12 +70,12 @@ describe('connections on which something went wrong', () => {
 });
 
 async function sleep({ fixture }: SuiteContext): Promise<void> {
-  await new PgFixture(fixture.databases).accounts.db(home).execute(sql`select pg_sleep(30)`);
+  await new PgFixture(fixture.databases).accounts.db(firstShard).execute(sql`select pg_sleep(30)`);
 }
 
 /** Breaks a constraint, in a statement of its own. */
 async function conflict({ fixture }: SuiteContext): Promise<void> {
-  await new PgFixture(fixture.databases).accounts.db(home).execute(sql`insert into tags values (null)`);
+  await new PgFixture(fixture.databases).accounts.db(firstShard).execute(sql`insert into tags values (null)`);
 }
 
 async function isAsleep({ url }: TestDatabase, pid: number): Promise<boolean> {

@@ -1,4 +1,10 @@
-import { type Account, type SuiteContext, abroad, decimal, home } from '@framework/testing/conformance';
+import {
+  type Account,
+  type SuiteContext,
+  otherDatabaseShard,
+  decimal,
+  firstShard,
+} from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { CallRecorder, type RecordCheck, checkRecord } from '@framework/testing/record';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -24,8 +30,8 @@ beforeEach(async () => {
   suite = suiteOn(registry);
   await suite.fixture.clear();
   accounts = [
-    await suite.openAccount(home, { balance: decimal('10') }),
-    await suite.openAccount(abroad, { balance: decimal('10') }),
+    await suite.openAccount(firstShard, { balance: decimal('10') }),
+    await suite.openAccount(otherDatabaseShard, { balance: decimal('10') }),
   ];
   recorder = new CallRecorder<Account | Error>({
     judge: (answer) =>
@@ -169,7 +175,7 @@ describe('a record of calls', () => {
     await inBoth(`update eventlog.parked_events set dead = false`);
     expect(await violations()).toEqual(Array(2).fill('notify has not handled 2 events after 0 ms'));
     for (const { store } of registry.deliveries())
-      await store.cursors.retire('notify', { discardParked: true });
+      await store.cursors.retire('notify', { discardBlocked: true });
   });
 
   it('tells of actions that were not recorded, unless they may be there, and of own invariants', async () => {

@@ -1,5 +1,5 @@
 import type { FaultProxy } from '@framework/testing';
-import { home } from '@framework/testing/conformance';
+import { firstShard } from '@framework/testing/conformance';
 import { expect, it } from 'vitest';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
@@ -21,7 +21,7 @@ it.each(['reads', 'writes'] as const)(
     await query(database.url, 'update eventlog.shards set released_date = now()');
     const suite = suiteOn(registry);
     fallSilentAtGoodbye(proxy);
-    const work = what === 'reads' ? suite.accounts.findAll() : suite.openAccount(home);
+    const work = what === 'reads' ? suite.accounts.findAll() : suite.openAccount(firstShard);
     await expect(work).rejects.toMatchObject({ code: 'shard-unavailable', kind: 'other-shards' });
   },
 );

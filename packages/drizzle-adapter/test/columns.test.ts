@@ -1,5 +1,5 @@
 import { type DatabaseRegistry, type NewEntity, systemClock } from '@framework/core';
-import { Account, type AccountFields, Tag, home, once } from '@framework/testing/conformance';
+import { Account, type AccountFields, Tag, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Gadget, PgGadgetRepository, gadgetStatements } from './fixtures/gadget.js';
@@ -131,17 +131,17 @@ describe('a row that is not written yet', () => {
     ['with JSON that is a text', { settings: '{"looks": "like JSON"}' }],
   ])('%s gives the model that is read when it is', async (_what, fields) => {
     const { accounts } = new PgFixture(registry);
-    const account = Account.blank(home, systemClock.now(), fields).variant({ version: 1 });
+    const account = Account.blank(firstShard, systemClock.now(), fields).variant({ version: 1 });
     const row = accounts.encode(account);
     // The catalog is asked about the table at first.
-    const staged = await vi.waitUntil(() => accounts.decode(row, home), 30_000);
+    const staged = await vi.waitUntil(() => accounts.decode(row, firstShard), 30_000);
     await persistInGroup(registry, accounts, account);
     expect(staged).toEqual(await accounts.getById(account.id));
   });
 
   it('gives no model where the database has the last word', () => {
     const gadgets = new PgGadgetRepository(registry);
-    expect(gadgets.decode(gadgets.encode(Gadget.of({ version: 1 })), home)).toBeUndefined();
+    expect(gadgets.decode(gadgets.encode(Gadget.of({ version: 1 })), firstShard)).toBeUndefined();
   });
 });
 
@@ -156,9 +156,11 @@ describe('a table that is not what Drizzle believes', () => {
       `create type mood as enum ('calm', 'wild'); alter table tags alter column label type mood using 'calm'`,
     );
     const suite = suiteOn(registry, { groupCommit: true });
-    const tags = Array.from({ length: 10 }, () => Tag.of(home, 'wild'));
+    const tags = Array.from({ length: 10 }, () => Tag.of(firstShard, 'wild'));
     for (let round = 0; round < 2; round++)
-      await Promise.all(tags.map((tag) => suite.stage((plan) => plan.add(Tag.of(home, tag.label)), once)));
+      await Promise.all(
+        tags.map((tag) => suite.stage((plan) => plan.add(Tag.of(firstShard, tag.label)), once)),
+      );
     expect(await suite.fixture.tags.count()).toBe(20);
   });
 });
@@ -182,10 +184,10 @@ describe('a database that writes dates in another way', () => {
       await registry.ready();
       const suite = suiteOn(registry);
       const dueDate = new Date(instant);
-      const [account] = await suite.store(Account.open(home, systemClock.now(), { dueDate }));
+      const [account] = await suite.store(Account.open(firstShard, systemClock.now(), { dueDate }));
       expect(await suite.accounts.getById(account.id)).toEqual(account);
       expect(await suite.accounts.findAllByIds([account.id])).toEqual([account]);
-      const { log } = registry.transactionManager(home);
+      const { log } = registry.transactionManager(firstShard);
       const { items } = await log.findByModel({ name: 'Account', id: account.id.value }, { limit: 1 });
       expect(Math.abs(items[0]!.createdDate.getTime() - systemClock.now().getTime())).toBeLessThan(60_000);
     },

@@ -1,5 +1,11 @@
 import type { Verdict } from '@framework/testing';
-import { type SuiteContext, Tag, decimal, home, neighbour } from '@framework/testing/conformance';
+import {
+  type SuiteContext,
+  Tag,
+  decimal,
+  firstShard,
+  sameDatabaseShard,
+} from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -39,7 +45,7 @@ describe('a connection that breaks around a commit', () => {
 
   it('after the write arrived: finds the action in the log, and succeeds', async () => {
     await open();
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'forward-and-cut');
     expect(await suite.credit(account, '5')).toMatchObject({ version: 2, balance: decimal('5') });
     expect(wasCut()).toBe(true);
@@ -49,7 +55,7 @@ describe('a connection that breaks around a commit', () => {
 
   it('while the write waits for a lock: waits for its end, and succeeds', async () => {
     await open();
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const holder = new pg.Client({ connectionString: database.url });
     await holder.connect();
     onTestFinished(() => holder.end());
@@ -98,7 +104,7 @@ describe('a connection that breaks around a commit', () => {
       if (isSent(passage, 'pg_stat_activity where pid = $1')) questions++;
       return isSent(passage, write) && ++writes === 2 ? 'forward-and-cut' : 'forward';
     };
-    const opened = hidden.openAccount(home, { owner: 'held' });
+    const opened = hidden.openAccount(firstShard, { owner: 'held' });
     // It was asked for again; or else a second write waits.
     await vi.waitFor(async () => {
       expect(Math.max(questions, await lockWaiters(database.url))).toBeGreaterThan(1);
@@ -111,7 +117,7 @@ describe('a connection that breaks around a commit', () => {
 
   it('before the write arrived: runs the action again, with one effect', async () => {
     await open();
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, write, 'cut');
     expect(await suite.credit(account, '5')).toMatchObject({ version: 2, balance: decimal('5') });
     expect(wasCut()).toBe(true);
@@ -126,7 +132,7 @@ describe('a connection that breaks around a commit', () => {
     '%s the end of a write of several statements arrived: has one effect',
     async (_when, verdict) => {
       await open();
-      const tags = Array.from({ length: 100 }, (_unused, index) => Tag.of(home, `tag ${index}`));
+      const tags = Array.from({ length: 100 }, (_unused, index) => Tag.of(firstShard, `tag ${index}`));
       const wasCut = cutOnce(proxy, lastOfSeveral, verdict);
       await suite.stage((plan) => plan.addAll(tags));
       expect(wasCut()).toBe(true);
@@ -137,7 +143,7 @@ describe('a connection that breaks around a commit', () => {
 
   it('at every commit: has one effect for each success', async () => {
     await open();
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     let turn = 0;
     const verdicts: readonly Verdict[] = ['cut', 'forward-and-cut', 'forward'];
     proxy.judge = ({ direction, bytes }) =>
@@ -149,7 +155,7 @@ describe('a connection that breaks around a commit', () => {
 
   it('for the second shard of one database: does not take the first one’s commit for its own', async () => {
     await open();
-    const [one, other] = [await suite.openAccount(home), await suite.openAccount(neighbour)];
+    const [one, other] = [await suite.openAccount(firstShard), await suite.openAccount(sameDatabaseShard)];
     let writes = 0;
     proxy.judge = (passage) => (isSent(passage, write) && ++writes === 2 ? 'cut' : 'forward');
     const partial = suite.stage((plan) => plan.updateAll([one.credit('1'), other.credit('1')]), {
@@ -157,8 +163,8 @@ describe('a connection that breaks around a commit', () => {
     });
     await expect(partial).rejects.toMatchObject({
       code: 'partial-commit',
-      committed: [home],
-      failed: [neighbour],
+      committed: [firstShard],
+      failed: [sameDatabaseShard],
     });
     expect(await suite.accounts.getById(other.id)).toEqual(other);
   });
@@ -173,7 +179,7 @@ describe('a connection that breaks around a commit', () => {
 
   it('for good: says within a deadline that the outcome is unknown', async () => {
     await open(hasty);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     proxy.judge = (passage) => {
       if (!isSent(passage, write)) return 'forward';
       void proxy.refuse();
@@ -182,7 +188,7 @@ describe('a connection that breaks around a commit', () => {
     const startedMs = performance.now();
     await expect(suite.credit(account, '5')).rejects.toMatchObject({
       code: 'commit-outcome-unknown',
-      shard: home,
+      shard: firstShard,
       retryable: true,
     });
     expect(performance.now() - startedMs).toBeLessThan(hastyMs);
@@ -194,11 +200,11 @@ describe('a connection that breaks around a commit', () => {
 
   it('of a script: says that the outcome is unknown', async () => {
     await open();
-    const manager = suite.fixture.databases.transactionManager(home);
+    const manager = suite.fixture.databases.transactionManager(firstShard);
     const wasCut = cutOnce(proxy, 'commit\0', 'forward-and-cut');
     await expect(manager.inTransaction(async () => 'done')).rejects.toMatchObject({
       code: 'commit-outcome-unknown',
-      shard: home,
+      shard: firstShard,
       actionId: undefined,
     });
     expect(wasCut()).toBe(true);
@@ -206,7 +212,7 @@ describe('a connection that breaks around a commit', () => {
 
   it('while a read runs: runs the action again', async () => {
     await open();
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const wasCut = cutOnce(proxy, 'framework_read', 'forward-and-cut');
     expect(await suite.credit(account, '5')).toMatchObject({ version: 2 });
     expect(wasCut()).toBe(true);

@@ -1,5 +1,5 @@
 import { openDatabases } from '@framework/core';
-import { home } from '@framework/testing/conformance';
+import { firstShard } from '@framework/testing/conformance';
 import { sql } from 'drizzle-orm';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
@@ -102,7 +102,7 @@ describe('the configuration of a database', () => {
     const parameters = 'sslmode=disable&options=-c%20geqo%3Doff&lock_timeout=5000&ssl=false';
     const registry = openRegistry([{ group: 0, member: 0, url: `${url}?${parameters}` }]);
     await registry.ready();
-    expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+    expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
   it('takes JDBC URLs and the name of the PostgreSQL driver', async () => {
@@ -110,7 +110,7 @@ describe('the configuration of a database', () => {
     const settings = { 'driver-class-name': 'org.postgresql.Driver' };
     const registry = openRegistry([{ group: 0, member: 0, url: `jdbc:${url}`, settings }]);
     await registry.ready();
-    expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+    expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
   it('gives a further named config transactions of its own', async () => {
@@ -123,9 +123,9 @@ describe('the configuration of a database', () => {
     await registry.ready();
     const names = await Promise.all(
       [undefined, 'secondaryConfig', 'lockConfig'].map(async (name) => {
-        const manager = registry.transactionManager(home, name);
+        const manager = registry.transactionManager(firstShard, name);
         if (!(manager instanceof PgTransactionManager)) throw new Error('not opened by postgres()');
-        expect(manager.shard).toBe(home);
+        expect(manager.shard).toBe(firstShard);
         const { rows } = await manager.inTransaction(() =>
           manager.db.execute<{ name: string }>(sql`select current_database() as name`),
         );
@@ -133,7 +133,7 @@ describe('the configuration of a database', () => {
       }),
     );
     expect(names).toEqual([primary.database, secondary.database, primary.database]);
-    expect(() => registry.transactionManager(home, 'archiveConfig')).toThrow(
+    expect(() => registry.transactionManager(firstShard, 'archiveConfig')).toThrow(
       expect.objectContaining({ code: 'invalid-configuration' }) as Error,
     );
   });
@@ -152,9 +152,9 @@ describe('the configuration of a database', () => {
       { group: 0, member: 0, url, configs: { 'lock-config': { 'jdbc-url': url } } },
     ]);
     await registry.ready();
-    const inner = registry.transactionManager(home, 'lockConfig');
+    const inner = registry.transactionManager(firstShard, 'lockConfig');
     const result = registry
-      .transactionManager(home)
+      .transactionManager(firstShard)
       .inTransaction(() => inner.inTransaction(async () => 'both'));
     expect(await result).toBe('both');
   });

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
-import { type SuiteContext, home } from '@framework/testing/conformance';
+import { type SuiteContext, firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -30,8 +30,8 @@ describe('the connections of a database', () => {
 
   it('refuse who waits for one too long', async () => {
     const suite = await open({ 'maximum-pool-size': 1, 'acquisition-timeout-ms': 500 });
-    const transactions = suite.fixture.databases.transactionManager(home);
-    const account = await suite.openAccount(home);
+    const transactions = suite.fixture.databases.transactionManager(firstShard);
+    const account = await suite.openAccount(firstShard);
     const release = Promise.withResolvers<void>();
     const holder = transactions.inTransaction(() => release.promise);
     await expect(suite.accounts.getById(account.id)).rejects.toMatchObject({ code: 'shard-unavailable' });
@@ -69,7 +69,7 @@ describe('the connections of a database', () => {
     await databases.ready();
     await query(database.url, `alter role ${role} connection limit 1`);
     expect(await databases.status()).toMatchObject([{ ready: true }]);
-    await databases.transactionManager(home).inTransaction(async () => undefined);
+    await databases.transactionManager(firstShard).inTransaction(async () => undefined);
     expect(await Promise.all([databases.status(), databases.status()])).toMatchObject([
       [{ ready: true }],
       [{ ready: true }],
@@ -85,7 +85,7 @@ describe('the connections of a database', () => {
     const suite = await open({ 'maximum-pool-size': 1, 'acquisition-queue-max': 2 });
     const release = Promise.withResolvers<void>();
     const held = Promise.withResolvers<void>();
-    const holder = suite.fixture.databases.transactionManager(home).inTransaction(async () => {
+    const holder = suite.fixture.databases.transactionManager(firstShard).inTransaction(async () => {
       held.resolve();
       await release.promise;
     });
@@ -110,10 +110,10 @@ describe('the connections of a database', () => {
     const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
     await registry.ready();
     const suite = suiteOn(registry);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const release = Promise.withResolvers<void>();
     const held = Promise.withResolvers<void>();
-    const holder = registry.transactionManager(home).inTransaction(async () => {
+    const holder = registry.transactionManager(firstShard).inTransaction(async () => {
       held.resolve();
       await release.promise;
       await suite.fixture.overwriteNote(account, 'finished');
@@ -137,7 +137,7 @@ describe('the connections of a database', () => {
     const settings = { 'maximum-pool-size': 1, 'acquisition-timeout-ms': 30_000 };
     const registry = openRegistry([{ group: 0, member: 0, url: database.url, settings }]);
     await registry.ready();
-    const transactions = registry.transactionManager(home);
+    const transactions = registry.transactionManager(firstShard);
     const release = Promise.withResolvers<void>();
     onTestFinished(() => release.resolve());
     const held = Promise.withResolvers<void>();
@@ -174,7 +174,7 @@ describe('the connections of a database', () => {
   it('refuse transactions that the framework would not see', async () => {
     const suite = await open({});
     const { accounts } = new PgFixture(suite.fixture.databases);
-    await expect(accounts.db(home).transaction(async () => 'never')).rejects.toMatchObject({
+    await expect(accounts.db(firstShard).transaction(async () => 'never')).rejects.toMatchObject({
       code: 'invariant-violation',
     });
   });

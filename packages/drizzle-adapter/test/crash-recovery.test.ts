@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Cursor, type DeliveryStore, FrameworkError, type SlotLease } from '@framework/core';
 import { seededRandom } from '@framework/testing';
-import { decimal, home } from '@framework/testing/conformance';
+import { decimal, firstShard } from '@framework/testing/conformance';
 import { EmbeddedPostgres, TestPostgres } from '@framework/testing/postgres';
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import pg from 'pg';
@@ -65,7 +65,7 @@ it.each([1, 2, 3])(
 
 it('an update is stale that was read before a crash which lost it, where commits do not wait for the disk', async () => {
   const { url, database } = await server.createDatabase();
-  const account = await (await openSuite(url, {})).openAccount(home);
+  const account = await (await openSuite(url, {})).openAccount(firstShard);
   // With this, all that was committed before is on the disk.
   await query(url, `alter database ${database} set synchronous_commit = off`);
   const [slow, fast] = [await openSuite(url, {}), await openSuite(url, {})];

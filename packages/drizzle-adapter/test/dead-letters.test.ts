@@ -1,13 +1,13 @@
-import type { DeliverableEvent, ParkedFilter } from '@framework/core';
+import type { DeliverableEvent, BlockedFilter } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf } from './fixtures/delivery-store.js';
-import { step, withEvents } from './fixtures/parked-events.js';
+import { step, withEvents } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
-describe('parked events', () => {
+describe('blocked events', () => {
   it('are found in pages, the oldest first', async () => {
-    const { store, events, park } = await withEvents('a', 1, 2, 3, 4, 5);
-    for (const event of events) await park({ event });
+    const { store, events, block } = await withEvents('a', 1, 2, 3, 4, 5);
+    for (const event of events) await block({ event });
     const found: string[] = [];
     let after: string | undefined;
     do {
@@ -33,8 +33,8 @@ describe('parked events', () => {
   });
 
   it('are found in pages of bounded size, however large they are', { tags: ['slow'] }, async () => {
-    const { store, events, park, url } = await withEvents('a', 1, 2, 3, 4);
-    for (const event of events) await park({ event });
+    const { store, events, block, url } = await withEvents('a', 1, 2, 3, 4);
+    for (const event of events) await block({ event });
     const megabytes = (count: number): Promise<unknown> =>
       query(
         url,
@@ -60,13 +60,13 @@ describe('parked events', () => {
   });
 
   it('are found, replayed and skipped by all that a filter names', async () => {
-    const { store, park, write, url } = await withEvents('a', 1);
+    const { store, block, write, url } = await withEvents('a', 1);
     await write('b', 1);
     await query(url, `update eventlog.events set event_type = 'ThingMadeEvent' where model_id = 'b'`);
     const { events } = await store.log.read(allSlots, await beginningOf(store), 10);
     const [a, b] = events as [DeliverableEvent, DeliverableEvent];
-    await park({ event: a, dead: true }, { event: b, dead: true }, { event: b, handler: 'elsewhere' });
-    const found = async (filter: ParkedFilter): Promise<readonly string[]> =>
+    await block({ event: a, dead: true }, { event: b, dead: true }, { event: b, handler: 'elsewhere' });
+    const found = async (filter: BlockedFilter): Promise<readonly string[]> =>
       (await store.deadLetters.find(filter, step)).items.map(
         ({ handler, event }) => `${handler} ${event.modelId}`,
       );
@@ -87,8 +87,8 @@ describe('parked events', () => {
   });
 
   it('are replayed once, also when they fail again between two steps', async () => {
-    const { store, events, park, url } = await withEvents('a', 1, 2);
-    for (const event of events) await park({ event, dead: true });
+    const { store, events, block, url } = await withEvents('a', 1, 2);
+    for (const event of events) await block({ event, dead: true });
     const first = await store.deadLetters.replay({}, { limit: 1 });
     await query(url, 'update eventlog.parked_events set dead = true');
     const second = await store.deadLetters.replay({}, { limit: 1, after: first.next! });
@@ -98,8 +98,8 @@ describe('parked events', () => {
   });
 
   it.each(['a\u0000b', '\ud83d'])('are none for a filter that nothing can match: %j', async (text) => {
-    const { store, events, park } = await withEvents('a', 1);
-    await park({ event: events[0]!, dead: true });
+    const { store, events, block } = await withEvents('a', 1);
+    await block({ event: events[0]!, dead: true });
     for (const filter of [{ handler: text }, { modelId: text }, { eventType: text }]) {
       expect((await store.deadLetters.find(filter, { limit: 1 })).items).toEqual([]);
       expect((await store.deadLetters.skip(filter, { limit: 1 })).count).toBe(0);

@@ -3,20 +3,20 @@ import type {
   DeliverableEvent,
   DeliveryStore,
   LeasedModel,
-  ParkedModel,
+  BlockedModel,
 } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry } from './fixtures/open-registry.js';
-import { asJson, everywhere, never, nobody, step, withEvents } from './fixtures/parked-events.js';
+import { asJson, everywhere, never, nobody, step, withEvents } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
-describe('very much that is parked', () => {
+describe('very much that is blocked', () => {
   it('is replayed, and skipped, in bounded steps, each dead letter once', { tags: ['slow'] }, async () => {
     for (const change of ['replay', 'skip'] as const) {
-      const { store, events, park } = await withEvents('a', 1, 2, 3, 4, 5);
-      await park(...events.map((event) => ({ event, dead: true })));
+      const { store, events, block } = await withEvents('a', 1, 2, 3, 4, 5);
+      await block(...events.map((event) => ({ event, dead: true })));
       const counts: number[] = [];
       let after: string | undefined;
       do {
@@ -27,38 +27,38 @@ describe('very much that is parked', () => {
         counts.push(done.count);
         after = done.next;
         // What fails again meanwhile is not replayed again.
-        const [head] = await store.parked.dueHeads(everywhere, 1);
+        const [head] = await store.blocked.dueHeads(everywhere, 1);
         if (head !== undefined)
-          await store.parked.endAttempt(head, undefined, { kind: 'dead', error: 'again' });
+          await store.blocked.endAttempt(head, undefined, { kind: 'dead', error: 'again' });
       } while (after !== undefined);
       expect(counts).toEqual([2, 2, 1]);
     }
   });
 
   it('is looked at in bounded steps: models page by page, and only those that are asked for', async () => {
-    const { store, park, write } = await withEvents('a', 1);
+    const { store, block, write } = await withEvents('a', 1);
     for (const model of ['b', 'c', 'd', 'e']) await write(model, 1);
     const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
-    await park(...events.map((event) => ({ event })));
+    await block(...events.map((event) => ({ event })));
     const found = await modelsByPages(store, 2);
     expect(found.map(({ modelId }) => modelId).sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
     const [one, other] = found;
     const absent = { ...one!, modelName: 'Another' };
     const { leases } = await store.leases.renew('one', ['notify', 'elsewhere'], never);
-    const leased = (model: ParkedModel): LeasedModel => {
+    const leased = (model: BlockedModel): LeasedModel => {
       const lease = leases.find(({ handler, slot }) => handler === model.handler && slot === model.slot);
       return { ...model, token: lease?.token ?? nobody };
     };
-    expect(await store.parked.stillParked([other!, absent, one!].map(leased))).toHaveLength(2);
+    expect(await store.blocked.stillBlocked([other!, absent, one!].map(leased))).toHaveLength(2);
     for (const difference of [
       { modelName: 'Another' },
       { modelId: 'f' },
       { handler: 'elsewhere' },
       { slot: (one!.slot + 1) % allSlots.length },
     ])
-      expect(await store.parked.stillParked([leased({ ...one!, ...difference })])).toEqual([]);
+      expect(await store.blocked.stillBlocked([leased({ ...one!, ...difference })])).toEqual([]);
     // Whoever asks does not hold its slot any more.
-    expect(await store.parked.stillParked([{ ...absent, token: nobody }])).toEqual([absent]);
+    expect(await store.blocked.stillBlocked([{ ...absent, token: nobody }])).toEqual([absent]);
   });
 
   it(
@@ -119,8 +119,8 @@ describe('very much that is parked', () => {
   });
 
   it('is found about as quickly while many models are being tried', { tags: ['slow'] }, async () => {
-    const { store, url, events, park } = await withEvents('a', 1);
-    await park({ event: events[0]! });
+    const { store, url, events, block } = await withEvents('a', 1);
+    await block({ event: events[0]! });
     await query(
       url,
       `with many as (
@@ -132,15 +132,15 @@ describe('very much that is parked', () => {
        select slot, handler, model_name, model_id, parked_date from many`,
     );
     const placesOfMany = everywhere.map((place) => ({ ...place, headsMax: 1_000 }));
-    const tried = (await store.parked.dueHeads(placesOfMany, 1_000)).map(({ handler, event }) => ({
+    const tried = (await store.blocked.dueHeads(placesOfMany, 1_000)).map(({ handler, event }) => ({
       ...event,
       handler,
     }));
-    const quickestMs = async (except: readonly ParkedModel[]): Promise<number> => {
+    const quickestMs = async (except: readonly BlockedModel[]): Promise<number> => {
       const timesMs: number[] = [];
       for (let times = 0; times < 3; times++) {
         const startedMs = performance.now();
-        expect(await store.parked.dueHeads(placesOfMany, 200, { except })).toHaveLength(200);
+        expect(await store.blocked.dueHeads(placesOfMany, 200, { except })).toHaveLength(200);
         timesMs.push(performance.now() - startedMs);
       }
       return Math.min(...timesMs);
@@ -152,7 +152,7 @@ describe('very much that is parked', () => {
   });
 
   it('is copied within the database, so that no event is too large for a message', async () => {
-    const { events, park, store } = await withEvents('a', 1);
+    const { events, block, store } = await withEvents('a', 1);
     const [event] = events;
     const unread = Object.defineProperty(
       { ...(asJson(event!) as DeliverableEvent), createdDate: event!.createdDate },
@@ -163,34 +163,34 @@ describe('very much that is parked', () => {
         },
       },
     );
-    await park({ event: unread });
+    await block({ event: unread });
     const [row] = (await store.deadLetters.find({}, { limit: 1 })).items;
     expect(asJson(row!.event)).toEqual(asJson(event!));
   });
 
   it('is kept although the log has lost it', async () => {
-    const { events, park, store, url } = await withEvents('a', 1, 2);
+    const { events, block, store, url } = await withEvents('a', 1, 2);
     await query(url, 'delete from eventlog.events where id = $1', [events[0]!.id]);
-    await park(...events.map((event) => ({ event })));
+    await block(...events.map((event) => ({ event })));
     const { items } = await store.deadLetters.find({}, { limit: 10 });
     const inOrder = items.toSorted((one, other) => one.event.modelVersion - other.event.modelVersion);
     expect(inOrder.map(({ event }) => asJson(event))).toEqual(events.map(asJson));
   });
 });
 
-/** All models of `notify` that have parked events, as a process looks at them that gains the slots. */
-async function modelsByPages(store: DeliveryStore, limit: number): Promise<readonly ParkedModel[]> {
-  const found: ParkedModel[] = [];
-  for (let after: ParkedModel | undefined; ; after = found.at(-1)) {
-    const page = await store.parked.models(everywhere, { limit, after });
+/** All models of `notify` that have blocked events, as a process looks at them that gains the slots. */
+async function modelsByPages(store: DeliveryStore, limit: number): Promise<readonly BlockedModel[]> {
+  const found: BlockedModel[] = [];
+  for (let after: BlockedModel | undefined; ; after = found.at(-1)) {
+    const page = await store.blocked.models(everywhere, { limit, after });
     expect(page.length).toBeLessThanOrEqual(limit);
     found.push(...page);
     if (page.length < limit) return found;
   }
 }
 
-it('a large event is read without payload and params, and loaded as it is, from what is parked, too', async () => {
-  const { store, url, park } = await withEvents('a', 1, 2);
+it('a large event is read without payload and params, and loaded as it is, from what is blocked, too', async () => {
+  const { store, url, block } = await withEvents('a', 1, 2);
   const text = 'x'.repeat(100_000);
   await query(
     url,
@@ -214,14 +214,14 @@ it('a large event is read without payload and params, and loaded as it is, from 
   expect((await store.log.read(allSlots, await beginningOf(store), 1, 10_000)).events).toMatchObject([
     { omitted: true },
   ]);
-  await park({ event: large! });
+  await block({ event: large! });
   await query(url, 'delete from eventlog.events');
-  const [head] = await store.parked.dueHeads(everywhere, 1, { bytesMax: 10_000 });
+  const [head] = await store.blocked.dueHeads(everywhere, 1, { bytesMax: 10_000 });
   expect(head!.event).toMatchObject({ id: large!.id, omitted: true });
   expect(head!.event.payload).toBeUndefined();
   expect(await store.log.load('notify', [head!.event])).toMatchObject([{ payload: { text } }]);
-  expect((await store.parked.dueHeads(everywhere, 1))[0]!.event).toMatchObject({ payload: { text } });
+  expect((await store.blocked.dueHeads(everywhere, 1))[0]!.event).toMatchObject({ payload: { text } });
   await expect(store.log.load('notify', [small!])).rejects.toMatchObject({ code: 'invariant-violation' });
   await store.deadLetters.skip({ dead: false }, step);
-  await expect(park({ event: large! })).rejects.toMatchObject({ code: 'invariant-violation' });
+  await expect(block({ event: large! })).rejects.toMatchObject({ code: 'invariant-violation' });
 });

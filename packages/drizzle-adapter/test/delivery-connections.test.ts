@@ -1,9 +1,9 @@
 import type { DatabaseRegistry, DeliveryStore } from '@framework/core';
-import { home } from '@framework/testing/conformance';
+import { firstShard } from '@framework/testing/conformance';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 
-import { HintListener } from '../src/delivery/pg-notifications.js';
+import { NotificationListener } from '../src/delivery/pg-notifications.js';
 import { postgres } from '../src/index.js';
 import { allSlots, beginningOf } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
@@ -19,7 +19,7 @@ describe('the connections of delivery', () => {
     const { registry, store } = await openDelivery();
     const [held, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     onTestFinished(() => release.resolve());
-    const holder = registry.transactionManager(home).inTransaction(async () => {
+    const holder = registry.transactionManager(firstShard).inTransaction(async () => {
       held.resolve();
       await release.promise;
     });
@@ -41,7 +41,7 @@ describe('the connections of delivery', () => {
     await locker.query('lock table eventlog.parked_events in access exclusive mode');
     const counts = Promise.all(Array.from({ length: 3 }, () => store.deadLetters.find({}, { limit: 1 })));
     await vi.waitFor(async () => expect(await connectionCount(url, 'framework delivery')).toBe(2), 30_000);
-    expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+    expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
     expect((await store.leases.renew('one', ['notify'], leaseMs)).leases).toHaveLength(allSlots.length);
     await locker.query('commit');
     expect(await counts).toHaveLength(3);
@@ -62,10 +62,10 @@ describe('the connections of delivery', () => {
     await expect(store.leases.list()).rejects.toMatchObject({ code: 'shard-unavailable' });
   });
 
-  it('are closed while the network is silent, also the one that listens for hints', async () => {
+  it('are closed while the network is silent, also the one that listens for notifications', async () => {
     const database = await emptyDatabase();
     const { proxy, url } = await proxied(database);
-    const listener = new HintListener(
+    const listener = new NotificationListener(
       { client: () => ({ connectionString: url }), lifetimeMaxMs: 0 },
       'eventlog',
       () => undefined,

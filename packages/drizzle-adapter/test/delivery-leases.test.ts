@@ -333,7 +333,7 @@ describe('a handler that nobody has any more', () => {
   it('is forgotten with its cursors and names, but not while a process has it', async () => {
     const store = await withHandlers();
     await store.leases.renew('one', ['mails', 'books'], leaseMs);
-    const retired = (): Promise<void> => store.cursors.retire('mails', { discardParked: false });
+    const retired = (): Promise<void> => store.cursors.retire('mails', { discardBlocked: false });
     await expect(retired()).rejects.toMatchObject({ code: 'handler-in-use', handler: 'mails' });
     await store.leases.renew('one', ['books'], leaseMs);
     await retired();
@@ -353,7 +353,7 @@ describe('a handler that nobody has any more', () => {
            until_date = clock_timestamp() - interval '${hoursAgo - 1} hours'`,
       );
     await seen(1.9);
-    const retired = (): Promise<void> => store.cursors.retire('mails', { discardParked: false });
+    const retired = (): Promise<void> => store.cursors.retire('mails', { discardBlocked: false });
     await expect(retired()).rejects.toMatchObject({
       code: 'handler-in-use',
       message: expect.stringContaining('process one'),

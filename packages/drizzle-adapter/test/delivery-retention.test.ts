@@ -64,7 +64,7 @@ it('a partition is dropped that only a handler had not passed that was retired s
   await query(url, writeInOldMonth);
   await store.cursors.register([{ name: 'gone', aliases: [], startFrom: 'beginning' }]);
   expect(await store.partitions.drop(30 * dayMs)).toEqual([]);
-  await store.cursors.retire('gone', { discardParked: false });
+  await store.cursors.retire('gone', { discardBlocked: false });
   expect(await store.partitions.drop(30 * dayMs)).toEqual(['events_2020_01']);
 });
 
@@ -174,21 +174,21 @@ it('partitions are created once when many processes do it at once', async () => 
   ).toHaveLength(5);
 });
 
-it('a hint reaches who listens, also after the connection was lost', async () => {
+it('a notification reaches who listens, also after the connection was lost', async () => {
   const { store, url } = await openStore();
-  const onHint = vi.fn<() => void>();
-  const stop = await store.hints.listen(onHint);
+  const onNotification = vi.fn<() => void>();
+  const stop = await store.notifications.listen(onNotification);
   const hinted = async (): Promise<void> => {
-    onHint.mockClear();
+    onNotification.mockClear();
     await vi.waitFor(async () => {
-      await store.hints.notify();
-      expect(onHint).toHaveBeenCalled();
+      await store.notifications.notify();
+      expect(onNotification).toHaveBeenCalled();
     }, 30_000);
   };
   await hinted();
   await query(
     url,
-    `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'framework hints' and datname = current_database()`,
+    `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'framework notifications' and datname = current_database()`,
   );
   await hinted();
   await stop();

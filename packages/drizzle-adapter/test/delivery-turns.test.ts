@@ -1,11 +1,11 @@
-import type { DeliverableEvent, DeliveryStore, ParkedEvent } from '@framework/core';
+import type { DeliverableEvent, DeliveryStore, BlockedEvent } from '@framework/core';
 import { seededRandom } from '@framework/testing';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { lockWaiters } from './fixtures/lock-waiters.js';
-import { alone, untried } from './fixtures/parked-events.js';
+import { alone, untried } from './fixtures/blocked-events.js';
 
 const handler = 'notify';
 const never = 1e9;
@@ -16,21 +16,21 @@ const versions = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
 describe('the turn of a model', () => {
   it.each([1, 2, 3, 4])(
-    'is never lost while its events are parked, tried, skipped and replayed at the same time (seed %i)',
+    'is never lost while its events are blocked, tried, skipped and replayed at the same time (seed %i)',
     async (seed) => {
       const random = seededRandom(seed);
-      const { store, events } = await withParkable();
-      const unparked = events.toSorted(() => random() - 0.5);
-      const parker = async (): Promise<void> => {
-        for (let next = unparked.splice(0, 2); next.length > 0; next = unparked.splice(0, 2)) {
-          await store.parked.park(next);
+      const { store, events } = await withBlockable();
+      const unblocked = events.toSorted(() => random() - 0.5);
+      const blocker = async (): Promise<void> => {
+        for (let next = unblocked.splice(0, 2); next.length > 0; next = unblocked.splice(0, 2)) {
+          await store.blocked.block(next);
         }
       };
       const tryHeads = async (): Promise<boolean> => {
-        const heads = await store.parked.dueHeads(everywhere, 2);
+        const heads = await store.blocked.dueHeads(everywhere, 2);
         for (const head of heads) {
           const dead = random() < 0.3;
-          await store.parked.endAttempt(
+          await store.blocked.endAttempt(
             head,
             undefined,
             dead ? { kind: 'dead', error: 'no' } : { kind: 'done' },
@@ -39,47 +39,47 @@ describe('the turn of a model', () => {
         return heads.length > 0;
       };
       const retrier = async (): Promise<void> => {
-        while (unparked.length > 0) await tryHeads();
+        while (unblocked.length > 0) await tryHeads();
       };
       const operator = async (): Promise<void> => {
-        while (unparked.length > 0) {
+        while (unblocked.length > 0) {
           const filter = { modelId: models[Math.floor(random() * models.length)]! };
           await (random() < 0.5
             ? store.deadLetters.skip(filter, step)
             : store.deadLetters.replay(filter, step));
         }
       };
-      await Promise.all([parker(), parker(), parker(), retrier(), retrier(), operator(), operator()]);
+      await Promise.all([blocker(), blocker(), blocker(), retrier(), retrier(), operator(), operator()]);
 
       // Whatever is left comes up now, or waits for nothing but an operator.
       for (let busy = true; busy;)
         busy = (await tryHeads()) || (await store.deadLetters.replay({}, step)).count > 0;
       expect((await store.deadLetters.find({}, { limit: 100 })).items).toEqual([]);
-      expect(await store.parked.models(everywhere, { limit: 10 })).toEqual([]);
+      expect(await store.blocked.models(everywhere, { limit: 10 })).toEqual([]);
     },
   );
 });
 
-it('an event that is parked while the last one before it goes is not forgotten', async () => {
-  const { store, url, events } = await withParkable();
-  await store.parked.park(events.slice(0, 1));
-  const [head] = await store.parked.dueHeads(everywhere, 10);
+it('an event that is blocked while the last one before it goes is not forgotten', async () => {
+  const { store, url, events } = await withBlockable();
+  await store.blocked.block(events.slice(0, 1));
+  const [head] = await store.blocked.dueHeads(everywhere, 10);
   const session = await sessionOn(url);
   await session.query('begin');
   await session.query(`
-    with parked as (
+    with blocked as (
       insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal,
         event_type, event, attempts, dead, suspect)
       select handler, gen_random_uuid(), slot, model_name, model_id, model_version + 1, ordinal,
         event_type, event, attempts, dead, suspect from eventlog.parked_events
       returning slot, handler, model_name, model_id)
     select eventlog.settle_parked_models(array_agg(slot), array_agg(handler), array_agg(model_name), array_agg(model_id))
-    from parked`);
-  const ended = store.parked.endAttempt(head!, alone('first'), { kind: 'done' });
+    from blocked`);
+  const ended = store.blocked.endAttempt(head!, alone('first'), { kind: 'done' });
   await vi.waitFor(async () => expect(await lockWaiters(url)).toBe(1), 30_000);
   await session.query('commit');
   await ended;
-  expect(await store.parked.dueHeads(everywhere, 10)).toHaveLength(1);
+  expect(await store.blocked.dueHeads(everywhere, 10)).toHaveLength(1);
 });
 
 async function sessionOn(url: string): Promise<pg.Client> {
@@ -89,11 +89,11 @@ async function sessionOn(url: string): Promise<pg.Client> {
   return session;
 }
 
-/** A store whose log holds events of some models, to be parked under leases that hold. */
-async function withParkable(): Promise<{
+/** A store whose log holds events of some models, to be blocked under leases that hold. */
+async function withBlockable(): Promise<{
   readonly store: DeliveryStore;
   readonly url: string;
-  readonly events: readonly ParkedEvent[];
+  readonly events: readonly BlockedEvent[];
 }> {
   const { store, url } = await openStore();
   await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -102,9 +102,9 @@ async function withParkable(): Promise<{
   const { leases } = await store.leases.renew('one', [handler], never);
   const tokens = new Map(leases.map(({ slot, token }) => [slot, token]));
   const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
-  return { store, url, events: events.map((event) => parkable(event, tokens.get(event.slot)!)) };
+  return { store, url, events: events.map((event) => blockable(event, tokens.get(event.slot)!)) };
 }
 
-function parkable(event: DeliverableEvent, token: string): ParkedEvent {
+function blockable(event: DeliverableEvent, token: string): BlockedEvent {
   return { ...untried, handler, token, event };
 }

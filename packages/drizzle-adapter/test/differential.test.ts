@@ -24,7 +24,7 @@ const expected = [
   'register: handler-names',
   'retire: handler-in-use',
   'save: some',
-  'park: some',
+  'block: some',
   'models: some',
   'dueHeads: some',
   'suspectPlaces: some',

@@ -1,4 +1,4 @@
-import { type Account, type SuiteContext, decimal, home } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, decimal, firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { codeOf, groupMarker, lockRows, openGrouped } from './fixtures/grouped-suite.js';
@@ -29,7 +29,7 @@ describe('a connection that breaks around the commit of a group', () => {
     proxy = through.proxy;
     suite = await openGrouped(through.url, settings);
     return Promise.all(
-      Array.from({ length: accountCount }, () => suite.openAccount(home, { balance: decimal('10') })),
+      Array.from({ length: accountCount }, () => suite.openAccount(firstShard, { balance: decimal('10') })),
     );
   };
   /** Credits 5 to each without reading it, so that all plans are there at once and go together. */
@@ -93,7 +93,7 @@ describe('a connection that breaks around the commit of a group', () => {
     const answers = await Promise.all([...accounts.keys(), ...accounts.keys()].map(withdraw));
     expect(answers).toMatchObject(answers.map(() => ({ version: 2, balance: decimal('0') })));
     expect(await storedOf()).toEqual(accounts.map(() => [2, decimal('0')]));
-    expect(await suite.fixture.keyCount(home)).toBe(accountCount);
+    expect(await suite.fixture.keyCount(firstShard)).toBe(accountCount);
   });
 });
 

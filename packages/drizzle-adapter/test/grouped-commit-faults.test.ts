@@ -1,5 +1,5 @@
 import { type ChangeSet, systemClock } from '@framework/core';
-import { Account, Tag, decimal, home, once } from '@framework/testing/conformance';
+import { Account, Tag, decimal, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -158,7 +158,7 @@ describe('grouped commit', () => {
       await queueTogether(suite, () => accounts.map((account) => suite.credit(account, '1', once))),
     );
     const repository = suite.accounts as PgAccountRepository;
-    const { rows } = await repository.db(home).execute('show lock_timeout');
+    const { rows } = await repository.db(firstShard).execute('show lock_timeout');
     expect(rows).toEqual([{ lock_timeout: '0' }]);
   });
 
@@ -174,9 +174,9 @@ describe('grouped commit', () => {
         "alter table tags alter column label type text using convert_from(label, 'UTF8')",
       );
     });
-    const manager = suite.fixture.databases.transactionManager(home);
+    const manager = suite.fixture.databases.transactionManager(firstShard);
     const group = (): readonly ChangeSet[] => [
-      changeSetOf(suite.accounts, Account.open(home, systemClock.now()).variant({ version: 1 })),
+      changeSetOf(suite.accounts, Account.open(firstShard, systemClock.now()).variant({ version: 1 })),
       changeSetOf(suite.fixture.tags, tagOf('a')),
     ];
     await expect(manager.persistAll(group())).rejects.toMatchObject({ code: 'storage-failure' });
@@ -195,7 +195,7 @@ describe('grouped commit', () => {
       'create trigger fail_tag before insert on tags for each row execute function fail_tag()',
     );
     onTestFinished(() => query(database.url, 'drop function fail_tag cascade').then(() => undefined));
-    const manager = suite.fixture.databases.transactionManager(home);
+    const manager = suite.fixture.databases.transactionManager(firstShard);
     const group = (label: string): readonly ChangeSet[] =>
       ['good', label].map((each) => changeSetOf(suite.fixture.tags, tagOf(each)));
     await expect(manager.persistAll(group('bad'))).rejects.toMatchObject({ code: 'storage-failure' });
@@ -205,6 +205,6 @@ describe('grouped commit', () => {
 
 /** A tag as it is stored first. */
 function tagOf(label: string): Tag {
-  const { id, state } = Tag.of(home, label);
+  const { id, state } = Tag.of(firstShard, label);
   return new Tag({ id, state, label, version: 1 });
 }

@@ -1,5 +1,5 @@
 import { systemClock } from '@framework/core';
-import { Account, Tag, decimal, home, once } from '@framework/testing/conformance';
+import { Account, Tag, decimal, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { accountsOf, codeOf, groupMarker, openGrouped, queueTogether } from './fixtures/grouped-suite.js';
@@ -15,7 +15,7 @@ describe('grouped commit', () => {
 
   it('lets 64 deposits into one account succeed at the first attempt', async () => {
     const suite = await openGrouped(database.url);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const results = await Promise.all(Array.from({ length: 64 }, () => suite.credit(account, '0.01', once)));
     expect(results.map(({ version }) => version).toSorted((one, other) => one - other)).toEqual(
       Array.from({ length: 64 }, (_unused, index) => index + 2),
@@ -37,7 +37,7 @@ describe('grouped commit', () => {
 
   it('writes successive versions of one account by one update of its row', async () => {
     const suite = await openGrouped(database.url);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const executions = await queueTogether(suite, () =>
       Array.from({ length: 20 }, () => suite.credit(account, '1', once)),
     );
@@ -54,7 +54,7 @@ describe('grouped commit', () => {
   it('takes the path of a single action for a lone plan', async () => {
     const through = await proxied(database);
     const suite = await openGrouped(through.url);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const sent: string[] = [];
     through.proxy.judge = ({ direction, bytes }) => {
       if (direction === 'to-server') sent.push(bytes.toString('latin1'));
@@ -95,7 +95,7 @@ describe('grouped commit', () => {
     const start = (): readonly Promise<void>[] =>
       plans.map((own) =>
         suite.stage((plan) => {
-          plan.add(Tag.of(home, 'beside'));
+          plan.add(Tag.of(firstShard, 'beside'));
           plan.updateAll(own.map((account) => account.credit('1')));
         }, once),
       );
@@ -109,12 +109,13 @@ describe('grouped commit', () => {
 
   it('lets only the culprit fail when a constraint is violated', async () => {
     const suite = await openGrouped(database.url);
-    const [there] = await suite.store(Account.open(home, systemClock.now()));
+    const [there] = await suite.store(Account.open(firstShard, systemClock.now()));
     const again = there.variant({ version: 0 });
     const executions = await queueTogether(suite, () =>
       Array.from({ length: 8 }, (_unused, index) =>
         suite.stage(
-          (plan) => plan.add(index === 3 ? again : Account.open(home, systemClock.now(), { owner: 'new' })),
+          (plan) =>
+            plan.add(index === 3 ? again : Account.open(firstShard, systemClock.now(), { owner: 'new' })),
           once,
         ),
       ),
@@ -150,7 +151,7 @@ describe('grouped commit', () => {
     const [first, second, third, fourth] = await Promise.all(executions);
     expect([first, third]).toEqual([taken, taken]);
     expect([second, fourth]).toMatchObject([{ version: 2 }, { version: 2 }]);
-    expect(await suite.fixture.keyCount(home)).toBe(3);
+    expect(await suite.fixture.keyCount(firstShard)).toBe(3);
     expect(await suite.accounts.getById(accounts[0]!.id)).toMatchObject({ version: 2 });
   });
 
@@ -169,7 +170,7 @@ describe('grouped commit', () => {
     );
     const outcomes = await Promise.allSettled(executions);
     expect(outcomes.map(codeOf)).toEqual(['done', 'stale-record', 'done', 'done']);
-    expect(await suite.fixture.keyCount(home)).toBe(3);
+    expect(await suite.fixture.keyCount(firstShard)).toBe(3);
   });
 
   it('loses nothing and deadlocks nobody when two processes write the same accounts', async () => {
@@ -197,7 +198,7 @@ describe('grouped commit', () => {
     const total = stored.reduce((sum, { balance }) => sum + Number(balance), 0);
     expect(total).toBe(2 * count);
     for (const { id, version } of stored) {
-      const { log } = suites[0]!.fixture.databases.transactionManager(home);
+      const { log } = suites[0]!.fixture.databases.transactionManager(firstShard);
       const { items } = await log.findByModel({ name: 'Account', id: id.value }, { limit: 1_000 });
       expect(items.map(({ modelVersion }) => modelVersion)).toEqual(
         Array.from({ length: version }, (_each, index) => index + 1),

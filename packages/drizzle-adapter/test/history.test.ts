@@ -11,7 +11,7 @@ import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
 import { openRegistry } from './fixtures/open-registry.js';
-import { alone, untried } from './fixtures/parked-events.js';
+import { alone, untried } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
 const leaseMs = 60_000;
@@ -215,7 +215,7 @@ describe('a process whose connections reach another server', () => {
 });
 
 describe('a failover', () => {
-  it('ends every lease: what a process learnt before it is neither saved nor parked nor read from', async () => {
+  it('ends every lease: what a process learnt before it is neither saved nor blocked nor read from', async () => {
     const url = await newDatabase();
     const store = await openStoreOn(url);
     await store.cursors.register([{ name: handler, aliases: [], startFrom: 'beginning' }]);
@@ -225,19 +225,19 @@ describe('a failover', () => {
     const { events, next } = await store.log.read(allSlots, first, 10);
     const event = events[0]!;
     const { slot, token } = leases.find((lease) => lease.slot === event.slot)!;
-    const parked = { ...untried, handler, token, event };
-    await store.parked.park([parked]);
-    const [head] = await store.parked.dueHeads([{ handler, slot }], 1);
+    const blocked = { ...untried, handler, token, event };
+    await store.blocked.block([blocked]);
+    const [head] = await store.blocked.dueHeads([{ handler, slot }], 1);
     const flowing = { handler, slot, modelName: event.modelName, modelId: 'b' };
-    expect(await store.parked.stillParked([{ ...flowing, token }])).toEqual([]);
+    expect(await store.blocked.stillBlocked([{ ...flowing, token }])).toEqual([]);
 
     await failOver(url);
     expect(await store.cursors.save([{ handler, slot, token, cursor: next }])).toEqual([token]);
-    expect(await store.parked.park([parked])).toEqual([token]);
-    expect(await store.parked.dueHeads([{ handler, slot }], 1)).toEqual([]);
-    expect(await store.parked.stillParked([{ ...flowing, token }])).toEqual([flowing]);
-    expect(await store.parked.beginAttempt(head!, alone(randomUUID()))).toBe(false);
-    expect(await store.parked.endAttempt(head!, alone(randomUUID()), { kind: 'done' })).toBe(false);
+    expect(await store.blocked.block([blocked])).toEqual([token]);
+    expect(await store.blocked.dueHeads([{ handler, slot }], 1)).toEqual([]);
+    expect(await store.blocked.stillBlocked([{ ...flowing, token }])).toEqual([flowing]);
+    expect(await store.blocked.beginAttempt(head!, alone(randomUUID()))).toBe(false);
+    expect(await store.blocked.endAttempt(head!, alone(randomUUID()), { kind: 'done' })).toBe(false);
     await expect(store.log.read(allSlots, next, 10)).rejects.toMatchObject({ code: 'history-changed' });
 
     const renewal = await store.leases.renew('one', [handler], leaseMs);

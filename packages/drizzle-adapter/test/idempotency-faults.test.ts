@@ -2,9 +2,9 @@ import type { Verdict } from '@framework/testing';
 import {
   type SuiteContext,
   type SuiteOptions,
-  abroad,
+  otherDatabaseShard,
   decimal,
-  home,
+  firstShard,
   principal,
 } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
@@ -45,7 +45,7 @@ describe('an idempotency key', () => {
     ['before the commit arrived', 'cut'],
   ])('makes a repeat harmless when the database was lost %s', async (_title, verdict) => {
     await open();
-    const account = await suite.openAccount(home, { balance: decimal('10') });
+    const account = await suite.openAccount(firstShard, { balance: decimal('10') });
     let refusing: Promise<void> | undefined;
     proxy.judge = ({ direction, bytes }) => {
       if (direction !== 'to-server' || !bytes.includes('framework_write')) return 'forward';
@@ -61,12 +61,12 @@ describe('an idempotency key', () => {
     for (let repeat = 0; repeat < 2; repeat++)
       expect(await suite.withdraw(account, '10', key)).toMatchObject({ version: 2, balance: decimal('0') });
     expect(await suite.storedEvents()).toHaveLength(2);
-    expect(await suite.fixture.keyCount(home)).toBe(1);
+    expect(await suite.fixture.keyCount(firstShard)).toBe(1);
   });
 
   it('has one effect when every second answer is lost', async () => {
     await open();
-    const account = await suite.openAccount(home, { balance: decimal('10') });
+    const account = await suite.openAccount(firstShard, { balance: decimal('10') });
     let turn = 0;
     const verdicts: readonly Verdict[] = ['cut', 'forward-and-cut', 'forward'];
     proxy.judge = ({ direction, bytes }) =>
@@ -78,8 +78,8 @@ describe('an idempotency key', () => {
 
   it('does not wait long for a silent database that the request does not need, and not again', async () => {
     await open(patient, { idempotency: { searchWaitMs } });
-    const account = await suite.openAccount(abroad, { balance: decimal('10') });
-    await suite.openAccount(home);
+    const account = await suite.openAccount(otherDatabaseShard, { balance: decimal('10') });
+    await suite.openAccount(firstShard);
     proxy.silence();
     const durationsMs: number[] = [];
     for (let index = 0; index < 5; index++) {
@@ -96,14 +96,14 @@ describe('an idempotency key', () => {
 
   it('is found again on a database that was silent', async () => {
     await open();
-    const account = await suite.openAccount(home, { balance: decimal('10') });
+    const account = await suite.openAccount(firstShard, { balance: decimal('10') });
     await suite.withdraw(account, '10', key);
     proxy.silence();
-    const elsewhere = await suite.openAccount(abroad);
+    const elsewhere = await suite.openAccount(otherDatabaseShard);
     await suite.withdraw(elsewhere, '0', { idempotencyKey: 'k-2' });
     proxy.resume();
     expect(await suite.withdraw(account, '10', key)).toMatchObject({ version: 2 });
-    const { keys } = suite.fixture.databases.transactionManager(home);
+    const { keys } = suite.fixture.databases.transactionManager(firstShard);
     const scope = { key: 'k-1', principal: principal.name, namespace: 'conformance.suite' };
     await expect.poll(() => keys.find(scope, 5_000).catch(() => undefined)).toBeDefined();
     await expect(suite.withdraw(elsewhere, '0', key)).rejects.toMatchObject({

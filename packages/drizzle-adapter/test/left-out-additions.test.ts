@@ -1,5 +1,5 @@
 import { type DatabaseRegistry, systemClock } from '@framework/core';
-import { Account, type SuiteContext, Tag, home, once } from '@framework/testing/conformance';
+import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
@@ -30,8 +30,8 @@ beforeEach(async () => {
   await suite.fixture.clear();
 });
 
-const account = (): Account => Account.open(home, systemClock.now());
-const tag = (): Tag => Tag.of(home, 'left out');
+const account = (): Account => Account.open(firstShard, systemClock.now());
+const tag = (): Tag => Tag.of(firstShard, 'left out');
 
 /** Everything that the database holds. */
 async function counts(): Promise<unknown> {
@@ -51,7 +51,7 @@ describe('an addition that a trigger leaves out', () => {
   it.each([
     ['alone', once, () => [tag()]],
     ['after another one', once, () => [account(), tag()]],
-    ['before another one', once, () => [tag(), Tag.of(home, 'other')]],
+    ['before another one', once, () => [tag(), Tag.of(firstShard, 'other')]],
     ['under an idempotency key', key, () => [tag()]],
     ['among many others', once, () => [tag(), ...Array.from({ length: 40 }, () => account())]],
   ])('is refused with its whole plan, %s', async (_how, configuration, models) => {
@@ -75,16 +75,16 @@ describe('an addition that a trigger leaves out', () => {
   });
 
   it('undoes its group, of which only its own plan is refused', async () => {
-    const manager = registry.transactionManager(home);
+    const manager = registry.transactionManager(firstShard);
     const group = ['one', 'left out', 'other'].map((label) => {
-      const { id, state } = Tag.of(home, label);
+      const { id, state } = Tag.of(firstShard, label);
       return changeSetOf(suite.fixture.tags, new Tag({ id, state, label, version: 1 }));
     });
     await expect(manager.persistAll(group)).rejects.toMatchObject({ code: 'storage-failure' });
     expect(await counts()).toEqual(nothing);
     const grouped = suiteOn(registry, { groupCommit: true });
     const stages = ['one', 'left out', 'other', 'last'].map((label) =>
-      grouped.stage((plan) => plan.add(Tag.of(home, label)), once),
+      grouped.stage((plan) => plan.add(Tag.of(firstShard, label)), once),
     );
     const outcomes = await Promise.allSettled(stages);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled']);

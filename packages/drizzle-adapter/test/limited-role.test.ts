@@ -11,19 +11,19 @@ describeStorageAdapter('PostgreSQL, as a role that owns nothing', openAsLimitedR
 
 /** The fixture's databases, migrated by their owner and opened by a role with the grants of the guide. */
 async function openAsLimitedRole(): Promise<PgFixture> {
-  const [home, abroad] = await Promise.all([createTestDatabase(), createTestDatabase()]);
-  const configOf = (urlOf: (database: typeof home) => string) =>
+  const [firstShard, otherDatabaseShard] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+  const configOf = (urlOf: (database: typeof firstShard) => string) =>
     shardingConfig([
-      { group: 0, member: 0, url: urlOf(home) },
-      { group: 0, member: 1, url: urlOf(home) },
-      { group: 1, member: 0, url: urlOf(abroad) },
+      { group: 0, member: 0, url: urlOf(firstShard) },
+      { group: 0, member: 1, url: urlOf(firstShard) },
+      { group: 1, member: 0, url: urlOf(otherDatabaseShard) },
     ]);
   await migrateShards(
     configOf(({ url }) => url),
     migrationsFolder,
   );
-  const role = await LimitedRole.create(home.url);
-  for (const database of [home, abroad]) await role.grantIn(database);
+  const role = await LimitedRole.create(firstShard.url);
+  for (const database of [firstShard, otherDatabaseShard]) await role.grantIn(database);
   const databases = openDatabases(
     configOf((database) => role.urlOf(database)),
     postgres({ migrate: 'check', migrationsFolder }),
@@ -32,7 +32,7 @@ async function openAsLimitedRole(): Promise<PgFixture> {
   return new PgFixture(databases, [{ drop: dropAll }]);
 
   async function dropAll(): Promise<void> {
-    await role.drop(home.url);
-    await Promise.all([home.drop(), abroad.drop()]);
+    await role.drop(firstShard.url);
+    await Promise.all([firstShard.drop(), otherDatabaseShard.drop()]);
   }
 }

@@ -6,7 +6,7 @@ import {
   ShardedId,
   systemClock,
 } from '@framework/core';
-import { Account, Tag, decimal, home } from '@framework/testing/conformance';
+import { Account, Tag, decimal, firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgEnum, pgTable, text, varchar } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -82,10 +82,10 @@ async function alter(statements: string, undo: string): Promise<void> {
 
 /** What becomes of two change sets of one group that take a new tag through two labels. */
 async function renamedTwice(): Promise<readonly GroupOutcome[]> {
-  const tag = tagOf(Tag.of(home, 'first'), 1);
+  const tag = tagOf(Tag.of(firstShard, 'first'), 1);
   await persist(registry, tags, tag);
   const group = [tagOf(tag.rename('second'), 2), tagOf(tag.rename('third'), 3)];
-  return registry.transactionManager(home).persistAll(group.map((each) => changeSetOf(tags, each)));
+  return registry.transactionManager(firstShard).persistAll(group.map((each) => changeSetOf(tags, each)));
 }
 
 describe('a row that two plans of a group change in turn', () => {
@@ -206,18 +206,18 @@ describe('a row that two plans of a group change in turn', () => {
       'alter table tags alter label type text',
     );
     const shortened = new PgShortTagRepository(registry);
-    const tag = tagOf(Tag.of(home, 'first'), 1);
+    const tag = tagOf(Tag.of(firstShard, 'first'), 1);
     const group = [tag, tagOf(tag.rename('third'), 2)].map((each) => changeSetOf(shortened, each));
-    expect(await registry.transactionManager(home).persistAll(group)).toEqual(['written', outcome]);
+    expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', outcome]);
   });
 
   it('is written twice where a column refuses null and Drizzle does not say so', async () => {
     const accounts = new PgAccountRepository(registry);
     const group = (): readonly ChangeSet[] => {
-      const account = Account.open(home, systemClock.now(), { note: 'a note' });
+      const account = Account.open(firstShard, systemClock.now(), { note: 'a note' });
       return [1, 2].map((version) => changeSetOf(accounts, account.variant({ version })));
     };
-    const manager = registry.transactionManager(home);
+    const manager = registry.transactionManager(firstShard);
     expect(await manager.persistAll(group())).toEqual(['written', 'written']);
     await alter('delete from accounts; alter table accounts alter note set not null', 'select 1');
     onTestFinished(() =>
@@ -225,7 +225,7 @@ describe('a row that two plans of a group change in turn', () => {
     );
     const other = openRegistry([{ group: 0, member: 0, url: database.url }]);
     await other.ready();
-    expect(await other.transactionManager(home).persistAll(group())).toEqual(['written', 'alone']);
+    expect(await other.transactionManager(firstShard).persistAll(group())).toEqual(['written', 'alone']);
   });
 
   it.each([
@@ -237,9 +237,9 @@ describe('a row that two plans of a group change in turn', () => {
       'delete from tags; alter table tags alter label type text; drop type tag_label',
     );
     const labelled = new PgLabelledTagRepository(registry);
-    const tag = tagOf(Tag.of(home, 'first'), 1);
+    const tag = tagOf(Tag.of(firstShard, 'first'), 1);
     const group = [tag, tagOf(tag.rename('third'), 2)].map((each) => changeSetOf(labelled, each));
-    expect(await registry.transactionManager(home).persistAll(group)).toEqual(['written', outcome]);
+    expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', outcome]);
   });
 
   it('is written twice where only the database knows the whole row', async () => {
@@ -247,7 +247,7 @@ describe('a row that two plans of a group change in turn', () => {
     const gadgets = new PgGadgetRepository(registry);
     const gadget = Gadget.of({ version: 1 });
     const group = [gadget, gadget.with({ version: 2 })].map((each) => changeSetOf(gadgets, each));
-    expect(await registry.transactionManager(home).persistAll(group)).toEqual(['written', 'alone']);
+    expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', 'alone']);
   });
 
   it('is written twice once the table was altered, after a while', async () => {
@@ -267,9 +267,9 @@ it('a plan that a constraint refuses is refused, whatever follows it in its grou
     'alter table accounts add constraint never_below_zero check (balance >= 0)',
     'alter table accounts drop constraint never_below_zero',
   );
-  const manager = registry.transactionManager(home);
+  const manager = registry.transactionManager(firstShard);
   const [busy, account] = await suite.store(
-    ...[1, 2].map(() => Account.open(home, systemClock.now(), { balance: decimal('0') })),
+    ...[1, 2].map(() => Account.open(firstShard, systemClock.now(), { balance: decimal('0') })),
   );
   const written = Promise.withResolvers<void>();
   const sent = vi.spyOn(manager, 'persist');
@@ -309,7 +309,9 @@ it.each([
   ],
 ])('what %s makes of a row is what the next action reads', async (_what, statements, undo, credit, sum) => {
   const suite = suiteOn(registry, { groupCommit: true });
-  const [account] = await suite.store(Account.open(home, systemClock.now(), { balance: decimal('100') }));
+  const [account] = await suite.store(
+    Account.open(firstShard, systemClock.now(), { balance: decimal('100') }),
+  );
   await alter(statements, undo);
   await Promise.all(Array.from({ length: 8 }, () => suite.credit(account, String(credit))));
   const { version, balance } = await suite.accounts.getById(account.id);
@@ -318,8 +320,8 @@ it.each([
 
 it('what is in a plain table as it was sent is read before it is written', async () => {
   const suite = suiteOn(registry, { groupCommit: true });
-  const [account] = await suite.store(Account.open(home, systemClock.now()));
-  const groups = vi.spyOn(registry.transactionManager(home), 'persistAll');
+  const [account] = await suite.store(Account.open(firstShard, systemClock.now()));
+  const groups = vi.spyOn(registry.transactionManager(firstShard), 'persistAll');
   await vi.waitFor(async () => {
     await Promise.all(Array.from({ length: 20 }, () => suite.credit(account, '1')));
     expect(Math.max(...groups.mock.calls.map(([group]) => group.length))).toBeGreaterThan(2);

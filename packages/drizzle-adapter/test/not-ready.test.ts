@@ -1,5 +1,5 @@
 import type { DatabaseRegistry, ShardStatus } from '@framework/core';
-import { abroad, home } from '@framework/testing/conformance';
+import { otherDatabaseShard, firstShard } from '@framework/testing/conformance';
 import type { TestDatabase } from '@framework/testing/postgres';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { PostgresWarning } from '../src/index.js';
@@ -113,18 +113,18 @@ describe('a database', () => {
       const told: ShardStatus[] = [];
       const ready = registry.ready((status) => told.push(status));
       const suite = suiteOn(registry);
-      await vi.waitFor(() => suite.openAccount(abroad), patience);
+      await vi.waitFor(() => suite.openAccount(otherDatabaseShard), patience);
       // Several tries later it was said once.
       await vi.waitFor(() => expect(warnings).toHaveLength(1), patience);
       const place = `member-0-0 on ${placeOf(url)}`;
-      expect(told).toMatchObject([{ shard: home, name: 'member-0-0', reason: { kind } }]);
+      expect(told).toMatchObject([{ shard: firstShard, name: 'member-0-0', reason: { kind } }]);
       expect(warnings[0]).toMatchObject({
         kind: 'not-ready',
         message: expect.stringMatching(text) as string,
       });
       expect(warnings[0]?.message).toContain(`shard (0, 0) ${place} is not ready: `);
       expect(await registry.status()).toMatchObject([{ ready: false, reason: { kind } }, { ready: true }]);
-      const failure: unknown = await suite.openAccount(home).catch((error: unknown) => error);
+      const failure: unknown = await suite.openAccount(firstShard).catch((error: unknown) => error);
       expect(failure).toMatchObject({
         code: 'shard-unavailable',
         kind,
@@ -136,7 +136,7 @@ describe('a database', () => {
 
       await heal();
       await ready;
-      await suite.openAccount(home);
+      await suite.openAccount(firstShard);
       expect(warnings).toHaveLength(1);
       await registry.close();
     },
@@ -210,7 +210,7 @@ describe('a database', () => {
     const registry = openRegistry([{ group: 0, member: 0, url: server.url }]);
     await registry.ready();
     const suite = suiteOn(registry);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     await server.renew();
     await vi.waitFor(async () => expect(await suite.accounts.getById(account.id)).toEqual(account), patience);
     expect(await registry.status()).toMatchObject([{ ready: true }]);
@@ -236,6 +236,6 @@ function placeOf(url: string): string {
 
 async function failureOf(registry: DatabaseRegistry): Promise<string> {
   return suiteOn(registry)
-    .openAccount(home)
+    .openAccount(firstShard)
     .then(() => 'none', String);
 }

@@ -1,5 +1,5 @@
 import { ShardedId } from '@framework/core';
-import { type Account, type SuiteContext, Tag, home, once } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, Tag, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import pg from 'pg';
@@ -35,7 +35,7 @@ describe('connections whose server or table has changed under them', () => {
 
   it('serve on when another process widens a column', async () => {
     const suite = await open(pair);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     await Promise.all([1, 2, 3, 4].map(() => suite.accounts.getById(account.id)));
     await widen();
     onTestFinished(() => void narrow());
@@ -47,10 +47,10 @@ describe('connections whose server or table has changed under them', () => {
 
   it('let an action in a transaction of its own run again when another process alters its table', async () => {
     const suite = await open(single);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const { databases } = suite.fixture;
     const read = (): Promise<unknown> =>
-      databases.transactionManager(home).inTransaction(() => suite.accounts.getById(account.id));
+      databases.transactionManager(firstShard).inTransaction(() => suite.accounts.getById(account.id));
     await read();
     await query(database.url, 'alter table accounts add column beside text');
     await query(database.url, 'alter table accounts drop column note, add column note text');
@@ -62,19 +62,19 @@ describe('connections whose server or table has changed under them', () => {
 
   it('serve on when what they had prepared is gone', async () => {
     const suite = await open(single);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     await suite.credit(account, '1');
-    await new PgFixture(suite.fixture.databases).accounts.db(home).execute(sql`deallocate all`);
+    await new PgFixture(suite.fixture.databases).accounts.db(firstShard).execute(sql`deallocate all`);
     expect(await suite.credit(account, '1')).toMatchObject({ version: 3 });
   });
 
   it('cost no attempt when what had prepared a write is gone', async () => {
     const suite = await open(single);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const credit = (credited: Account): Promise<void> =>
       suite.stage((plan) => plan.update(credited.credit('1')), once);
     await credit(account);
-    await new PgFixture(suite.fixture.databases).accounts.db(home).execute(sql`deallocate all`);
+    await new PgFixture(suite.fixture.databases).accounts.db(firstShard).execute(sql`deallocate all`);
     await credit(account.credit('1').variant({ version: 2, events: [] }));
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 3 });
   });
@@ -84,20 +84,20 @@ describe('connections whose server or table has changed under them', () => {
     const tags = new PgTagRepository(databases);
     const before = await tags.count();
     const write = (): Promise<void> => {
-      const [one, other] = [1, 2].map(() => ShardedId.generate(Tag, home));
+      const [one, other] = [1, 2].map(() => ShardedId.generate(Tag, firstShard));
       const fields = { state: 'ACTIVE', label: 'in a group', version: 1 } as const;
       const group = [one!, other!].map((id) => changeSetOf(tags, new Tag({ id, ...fields })));
       return persistTogether(databases, group);
     };
     await write();
-    await tags.db(home).execute(sql`deallocate all`);
+    await tags.db(firstShard).execute(sql`deallocate all`);
     await write();
     expect(await tags.count()).toBe(before + 4);
   });
 
   it('are all replaced when one of them is refused, so that the others do not have to be', async () => {
     const suite = await open(several);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     await prepareReads(suite, account);
     await widen();
     onTestFinished(() => void narrow());
@@ -106,24 +106,24 @@ describe('connections whose server or table has changed under them', () => {
 
   it('are all replaced when one of them is refused in a transaction, which can run again', async () => {
     const suite = await open(several);
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     await prepareReads(suite, account);
     await widen();
     onTestFinished(() => void narrow());
     const { databases } = suite.fixture;
     const read = (): Promise<unknown> =>
-      databases.transactionManager(home).inTransaction(() => suite.accounts.getById(account.id));
+      databases.transactionManager(firstShard).inTransaction(() => suite.accounts.getById(account.id));
     await expect(read()).rejects.toMatchObject({ code: 'transient-storage' });
     expect(await read()).toEqual(account);
   });
 
   it('are shared no more by those who come after one of them was refused', async () => {
     const suite = await open(single);
-    await suite.openAccount(home);
-    const { pool } = pgManager(suite.fixture.databases.transactionManager(home)).database;
+    await suite.openAccount(firstShard);
+    const { pool } = pgManager(suite.fixture.databases.transactionManager(firstShard)).database;
     const clients: pg.ClientBase[] = [];
     const [sent, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const before = pool.share(home, async (client) => {
+    const before = pool.share(firstShard, async (client) => {
       clients.push(client);
       sent.resolve();
       await answered.promise;
@@ -131,7 +131,7 @@ describe('connections whose server or table has changed under them', () => {
     await sent.promise;
     const gone = Object.assign(new pg.DatabaseError('gone', 1, 'error'), { code: '26000' });
     expect(pool.renewsAfter(gone, clients[0])).toBe(true);
-    const after = pool.share(home, async (client) => void clients.push(client));
+    const after = pool.share(firstShard, async (client) => void clients.push(client));
     answered.resolve();
     await Promise.all([before, after]);
     expect(clients).toHaveLength(2);
@@ -144,15 +144,15 @@ describe('connections whose server or table has changed under them', () => {
     await holder.connect();
     onTestFinished(() => holder.end());
     await holder.query('begin; lock table accounts in access exclusive mode');
-    const outcomes = await Promise.all([1, 2, 3].map(() => refusal(suite.openAccount(home))));
+    const outcomes = await Promise.all([1, 2, 3].map(() => refusal(suite.openAccount(firstShard))));
     expect(outcomes.map((outcome) => outcome?.code)).toEqual(Array(3).fill('shard-unavailable'));
     await holder.query('rollback');
-    expect(await suite.openAccount(home)).toMatchObject({ version: 1 });
+    expect(await suite.openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
   it('are kept when the work of a transaction gives up, or its commit is refused by a deferred constraint', async () => {
     const suite = await open(single);
-    const manager = suite.fixture.databases.transactionManager(home);
+    const manager = suite.fixture.databases.transactionManager(firstShard);
     const { accounts } = new PgFixture(suite.fixture.databases);
     const before = await backendPid(suite);
     const given = new Error('the rules of a script');
@@ -168,7 +168,9 @@ describe('connections whose server or table has changed under them', () => {
       'create table twice (id int unique deferrable initially deferred); insert into twice values (1)',
     );
     onTestFinished(() => void query(database.url, 'drop table twice'));
-    const refused = manager.inTransaction(() => accounts.db(home).execute(sql`insert into twice values (1)`));
+    const refused = manager.inTransaction(() =>
+      accounts.db(firstShard).execute(sql`insert into twice values (1)`),
+    );
     await expect(refused).rejects.toMatchObject({ code: 'constraint-violation' });
     expect(await backendPid(suite)).toBe(before);
   });
@@ -177,8 +179,8 @@ describe('connections whose server or table has changed under them', () => {
     const suite = await open({ ...single, 'statement-timeout-ms': 1_000 });
     const before = await backendPid(suite);
     const { accounts, databases } = new PgFixture(suite.fixture.databases);
-    const work = databases.transactionManager(home).inTransaction(async () => {
-      await refusal(accounts.db(home).execute(sql`select pg_sleep(30)`));
+    const work = databases.transactionManager(firstShard).inTransaction(async () => {
+      await refusal(accounts.db(firstShard).execute(sql`select pg_sleep(30)`));
       throw new Error('something else');
     });
     await expect(work).rejects.toThrow('something else');
@@ -188,7 +190,7 @@ describe('connections whose server or table has changed under them', () => {
 
 /** Has every connection of the pool prepare the statement that reads one account. */
 async function prepareReads(suite: SuiteContext, { id }: Account): Promise<void> {
-  const manager = suite.fixture.databases.transactionManager(home);
+  const manager = suite.fixture.databases.transactionManager(firstShard);
   const all = Promise.withResolvers<void>();
   let count = 0;
   const prepare = (): Promise<void> =>

@@ -1,10 +1,10 @@
 import { FaultProxy } from '@framework/testing';
-import { type SuiteContext, type SuiteOptions, decimal, home } from '@framework/testing/conformance';
+import { type SuiteContext, type SuiteOptions, decimal, firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 
-import { HintListener } from '../src/delivery/pg-notifications.js';
+import { NotificationListener } from '../src/delivery/pg-notifications.js';
 import type { PostgresWarning } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { migrationsFolder } from './fixtures/migrations-folder.js';
@@ -44,7 +44,7 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
   ])('commits %s, over more connections than there are server sessions', async (_how, groupCommit) => {
     const url = await behindPgBouncer(database, { default_pool_size: 3 });
     const suites = [await open(url, {}, { groupCommit }), await open(url, {}, { groupCommit })];
-    const accounts = await Promise.all(suites.map((suite) => suite.openAccount(home)));
+    const accounts = await Promise.all(suites.map((suite) => suite.openAccount(firstShard)));
     const patient = { retry: { attemptsMax: 50 } };
     const credits = suites.flatMap((suite) =>
       accounts.flatMap((account) => Array.from({ length: 20 }, () => suite.credit(account, '1', patient))),
@@ -60,8 +60,8 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
 
   it('runs transactions of scripts', async () => {
     const suite = await open(await behindPgBouncer(database, { default_pool_size: 2 }));
-    const account = await suite.openAccount(home);
-    await suite.fixture.databases.transactionManager(home).inTransaction(async () => {
+    const account = await suite.openAccount(firstShard);
+    await suite.fixture.databases.transactionManager(firstShard).inTransaction(async () => {
       await suite.fixture.overwriteNote(account, 'kept');
     });
     expect(await suite.accounts.getById(account.id)).toMatchObject({ note: 'kept' });
@@ -75,7 +75,7 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
     url.hostname = proxy.host;
     url.port = String(proxy.port);
     const suite = await open(url.href, { 'statement-timeout-ms': 1_000 });
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     let verdict: 'cut' | 'forward-and-cut' = 'forward-and-cut';
     let isDue = true;
     proxy.judge = ({ direction, bytes }) => {
@@ -94,12 +94,12 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
     const url = await behindPgBouncer(empty);
     const warnings: PostgresWarning[] = [];
     const first = await open(url, {}, {}, (warning) => warnings.push(warning));
-    await Promise.all(Array.from({ length: 5 }, () => first.openAccount(home)));
+    await Promise.all(Array.from({ length: 5 }, () => first.openAccount(firstShard)));
     expect(warnings).toMatchObject([{ kind: 'pooler-settings' }]);
     expect(warnings[0]?.message).toContain('statement_timeout');
     await query(empty.url, `alter database ${empty.database} set statement_timeout = 10000`);
     const second = await open(await behindPgBouncer(empty), {}, {}, (warning) => warnings.push(warning));
-    await second.openAccount(home);
+    await second.openAccount(firstShard);
     expect(warnings).toHaveLength(1);
   });
 
@@ -115,16 +115,16 @@ describe.skipIf(pgBouncer === undefined)('behind PgBouncer in transaction mode',
   it('leaves no setting and no listening to those who get the server’s sessions later', async () => {
     const url = await behindPgBouncer(database, { default_pool_size: 1 });
     const suite = await open(url);
-    await suite.openAccount(home);
+    await suite.openAccount(firstShard);
     const settings = new URL(url);
-    let hints = 0;
-    const listener = new HintListener(
+    let notifications = 0;
+    const listener = new NotificationListener(
       { client: () => ({ connectionString: settings.href }), lifetimeMaxMs: 0 },
       'eventlog',
-      () => void hints++,
+      () => void notifications++,
     );
     onTestFinished(() => listener.close());
-    await vi.waitFor(() => expect(hints).toBe(1), patience);
+    await vi.waitFor(() => expect(notifications).toBe(1), patience);
     const [session] = await query(
       url,
       `select current_setting('statement_timeout') as timeout, current_setting('extra_float_digits') as digits,

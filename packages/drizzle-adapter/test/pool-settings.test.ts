@@ -1,4 +1,4 @@
-import { home } from '@framework/testing/conformance';
+import { firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type PostgresWarning, migrateShards } from '../src/index.js';
@@ -71,12 +71,12 @@ describe('the settings of a pool', () => {
     await vi.waitFor(async () => expect(await pidsOf('idle-timeout')).toHaveLength(1), patience);
   });
 
-  it('replace a connection after max-lifetime, also one that listens for hints', async () => {
+  it('replace a connection after max-lifetime, also one that listens for notifications', async () => {
     const suite = await open('max-lifetime', { 'minimum-idle': 1, 'idle-timeout': 0, 'max-lifetime': 100 });
     const [delivery] = suite.fixture.databases.deliveries();
-    const close = await delivery!.store.hints.listen(() => undefined);
+    const close = await delivery!.store.notifications.listen(() => undefined);
     onTestFinished(() => close());
-    for (const applicationName of ['max-lifetime', 'max-lifetime hints']) {
+    for (const applicationName of ['max-lifetime', 'max-lifetime notifications']) {
       const before = await vi.waitFor(async () => {
         const pids = await pidsOf(applicationName);
         expect(pids).toHaveLength(1);
@@ -98,7 +98,7 @@ describe('the settings of a pool', () => {
     const released = Promise.withResolvers<void>();
     onTestFinished(() => released.resolve());
     async function forgetToEnd(): Promise<void> {
-      await suite.fixture.databases.transactionManager(home).inTransaction(() => released.promise);
+      await suite.fixture.databases.transactionManager(firstShard).inTransaction(() => released.promise);
     }
     const forgotten = forgetToEnd();
     await vi.waitFor(() => expect(warnings).toHaveLength(1), patience);

@@ -13,7 +13,7 @@ import {
   SuiteContext,
   Tag,
   decimal,
-  home,
+  firstShard,
   once,
 } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
@@ -126,7 +126,7 @@ describe(`random executions (seed ${seed})`, () => {
     const { proxy, url } = await proxied(database);
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();
-    const manager = registry.transactionManager(home);
+    const manager = registry.transactionManager(firstShard);
     const isCommitted = manager.isCommitted.bind(manager);
     const suite = suiteOn(registry);
     for (let run = 0; run < interleavings; run++) {
@@ -140,7 +140,7 @@ describe(`random executions (seed ${seed})`, () => {
           return random() < 0.5 ? 'cut' : 'forward-and-cut';
         };
       };
-      const store = (): Promise<Account> => suite.openAccount(home, { balance: decimal('1000') });
+      const store = (): Promise<Account> => suite.openAccount(firstShard, { balance: decimal('1000') });
       proxy.judge = () => 'forward';
       const faults = await new RandomExecutions(suite.fixture, random).run(store, misbehave);
       expect(faults, `FC_SEED=${seed + run}`).toEqual([]);
@@ -157,7 +157,7 @@ interface Stored {
 }
 
 function newModel(place: number): AnyModel {
-  return place % 2 === 0 ? Account.blank(home, systemClock.now()) : Tag.of(home, 'new');
+  return place % 2 === 0 ? Account.blank(firstShard, systemClock.now()) : Tag.of(firstShard, 'new');
 }
 
 /** The models that executions stage: made of what a database holds that executes them one by one. */
@@ -218,7 +218,7 @@ async function contents(suite: SuiteContext): Promise<unknown> {
     suite.accounts.findAll(),
     suite.fixture.tags.findAll(),
     suite.storedEvents(),
-    suite.fixture.keyCount(home),
+    suite.fixture.keyCount(firstShard),
   ]);
   return {
     accounts: accounts.map(({ id, version, quota, balance }) => [id.value, version, quota, balance]),
@@ -308,15 +308,15 @@ function changeSetOf(
     result: '{"a":null}',
     lifetimeMs: 60_000,
   };
-  return { shard: home, action, changes, events, ...(record && { key: record }) };
+  return { shard: firstShard, action, changes, events, ...(record && { key: record }) };
 }
 
 function newId(): string {
-  return ShardedId.generate(Object, home).value;
+  return ShardedId.generate(Object, firstShard).value;
 }
 
 async function inTurn(sets: readonly ChangeSet[], suite: SuiteContext): Promise<readonly string[]> {
-  return writeInTurn(sets, suite.fixture.databases.transactionManager(home), new Set());
+  return writeInTurn(sets, suite.fixture.databases.transactionManager(firstShard), new Set());
 }
 
 async function writeInTurn(
@@ -349,7 +349,7 @@ const groupFailures = new Set<string | undefined>(['constraint-violation', 'stor
 
 /** Writes a group, and alone what it could not hold. */
 async function together(sets: readonly ChangeSet[], suite: SuiteContext): Promise<readonly string[]> {
-  const manager = suite.fixture.databases.transactionManager(home);
+  const manager = suite.fixture.databases.transactionManager(firstShard);
   const lost = new Set<string>();
   try {
     const outcomes = await manager.persistAll(sets);

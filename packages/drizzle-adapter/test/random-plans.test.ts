@@ -4,8 +4,8 @@ import {
   type AccountFields,
   type Json,
   SuiteContext,
-  abroad,
-  home,
+  otherDatabaseShard,
+  firstShard,
   once,
 } from '@framework/testing/conformance';
 import fc from 'fast-check';
@@ -91,22 +91,24 @@ async function apply(
       { allowCrossShard: true, ...once },
     )
     .catch((error: unknown) => error);
-  const failed = [home, abroad].filter((shard) =>
+  const failed = [firstShard, otherDatabaseShard].filter((shard) =>
     changes.some((change) => change.stale && change.shard === shard),
   );
-  const first = [home, abroad].find((shard) => changes.some((change) => change.shard === shard));
+  const first = [firstShard, otherDatabaseShard].find((shard) =>
+    changes.some((change) => change.shard === shard),
+  );
   const code = failed.length === 0 ? undefined : failed.includes(first!) ? 'stale-record' : 'partial-commit';
   expect((outcome as { readonly code?: string } | undefined)?.code).toBe(code);
   changes.forEach(({ shard, target, next }, index) => {
     // Shards commit in their order: nothing follows the first that fails.
-    if (failed.includes(shard) || failed.includes(home)) return;
+    if (failed.includes(shard) || failed.includes(firstShard)) return;
     target.versions.push(staged[index]!);
     target.events.push(...next.events.map((event) => described(event, staged[index]!.version)));
   });
 }
 
 function changeOf({ place, amounts, values, stale }: Step, target: Expected) {
-  const shard = place % 2 === 0 ? home : abroad;
+  const shard = place % 2 === 0 ? firstShard : otherDatabaseShard;
   const isStale = stale && target.versions.length > 1;
   const from = target.versions.at(isStale ? -2 : -1) ?? Account.open(shard, systemClock.now());
   const credited = amounts.reduce((account, amount) => account.credit(String(amount)), from);

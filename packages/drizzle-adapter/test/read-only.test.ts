@@ -1,4 +1,4 @@
-import { type Account, type SuiteContext, home } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { backendPid } from './fixtures/backend-pid.js';
@@ -20,7 +20,7 @@ describe('a database that takes no writes for a while', () => {
     await registry.ready();
     // A refusal is seen as it is.
     suite = suiteOn(registry, { retry: { attemptsMax: 1 } });
-    account = await suite.openAccount(home);
+    account = await suite.openAccount(firstShard);
   });
   afterEach(() => database.drop());
 
@@ -46,7 +46,7 @@ describe('a database that takes no writes for a while', () => {
   it('refuses writes as unavailable, says why and what to do, and is read', async () => {
     await setReadOnly(true);
     const refused = await refusal(suite.credit(account, '1'));
-    expect(refused).toMatchObject({ code: 'shard-unavailable', shard: home });
+    expect(refused).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
     expect(String(refused)).toMatch(/takes no writes.*default_transaction_read_only.*switch that off/);
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 1 });
     const [status] = await suite.fixture.databases.status();

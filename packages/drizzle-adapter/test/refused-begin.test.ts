@@ -1,5 +1,5 @@
 import { systemClock } from '@framework/core';
-import { Account, home, once } from '@framework/testing/conformance';
+import { Account, firstShard, once } from '@framework/testing/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterEach, expect, it, onTestFinished, vi } from 'vitest';
@@ -29,7 +29,7 @@ it.each([undefined, 'key-1'])(
     onTestFinished(() => registry.close());
     await registry.ready();
     const suite = suiteOn(registry, { groupCommit: false });
-    const accounts = Array.from({ length: 100 }, () => Account.open(home, systemClock.now()));
+    const accounts = Array.from({ length: 100 }, () => Account.open(firstShard, systemClock.now()));
     const configuration = { ...once, ...(idempotencyKey !== undefined && { idempotencyKey }) };
     const { refused } = refuseBegin();
     const failed = suite.stage((plan) => void plan.addAll(accounts), configuration);

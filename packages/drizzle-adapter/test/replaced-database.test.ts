@@ -1,5 +1,5 @@
 import type { DatabaseRegistry } from '@framework/core';
-import { type Account, type SuiteContext, home } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, firstShard } from '@framework/testing/conformance';
 import type { TestDatabase } from '@framework/testing/postgres';
 import { expect, it, vi } from 'vitest';
 
@@ -24,7 +24,7 @@ async function openedDatabase(): Promise<Opened> {
   const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
   await registry.ready();
   const suite = suiteOn(registry);
-  return { database, registry, suite, account: await suite.openAccount(home) };
+  return { database, registry, suite, account: await suite.openAccount(firstShard) };
 }
 
 /** Runs statements about a database while nobody else is connected to it. */

@@ -6,7 +6,7 @@ import {
   ShardedId,
   systemClock,
 } from '@framework/core';
-import { home } from '@framework/testing/conformance';
+import { firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -130,7 +130,7 @@ test('a model that is updated twice in a group with different columns gets both'
     changeSetOf(gadgets, gadget.with({ version: 2, price: 3.5 })),
     changeSetOf(withoutPrice, gadget.with({ version: 3, amount: 9, price: 8 })),
   ];
-  const manager = registry.transactionManager(home);
+  const manager = registry.transactionManager(firstShard);
   for (const [index, outcome] of (await manager.persistAll(group)).entries())
     if (outcome === 'alone') await manager.persist(group[index]!);
   expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 3, price: 3.5, amount: 9 });
@@ -205,7 +205,7 @@ test(`random groups whose rows leave out random columns leave what a model of th
           return changeSetOf(without, first[place]!.with({ ...fields, version }));
         });
         if (grouped) await persistTogether(registry, written);
-        else for (const set of written) await registry.transactionManager(home).persist(set);
+        else for (const set of written) await registry.transactionManager(firstShard).persist(set);
       }
       const stored = await gadgets.findAllByIds(first.map(({ id }) => id));
       const serials = stored.map(({ serial }) => serial);
@@ -222,7 +222,7 @@ describe('a row', () => {
   const gadget = Gadget.of({ version: 3 });
 
   test.each<[string, (row: GadgetRow) => Partial<GadgetRow>]>([
-    ['with the id of another model', (row) => ({ ...row, id: ShardedId.generate(Gadget, home).value })],
+    ['with the id of another model', (row) => ({ ...row, id: ShardedId.generate(Gadget, firstShard).value })],
     ['with the id in another case', (row) => ({ ...row, id: row.id.toUpperCase() })],
     ['without an id', ({ id: _id, ...row }) => row],
     ['with the version before', (row) => ({ ...row, version: 2 })],

@@ -10,7 +10,7 @@ import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
 
-const home = ShardIdentifier.of(0, 0);
+const firstShard = ShardIdentifier.of(0, 0);
 /** The migration of a release that the code does not know. */
 const laterMs = Date.UTC(2100, 0, 1);
 const commands = { migrate: 'npm run migrate' };
@@ -40,7 +40,7 @@ describe('a schema that is only compared', () => {
         /^the schema is older than the code, it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, 0000_suite of the application: apply what is missing with npm run migrate; or, if the database is being restored, wait until that has ended$/,
       ) as string,
     });
-    await expect(suiteOn(registry).store(Account.open(home, new Date()))).rejects.toMatchObject({
+    await expect(suiteOn(registry).store(Account.open(firstShard, new Date()))).rejects.toMatchObject({
       code: 'shard-unavailable',
       kind: 'not-migrated',
     });
@@ -68,7 +68,7 @@ describe('a schema that is only compared', () => {
     });
     await migrateShards(sharding(url), migrationsFolder);
     await ready;
-    await suiteOn(registry).openAccount(home);
+    await suiteOn(registry).openAccount(firstShard);
   });
 
   it('is not ready while only migrations of the application are missing', async () => {
@@ -117,7 +117,7 @@ describe('a schema that is only compared', () => {
         onWarning: (warning) => warnings.push(warning),
       });
       await registry.ready();
-      expect(await suiteOn(registry).store(Account.open(home, new Date()))).toHaveLength(1);
+      expect(await suiteOn(registry).store(Account.open(firstShard, new Date()))).toHaveLength(1);
       const isTold = migrate === 'on-start';
       expect(warnings.map(({ kind }) => kind)).toEqual(isTold ? ['newer-schema'] : []);
     },

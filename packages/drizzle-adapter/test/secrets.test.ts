@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { openDatabases, parseFrameworkConfig } from '@framework/core';
-import { home } from '@framework/testing/conformance';
+import { firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -36,7 +36,7 @@ describe('a password', () => {
     const config = shardingConfig([{ group: 0, member: 0, url }]);
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();
-    const manager = registry.transactionManager(home);
+    const manager = registry.transactionManager(firstShard);
     expect(manager).toBeInstanceOf(PgTransactionManager);
     const { database: opened, db } = manager as PgTransactionManager;
     const { accounts } = new PgFixture(registry);
@@ -50,13 +50,13 @@ describe('a password', () => {
     const registry = openRegistry([{ group: 0, member: 0, url, settings: { 'statement-timeout-ms': 500 } }]);
     await registry.ready();
     const { accounts, tags } = new PgFixture(registry);
-    const db = accounts.db(home);
+    const db = accounts.db(firstShard);
     const failures = [
       db.execute(sql`select pg_sleep(5)`),
       db.execute(sql`select no_such_function()`),
       db.execute(sql`insert into tags values (null)`),
       db.execute(sql`select pg_terminate_backend(pg_backend_pid())`),
-      registry.transactionManager(home).inTransaction(() => db.execute(sql`select 1 / 0`)),
+      registry.transactionManager(firstShard).inTransaction(() => db.execute(sql`select 1 / 0`)),
       tags.getById('no id'),
     ];
     for (const failure of await Promise.allSettled(failures)) {
@@ -74,7 +74,7 @@ describe('a password', () => {
     const registry = openRegistry([{ group: 0, member: 0, url: unreachable.href }], { migrate: 'off' });
     expectNoPassword(await registry.status());
     const failure: unknown = await suiteOn(registry)
-      .openAccount(home)
+      .openAccount(firstShard)
       .catch((error: unknown) => error);
     expect(failure).toMatchObject({ code: 'shard-unavailable' });
     expectNoPassword(failure);

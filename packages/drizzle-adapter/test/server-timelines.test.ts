@@ -1,5 +1,5 @@
 import { type DatabaseConfig, primaryConfig } from '@framework/core';
-import { abroad, home } from '@framework/testing/conformance';
+import { otherDatabaseShard, firstShard } from '@framework/testing/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { expect, it, onTestFinished, vi } from 'vitest';
@@ -43,18 +43,18 @@ it('A server that is refused takes over from nobody: connections to the one befo
   const { url, lead } = await serversByName();
   const pool = await openPool(url);
   await query(url, 'create table noted as table eventlog.shards');
-  const before = await pool.use(home, async (lent) => {
+  const before = await pool.use(firstShard, async (lent) => {
     await query(url, 'delete from eventlog.shards');
     await lead(2);
-    expect(await refusal(pool.use(home, pidOf))).toMatchObject({ kind: 'not-migrated' });
+    expect(await refusal(pool.use(firstShard, pidOf))).toMatchObject({ kind: 'not-migrated' });
     return pidOf(lent);
   });
-  expect(await pool.use(home, pidOf)).toBe(before);
+  expect(await pool.use(firstShard, pidOf)).toBe(before);
   expect(pool.timeline).toBe(1);
   await query(url, 'insert into eventlog.shards table noted');
-  const after = await pool.use(home, () => pool.use(home, pidOf));
+  const after = await pool.use(firstShard, () => pool.use(firstShard, pidOf));
   expect(pool.timeline).toBe(2);
-  expect(await pool.use(home, pidOf)).toBe(after);
+  expect(await pool.use(firstShard, pidOf)).toBe(after);
 });
 
 it('A server that answers late, when another one is known to have taken over, has not taken over from it', async () => {
@@ -63,16 +63,16 @@ it('A server that answers late, when another one is known to have taken over, ha
   const holder = new pg.Client(url);
   await holder.connect();
   onTestFinished(() => holder.end());
-  await pool.use(home, async () => {
+  await pool.use(firstShard, async () => {
     await holder.query('select pg_advisory_lock(1)');
-    const late = pool.use(home, pidOf);
+    const late = pool.use(firstShard, pidOf);
     await vi.waitFor(async () => expect(await waitingCount(url)).toBe(1));
     await lead(2);
-    const sound = await pool.use(home, pidOf);
+    const sound = await pool.use(firstShard, pidOf);
     expect(pool.timeline).toBe(2);
     await holder.query('select pg_advisory_unlock(1)');
     expect(await late).toBe(sound);
-    expect(await pool.use(home, pidOf)).toBe(sound);
+    expect(await pool.use(firstShard, pidOf)).toBe(sound);
     expect(pool.timeline).toBe(2);
   });
 });
@@ -90,7 +90,7 @@ it('Whoever gets one connection after the other that is outdated already is refu
   };
   const pool = new ConnectionPool(config, 'framework', new DatabasePlace(config), [guard], () => undefined);
   onTestFinished(() => pool.close());
-  const failure = await refusal(pool.use(home, pidOf));
+  const failure = await refusal(pool.use(firstShard, pidOf));
   expect(failure).toMatchObject({ code: 'shard-unavailable', kind: 'unreachable' });
   expect(failure?.message).toContain('leads to several servers in turn');
   expect(openedCount).toBeGreaterThan(1);
@@ -106,7 +106,7 @@ it('An action on several shards commits on none of them when it has read before 
   );
   const { databases } = suite.fixture;
   await databases.ready();
-  const accounts = [await suite.openAccount(home), await suite.openAccount(abroad)];
+  const accounts = [await suite.openAccount(firstShard), await suite.openAccount(otherDatabaseShard)];
   // Nobody has a connection to the second server when another one takes over.
   await query(
     second.url,
@@ -132,7 +132,7 @@ function configOf(url: string): DatabaseConfig {
 
 async function openPool(url: string): Promise<ConnectionPool> {
   const { databases } = (await openSuite(url, settings)).fixture;
-  return pgManager(databases.transactionManager(home)).database.pool;
+  return pgManager(databases.transactionManager(firstShard)).database.pool;
 }
 
 async function pidOf(client: pg.ClientBase): Promise<number> {

@@ -1,4 +1,4 @@
-import { type SuiteContext, decimal, home } from '@framework/testing/conformance';
+import { type SuiteContext, decimal, firstShard } from '@framework/testing/conformance';
 import { sql } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
 import { emptyDatabase } from './fixtures/empty-database.js';
@@ -36,14 +36,14 @@ describe('what stands in a database', () => {
     const suites = await Promise.all([open(plain.url), open(hostiled.url)]);
     const [expected, seen] = await Promise.all(
       suites.map(async ({ fixture }) => {
-        const { rows } = await new PgFixture(fixture.databases).accounts.db(home).execute(values);
+        const { rows } = await new PgFixture(fixture.databases).accounts.db(firstShard).execute(values);
         return rows;
       }),
     );
     expect(seen).toEqual(expected);
     const suite = suites[1];
     const fields = { note: 'a\\b', balance: decimal('0.1'), settings: { a: [1, null] } };
-    const account = await suite.openAccount(home, fields);
+    const account = await suite.openAccount(firstShard, fields);
     expect(await suite.accounts.getById(account.id)).toEqual(account);
   });
 });
@@ -54,7 +54,7 @@ describe('a transaction', () => {
     await query(url, `alter database ${database} set default_transaction_isolation = 'serializable'`);
     const { fixture } = await open(url);
     const { rows } = await new PgFixture(fixture.databases).accounts
-      .db(home)
+      .db(firstShard)
       .execute(sql`select current_setting('transaction_isolation') as level`);
     expect(rows).toEqual([{ level: 'read committed' }]);
   });

@@ -1,5 +1,5 @@
 import { ShardIdentifier, type ShardingStrategy, systemClock } from '@framework/core';
-import { Account, SuiteContext, abroad, home } from '@framework/testing/conformance';
+import { Account, SuiteContext, otherDatabaseShard, firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { groupCommit } from './fixtures/group-commit.js';
@@ -8,7 +8,7 @@ import { PgAccountRepository } from './fixtures/pg-account-repository.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 import { query } from './fixtures/query.js';
 
-const shards = [home, abroad] as const;
+const shards = [firstShard, otherDatabaseShard] as const;
 /** In the bits of the ids, and nowhere else: a strategy that reads the bits finds no database. */
 const inTheBits = ShardIdentifier.of(77, 7);
 
@@ -20,7 +20,7 @@ const byHash: ShardingStrategy<Account> = {
 
 /** Places an account by its owner, which its id does not tell. */
 const byOwner: ShardingStrategy<Account> = {
-  shardOfModel: ({ owner }) => (owner === 'far away' ? abroad : home),
+  shardOfModel: ({ owner }) => (owner === 'far away' ? otherDatabaseShard : firstShard),
   shardOfId: () => undefined,
 };
 
@@ -84,8 +84,8 @@ describe('a sharding strategy of the user', () => {
       const near = Account.open(inTheBits, systemClock.now(), { owner: 'near' });
       const far = Account.open(inTheBits, systemClock.now(), { owner: 'far away' });
       const stored = await suite.store(near, far);
-      expect(await rowsOf(home)).toEqual([near.id.value]);
-      expect(await rowsOf(abroad)).toEqual([far.id.value]);
+      expect(await rowsOf(firstShard)).toEqual([near.id.value]);
+      expect(await rowsOf(otherDatabaseShard)).toEqual([far.id.value]);
       expect(await suite.accounts.findAll()).toEqual(stored);
       expect(await suite.accounts.findOneByOwner('far away')).toEqual(stored[1]);
       expect(await suite.accounts.count()).toBe(2);
@@ -105,7 +105,7 @@ describe('a sharding strategy of the user', () => {
       const [account] = await suite.store(Account.open(inTheBits, systemClock.now(), { owner: 'far away' }));
       await suite.stage((plan) => plan.update(account.credit('1')));
       expect(await suite.accounts.findOneByOwner('far away')).toMatchObject({ version: 2 });
-      expect(await suite.storedEvents(abroad)).toHaveLength(2);
+      expect(await suite.storedEvents(otherDatabaseShard)).toHaveLength(2);
     });
   });
 });
@@ -116,5 +116,5 @@ function accountsOf(count: number): readonly Account[] {
 
 function shardOfHash(id: string): ShardIdentifier {
   const last = Number.parseInt(id.at(-1) ?? '0', 16);
-  return last % 2 === 0 ? home : abroad;
+  return last % 2 === 0 ? firstShard : otherDatabaseShard;
 }

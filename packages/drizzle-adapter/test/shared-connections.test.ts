@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { SuiteContext, home, neighbour, once } from '@framework/testing/conformance';
+import { SuiteContext, firstShard, sameDatabaseShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -138,14 +138,14 @@ describe('connections that commits share', () => {
   it('let a commit pass whose caller holds the lock, in a transaction on another shard', async () => {
     const suite = await open(3);
     const account = await suite.openAccount();
-    const manager = suite.fixture.databases.transactionManager(home);
+    const manager = suite.fixture.databases.transactionManager(firstShard);
     const outside = AsyncLocalStorage.snapshot();
     let blocked: Promise<unknown> | undefined;
     await manager.inTransaction(async () => {
       await suite.fixture.overwriteNote(account, 'held');
       blocked = outside(() => suite.credit(account, '1'));
       await vi.waitUntil(() => isBlocked(database), patience);
-      await suite.openAccount(neighbour);
+      await suite.openAccount(sameDatabaseShard);
     });
     expect(await blocked).toMatchObject({ version: 2 });
   });

@@ -1,4 +1,4 @@
-import { home } from '@framework/testing/conformance';
+import { firstShard } from '@framework/testing/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { expect, it, onTestFinished } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
@@ -12,7 +12,7 @@ it('concurrent executions of a suite share transactions', async () => {
   const registry = openRegistry([{ group: 0, member: 0, url: database.url }]);
   await registry.ready();
   const suite = suiteOn(registry);
-  await Promise.all(Array.from({ length: accountCount }, () => suite.openAccount(home)));
+  await Promise.all(Array.from({ length: accountCount }, () => suite.openAccount(firstShard)));
   const transactions = await query(database.url, 'select distinct xmin::text from accounts');
   expect(transactions.length).toBeGreaterThan(0);
   expect(transactions.length).toBeLessThan(accountCount);

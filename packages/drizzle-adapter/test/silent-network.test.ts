@@ -1,5 +1,5 @@
 import type { FaultProxy } from '@framework/testing';
-import { abroad, home, once } from '@framework/testing/conformance';
+import { otherDatabaseShard, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
@@ -38,13 +38,13 @@ describe('a network that falls silent', () => {
 
   it('rejects a read in time, leaves the other shard alone, and is forgotten when it is over', async () => {
     const { proxy, suite } = await open();
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     proxy.silence();
     const read = timed(() => suite.accounts.getById(account.id));
-    const elsewhere = await suite.openAccount(abroad);
+    const elsewhere = await suite.openAccount(otherDatabaseShard);
     expect(await suite.credit(elsewhere, '1')).toMatchObject({ version: 2 });
     const { error, durationMs } = await read;
-    expect(error).toMatchObject({ code: 'shard-unavailable', shard: home });
+    expect(error).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
     expect(durationMs).toBeLessThan(statementTimeoutMs + graceMs + toleranceMs);
     proxy.resume();
     expect(await suite.accounts.getById(account.id)).toEqual(account);
@@ -52,14 +52,14 @@ describe('a network that falls silent', () => {
 
   it('rejects an action in time, however many idle connections the pool has', async () => {
     const { proxy, suite } = await open({ 'maximum-pool-size': 4, 'idle-timeout': 0 });
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const { databases } = suite.fixture;
     const sleep = () =>
-      databases.transactionManager(home).inTransaction(() => suite.accounts.getById(account.id));
+      databases.transactionManager(firstShard).inTransaction(() => suite.accounts.getById(account.id));
     await Promise.all(Array.from({ length: 4 }, sleep));
     proxy.silence();
     const { error, durationMs } = await timed(() => suite.credit(account, '1'));
-    expect(error).toMatchObject({ code: 'shard-unavailable', shard: home });
+    expect(error).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
     expect(durationMs).toBeLessThan(statementTimeoutMs + graceMs + toleranceMs);
     proxy.resume();
   });
@@ -72,18 +72,18 @@ describe('a network that falls silent', () => {
     it('rejects in time who needs a new connection', async () => {
       const { proxy, suite } = await open(own);
       fallSilent(proxy);
-      const { error, durationMs } = await timed(() => suite.openAccount(home));
-      expect(error).toMatchObject({ code: 'shard-unavailable', shard: home });
+      const { error, durationMs } = await timed(() => suite.openAccount(firstShard));
+      expect(error).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
       expect(durationMs).toBeLessThan({ ...settings, ...own }['acquisition-timeout-ms'] + toleranceMs);
       speak(proxy);
-      await expect.poll(() => suite.openAccount(home)).toMatchObject({ version: 1 });
+      await expect.poll(() => suite.openAccount(firstShard)).toMatchObject({ version: 1 });
     });
 
     it('keeps one caller at a time waiting for a new connection, and refuses the others at once', async () => {
       const { proxy, suite } = await open(own);
       const read = () => suite.accounts.findAll();
       fallSilent(proxy);
-      await expect(read()).rejects.toMatchObject({ shard: home });
+      await expect(read()).rejects.toMatchObject({ shard: firstShard });
       await expect(read()).rejects.toMatchObject({ code: 'shard-unavailable' });
       let isWaiting = true;
       const first = read().finally(() => (isWaiting = false));
@@ -103,9 +103,9 @@ describe('a network that falls silent', () => {
 
   it('rejects a transaction in time', async () => {
     const { proxy, suite } = await open();
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const { error, durationMs } = await timed(() =>
-      suite.fixture.databases.transactionManager(home).inTransaction(async () => {
+      suite.fixture.databases.transactionManager(firstShard).inTransaction(async () => {
         proxy.silence();
         await suite.accounts.getById(account.id);
       }),
@@ -116,14 +116,14 @@ describe('a network that falls silent', () => {
 
   it('leaves the outcome of a commit unknown, in time, while it lasts', async () => {
     const { proxy, suite } = await open();
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     const { error, durationMs } = await timed(() =>
       suite.stage((plan) => {
         plan.update(account.credit('1'));
         proxy.silence();
       }, once),
     );
-    expect(error).toMatchObject({ code: 'commit-outcome-unknown', shard: home });
+    expect(error).toMatchObject({ code: 'commit-outcome-unknown', shard: firstShard });
     const searchMs = statementTimeoutMs + 2 * acquisitionTimeoutMs;
     expect(durationMs).toBeLessThan(statementTimeoutMs + graceMs + searchMs + toleranceMs);
   });

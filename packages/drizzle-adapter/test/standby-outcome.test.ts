@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CommitOutcomeUnknownError, ShardedId, type TransactionManager } from '@framework/core';
 import type { Verdict } from '@framework/testing';
-import { Tag, home } from '@framework/testing/conformance';
+import { Tag, firstShard } from '@framework/testing/conformance';
 import { EmbeddedPostgres, TestDatabase } from '@framework/testing/postgres';
 import { expect, it, onTestFinished } from 'vitest';
 import { openRegistry } from './fixtures/open-registry.js';
@@ -63,8 +63,13 @@ async function lostCommits(
   const lose = async (verdict: Verdict): Promise<CommitOutcomeUnknownError> => {
     proxy.judge = ({ direction, bytes }) =>
       direction === 'to-server' && bytes.includes('framework_write') ? verdict : 'forward';
-    const tag = new Tag({ id: ShardedId.generate(Tag, home), state: 'ACTIVE', label: verdict, version: 1 });
-    const sent = registry.transactionManager(home).persist(changeSetOf(tags, tag));
+    const tag = new Tag({
+      id: ShardedId.generate(Tag, firstShard),
+      state: 'ACTIVE',
+      label: verdict,
+      version: 1,
+    });
+    const sent = registry.transactionManager(firstShard).persist(changeSetOf(tags, tag));
     const error: unknown = await sent.catch((reason: unknown) => reason);
     if (error instanceof CommitOutcomeUnknownError) return error;
     throw new Error(`The answer was not lost, but there was ${String(error)}`);
@@ -82,5 +87,5 @@ function managerOn(
   const url = server.url(name);
   return openRegistry([{ group: 0, member: 0, url, settings }], {
     migrate: 'off',
-  }).transactionManager(home);
+  }).transactionManager(firstShard);
 }

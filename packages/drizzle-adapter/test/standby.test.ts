@@ -1,5 +1,5 @@
 import { FaultProxy } from '@framework/testing';
-import { type Account, type SuiteContext, decimal, home } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, decimal, firstShard } from '@framework/testing/conformance';
 import type { EmbeddedPostgres } from '@framework/testing/postgres';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
@@ -8,7 +8,7 @@ import { promote, serverWithStandby, twinStandbys } from './fixtures/standby.js'
 const database = 'wallet';
 const key = { idempotencyKey: 'withdraw' };
 const keyScope = { key: 'withdraw', principal: 'auditor', namespace: 'conformance.suite' };
-const unavailable = { code: 'shard-unavailable', shard: home, retryable: true };
+const unavailable = { code: 'shard-unavailable', shard: firstShard, retryable: true };
 const settings = { 'statement-timeout-ms': 2_000, 'acquisition-timeout-ms': 1_000, 'minimum-idle': 0 };
 
 it('a standby behind the name of the primary serves nothing until it leads, and then answers a repeat', async () => {
@@ -44,7 +44,7 @@ it('a standby behind the name of the primary serves nothing until it leads, and 
 
   // A further config of the member may lead there; but what it does not find there may be elsewhere.
   const model = { name: 'Account', id: account.id.value };
-  const replica = registry.transactionManager(home, 'secondaryConfig');
+  const replica = registry.transactionManager(firstShard, 'secondaryConfig');
   expect((await replica.log.findByModel(model, { limit: 5 })).items).toHaveLength(1);
   await expect(replica.keys.find(keyScope)).rejects.toMatchObject(unavailable);
   expect(startedReady).not.toHaveBeenCalled();
@@ -87,7 +87,7 @@ it('an update is stale that was read before a takeover which lost it, also where
 async function openAccountIn(url: string): Promise<Account> {
   const registry = openRegistry([{ group: 0, member: 0, url }]);
   await registry.ready();
-  const account = await suiteOn(registry).openAccount(home);
+  const account = await suiteOn(registry).openAccount(firstShard);
   await registry.close();
   return account;
 }

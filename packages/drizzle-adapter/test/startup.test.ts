@@ -1,5 +1,5 @@
 import { ShardedId } from '@framework/core';
-import { Account, abroad, home } from '@framework/testing/conformance';
+import { Account, otherDatabaseShard, firstShard } from '@framework/testing/conformance';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { migrateShards } from '../src/index.js';
@@ -23,20 +23,22 @@ describe('a database that is down at the start', () => {
     ]);
     const suite = suiteOn(registry);
     const ready = registry.ready();
-    await vi.waitFor(() => suite.openAccount(abroad), patience);
+    await vi.waitFor(() => suite.openAccount(otherDatabaseShard), patience);
 
     expect(await isPending(ready)).toBe(true);
     expect((await registry.status()).map((status) => status.ready)).toEqual([false, true]);
-    const refusal = { code: 'shard-unavailable', shard: home, retryable: true };
-    await expect(suite.openAccount(home)).rejects.toMatchObject(refusal);
-    await expect(suite.accounts.getById(ShardedId.generate(Account, home))).rejects.toMatchObject(refusal);
+    const refusal = { code: 'shard-unavailable', shard: firstShard, retryable: true };
+    await expect(suite.openAccount(firstShard)).rejects.toMatchObject(refusal);
+    await expect(suite.accounts.getById(ShardedId.generate(Account, firstShard))).rejects.toMatchObject(
+      refusal,
+    );
     await expect(suite.accounts.findAll()).rejects.toMatchObject(refusal);
-    const inTransaction = registry.transactionManager(home).inTransaction(async () => 'never');
+    const inTransaction = registry.transactionManager(firstShard).inTransaction(async () => 'never');
     await expect(inTransaction).rejects.toMatchObject(refusal);
 
     await down.proxy.accept();
     await ready;
-    await suite.openAccount(home);
+    await suite.openAccount(firstShard);
     expect(await suite.accounts.count()).toBe(2);
     expect((await registry.status()).map((status) => status.ready)).toEqual([true, true]);
   });
@@ -58,7 +60,7 @@ describe('a database that is down at the start', () => {
     const registry = openRegistry([{ group: 0, member: 0, url }]);
     await registry.ready();
     expect(cuts).toBeGreaterThan(1);
-    expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+    expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
   });
 
   it.each([
@@ -82,7 +84,7 @@ describe('a database that is down at the start', () => {
       const registry = openRegistry([{ group: 0, member: 0, url }], { migrate, migrationsFolder });
       await vi.waitFor(() => expect(silent).toBeDefined(), patience);
       await expect(registry.ready()).resolves.toBeUndefined();
-      expect(await suiteOn(registry).openAccount(home)).toMatchObject({ version: 1 });
+      expect(await suiteOn(registry).openAccount(firstShard)).toMatchObject({ version: 1 });
     },
   );
 

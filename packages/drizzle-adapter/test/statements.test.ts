@@ -1,6 +1,6 @@
 import { systemClock } from '@framework/core';
 import type { FaultProxy } from '@framework/testing';
-import { Account, type SuiteContext, Tag, home, once } from '@framework/testing/conformance';
+import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -26,9 +26,9 @@ describe('the statements of a commit', () => {
   });
 
   it('take one round trip, also when they are prepared', async () => {
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     expect(await roundTrips(proxy, () => suite.stage((plan) => plan.update(account.credit('1'))))).toBe(1);
-    const opening = (): Promise<unknown> => suite.openAccount(home);
+    const opening = (): Promise<unknown> => suite.openAccount(firstShard);
     expect(await roundTrips(proxy, opening)).toBe(1);
     expect(await roundTrips(proxy, opening)).toBe(1);
   });
@@ -38,7 +38,7 @@ describe('the statements of a commit', () => {
     const trips = await roundTrips(proxy, () =>
       suite.stage((plan) => {
         plan.updateAll(accounts.map((account) => account.credit('1').annotate('seen')));
-        plan.add(Tag.of(home, 'beside'));
+        plan.add(Tag.of(firstShard, 'beside'));
       }),
     );
     expect(trips).toBe(1);
@@ -55,7 +55,7 @@ describe('the statements of a commit', () => {
   });
 
   it('take two round trips for an action that reads one model by its id', async () => {
-    const account = await suite.openAccount(home);
+    const account = await suite.openAccount(firstShard);
     expect(await roundTrips(proxy, () => suite.credit(account, '1'))).toBe(2);
   });
 
@@ -75,7 +75,7 @@ describe('the statements of a commit', () => {
   it('have no text that depends on what they write', async () => {
     const hostile = `'; drop table accounts; --`;
     const [account] = await suite.store(
-      Account.open(home, systemClock.now(), {
+      Account.open(firstShard, systemClock.now(), {
         owner: hostile,
         note: hostile,
         settings: { [hostile]: hostile },
@@ -86,7 +86,7 @@ describe('the statements of a commit', () => {
 });
 
 function accountsOf(count: number): readonly Account[] {
-  return Array.from({ length: count }, () => Account.open(home, systemClock.now()));
+  return Array.from({ length: count }, () => Account.open(firstShard, systemClock.now()));
 }
 
 /** How often the client speaks after the server has spoken, while the work runs. */
@@ -105,7 +105,7 @@ async function roundTrips(proxy: FaultProxy, work: () => Promise<unknown>): Prom
 
 /** The names of the statements that are prepared on the only connection. */
 async function prepared({ fixture }: SuiteContext): Promise<readonly string[]> {
-  const db = new PgFixture(fixture.databases).accounts.db(home);
+  const db = new PgFixture(fixture.databases).accounts.db(firstShard);
   const { rows } = await db.execute<{ name: string }>(
     sql`select name from pg_prepared_statements where name like 'framework%' order by name`,
   );

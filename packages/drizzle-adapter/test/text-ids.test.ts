@@ -9,7 +9,7 @@ import {
   type ShardingStrategy,
   systemClock,
 } from '@framework/core';
-import { home } from '@framework/testing/conformance';
+import { firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgTable, text } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
@@ -27,7 +27,7 @@ class Customer extends Entity<Customer, Id<Customer>, string> {
   }
 }
 
-const atHome: ShardingStrategy<Customer> = { shardOfModel: () => home, shardOfId: () => home };
+const atHome: ShardingStrategy<Customer> = { shardOfModel: () => firstShard, shardOfId: () => firstShard };
 
 class PgCustomerRepository extends PgRepository<Customer, typeof customers> {
   constructor(databases: DatabaseRegistry) {
@@ -112,7 +112,7 @@ describe('a table whose ids the database takes for others', () => {
     expect(await repository.findById('Anna')).toBeUndefined();
     expect(await repository.existsById('Anna')).toBe(false);
     expect(await repository.findAllByIds(['Anna', 'bob'])).toMatchObject([{ id: Id.of(Customer, 'bob') }]);
-    await folded.transactionManager(home).inTransaction(async () => {
+    await folded.transactionManager(firstShard).inTransaction(async () => {
       expect(await repository.findById('Anna')).toBeUndefined();
       expect(await repository.findAllByIds(['Anna'])).toEqual([]);
     });
@@ -122,7 +122,7 @@ describe('a table whose ids the database takes for others', () => {
 
 describe('a table whose ids are UUIDs', () => {
   test('refuses what is none, where the strategy does not', async () => {
-    const anywhere = { shardOfModel: () => home, shardOfId: () => home };
+    const anywhere = { shardOfModel: () => firstShard, shardOfId: () => firstShard };
     const accounts = new PgAccountRepository(registry, anywhere);
     for (const refusal of [accounts.findById('x'), accounts.findAllByIds(['x']), accounts.existsById('x')])
       await expect(refusal).rejects.toMatchObject({ code: 'invalid-id' });

@@ -40,7 +40,7 @@ interface Journal {
 
 describe('a database of the release before', () => {
   it('is migrated as it is, and delivered on without repeats or loss', async () => {
-    const { url, restIds, parkedId } = await filledDatabase();
+    const { url, restIds, blockedId } = await filledDatabase();
     const registry = openRegistry([{ group: 0, member: 0, url }], {});
     await registry.ready();
     const { store } = registry.deliveries()[0]!;
@@ -52,7 +52,7 @@ describe('a database of the release before', () => {
     expect(await store.cursors.find(handler)).toBe(handler);
     expect(await query(url, 'select key from eventlog.idempotency_keys')).toEqual([{ key: 'k-1' }]);
     expect(await store.cursors.lag()).toMatchObject([
-      { handler, pendingCount: restIds.length, parkedCount: 1, deadCount: 0 },
+      { handler, pendingCount: restIds.length, blockedCount: 1, deadCount: 0 },
     ]);
 
     const { leases } = await store.leases.renew('new', [handler], leaseMs);
@@ -62,7 +62,7 @@ describe('a database of the release before', () => {
     const { events, next } = await store.log.read(allSlots, cursors[0]!.cursor, 100);
     expect(events.map(({ id }) => id)).toEqual(restIds);
     expect(await store.cursors.save(leases.map((lease) => ({ ...lease, cursor: next })))).toEqual([]);
-    expect(await store.parked.dueHeads(everywhere, 10)).toMatchObject([{ event: { id: parkedId } }]);
+    expect(await store.blocked.dueHeads(everywhere, 10)).toMatchObject([{ event: { id: blockedId } }]);
     const newIds = await (await EventWriter.connect(url)).write('a', 7);
     expect((await store.log.read(allSlots, next, 100)).events.map(({ id }) => id)).toEqual(newIds);
   });
@@ -305,11 +305,11 @@ describe('a database of the release before', () => {
   });
 });
 
-/** A database as the release before left it: six events, the first three passed, one of those parked. */
+/** A database as the release before left it: six events, the first three passed, one of those blocked. */
 async function filledDatabase(): Promise<{
   readonly url: string;
   readonly restIds: readonly string[];
-  readonly parkedId: string;
+  readonly blockedId: string;
 }> {
   const { url } = await emptyDatabase();
   await applyOf(url, releasedBefore);
@@ -317,14 +317,14 @@ async function filledDatabase(): Promise<{
   await client.connect();
   await client.query('select eventlog.create_partitions(3)');
   const writer = await EventWriter.connect(url);
-  const [parkedId = ''] = await writer.write('a', 1, 2, 3);
+  const [blockedId = ''] = await writer.write('a', 1, 2, 3);
   await client.query(`
     insert into eventlog.handlers (handler) values ('${handler}');
     insert into eventlog.cursors (handler, slot, snapshot)
       select '${handler}', slot, pg_current_snapshot() from eventlog.slots;
     insert into eventlog.idempotency_keys (key, principal, namespace, action_id, action_name, fingerprint, expires_date)
       values ('k-1', 'alice', 'test', gen_random_uuid(), 'Write', 'f', now() + interval '1 day');
-    with parked as (
+    with blocked as (
       insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal, event_type,
         event, attempts, dead, suspect)
       select '${handler}', id, slot, model_name, model_id, model_version, ordinal, event_type,
@@ -332,13 +332,13 @@ async function filledDatabase(): Promise<{
           'actionParams', action_params, 'principal', principal, 'ordinal', ordinal, 'modelId', model_id,
           'modelName', model_name, 'modelVersion', model_version, 'type', event_type, 'payload', payload,
           'headers', headers, 'startedDate', started_date, 'createdDate', created_date), 1, false, false
-      from eventlog.events where id = '${parkedId}'
+      from eventlog.events where id = '${blockedId}'
       returning slot, handler, model_name, model_id)
     select eventlog.settle_parked_models(array_agg(slot), array_agg(handler), array_agg(model_name), array_agg(model_id))
-    from parked`);
+    from blocked`);
   const restIds = await writer.write('a', 4, 5, 6);
   await client.end();
-  return { url, restIds, parkedId };
+  return { url, restIds, blockedId };
 }
 
 /** The first two are those of handlers. */

@@ -18,14 +18,14 @@ import { OutageReport } from './outage-report.js';
 import { CursorLoader } from './slots/cursor-loader.js';
 import { CursorSaver } from './slots/cursor-saver.js';
 import { type HeldSlot, LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
-import { ParkedCheck, Parker } from './subscription/blocked-events.js';
-import type { FlowSurroundings } from './subscription/event-dispatch.js';
+import { BlockedCheck, EventBlocker } from './subscription/blocked-events.js';
+import type { FlowDependencies } from './subscription/event-dispatch.js';
 import { flowPolicy } from './subscription/event-step.js';
 import { LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
 import type { SuspectGate } from './subscription/quarantine.js';
 import { RetryLoop } from './subscription/retry-loop.js';
 import { HandlerFlow } from './subscription/subscription.js';
-import { CommitHints, listenForHints } from './wake/notifications.js';
+import { CommitNotifications, listenForNotifications } from './wake/notifications.js';
 import { untilAborted, untilDone } from './wake/wake-signal.js';
 import type { WorkerContext } from './worker-context.js';
 
@@ -59,11 +59,11 @@ export class DatabaseWorker {
   readonly #loader: CursorLoader;
   readonly #saver: CursorSaver;
   readonly #retries: RetryLoop;
-  readonly #hints: CommitHints;
+  readonly #notifications: CommitNotifications;
   readonly #poll: LogPoll;
   /** By the permanent ids of their handlers, which the database tells when they are registered. */
   readonly #flows = new Map<string, HandlerFlow>();
-  readonly #around: FlowSurroundings;
+  readonly #around: FlowDependencies;
   readonly #registered = Promise.withResolvers<void>();
   /** Told when the database was opened, and is gone again before the handlers are registered. */
   readonly #onRefused = new Set<() => void>();
@@ -76,7 +76,7 @@ export class DatabaseWorker {
   constructor(options: DatabaseWorkerOptions) {
     const { database, executor, handlers, processId, knownShards, gate } = options;
     const { store, shards } = database;
-    const { leases, cursors, log, parked } = store;
+    const { leases, cursors, log, blocked } = store;
     const outage = new OutageReport({
       onError: options.context.onError,
       onRecovered: () => options.onRecovered(shards),
@@ -98,7 +98,7 @@ export class DatabaseWorker {
     this.#handlers = handlers;
     this.#context = context;
     const onLost = (tokens: readonly string[]): void => this.#keeper.drop(tokens);
-    const onParked = (): void => this.#retries.wake();
+    const onBlocked = (): void => this.#retries.wake();
     const onRenewed = (gained: readonly HeldSlot[]): void => this.#renewed(gained);
     const reader = new LogReader(log, settings.readMax, eventBytesMax(settings));
     const watch = new LoopWatch(clock, settings.leaseMs);
@@ -107,24 +107,24 @@ export class DatabaseWorker {
     this.#saver = new CursorSaver(context, cursors, onLost);
     this.#around = {
       context,
-      parkedEvents: parked,
+      blockedEvents: blocked,
       executor,
       log,
       envelopes: new EnvelopeFactory(shards, options.models),
       abandoned: options.abandoned,
       reader,
       saver: this.#saver,
-      parker: new Parker(context, parked, onLost),
-      check: new ParkedCheck(context, parked),
+      blocker: new EventBlocker(context, blocked, onLost),
+      check: new BlockedCheck(context, blocked),
       watch,
       onLost,
-      onParked,
+      onBlocked,
     };
     const flows = this.#flows;
-    this.#loader = new CursorLoader({ context, cursors, parked, saver: this.#saver, flows, onParked });
-    this.#retries = new RetryLoop({ context, parked, keeper: this.#keeper, flows, gate });
-    this.#hints = new CommitHints({
-      channel: store.hints,
+    this.#loader = new CursorLoader({ context, cursors, blocked, saver: this.#saver, flows, onBlocked });
+    this.#retries = new RetryLoop({ context, blocked, keeper: this.#keeper, flows, gate });
+    this.#notifications = new CommitNotifications({
+      channel: store.notifications,
       intervalMs: settings.notifyCoalesceMs,
       clock,
       onError,
@@ -164,15 +164,15 @@ export class DatabaseWorker {
 
   /** Looks at the log at once, because this process has committed something, and tells other processes. */
   committed(): void {
-    this.#poll.ring();
-    if (!this.#keeper.alone) this.#hints.hint();
+    this.#poll.wake();
+    if (!this.#keeper.alone) this.#notifications.notify();
   }
 
   /** Finishes what was read, for a bounded time, saves how far it came, and gives the slots back. */
   async stop(timeoutMs: number): Promise<void> {
     this.#stopping.abort();
     this.#registered.reject(new Error('Delivery was stopped before its handlers were registered'));
-    this.#poll.ring();
+    this.#poll.wake();
     this.#retries.wake();
     const flows = [...this.#flows.values()];
     for (const flow of flows) flow.stop();
@@ -180,7 +180,7 @@ export class DatabaseWorker {
     this.#ended.abort();
     for (const flow of flows) flow.dispatch.drop(new Error('Delivery has stopped'));
     this.#saver.stop();
-    this.#hints.stop();
+    this.#notifications.stop();
     this.#ignorePauses();
     await this.#within(
       timeoutMs,
@@ -204,14 +204,14 @@ export class DatabaseWorker {
       throw error;
     }
     this.#hasBegun = true;
-    const { hints, partitions } = this.#store;
+    const { notifications, partitions } = this.#store;
     const loops = [
       () => this.#watch.run(this.#ended.signal),
       () => this.#keeper.run([...this.#flows.keys()]),
       () => this.#saver.run(),
       () => this.#retries.run(),
       () => this.#poll.run(),
-      () => listenForHints(context, hints, () => this.#poll.ring()),
+      () => listenForNotifications(context, notifications, () => this.#poll.wake()),
       () => keepPartitions(context, partitions),
       ...[...this.#flows.values()].map((flow) => () => flow.run()),
     ];

@@ -10,13 +10,13 @@ export interface DeliverySettings {
   readonly pollMinMs: number;
   /** The longest one, reached when nothing happens. Default 1,000. */
   readonly pollMaxMs: number;
-  /** How often parked events are looked for while none of them waits for a known time. Default 2,000. */
-  readonly parkedPollMs: number;
+  /** How often blocked events are looked for while none of them waits for a known time. Default 2,000. */
+  readonly blockedPollMs: number;
   /** About how many events are read at once. Default 1,000. */
   readonly readMax: number;
   /**
    * How many bytes of events are read at once: those with more than their share of it are read by themselves, when their turn
-   * comes. No statement parks more either, unless one event alone has more. Default 16,777,216, and so 16 KiB each.
+   * comes. No statement blocks more either, unless one event alone has more. Default 16,777,216, and so 16 KiB each.
    */
   readonly readBytesMax: number;
   /** How many events of one handler may be read and not finished. Default 2,000. */
@@ -33,9 +33,9 @@ export interface DeliverySettings {
   readonly cursorSaveMinMs: number;
   /** After how long cursors that passed only unwanted events are saved. Default 30,000. */
   readonly cursorRestSaveMs: number;
-  /** How many events are parked by one statement. Default 500. */
-  readonly parkMax: number;
-  /** How many parked models of each handler are looked at by one statement. Default 200. */
+  /** How many events are blocked by one statement. Default 500. */
+  readonly blockMax: number;
+  /** How many blocked models of each handler are looked at by one statement. Default 200. */
   readonly dueMax: number;
   /** How many models (or slots, for batches) of a handler run side by side. Default 16. */
   readonly concurrency: number;
@@ -60,7 +60,7 @@ export interface DeliverySettings {
   readonly storeBackoffBaseMs: number;
   /** The longest one. Default 5,000. */
   readonly storeBackoffMaxMs: number;
-  /** The shortest time between two hints to other processes. Default 20. */
+  /** The shortest time between two notifications to other processes. Default 20. */
   readonly notifyCoalesceMs: number;
   /** How long `stop` waits for what runs. Default 10,000. */
   readonly stopTimeoutMs: number;
@@ -74,7 +74,7 @@ export const defaultDeliverySettings: DeliverySettings = {
   leaseMs: 10_000,
   pollMinMs: 250,
   pollMaxMs: 1_000,
-  parkedPollMs: 2_000,
+  blockedPollMs: 2_000,
   readMax: 1_000,
   readBytesMax: 16_777_216,
   unfinishedMax: 2_000,
@@ -84,7 +84,7 @@ export const defaultDeliverySettings: DeliverySettings = {
   cursorSaveMaxMs: 10_000,
   cursorSaveMinMs: 100,
   cursorRestSaveMs: 30_000,
-  parkMax: 500,
+  blockMax: 500,
   dueMax: 200,
   concurrency: 16,
   batchMax: 1_000,
@@ -159,7 +159,7 @@ const ranges: Readonly<Record<SettingName, NumberRange>> = {
   leaseMs: { min: 100, max: wait.max },
   pollMinMs: wait,
   pollMaxMs: wait,
-  parkedPollMs: wait,
+  blockedPollMs: wait,
   readMax: count,
   readBytesMax: bytes,
   unfinishedMax: count,
@@ -169,7 +169,7 @@ const ranges: Readonly<Record<SettingName, NumberRange>> = {
   cursorSaveMaxMs: wait,
   cursorSaveMinMs: wait,
   cursorRestSaveMs: wait,
-  parkMax: count,
+  blockMax: count,
   dueMax: count,
   concurrency: count,
   batchMax: count,

@@ -24,8 +24,8 @@ export {
   defaultDeliverySettings,
   parseDeliverySettings,
 } from './delivery-settings.js';
-export { hintCommits } from './wake/notifications.js';
+export { notifyOfCommits } from './wake/notifications.js';
 
 export { DeliveryOperator, type ShardLag, type ShardLeases } from './operator/delivery-operator.js';
-export type { DatabaseAnswers, DatabaseFailure, ParkedPage } from './operator/blocked-page.js';
+export type { DatabaseAnswers, DatabaseFailure, BlockedPage } from './operator/blocked-page.js';
 export type { EventExplanation, HandlerStanding } from './operator/explain-event.js';

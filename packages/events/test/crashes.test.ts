@@ -59,7 +59,7 @@ describe('a process that vanishes', () => {
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
     await bench.clock.advance(14_000);
     expect(after.sort()).toEqual(['a1', 'b1', 'c1', 'd1']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
     await second.delivery.stop();
   });
 
@@ -114,7 +114,7 @@ describe('an event that kills its process', () => {
     }
     // Twice others ran beside it, so that no attempt was counted.
     expect(seen.filter((id) => id === 'c1')).toHaveLength(2 + 3);
-    expect(bench.database.parkedOf('one')).toMatchObject([
+    expect(bench.database.blockedOf('one')).toMatchObject([
       { event: { id: 'c1' }, attempts: 3, dead: true, suspect: true },
       { event: { id: 'c2' }, attempts: 0, dead: false },
     ]);
@@ -131,7 +131,7 @@ describe('an event that kills its process', () => {
       if (access.dead) bench.database.failOver(bench.database.snapshot());
     }
     expect(seen.filter((id) => id === 'c1')).toHaveLength(2 + 3);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
   });
 
   test('is alone when an attempt is counted', async () => {
@@ -147,9 +147,9 @@ describe('an event that kills its process', () => {
     await live(300);
     await live(20_000);
     await live(20_000);
-    const parked = new Map(bench.database.parkedOf('one').map((each) => [each.event.id, each.attempts]));
-    expect(parked.get('a1')).toBe(1);
-    for (const innocent of ['b1', 'c1', 'd1']) expect(parked.get(innocent) ?? 0).toBe(0);
+    const blocked = new Map(bench.database.blockedOf('one').map((each) => [each.event.id, each.attempts]));
+    expect(blocked.get('a1')).toBe(1);
+    for (const innocent of ['b1', 'c1', 'd1']) expect(blocked.get(innocent) ?? 0).toBe(0);
   });
 
   test.each([1, 3, 10])(
@@ -167,7 +167,7 @@ describe('an event that kills its process', () => {
         await bench.clock.advance(60_000);
       }
       expect(new Set(done)).toEqual(new Set(['a1', 'a2', 'b1', 'd1']));
-      expect(bench.database.parkedOf('one')).toMatchObject([
+      expect(bench.database.blockedOf('one')).toMatchObject([
         { event: { id: 'c1' }, attempts: attemptsMax, dead: true },
       ]);
     },
@@ -183,7 +183,7 @@ describe('an event that kills its process', () => {
       await bench.clock.advance(60_000);
     }
     expect(new Set(done)).toEqual(new Set(['a1', 'b1', 'd1']));
-    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
   });
 
   test('takes no attempt from slow events beside it also when it kills only after some seconds', async () => {
@@ -197,7 +197,7 @@ describe('an event that kills its process', () => {
       await bench.clock.advance(200_000);
     }
     expect(done.toSorted()).toEqual(ids.filter((id) => id !== 'c1'));
-    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 1, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 1, dead: true }]);
   });
 
   test('takes no attempt from an event that is retried beside it for a reason of its own', async () => {
@@ -211,11 +211,11 @@ describe('an event that kills its process', () => {
     bench.database.commit(deposited('a', 1));
     const first = start(undefined);
     await bench.clock.advance(2_400);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 1 }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 1 }]);
     failing = false;
     // Its last attempt is under way when another event ends the process.
     await bench.clock.advance(1_400);
-    expect(bench.database.parkedOf('one')[0]?.openAttempts.size).toBe(1);
+    expect(bench.database.blockedOf('one')[0]?.openAttempts.size).toBe(1);
     first.access.kill();
     await start('b1').delivery.started();
     bench.database.commit(deposited('b', 1));
@@ -225,7 +225,7 @@ describe('an event that kills its process', () => {
     }
     await bench.clock.advance(60_000);
     expect(done).toContain('a1');
-    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'b1' }, attempts: 2, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'b1' }, attempts: 2, dead: true }]);
   });
 });
 
@@ -267,7 +267,7 @@ describe('after a crash, retries that wait for an outage', () => {
     const before = startInOutage(bench, []);
     bench.database.commit(...models(40));
     await bench.clock.advance(40_000);
-    expect(bench.database.parkedOf('one').filter(({ suspect }) => !suspect)).toHaveLength(40);
+    expect(bench.database.blockedOf('one').filter(({ suspect }) => !suspect)).toHaveLength(40);
     before.access.kill();
     const after = startInOutage(bench, handled);
     await bench.clock.advance(15_000);
@@ -288,9 +288,9 @@ describe('after a crash, retries that wait for an outage', () => {
     before.access.kill();
     const after = startInOutage(bench, handled);
     await bench.clock.advance(15_000);
-    expect(bench.database.parkedOf('one').filter(({ suspect }) => suspect)).not.toHaveLength(0);
+    expect(bench.database.blockedOf('one').filter(({ suspect }) => suspect)).not.toHaveLength(0);
     await bench.clock.advance(20_000);
-    expect(bench.database.parkedOf('one').filter(({ suspect }) => suspect)).toHaveLength(0);
+    expect(bench.database.blockedOf('one').filter(({ suspect }) => suspect)).toHaveLength(0);
     await handledSince(bench, after, handled);
   });
 });
@@ -379,13 +379,13 @@ test('errors of the database delay events and lose none', async () => {
     'cursors.load',
     'cursors.known',
     'log.read',
-    'parked.park',
-    'parked.dueHeads',
-    'parked.beginAttempt',
-    'parked.endAttempt',
+    'blocked.block',
+    'blocked.dueHeads',
+    'blocked.beginAttempt',
+    'blocked.endAttempt',
     'cursors.save',
-    'parked.models',
-    'hints.listen',
+    'blocked.models',
+    'notifications.listen',
     'partitions.create',
   ] as const) {
     access.failures.set(method, [new Error(`${method} failed`), new Error(`${method} failed again`)]);
@@ -394,6 +394,6 @@ test('errors of the database delay events and lose none', async () => {
   executor.committed();
   await bench.clock.advance(130_000);
   expect(new Set(handler.seen)).toEqual(new Set(['a1', 'b1', 'b2']));
-  expect(bench.database.parked.size).toBe(0);
+  expect(bench.database.blocked.size).toBe(0);
   expect(errors.length).toBeGreaterThanOrEqual(20);
 });

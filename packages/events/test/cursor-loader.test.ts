@@ -1,4 +1,4 @@
-import type { HandlerCursor, KnownHandler, ParkedModel } from '@framework/core';
+import type { HandlerCursor, KnownHandler, BlockedModel } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
@@ -9,12 +9,12 @@ import { workerContext } from './worker-context.js';
 /** A flow that notes what it is told. */
 class ToldFlow {
   readonly gains: string[] = [];
-  readonly parkedModels: string[] = [];
+  readonly blockedModels: string[] = [];
   paused = false;
 
-  gain({ slot }: HeldSlot, cursor: string, parkedModels: readonly string[]): void {
+  gain({ slot }: HeldSlot, cursor: string, blockedModels: readonly string[]): void {
     this.gains.push(`${slot} at ${cursor}`);
-    this.parkedModels.push(...parkedModels);
+    this.blockedModels.push(...blockedModels);
   }
 
   setPaused(paused: boolean): void {
@@ -31,9 +31,9 @@ class AskingLoader {
   ]);
   readonly errors: unknown[] = [];
   readonly asked: (readonly number[])[] = [];
-  readonly models: ParkedModel[] = [];
+  readonly models: BlockedModel[] = [];
   readonly ended = new AbortController();
-  parkedCount = 0;
+  blockedCount = 0;
   cursorsOf: (slots: readonly number[]) => Promise<readonly HandlerCursor[]> = async (slots) =>
     slots.flatMap((slot) => ['one', 'two'].map((handler) => cursorOf(handler, slot)));
   known: () => Promise<readonly KnownHandler[]> = async () => [];
@@ -52,7 +52,7 @@ class AskingLoader {
       },
       known: () => this.known(),
     },
-    parked: {
+    blocked: {
       models: async (_places, { limit, after }) => {
         const from = after === undefined ? 0 : this.models.indexOf(after) + 1;
         return this.models.slice(from, from + limit);
@@ -60,7 +60,7 @@ class AskingLoader {
     },
     saver: { settled: () => this.saved },
     flows: this.flows,
-    onParked: () => this.parkedCount++,
+    onBlocked: () => this.blockedCount++,
   });
 
   flow(handler: string): ToldFlow {
@@ -86,11 +86,11 @@ test('handlers start at their cursors in the slots that were gained, and only th
   expect(asking.asked).toEqual([[0, 3]]);
   expect(asking.flow('one').gains).toEqual(['0 at one 0', '3 at one 3']);
   expect(asking.flow('two').gains).toEqual(['3 at two 3']);
-  expect(asking.parkedCount).toBe(1);
+  expect(asking.blockedCount).toBe(1);
 });
 
 test.each([1, 4_999, 5_000, 5_001, 10_000, 12_345])(
-  'handlers know all models that have parked events, also when they are %d',
+  'handlers know all models that have blocked events, also when they are %d',
   async (count) => {
     const asking = new AskingLoader();
     const names = Array.from({ length: count }, (_item, index) => `m${index}`);
@@ -98,14 +98,14 @@ test.each([1, 4_999, 5_000, 5_001, 10_000, 12_345])(
       asking.models.push({ handler: 'one', slot: 0, modelName: 'Account', modelId });
     }
     await asking.loader.start([slotOf('one', 0), slotOf('two', 0)]);
-    const known = asking.flow('one').parkedModels;
+    const known = asking.flow('one').blockedModels;
     expect(known).toHaveLength(count);
     expect(names.every((name, index) => known[index]!.includes(name))).toBe(true);
-    expect(asking.flow('two').parkedModels).toEqual([]);
+    expect(asking.flow('two').blockedModels).toEqual([]);
   },
 );
 
-test('what is parked before its cursors are read is known, however long they take', async () => {
+test('what is blocked before its cursors are read is known, however long they take', async () => {
   const asking = new AskingLoader();
   const { promise, resolve } = Promise.withResolvers<readonly HandlerCursor[]>();
   asking.cursorsOf = () => promise;
@@ -114,7 +114,7 @@ test('what is parked before its cursors are read is known, however long they tak
   asking.models.push({ handler: 'one', slot: 0, modelName: 'Account', modelId: 'a' });
   resolve([cursorOf('one', 0)]);
   await started;
-  expect(asking.flow('one').parkedModels).toEqual(['Account a']);
+  expect(asking.flow('one').blockedModels).toEqual(['Account a']);
 });
 
 test('cursors are read when those that are being saved have been: the slots may be the same', async () => {
@@ -173,12 +173,12 @@ test('a refresh tells which handlers are paused, and which ones the database kno
   asking.known = async () => [knownAs('two', true), knownAs('other', true)];
   expect(await asking.loader.refresh()).toEqual([knownAs('two', true), knownAs('other', true)]);
   expect([asking.flow('one').paused, asking.flow('two').paused]).toEqual([false, true]);
-  expect(asking.parkedCount).toBe(0);
+  expect(asking.blockedCount).toBe(0);
   asking.known = async () => [knownAs('one'), knownAs('two')];
   await asking.loader.refresh();
   expect(asking.flow('two').paused).toBe(false);
-  // Parked events of it may be due.
-  expect(asking.parkedCount).toBe(1);
+  // Blocked events of it may be due.
+  expect(asking.blockedCount).toBe(1);
 });
 
 test('an answer that comes late does not undo what is known since', async () => {

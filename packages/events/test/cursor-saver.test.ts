@@ -168,7 +168,7 @@ describe('a cursor', () => {
     move(slotOf(0), '1', 1);
     move(slotOf(1), '1', 0);
     await clock.advance(100);
-    saver.hurry();
+    saver.flushSoon();
     await clock.advance(100);
     expect(saved).toEqual(['100: one 0 t 1']);
   });

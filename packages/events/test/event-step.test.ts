@@ -4,26 +4,26 @@ import { defaultDeliverySettings } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { EventStep } from '../src/subscription/event-step.js';
 import type { EventWork } from '../src/subscription/event-work.js';
-import { ParkedModelSet } from '../src/subscription/keyed-queue.js';
+import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
 type StepOptions = ConstructorParameters<typeof EventStep>[0];
 
-/** The step of a batch handler; `called` and `parked` hold what it was called with, and what was parked. */
+/** The step of a batch handler; `called` and `blocked` hold what it was called with, and what was blocked. */
 function stepOf(
   outcome: 'done' | 'failed',
-  { batches = true, isLost = false, models = new ParkedModelSet() } = {},
+  { batches = true, isLost = false, models = new BlockedModelSet() } = {},
 ): {
   readonly step: EventStep;
   readonly called: string[];
-  readonly parked: (readonly [string, number])[];
+  readonly blocked: (readonly [string, number])[];
 } {
   const called: string[] = [];
-  const parked: (readonly [string, number])[] = [];
+  const blocked: (readonly [string, number])[] = [];
   const options = {
-    context: workerContext({ settings: { ...defaultDeliverySettings, parkMax: 500, batchBytesMax: 1_000 } }),
+    context: workerContext({ settings: { ...defaultDeliverySettings, blockMax: 500, batchBytesMax: 1_000 } }),
     handler: 'one',
     policy: {
       batches,
@@ -40,19 +40,19 @@ function stepOf(
         return outcome === 'done' ? { kind: 'done' } : { kind: 'failed', error: new Error('no') };
       },
     },
-    parker: {
-      park: async (
+    blocker: {
+      block: async (
         _slot: HeldSlot,
         events: readonly { readonly event: { readonly id: string }; readonly attempts: number }[],
       ) => {
-        parked.push(...events.map(({ event, attempts }) => [event.id, attempts] as const));
+        blocked.push(...events.map(({ event, attempts }) => [event.id, attempts] as const));
         return !isLost;
       },
     },
-    parked: models,
-    onParked: () => undefined,
+    blocked: models,
+    onBlocked: () => undefined,
   } as unknown as StepOptions;
-  return { step: new EventStep(options), called, parked };
+  return { step: new EventStep(options), called, blocked };
 }
 
 function slotWith(token: string): HeldSlot {
@@ -73,20 +73,20 @@ test('events of a lease that was lost are sorted out of a batch that begins with
   expect([called, finished]).toEqual([['a2'], ['a2']]);
 });
 
-/** The models of which events are parked: only that of {@link work}. */
-function oneParked(): ParkedModelSet {
-  const models = new ParkedModelSet();
+/** The models of which events are blocked: only that of {@link work}. */
+function oneBlocked(): BlockedModelSet {
+  const models = new BlockedModelSet();
   models.add(0, 'Account a');
   return models;
 }
 
-test('what another process has when the events behind parked ones are parked is left to it', async () => {
-  const { step, called, parked } = stepOf('done', { isLost: true, models: oneParked() });
+test('what another process has when the events behind blocked ones are blocked is left to it', async () => {
+  const { step, called, blocked } = stepOf('done', { isLost: true, models: oneBlocked() });
   const slot = slotWith('1');
   const finished: string[] = [];
   const other = { ...work(1, slot, finished), event: deposited('e', 1) };
   await step.run([work(2, slot, finished), other], 1);
-  expect([parked, called, finished]).toEqual([[['a2', 0]], [], []]);
+  expect([blocked, called, finished]).toEqual([[['a2', 0]], [], []]);
 });
 
 test.each([
@@ -94,19 +94,19 @@ test.each([
   // Others of the slot may be handled.
   ['in batches', true, { count: 10, bytes: 1_000 }, { count: 10, bytes: 1_000 }],
 ])(
-  'events of a model that are handled %s belong together as they are handled, and behind a parked one as they are parked',
-  (_how, batches, handled, parked) => {
+  'events of a model that are handled %s belong together as they are handled, and behind a blocked one as they are blocked',
+  (_how, batches, handled, blocked) => {
     const first = work(1, slotWith('1'));
     expect(stepOf('done', { batches }).step.takeMax(first)).toEqual(handled);
-    expect(stepOf('done', { batches, models: oneParked() }).step.takeMax(first)).toEqual(parked);
+    expect(stepOf('done', { batches, models: oneBlocked() }).step.takeMax(first)).toEqual(blocked);
   },
 );
 
 test('later events of a model count no attempt when their batch fails: they only waited', async () => {
-  const { step, parked } = stepOf('failed');
+  const { step, blocked } = stepOf('failed');
   const slot = slotWith('1');
   await step.run([work(1, slot), work(2, slot), work(3, slot)], 1);
-  expect(parked).toEqual([
+  expect(blocked).toEqual([
     ['a1', 1],
     ['a2', 0],
     ['a3', 0],
@@ -122,7 +122,7 @@ test('only as many events are suspects after a crash as the process before can h
   access.kill();
   bench.start([handler], { readMax: 2, unsavedMax: 4 });
   await bench.clock.advance(15_000);
-  const suspects = bench.database.parkedOf('one').filter(({ suspect }) => suspect);
+  const suspects = bench.database.blockedOf('one').filter(({ suspect }) => suspect);
   expect(suspects.length).toBeGreaterThan(0);
   expect(suspects.length).toBeLessThanOrEqual(4 + 2 * 2 + 2);
 });

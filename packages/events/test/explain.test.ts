@@ -72,7 +72,7 @@ describe('explain', () => {
     expect(await operator.explain('z1')).toEqual({ kind: 'not-in-log' });
   });
 
-  test('says that an event was passed whose partition is gone, where nothing of it is parked', async () => {
+  test('says that an event was passed whose partition is gone, where nothing of it is blocked', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     bench.database.commit(deposited('a', 1));
@@ -101,13 +101,13 @@ describe('explain', () => {
     expect(await operator.explain('a2')).toMatchObject(behind);
   });
 
-  test('tells models, and what is parked for other handlers, apart', async () => {
+  test('tells models, and what is blocked for other handlers, apart', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     for (const name of ['one', 'two']) await register(bench, name);
-    park(bench, 'one', deposited('a', 2));
-    park(bench, 'one', deposited('e', 1));
-    park(bench, 'two', deposited('a', 1));
+    block(bench, 'one', deposited('a', 2));
+    block(bench, 'one', deposited('e', 1));
+    block(bench, 'two', deposited('a', 1));
     bench.database.commit(deposited('a', 1), deposited('a', 2));
     expect(await operator.explain('a2')).toMatchObject({
       standings: [
@@ -121,8 +121,8 @@ describe('explain', () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     await register(bench, 'one');
-    // The first one was parked last.
-    for (let version = 1_100; version >= 1; version--) park(bench, 'one', deposited('a', version));
+    // The first one was blocked last.
+    for (let version = 1_100; version >= 1; version--) block(bench, 'one', deposited('a', version));
     expect(await operator.explain('a700')).toMatchObject({
       standings: [{ kind: 'behind', behindEventId: 'a1' }],
     });
@@ -213,8 +213,8 @@ async function register(bench: DeliveryBench, name: string): Promise<void> {
   await bench.process().store.cursors.register([{ name, aliases: [], startFrom: 'beginning' }]);
 }
 
-function park({ database }: DeliveryBench, handler: string, event: DeliverableEvent): void {
-  database.parked.set(`${handler} ${event.id}`, {
+function block({ database }: DeliveryBench, handler: string, event: DeliverableEvent): void {
+  database.blocked.set(`${handler} ${event.id}`, {
     handler,
     event,
     attempts: 0,
@@ -224,7 +224,7 @@ function park({ database }: DeliveryBench, handler: string, event: DeliverableEv
     nextMs: undefined,
     dead: false,
     suspect: false,
-    parkedMs: 0,
-    serial: database.parked.size,
+    blockedMs: 0,
+    serial: database.blocked.size,
   });
 }

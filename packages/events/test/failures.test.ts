@@ -35,7 +35,7 @@ describe('recording a failure', () => {
     bench.start([handler]);
     await bench.clock.advance(60_000);
     expect(handler.seen.filter((id) => id === 'a1')).toHaveLength(2);
-    const [dead] = bench.database.parkedOf('one');
+    const [dead] = bench.database.blockedOf('one');
     expect(dead).toMatchObject({ event: { id: 'a1' }, attempts: 2, dead: true });
     expect(dead!.error!.isWellFormed()).toBe(true);
   });
@@ -69,7 +69,7 @@ describe('an attempt', () => {
     bench.database.commit(deposited('a', 1), deposited('a', 2));
     const { failures } = bench.start([handler]);
     await bench.clock.advance(3 * hourMs);
-    expect(bench.database.parkedOf('one')[0]).toMatchObject({ attempts: 0, dead: false });
+    expect(bench.database.blockedOf('one')[0]).toMatchObject({ attempts: 0, dead: false });
     expect(failures.every(({ counted, willRetry, attempt }) => !counted && willRetry && attempt === 1)).toBe(
       true,
     );
@@ -79,7 +79,7 @@ describe('an attempt', () => {
     broken = false;
     await bench.clock.advance(7_000);
     expect(handler.seen.slice(-2)).toEqual(['a1', 'a2']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test.each([1, 5, 60])(
@@ -97,7 +97,7 @@ describe('an attempt', () => {
       await bench.clock.advance(minutes * 60_000);
       isDown = false;
       await bench.clock.advance(5_500);
-      expect(bench.database.parked.size).toBe(0);
+      expect(bench.database.blocked.size).toBe(0);
     },
   );
 
@@ -143,7 +143,7 @@ describe('an attempt', () => {
       [2, false, true],
       [2, true, false],
     ]);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 2, uncounted: 3, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 2, uncounted: 3, dead: true }]);
   });
 
   test.each([
@@ -160,7 +160,7 @@ describe('an attempt', () => {
     const { failures } = bench.start([handler]);
     await bench.clock.advance(hourMs);
     expect(handler.seen).toEqual(['a1', 'b1']);
-    expect(bench.database.parkedOf('one')).toMatchObject([
+    expect(bench.database.blockedOf('one')).toMatchObject([
       { attempts: 1, dead: true },
       { attempts: 0, dead: false },
     ]);
@@ -179,7 +179,7 @@ describe('an attempt', () => {
     bench.start([handler]);
     await bench.clock.advance(hourMs);
     expect(handler.seen).toHaveLength(2);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 2, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 2, dead: true }]);
   });
 
   test('that ends because its process stops is not counted, also when it was the last one', async () => {
@@ -195,12 +195,12 @@ describe('an attempt', () => {
     const stopped = delivery.stop({ timeoutMs: 5_000 });
     await bench.clock.advance(15_000);
     await stopped;
-    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 1, dead: false }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 1, dead: false }]);
     const next = handlerOf({ name: 'one', retry: { attemptsMax: 2 } });
     bench.start([next]);
     await bench.clock.advance(3_000);
     expect(next.seen).toEqual(['a1']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('that ends because its lease was lost is not counted, also when the database is down meanwhile', async () => {
@@ -215,12 +215,12 @@ describe('an attempt', () => {
     await bench.clock.advance(3_000);
     expect(handler.seen).toHaveLength(2);
     access.failures.set('leases.renew', down(8));
-    access.failures.set('parked.giveBackAttempt', down(3));
+    access.failures.set('blocked.giveBackAttempt', down(3));
     await bench.clock.advance(30_000);
     hold.open();
     await bench.clock.advance(30_000);
     expect(handler.seen).toHaveLength(3);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('is counted once when it was counted and the answer was lost', async () => {
@@ -230,11 +230,14 @@ describe('an attempt', () => {
     });
     bench.database.commit(deposited('a', 1));
     const { access } = bench.start([handler]);
-    access.lostAnswers.set('parked.beginAttempt', [new Error('the connection was lost'), new Error('again')]);
-    access.lostAnswers.set('parked.endAttempt', [new Error('the connection was lost')]);
+    access.lostAnswers.set('blocked.beginAttempt', [
+      new Error('the connection was lost'),
+      new Error('again'),
+    ]);
+    access.lostAnswers.set('blocked.endAttempt', [new Error('the connection was lost')]);
     await bench.clock.advance(120_000);
     expect(handler.seen).toHaveLength(3);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 3, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 3, dead: true }]);
   });
 
   test('is made within the longest backoff when the clock of the database went back while the event waited', async () => {
@@ -244,12 +247,12 @@ describe('an attempt', () => {
     });
     bench.database.commit(deposited('a', 1));
     bench.start([handler]);
-    for (let waits = 0; bench.database.parked.size === 0 && waits < 100; waits++)
+    for (let waits = 0; bench.database.blocked.size === 0 && waits < 100; waits++)
       await bench.clock.advance(10);
-    for (const row of bench.database.parked.values()) row.nextMs = (row.nextMs ?? 0) + hourMs;
+    for (const row of bench.database.blocked.values()) row.nextMs = (row.nextMs ?? 0) + hourMs;
     await bench.clock.advance(60_000);
     expect(handler.seen).toHaveLength(2);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('that ended is not ended again when only the answer was lost and an operator has replayed the event', async () => {
@@ -260,13 +263,13 @@ describe('an attempt', () => {
     });
     bench.database.commit(deposited('a', 1));
     const { access, store } = bench.start([handler], { storeBackoffBaseMs: 5_000, storeBackoffMaxMs: 5_000 });
-    access.lostAnswers.set('parked.endAttempt', [new Error('the connection was lost')]);
-    for (let waits = 0; bench.database.parkedOf('one')[0]?.dead !== true && waits < 100; waits++)
+    access.lostAnswers.set('blocked.endAttempt', [new Error('the connection was lost')]);
+    for (let waits = 0; bench.database.blockedOf('one')[0]?.dead !== true && waits < 100; waits++)
       await bench.clock.advance(50);
     broken = false;
     expect(await store.deadLetters.replay({ handler: 'one' }, { limit: 10 })).toMatchObject({ count: 1 });
     await bench.clock.advance(60_000);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('at a batch counts for none of its events when storage could not serve', async () => {
@@ -278,14 +281,14 @@ describe('an attempt', () => {
     bench.database.commit(deposited('a', 1), deposited('b', 1), deposited('c', 1));
     bench.start([handler]);
     await bench.clock.advance(hourMs);
-    expect(bench.database.parkedOf('one').map(({ attempts, dead }) => [attempts, dead])).toEqual([
+    expect(bench.database.blockedOf('one').map(({ attempts, dead }) => [attempts, dead])).toEqual([
       [0, false],
       [0, false],
       [0, false],
     ]);
     broken = false;
     await bench.clock.advance(302_000);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 });
 
@@ -305,7 +308,7 @@ describe('a handler in an endless loop', () => {
       await bench.clock.advance(60_000);
     }
     expect(seen.filter((id) => id === 'a1')).toHaveLength(2 + 3);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 3, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'a1' }, attempts: 3, dead: true }]);
     expect(seen).toEqual(expect.arrayContaining(['b1', 'c1', 'd1']));
   });
 });
@@ -361,7 +364,7 @@ describe('failures', () => {
     const lines = vi.spyOn(console, 'error').mockReturnValue();
     const bench = new DeliveryBench();
     const { access, store, executor } = bench.process();
-    access.failures.set('parked.park', [new Error('the database is down')]);
+    access.failures.set('blocked.block', [new Error('the database is down')]);
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
       throw new Error('no');
     });
@@ -410,7 +413,7 @@ describe('failures', () => {
       const { clock } = bench;
       new Delivery({ databases, executor, handlers: [handler], clock, onAttemptFailed }).start();
       await bench.clock.advance(1_000);
-      expect(bench.database.parkedOf('one')).toMatchObject([{ dead: true }]);
+      expect(bench.database.blockedOf('one')).toMatchObject([{ dead: true }]);
     }
   });
 });

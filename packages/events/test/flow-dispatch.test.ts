@@ -1,4 +1,4 @@
-import type { DeliverableEvent, ParkedHead } from '@framework/core';
+import type { DeliverableEvent, BlockedHead } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -13,8 +13,8 @@ import {
   FrameworkEventHandler,
 } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import { FlowDispatch, type FlowSurroundings } from '../src/subscription/event-dispatch.js';
-import { ParkedModelSet } from '../src/subscription/keyed-queue.js';
+import { FlowDispatch, type FlowDependencies } from '../src/subscription/event-dispatch.js';
+import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
@@ -40,10 +40,10 @@ class Dispatching {
   readonly errors: unknown[] = [];
   /** What the database was told of retries, and asked of models. */
   readonly asked: string[] = [];
-  readonly parked = new ParkedModelSet();
+  readonly blocked = new BlockedModelSet();
   readonly dispatch: FlowDispatch;
   roomCount = 0;
-  isStillParked = (): boolean | Promise<boolean> => false;
+  isStillBlocked = (): boolean | Promise<boolean> => false;
   /** What reading a large event waits for. */
   loaded: Promise<void> = Promise.resolve();
   readonly #ends = new Map<string, (error?: Error) => void>();
@@ -51,7 +51,7 @@ class Dispatching {
   constructor(options: Partial<EventHandlerOptions> = {}, settings: DeliveryOverrides = {}) {
     const handler = this.#handler({ name: 'one', ...options });
     const [registered] = new EventHandlerRegistry([handler]).handlers;
-    const around: Partial<Record<keyof FlowSurroundings, unknown>> = {
+    const around: Partial<Record<keyof FlowDependencies, unknown>> = {
       context: workerContext({
         clock: this.clock,
         settings: deliverySettings(settings),
@@ -61,19 +61,19 @@ class Dispatching {
       }),
       envelopes: new EnvelopeFactory([shard], []),
       abandoned: this.abandoned,
-      parkedEvents: {
-        beginAttempt: async ({ event }: ParkedHead) => this.asked.push(`begin ${event.id}`) > 0,
-        endAttempt: async ({ event }: ParkedHead) => this.asked.push(`end ${event.id}`) > 0,
-        giveBackAttempt: async ({ event }: ParkedHead) => void this.asked.push(`give back ${event.id}`),
+      blockedEvents: {
+        beginAttempt: async ({ event }: BlockedHead) => this.asked.push(`begin ${event.id}`) > 0,
+        endAttempt: async ({ event }: BlockedHead) => this.asked.push(`end ${event.id}`) > 0,
+        giveBackAttempt: async ({ event }: BlockedHead) => void this.asked.push(`give back ${event.id}`),
       },
-      parker: {
-        park: async (_slot: HeldSlot, events: readonly { readonly event: DeliverableEvent }[]) =>
-          this.asked.push(...events.map(({ event }) => `park ${event.id}`)) > 0,
+      blocker: {
+        block: async (_slot: HeldSlot, events: readonly { readonly event: DeliverableEvent }[]) =>
+          this.asked.push(...events.map(({ event }) => `block ${event.id}`)) > 0,
       },
       check: {
-        isParked: async ({ modelId }: { readonly modelId: string }) => {
+        isBlocked: async ({ modelId }: { readonly modelId: string }) => {
           this.asked.push(`check ${modelId}`);
-          return this.isStillParked();
+          return this.isStillBlocked();
         },
       },
       log: {
@@ -83,12 +83,12 @@ class Dispatching {
         },
       },
       watch: { now: () => 0, stoodSince: () => false },
-      onParked: () => undefined,
+      onBlocked: () => undefined,
     };
     this.dispatch = new FlowDispatch({
       handler: { ...registered!, id: 'one' },
-      around: around as unknown as FlowSurroundings,
-      parked: this.parked,
+      around: around as unknown as FlowDependencies,
+      blocked: this.blocked,
       onRoom: () => this.roomCount++,
     });
   }
@@ -493,23 +493,23 @@ describe('a batch that waits', () => {
 
 describe('a model that was looked at', () => {
   test.each([
-    ['flows again when nothing of it is parked', false, ['check a'], ['a1']],
-    ['stays parked when something is', true, ['check a', 'park a1'], []],
-  ])('%s', async (_what, isStillParked, asked, calls) => {
+    ['flows again when nothing of it is blocked', false, ['check a'], ['a1']],
+    ['stays blocked when something is', true, ['check a', 'block a1'], []],
+  ])('%s', async (_what, isStillBlocked, asked, calls) => {
     const one = new Dispatching();
     const slot = slotOf(0);
-    one.parked.add(0, 'Account a');
-    one.isStillParked = () => isStillParked;
+    one.blocked.add(0, 'Account a');
+    one.isStillBlocked = () => isStillBlocked;
     one.dispatch.check(a1, slot);
     one.handle(slot, a1);
     await one.settled();
     expect([one.asked, one.calls]).toEqual([asked, calls]);
   });
 
-  test('is looked at before its events that wait, so that they are not parked in vain', async () => {
+  test('is looked at before its events that wait, so that they are not blocked in vain', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
-    one.parked.add(0, 'Account a');
+    one.blocked.add(0, 'Account a');
     one.retry(slot, a1);
     one.handle(slot, a2);
     one.dispatch.check(a1, slot);
@@ -521,20 +521,20 @@ describe('a model that was looked at', () => {
   });
 
   test.each([
-    ['stays parked', true, ['check a', 'check a', 'park a2'], []],
+    ['stays blocked', true, ['check a', 'check a', 'block a2'], []],
     ['flows again', false, ['check a', 'check a'], ['a2']],
   ])(
-    'is looked at again when an event of it was parked while the answer was on its way, and %s',
-    async (_what, isStillParked, asked, calls) => {
+    'is looked at again when an event of it was blocked while the answer was on its way, and %s',
+    async (_what, isStillBlocked, asked, calls) => {
       const one = new Dispatching();
       const slot = slotOf(0);
       const hold = gate();
-      one.parked.add(0, 'Account a');
-      const answers = [hold.opened.then(() => false), isStillParked];
-      one.isStillParked = () => answers.shift()!;
+      one.blocked.add(0, 'Account a');
+      const answers = [hold.opened.then(() => false), isStillBlocked];
+      one.isStillBlocked = () => answers.shift()!;
       one.dispatch.check(a1, slot);
       await one.settled();
-      one.parked.add(0, 'Account a');
+      one.blocked.add(0, 'Account a');
       hold.open();
       one.handle(slot, a2);
       await one.settled();
@@ -542,12 +542,12 @@ describe('a model that was looked at', () => {
     },
   );
 
-  test('stays parked for who has its slot next', async () => {
+  test('stays blocked for who has its slot next', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
     const hold = gate();
-    one.parked.add(0, 'Account a');
-    one.isStillParked = () => hold.opened.then(() => false);
+    one.blocked.add(0, 'Account a');
+    one.isStillBlocked = () => hold.opened.then(() => false);
     one.dispatch.check(a1, slot);
     await one.settled();
     slot.lose();
@@ -555,14 +555,14 @@ describe('a model that was looked at', () => {
     await one.settled();
     one.dispatch.check(a1, slot);
     await one.settled();
-    expect([one.asked, one.parked.has(0, 'Account a')]).toEqual([['check a'], true]);
+    expect([one.asked, one.blocked.has(0, 'Account a')]).toEqual([['check a'], true]);
   });
 });
 
 test('an error of the database while events are handled is told, and others go on', async () => {
   const one = new Dispatching({ concurrency: 1 });
-  one.parked.add(0, 'Account a');
-  one.isStillParked = () => Promise.reject(no);
+  one.blocked.add(0, 'Account a');
+  one.isStillBlocked = () => Promise.reject(no);
   one.dispatch.check(a1, slotOf(0));
   one.handle(slotOf(1), b1);
   await one.end(['b1']);

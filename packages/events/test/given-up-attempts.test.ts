@@ -11,7 +11,7 @@ function down(count: number): Error[] {
 }
 
 /**
- * A process that has a parked event: it failed once by itself, so that the next attempt is the last one, and was tried then by a
+ * A process that has a blocked event: it failed once by itself, so that the next attempt is the last one, and was tried then by a
  * process that has ended, so that it is made alone, and counted before. Its handler does what is given.
  */
 function failedOnce(
@@ -21,7 +21,7 @@ function failedOnce(
   const handler = handlerOf({ name, retry, timeoutMs: 60_000 }, next);
   const event = deposited('a', 1);
   bench.database.commit(event);
-  bench.database.parked.set(`${name} ${event.id}`, {
+  bench.database.blocked.set(`${name} ${event.id}`, {
     handler: name,
     event,
     attempts: 1,
@@ -31,7 +31,7 @@ function failedOnce(
     nextMs: 0,
     dead: false,
     suspect: false,
-    parkedMs: 0,
+    blockedMs: 0,
     serial: 0,
   });
   return { ...bench.start([handler]), seen: handler.seen };
@@ -49,12 +49,12 @@ describe('the last attempt is not counted', () => {
     const running = failedOnce(bench, () => {
       throw unavailable;
     });
-    running.access.failures.set('parked.endAttempt', down(100));
+    running.access.failures.set('blocked.endAttempt', down(100));
     await bench.clock.advance(3_000);
     expect(running.seen).toHaveLength(1);
-    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 2 }]);
+    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);
     await stop(bench, running);
-    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
+    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
   test('when its process stops while it is made', async () => {
@@ -63,36 +63,36 @@ describe('the last attempt is not counted', () => {
     // It is alone still.
     await bench.clock.advance(500);
     expect(running.seen).toHaveLength(1);
-    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 2 }]);
+    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);
     await stop(bench, running);
-    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
+    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
   test('when its process has stopped before it learnt that it was counted', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const running = failedOnce(bench, () => undefined);
-    running.access.delays.set('parked.beginAttempt', [hold.opened]);
+    running.access.delays.set('blocked.beginAttempt', [hold.opened]);
     await bench.clock.advance(3_000);
-    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 2 }]);
+    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);
     const stopped = running.delivery.stop({ timeoutMs: 5_000 });
     await bench.clock.advance(6_000);
     hold.open();
     await bench.clock.advance(10_000);
     await stopped;
     expect(running.seen).toHaveLength(0);
-    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
+    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
   test('when its process stops while no answer says that it was counted', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => undefined);
-    running.access.lostAnswers.set('parked.beginAttempt', down(100));
+    running.access.lostAnswers.set('blocked.beginAttempt', down(100));
     await bench.clock.advance(3_000);
-    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 2 }]);
+    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 2 }]);
     await stop(bench, running);
     expect(running.seen).toHaveLength(0);
-    expect(bench.database.parkedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
+    expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
   test('when its process has lost its lease, and says so after another one has it', async () => {
@@ -102,12 +102,12 @@ describe('the last attempt is not counted', () => {
     await bench.clock.advance(3_000);
     expect(running.seen).toHaveLength(1);
     running.access.failures.set('leases.renew', down(100));
-    running.access.failures.set('parked.giveBackAttempt', down(6));
+    running.access.failures.set('blocked.giveBackAttempt', down(6));
     const next = handlerOf({ name, retry });
     bench.start([next]);
     await bench.clock.advance(60_000);
     expect(next.seen).toEqual(['a1']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 });
 
@@ -120,15 +120,15 @@ test('an event that has failed more often than is allowed by now is tried once m
   bench.database.commit(deposited('a', 1));
   const before = bench.start([failing(10)]);
   await bench.clock.advance(150_000);
-  const [parked] = bench.database.parkedOf(name);
-  expect(parked).toMatchObject({ dead: false });
-  expect(parked!.attempts).toBeGreaterThan(2);
+  const [blocked] = bench.database.blockedOf(name);
+  expect(blocked).toMatchObject({ dead: false });
+  expect(blocked!.attempts).toBeGreaterThan(2);
   await stop(bench, before);
   const handler = failing(2);
   bench.start([handler]);
   await bench.clock.advance(600_000);
   expect(handler.seen).toEqual(['a1']);
-  expect(bench.database.parkedOf(name)).toMatchObject([
+  expect(bench.database.blockedOf(name)).toMatchObject([
     { dead: true, error: expect.stringContaining('by itself') as string },
   ]);
 });
@@ -138,9 +138,9 @@ describe('an attempt that is to be made alone', () => {
     [
       'is answered late',
       ({ access }: BenchProcess, { clock }: DeliveryBench) =>
-        access.delays.set('parked.beginAttempt', [clock.sleep(5_000)]),
+        access.delays.set('blocked.beginAttempt', [clock.sleep(5_000)]),
     ],
-    ['fails for a while', ({ access }: BenchProcess) => access.failures.set('parked.beginAttempt', down(5))],
+    ['fails for a while', ({ access }: BenchProcess) => access.failures.set('blocked.beginAttempt', down(5))],
   ])('ends as others do when the statement that begins it %s', async (_how, disturb) => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => undefined);
@@ -149,16 +149,16 @@ describe('an attempt that is to be made alone', () => {
     bench.database.commit(deposited('a', 2));
     await bench.clock.advance(10_000);
     expect(running.seen).toEqual(['a1', 'a2']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 });
 
 /** Keeps one of the statements that begin attempts, which is given up, from the database; gives what lets it through. */
 function holdBack({ store }: BenchProcess, which: number): () => Promise<unknown> {
-  const begin = store.parked.beginAttempt.bind(store.parked);
+  const begin = store.blocked.beginAttempt.bind(store.blocked);
   let callCount = 0;
   let late: (() => Promise<unknown>) | undefined;
-  vi.spyOn(store.parked, 'beginAttempt').mockImplementation((...call) => {
+  vi.spyOn(store.blocked, 'beginAttempt').mockImplementation((...call) => {
     if (++callCount !== which) return begin(...call);
     late = () => begin(...call);
     return Promise.reject(new Error('no answer'));
@@ -166,10 +166,10 @@ function holdBack({ store }: BenchProcess, which: number): () => Promise<unknown
   return () => expect(late?.()).resolves.toBe(false);
 }
 
-/** Attempts, open attempts and whether it is a dead letter, of each parked event. */
+/** Attempts, open attempts and whether it is a dead letter, of each blocked event. */
 function standing({ database }: DeliveryBench): unknown {
   return database
-    .parkedOf(name)
+    .blockedOf(name)
     .map(({ attempts, openAttempts, dead }) => [attempts, openAttempts.size, dead]);
 }
 
@@ -205,8 +205,8 @@ describe('a statement that begins an attempt', () => {
   test('uncounts it in one step when it goes on beside others, so that no end of the process comes between', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => bench.clock.sleep(3_000));
-    const begin = running.store.parked.beginAttempt.bind(running.store.parked);
-    vi.spyOn(running.store.parked, 'beginAttempt').mockImplementation(async (...call) => {
+    const begin = running.store.blocked.beginAttempt.bind(running.store.blocked);
+    vi.spyOn(running.store.blocked, 'beginAttempt').mockImplementation(async (...call) => {
       const begun = await begin(...call);
       if (!call[1].counted) running.access.kill();
       return begun;

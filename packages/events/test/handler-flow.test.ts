@@ -1,4 +1,4 @@
-import type { DeliverableEvent, ParkedEvent } from '@framework/core';
+import type { DeliverableEvent, BlockedEvent } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -9,7 +9,7 @@ import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import type { DeliveryOverrides } from '../src/index.js';
 import type { UnsavedCursor } from '../src/slots/cursor-saver.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import type { FlowSurroundings } from '../src/subscription/event-dispatch.js';
+import type { FlowDependencies } from '../src/subscription/event-dispatch.js';
 import type { ReadBatch } from '../src/subscription/log-reader.js';
 import { HandlerFlow } from '../src/subscription/subscription.js';
 import { deposited } from './account.js';
@@ -28,12 +28,12 @@ class Flowing {
   /** What the next reads give, or throw; else that nothing follows. */
   readonly answers: (Partial<ReadBatch> | Error | Promise<Partial<ReadBatch>>)[] = [];
   readonly moved: UnsavedCursor[] = [];
-  readonly parked: string[] = [];
+  readonly blocked: string[] = [];
   /** What else the database was asked for, in order. */
   readonly asked: string[] = [];
   generation = 0;
   save = (): Promise<void> => Promise.resolve();
-  onPark = (): void => undefined;
+  onBlock = (): void => undefined;
   /** What a call waits for. */
   work = (): Promise<void> | void => undefined;
   readonly handler = handlerOf({ name: 'one' }, () => this.work());
@@ -42,7 +42,7 @@ class Flowing {
 
   constructor(settings: DeliveryOverrides = {}) {
     const { clock } = this;
-    const around: Partial<Record<keyof FlowSurroundings, unknown>> = {
+    const around: Partial<Record<keyof FlowDependencies, unknown>> = {
       context: workerContext({
         clock,
         settings: deliverySettings(settings),
@@ -53,23 +53,23 @@ class Flowing {
       reader: this.#reader(),
       saver: {
         moved: (cursor: UnsavedCursor) => this.moved.push(cursor),
-        hurry: () => this.asked.push('hurry'),
+        flushSoon: () => this.asked.push('flushSoon'),
         save: (all: boolean) => {
           this.asked.push(all ? 'save all' : 'save');
           return this.save();
         },
       },
-      parker: {
-        park: async (slot: HeldSlot, events: readonly ParkedEvent[]) => {
-          this.onPark();
-          this.parked.push(...events.map(({ event }) => event.id));
+      blocker: {
+        block: async (slot: HeldSlot, events: readonly BlockedEvent[]) => {
+          this.onBlock();
+          this.blocked.push(...events.map(({ event }) => event.id));
           return slot.held;
         },
       },
-      onParked: () => this.asked.push('told that some are parked'),
+      onBlocked: () => this.asked.push('told that some are blocked'),
     };
     const [registered] = new EventHandlerRegistry([this.handler]).handlers;
-    this.flow = new HandlerFlow({ ...registered!, id: 'one' }, around as unknown as FlowSurroundings);
+    this.flow = new HandlerFlow({ ...registered!, id: 'one' }, around as unknown as FlowDependencies);
     this.running = this.flow.run();
   }
 
@@ -147,7 +147,7 @@ describe('the flow of a handler', () => {
       [1, 'c1', 1],
     ]);
     await one.commit();
-    expect([one.reads.length, one.asked]).toEqual([3, ['hurry', 'hurry']]);
+    expect([one.reads.length, one.asked]).toEqual([3, ['flushSoon', 'flushSoon']]);
     for (const { onSaved, wantedCount } of one.moved) onSaved(wantedCount);
     await one.settled();
     expect(one.reads.slice(3)).toEqual([['0,1', 'c1']]);
@@ -212,7 +212,7 @@ describe('the flow of a handler', () => {
     one.answers.push({ ...batch('c1', a1, a2), more: true });
     one.gain(0);
     await one.settled();
-    expect([one.reads.length, one.asked]).toEqual([1, ['hurry']]);
+    expect([one.reads.length, one.asked]).toEqual([1, ['flushSoon']]);
     for (const { onSaved, wantedCount } of one.moved) onSaved(wantedCount);
     await one.settled();
     expect(one.reads).toHaveLength(2);
@@ -284,26 +284,26 @@ describe('the flow of a handler', () => {
     one.answers.push(batch('c1', a1), batch('c1', a1));
     const slot = one.gain(0, { models: ['Account b'] });
     await one.settled();
-    expect(one.flow.waitsForParked).toBe(true);
+    expect(one.flow.waitsForBlocked).toBe(true);
     slot.lose();
     await one.settled();
-    expect(one.flow.waitsForParked).toBe(false);
+    expect(one.flow.waitsForBlocked).toBe(false);
     one.gain(0);
     await one.settled();
     expect(one.handler.seen).toEqual(['a1', 'a1']);
   });
 });
 
-describe('what is parked', () => {
-  test('has later events of its model parked, as it was when the slot was gained, or is learnt later', async () => {
+describe('what is blocked', () => {
+  test('has later events of its model blocked, as it was when the slot was gained, or is learnt later', async () => {
     const one = new Flowing();
     const slot = one.gain(0, { models: ['Account a'] });
     const other = one.gain(1);
-    expect(one.flow.waitsForParked).toBe(true);
-    one.flow.knowParked(other, b1);
+    expect(one.flow.waitsForBlocked).toBe(true);
+    one.flow.knowBlocked(other, b1);
     one.answers.push(batch('c1', a1, b1));
     await one.commit();
-    expect([one.parked.toSorted(), one.handler.seen]).toEqual([['a1', 'b1'], []]);
+    expect([one.blocked.toSorted(), one.handler.seen]).toEqual([['a1', 'b1'], []]);
     expect(slot.held).toBe(true);
   });
 
@@ -311,24 +311,24 @@ describe('what is parked', () => {
     const one = new Flowing();
     const slot = one.gain(0);
     slot.lose();
-    one.flow.knowParked(slot, a1);
-    expect(one.flow.waitsForParked).toBe(false);
+    one.flow.knowBlocked(slot, a1);
+    expect(one.flow.waitsForBlocked).toBe(false);
     one.gain(0, { models: ['Account a'] });
     one.gain(0);
-    expect(one.flow.waitsForParked).toBe(false);
+    expect(one.flow.waitsForBlocked).toBe(false);
   });
 });
 
 describe('a slot whose holder vanished', () => {
-  test('has what follows its cursor parked and that saved before it is tried, and is not read on', async () => {
+  test('has what follows its cursor blocked and that saved before it is tried, and is not read on', async () => {
     const one = new Flowing();
     one.answers.push(batch('c1', a1, a2));
     const slot = one.gain(0, { abandoned: true });
     await one.settled();
-    expect([one.parked, one.handler.seen]).toEqual([['a1', 'a2'], []]);
+    expect([one.blocked, one.handler.seen]).toEqual([['a1', 'a2'], []]);
     expect(one.moved.map(({ cursor, wantedCount }) => [cursor, wantedCount])).toEqual([['c1', 2]]);
-    expect(one.asked).toEqual(['hurry', 'save', 'told that some are parked']);
-    expect(one.flow.waitsForParked).toBe(true);
+    expect(one.asked).toEqual(['flushSoon', 'save', 'told that some are blocked']);
+    expect(one.flow.waitsForBlocked).toBe(true);
     await one.commit();
     expect(one.reads).toHaveLength(1);
     one.flow.slots.settled(slot);
@@ -341,7 +341,7 @@ describe('a slot whose holder vanished', () => {
     const one = new Flowing();
     one.gain(0, { abandoned: true });
     await one.settled();
-    expect([one.flow.waitsForParked, one.asked.at(-1)]).toEqual([true, 'told that some are parked']);
+    expect([one.flow.waitsForBlocked, one.asked.at(-1)]).toEqual([true, 'told that some are blocked']);
   });
 
   test('has its suspects tried also when the cursor behind them cannot be saved', async () => {
@@ -350,14 +350,14 @@ describe('a slot whose holder vanished', () => {
     one.answers.push(batch('c1', a1));
     one.gain(0, { abandoned: true });
     await one.settled();
-    expect([one.errors, one.asked.at(-1)]).toEqual([[down], 'told that some are parked']);
+    expect([one.errors, one.asked.at(-1)]).toEqual([[down], 'told that some are blocked']);
   });
 
-  test('and that is lost while they are parked is not moved on', async () => {
+  test('and that is lost while they are blocked is not moved on', async () => {
     const one = new Flowing();
     one.answers.push(batch('c1', a1));
     const slot = one.gain(0, { abandoned: true });
-    one.onPark = () => slot.lose();
+    one.onBlock = () => slot.lose();
     await one.settled();
     expect([one.moved, one.asked]).toEqual([[], []]);
   });
@@ -370,6 +370,6 @@ describe('a slot whose holder vanished', () => {
     one.gain(0, { abandoned: true });
     one.gain(1);
     await one.settled();
-    expect([one.parked, one.handler.seen]).toEqual([['a1'], ['b1']]);
+    expect([one.blocked, one.handler.seen]).toEqual([['a1'], ['b1']]);
   });
 });

@@ -131,7 +131,7 @@ describe('an operator', () => {
     await expect(operator.pause('nwe')).rejects.toMatchObject(unknown);
     await expect(operator.resume('nwe')).rejects.toMatchObject(unknown);
     await expect(operator.retire('nwe')).rejects.toMatchObject(unknown);
-    await expect(operator.findParked({ handler: 'nwe' })).rejects.toMatchObject(unknown);
+    await expect(operator.findBlocked({ handler: 'nwe' })).rejects.toMatchObject(unknown);
     await expect(operator.replay({ handler: 'nwe' })).rejects.toMatchObject(unknown);
     await expect(operator.skip({ handler: 'nwe' })).rejects.toMatchObject(unknown);
     await expect(operator.skip({ handler: 'nwe' }, { dryRun: true })).rejects.toMatchObject(unknown);
@@ -153,7 +153,7 @@ describe('an operator', () => {
     expect(accesses.map(({ calls }) => calls.get('cursors.setPaused'))).toEqual([1, undefined]);
   });
 
-  test('retires a handler that no process has any more, and whose parked events may be lost', async () => {
+  test('retires a handler that no process has any more, and whose blocked events may be lost', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const failing = handlerOf({ name: 'gone', retry: { attemptsMax: 1 } }, () => {
@@ -165,9 +165,9 @@ describe('an operator', () => {
     await expect(operator.retire('gone')).rejects.toMatchObject({ code: 'handler-in-use' });
     await delivery.stop();
     await expect(operator.retire('gone')).rejects.toMatchObject({ code: 'handler-in-use' });
-    await operator.retire('gone', { discardParked: true });
+    await operator.retire('gone', { discardBlocked: true });
     expect((await operator.lag()).items).toEqual([]);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 });
 

@@ -298,7 +298,7 @@ describe('a new handler', () => {
     bench.start([renamed]);
     await bench.clock.advance(3_000);
     expect(renamed.seen).toEqual(['a2']);
-    expect(bench.database.parkedOf('old').map(({ event }) => event.id)).toEqual(['b1', 'b2']);
+    expect(bench.database.blockedOf('old').map(({ event }) => event.id)).toEqual(['b1', 'b2']);
   });
 });
 
@@ -330,7 +330,7 @@ describe('a batch handler', () => {
     expect(handler.batches).toEqual([['a1', 'a2', 'a3'], ['b1'], ['a4']]);
   });
 
-  test('has the events of a failed batch parked and tried one by one', async () => {
+  test('has the events of a failed batch blocked and tried one by one', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandler({ name: 'index', retry: { attemptsMax: 3 } }, (ids) => {
       if (ids.includes('e1')) throw new Error('no');
@@ -340,7 +340,7 @@ describe('a batch handler', () => {
     await bench.clock.advance(30_000);
     expect(handler.batches[0]).toEqual(['a1', 'e1', 'i1', 'a2']);
     expect(handler.batches.slice(1).every((batch) => batch.length === 1)).toBe(true);
-    expect(bench.database.parkedOf('index')).toMatchObject([
+    expect(bench.database.blockedOf('index')).toMatchObject([
       { event: { id: 'e1' }, attempts: 3, dead: true },
     ]);
     expect(handler.batches.flat().filter((id) => id === 'i1')).toHaveLength(2);
@@ -360,13 +360,13 @@ describe('a batch handler', () => {
       bench.start([handler]);
       await bench.clock.advance(30_000);
       expect(handler.batches).toHaveLength(1 + 3);
-      expect(bench.database.parkedOf('index')).toMatchObject([
+      expect(bench.database.blockedOf('index')).toMatchObject([
         { event: { id: 'e1' }, attempts: Math.min(attemptsMax, 2), dead: true },
       ]);
     },
   );
 
-  test('waits with the batch when it says so, and parks nothing', async () => {
+  test('waits with the batch when it says so, and blocks nothing', async () => {
     const bench = new DeliveryBench();
     let left = 3;
     const handler = batchHandler({ name: 'relay', whenBatchFails: 'wait' }, () => {
@@ -376,7 +376,7 @@ describe('a batch handler', () => {
     const { failures } = bench.start([handler]);
     await bench.clock.advance(30_000);
     expect(handler.batches).toEqual(Array.from({ length: 4 }, () => ['a1', 'a2']));
-    expect(bench.database.writes.parked).toBe(0);
+    expect(bench.database.writes.blocked).toBe(0);
     expect(failures.map(({ attempt, counted, willRetry }) => [attempt, counted, willRetry])).toEqual(
       [1, 2, 3].map((attempt) => [attempt, false, true]),
     );
@@ -425,7 +425,7 @@ test('a batch that waits holds up its own slot only, whatever lies behind it and
   await bench.clock.advance(300_000);
   const ofFirst = handler.batches.flat().filter((id) => id.startsWith('a'));
   expect([...new Set(ofFirst)]).toEqual(Array.from({ length: 200 }, (_item, index) => `a${index + 1}`));
-  expect(bench.database.parked.size).toBe(0);
+  expect(bench.database.blocked.size).toBe(0);
 });
 
 test.each([

@@ -44,7 +44,7 @@ describe('a failover within a lease', () => {
     expect(errors).toMatchObject([{ code: 'history-changed' }]);
   });
 
-  test('that lost what was parked lets no later event go before it until there are new leases', async () => {
+  test('that lost what was blocked lets no later event go before it until there are new leases', async () => {
     const bench = new DeliveryBench();
     const callMs = new Map([
       ['b1', 500],
@@ -78,7 +78,7 @@ describe('a failover within a lease', () => {
     bench.database.failOver(bench.database.snapshot());
     bench.database.commit(deposited('a', 1));
     await bench.clock.advance(20_000);
-    expect(bench.database.writes.parked).toBe(0);
+    expect(bench.database.writes.blocked).toBe(0);
     expect(bench.database.leases.every(({ processId }) => processId !== undefined)).toBe(true);
   });
 });
@@ -93,7 +93,7 @@ test('an outage of the database that is longer than a lease makes nobody careful
   await bench.clock.advance(25_000);
   bench.database.commit(...['a', 'b', 'c', 'd'].map((model) => deposited(model, 1)));
   await bench.clock.advance(20_000);
-  expect(bench.database.writes.parked).toBe(0);
+  expect(bench.database.writes.blocked).toBe(0);
   expect([...handlers[0].seen, ...handlers[1].seen].toSorted()).toEqual(['a1', 'b1', 'c1', 'd1']);
   expect(handlers[0].seen).toHaveLength(2);
 });
@@ -310,7 +310,7 @@ test.each([1, 2, 3, 4, 5, 6])(
       const expected = bench.database.log.filter(({ modelId }) => modelId === model).map((event) => event.id);
       expect((effects.get(model) ?? []).filter((eventId) => left.has(eventId))).toEqual(expected);
     }
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
     expect([...bench.database.handlers.keys()]).toHaveLength(1);
   },
 );

@@ -7,8 +7,8 @@ import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import { type EventEnvelope, FrameworkEventHandler } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import { FlowDispatch, type FlowSurroundings } from '../src/subscription/event-dispatch.js';
-import { type Lane, Lanes, ParkedModelSet } from '../src/subscription/keyed-queue.js';
+import { FlowDispatch, type FlowDependencies } from '../src/subscription/event-dispatch.js';
+import { type Lane, Lanes, BlockedModelSet } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
@@ -43,15 +43,15 @@ test('a batch of more events than a call can have arguments is tried again as a 
   FrameworkEventHandler({ name: 'one', whenBatchFails: 'wait', batchMax: count })(Batches);
   const [handler] = new EventHandlerRegistry([new Batches()]).handlers;
   const settings = { ...defaultDeliverySettings, batchBytesMax: 2 ** 30 };
-  const around: Partial<FlowSurroundings> = {
+  const around: Partial<FlowDependencies> = {
     context: workerContext({ clock, settings }),
     envelopes: new EnvelopeFactory([shard], []),
     abandoned: new AbandonedCalls({ max: 1, forMs: 1, clock, onRestartNeeded: () => undefined }),
   };
   const dispatch = new FlowDispatch({
     handler: { ...handler!, id: 'one' },
-    around: around as FlowSurroundings,
-    parked: new ParkedModelSet(),
+    around: around as FlowDependencies,
+    blocked: new BlockedModelSet(),
     onRoom: () => undefined,
   });
   const event = deposited('a', 1);

@@ -92,7 +92,7 @@ describe('large events', () => {
     expect(texts.filter((length) => length === 2_000)).toHaveLength(3 - 1 + 1);
     expect(texts.filter((length) => length === undefined)).toHaveLength(1);
     expect(access.calls.get('log.load')).toBe(4);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('become no dead letters because their database is slow to give them', async () => {
@@ -106,7 +106,7 @@ describe('large events', () => {
     hold.open();
     await bench.clock.advance(1_000);
     expect([handler.seen, failures]).toEqual([['a1'], []]);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('are left to the next process when they are still to be loaded as delivery stops', async () => {
@@ -126,10 +126,10 @@ describe('large events', () => {
     bench.start([handler]);
     await bench.clock.advance(1_000);
     expect(handler.seen).toEqual(['a1']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('are parked in statements of a bounded size, as soon as there are many of one model or of several', async () => {
+  test('are blocked in statements of a bounded size, as soon as there are many of one model or of several', async () => {
     const bench = new DeliveryBench();
     const large = { payload: { amount: 1, text: 'x'.repeat(2_000) } };
     for (let version = 1; version <= 8; version++)
@@ -139,13 +139,13 @@ describe('large events', () => {
     });
     const { store } = bench.start([handler], { readMax: 10, readBytesMax: 6_000 });
     const sizes: number[] = [];
-    const park = store.parked.park.bind(store.parked);
-    store.parked.park = (events) => {
+    const block = store.blocked.block.bind(store.blocked);
+    store.blocked.block = (events) => {
       sizes.push(events.length);
-      return park(events);
+      return block(events);
     };
     await bench.clock.advance(10_000);
-    expect(bench.database.parked.size).toBe(24);
+    expect(bench.database.blocked.size).toBe(24);
     expect(Math.max(...sizes)).toBe(2);
   });
 
@@ -174,7 +174,7 @@ describe('large events', () => {
 });
 
 describe('a cursor', () => {
-  test('does not pass a failed event that could not be parked yet', async () => {
+  test('does not pass a failed event that could not be blocked yet', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, () => {
       throw new Error('no');
@@ -182,14 +182,14 @@ describe('a cursor', () => {
     bench.database.commit(deposited('a', 1));
     const { access } = bench.start([handler]);
     access.failures.set(
-      'parked.park',
+      'blocked.block',
       Array.from({ length: 5 }, () => new Error('down')),
     );
     await bench.clock.advance(2_000);
     expect(bench.database.cursors.get('one 0')).toBe(0);
     await bench.clock.advance(20_000);
     expect(bench.database.cursors.get('one 0')).toBe(1);
-    expect(bench.database.parked.size).toBe(1);
+    expect(bench.database.blocked.size).toBe(1);
   });
 
   test('is saved later when saving fails', async () => {
@@ -202,7 +202,7 @@ describe('a cursor', () => {
   });
 });
 
-test('hints go out at most once per interval', async () => {
+test('notifications go out at most once per interval', async () => {
   const bench = new DeliveryBench();
   const { executor } = bench.start([handlerOf({ name: 'one' })]);
   bench.start([handlerOf({ name: 'one' })]);
@@ -230,13 +230,13 @@ test('a slot whose holder vanished is not read on while its suspects are tried',
   bench.database.commit(deposited('a', 2));
   executor.committed();
   await bench.clock.advance(2_000);
-  expect(bench.database.parkedOf('one').map(({ event, suspect }) => [event.id, suspect])).toEqual([
+  expect(bench.database.blockedOf('one').map(({ event, suspect }) => [event.id, suspect])).toEqual([
     ['a1', true],
   ]);
   hold.open();
   await bench.clock.advance(1_000);
   expect(handler.seen).toEqual(['a1', 'a2']);
-  expect(bench.database.writes.parked).toBe(1);
+  expect(bench.database.writes.blocked).toBe(1);
 });
 
 test('a slot of which not all suspects were seen yet is not read on either', async () => {

@@ -24,7 +24,7 @@ class RunningPoll {
 
   stop(): void {
     this.#stopping.abort();
-    this.poll.ring();
+    this.poll.wake();
   }
 }
 
@@ -37,7 +37,7 @@ test('the log is looked at more rarely the longer nothing comes, down to the lon
 test('the log is looked at at once when it is told to, and often again afterwards', async () => {
   const { clock, looks, poll } = new RunningPoll();
   await clock.advance(1_000);
-  poll.ring();
+  poll.wake();
   await clock.advance(300);
   expect(looks).toEqual([100, 300, 650, 1_000, 1_000, 1_100, 1_300]);
 });

@@ -118,18 +118,18 @@ describe('a paused handler', () => {
     bench.database.commit(deposited('a', 1));
     const { access, operator } = operated(bench.start([handler]));
     const answer = gate();
-    access.delays.set('parked.beginAttempt', [answer.opened]);
+    access.delays.set('blocked.beginAttempt', [answer.opened]);
     await bench.clock.advance(3_000);
-    expect(access.calls.get('parked.beginAttempt')).toBe(1);
+    expect(access.calls.get('blocked.beginAttempt')).toBe(1);
     await operator.pause('one');
     answer.open();
     await bench.clock.advance(4_000);
     expect(handler.seen).toEqual(['a1']);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 1, openAttempts: new Set() }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 1, openAttempts: new Set() }]);
     await operator.resume('one');
     await bench.clock.advance(10);
     expect(handler.seen).toEqual(['a1', 'a1']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('is not called with a large event that is being loaded, and gets it afterwards', async () => {
@@ -152,7 +152,7 @@ describe('a paused handler', () => {
     expect(bench.database.cursors.get('one 0')).toBe(2);
   });
 
-  test('is not called with a batch of which others are being parked, and gets it afterwards', async () => {
+  test('is not called with a batch of which others are being blocked, and gets it afterwards', async () => {
     const bench = new DeliveryBench();
     const batches: string[][] = [];
     class Batches {
@@ -168,7 +168,7 @@ describe('a paused handler', () => {
     const { access, executor, operator } = operated(bench.start([new Batches()]));
     await bench.clock.advance(2_000);
     const answer = gate();
-    access.delays.set('parked.park', [answer.opened]);
+    access.delays.set('blocked.block', [answer.opened]);
     bench.database.commit(deposited('a', 2), deposited('e', 1));
     executor.committed();
     await bench.clock.advance(10);
@@ -189,7 +189,7 @@ describe('a paused handler', () => {
     const handler = handlerOf({ name: 'one' });
     const { access, executor, operator } = operated(bench.start([handler]));
     const answer = gate();
-    access.delays.set('parked.models', [answer.opened]);
+    access.delays.set('blocked.models', [answer.opened]);
     await bench.clock.advance(300);
     await operator.pause('one');
     bench.database.commit(deposited('a', 1));
@@ -207,7 +207,7 @@ describe('a paused handler', () => {
     const handler = handlerOf({ name: 'one' });
     const { access, executor } = bench.start([handler]);
     const answer = gate();
-    access.delays.set('parked.models', [answer.opened]);
+    access.delays.set('blocked.models', [answer.opened]);
     await bench.clock.advance(300);
     await operatorOf(bench).pause('one');
     // The renewal learns it.
@@ -219,7 +219,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual([]);
   });
 
-  test('has no parked events tried either', async () => {
+  test('has no blocked events tried either', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const handler = failing();
@@ -234,7 +234,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual(['a1', 'a1']);
   });
 
-  test('has its parked events tried at once when it is resumed in the process of the operator', async () => {
+  test('has its blocked events tried at once when it is resumed in the process of the operator', async () => {
     const bench = new DeliveryBench();
     const handler = failing();
     bench.database.commit(deposited('a', 1));

@@ -15,7 +15,7 @@ test('a database that goes down during an attempt that is made alone holds up no
   const clock = new VirtualClock();
   const [killed, other] = [databaseOf(clock, 0), databaseOf(clock, 1)];
   // Of so many processes that it would be alone for a minute.
-  parkOpen(killed.tables, 7);
+  blockOpen(killed.tables, 7);
   const handledMs: number[] = [];
   const handler = handlerOf({ name: 'one' }, async ({ eventId, attempt }) => {
     if (eventId === 'a1') await clock.sleep(5_000);
@@ -48,11 +48,11 @@ function databaseOf(clock: VirtualClock, member: number) {
   return { shard, tables, faults, delivery: { store, shards: [shard], ready: async () => undefined } };
 }
 
-/** Parks an event during whose attempts so many processes have ended. */
-function parkOpen(tables: MemoryDeliveryTables, openCount: number): void {
+/** Blocks an event during whose attempts so many processes have ended. */
+function blockOpen(tables: MemoryDeliveryTables, openCount: number): void {
   const event = deposited('a', 1);
   tables.commit(event);
-  tables.parked.set(`one ${event.id}`, {
+  tables.blocked.set(`one ${event.id}`, {
     handler: 'one',
     event,
     attempts: 1,
@@ -62,7 +62,7 @@ function parkOpen(tables: MemoryDeliveryTables, openCount: number): void {
     nextMs: 0,
     dead: false,
     suspect: false,
-    parkedMs: 0,
+    blockedMs: 0,
     serial: 0,
   });
 }

@@ -44,6 +44,6 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
     for (const [model, last] of versions) {
       expect(first.get(model)).toEqual(Array.from({ length: last }, (_item, index) => index + 1));
     }
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   },
 );

@@ -16,7 +16,7 @@ type Envelope = EventEnvelope<DepositedEvent>;
 const settings = {
   leaseMs: 2_000,
   pollMaxMs: 200,
-  parkedPollMs: 200,
+  blockedPollMs: 200,
   readMax: 5,
   batchMax: 2,
   concurrency: 3,
@@ -86,7 +86,7 @@ test.each(Array.from({ length: 24 }, (_item, index) => index + 1))(
       expect(faults).toEqual([]);
       expect(all.filter((id) => !done.has(id))).toEqual([]);
     }
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   },
 );
 

@@ -13,7 +13,7 @@ describe('cursors', () => {
     await bench.clock.advance(5_000);
     expect(handlers.every(({ seen }) => seen.length === 4_000)).toBe(true);
     expect(bench.database.writes.cursors).toBeLessThanOrEqual(40);
-    expect(bench.database.writes.parked).toBe(0);
+    expect(bench.database.writes.blocked).toBe(0);
   });
 
   test('of a slot that never rests are saved after a while', async () => {
@@ -88,7 +88,7 @@ describe('at rest', () => {
   });
 });
 
-describe('hints', () => {
+describe('notifications', () => {
   test('wake other processes, at most once per interval', async () => {
     const bench = new DeliveryBench();
     const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })] as const;
@@ -107,7 +107,7 @@ describe('hints', () => {
 });
 
 describe('stop', () => {
-  test('ends while parked events wait for others that are being tried', async () => {
+  test('ends while blocked events wait for others that are being tried', async () => {
     const bench = new DeliveryBench();
     const hanging = gate();
     let fails = true;
@@ -127,7 +127,7 @@ describe('stop', () => {
     await bench.clock.advance(0);
     await stopped;
     expect(handler.seen).toHaveLength(8);
-    expect(bench.database.parkedOf('one')).toHaveLength(4);
+    expect(bench.database.blockedOf('one')).toHaveLength(4);
   });
 
   test('finishes what was read, saves how far it came and gives the slots back', async () => {

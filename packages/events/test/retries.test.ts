@@ -21,9 +21,9 @@ function hangingRetries(concurrency: number): EventHandler<DepositedEvent> {
   );
 }
 
-/** Parks an event that is due, and of which attempts did not end. */
-function park({ database }: DeliveryBench, handler: string, event: DeliverableEvent, openCount = 0): void {
-  database.parked.set(`${handler} ${event.id}`, {
+/** Blocks an event that is due, and of which attempts did not end. */
+function block({ database }: DeliveryBench, handler: string, event: DeliverableEvent, openCount = 0): void {
+  database.blocked.set(`${handler} ${event.id}`, {
     handler,
     event,
     attempts: 0,
@@ -33,7 +33,7 @@ function park({ database }: DeliveryBench, handler: string, event: DeliverableEv
     nextMs: 0,
     dead: false,
     suspect: false,
-    parkedMs: 0,
+    blockedMs: 0,
     serial: 0,
   });
 }
@@ -61,12 +61,12 @@ describe('retries of one handler', () => {
     bench.database.commit(deposited('b', 1));
     const { store } = bench.start([slow, other]);
     await bench.clock.advance(1_000);
-    park(bench, 'slow', deposited('e', 1));
+    block(bench, 'slow', deposited('e', 1));
     await bench.clock.advance(12_000);
     await store.cursors.setPaused('slow', true);
     await bench.clock.advance(4_000);
     // A process has ended seven times during attempts at it.
-    park(bench, 'other', deposited('c', 1), 7);
+    block(bench, 'other', deposited('c', 1), 7);
     await bench.clock.advance(12_000);
     expect(other.seen).toEqual(['b1', 'c1']);
   });
@@ -75,7 +75,7 @@ describe('retries of one handler', () => {
     const bench = new DeliveryBench();
     bench.database.commit(...Array.from({ length: 20 }, (_item, index) => deposited(`x${index}-`, 1)));
     const { store } = bench.start([hangingRetries(4)]);
-    const dueHeads = vi.spyOn(store.parked, 'dueHeads');
+    const dueHeads = vi.spyOn(store.blocked, 'dueHeads');
     await bench.clock.advance(30_000);
     const answers = await Promise.all(dueHeads.mock.results.map(({ value }) => value as unknown));
     expect(answers.flat()).toHaveLength(4);
@@ -86,7 +86,7 @@ describe('retries of one handler', () => {
 function slowBatches(
   { clock }: DeliveryBench,
   seen: string[],
-  whenBatchFails?: 'park' | 'wait',
+  whenBatchFails?: 'block' | 'wait',
 ): BatchEventHandler<DepositedEvent> {
   class Batches {
     readonly event = DepositedEvent;
@@ -105,12 +105,12 @@ function slowBatches(
 }
 
 describe('retries of a batch handler', () => {
-  test.each(['park', 'wait'] as const)(
+  test.each(['block', 'wait'] as const)(
     'hold up no new events of their slot, however slow they are (%s)',
     async (whenBatchFails) => {
       const bench = new DeliveryBench();
       const seen: string[] = [];
-      for (let index = 0; index < 4; index++) park(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
+      for (let index = 0; index < 4; index++) block(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
       const { executor } = bench.start([slowBatches(bench, seen, whenBatchFails)]);
       await bench.clock.advance(120_000);
       for (let version = 1; version <= 5; version++) {
@@ -141,7 +141,7 @@ describe('retries of a batch handler', () => {
     const { store, executor } = bench.start([new Batches()]);
     await bench.clock.advance(1_000);
     // It waits for a place, of which there are two.
-    park(bench, 'one', deposited('x', 1, { slot: 0 }));
+    block(bench, 'one', deposited('x', 1, { slot: 0 }));
     await bench.clock.advance(12_000);
     await store.cursors.setPaused('one', true);
     await bench.clock.advance(4_000);
@@ -164,8 +164,8 @@ describe('retries of a batch handler', () => {
   test('hold up none of another slot, however many and slow they are', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
-    for (let index = 0; index < 40; index++) park(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
-    park(bench, 'one', deposited('b', 1));
+    for (let index = 0; index < 40; index++) block(bench, 'one', deposited(`x${index}`, 1, { slot: 0 }));
+    block(bench, 'one', deposited('b', 1));
     bench.start([slowBatches(bench, seen)]);
     await bench.clock.advance(30_000);
     expect(seen).toEqual(['b1']);
@@ -182,7 +182,7 @@ describe('a slot whose holder vanished', () => {
     before.access.kill();
     bench.database.processes.clear();
     bench.database.abandonAll();
-    for (const row of bench.database.parked.values()) row.nextMs = (row.nextMs ?? 0) - 400 * 86_400_000;
+    for (const row of bench.database.blocked.values()) row.nextMs = (row.nextMs ?? 0) - 400 * 86_400_000;
     bench.database.commit(deposited('a', 1), deposited('e', 1));
     const after = handlerOf({ name: 'one' }, async ({ modelId }) => {
       if (!modelId.startsWith('x')) return;

@@ -1,4 +1,4 @@
-import type { DeliverableEvent, DuePlace, ParkedHead, ParkedModel, ParkedPlace } from '@framework/core';
+import type { DeliverableEvent, DuePlace, BlockedHead, BlockedModel, BlockedPlace } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
@@ -18,7 +18,7 @@ type LoopOptions = ConstructorParameters<typeof RetryLoop>[0];
 class FlowOfOne {
   readonly handler: string;
   paused = false;
-  waitsForParked = true;
+  waitsForBlocked = true;
   settling: readonly HeldSlot[] = [];
   /** The slots on which it has not started. */
   readonly unstarted = new Set<number>();
@@ -46,7 +46,7 @@ class FlowOfOne {
       retriesMax: 2,
       retriesOfSlotMax: this.retriesOfSlotMax,
       waitMaxMs: 7_000,
-      retry: async ({ event: { id } }: ParkedHead, _slot: HeldSlot, alone?: AbortSignal): Promise<void> => {
+      retry: async ({ event: { id } }: BlockedHead, _slot: HeldSlot, alone?: AbortSignal): Promise<void> => {
         this.tried.push(id);
         if (alone !== undefined) this.alone.set(id, alone);
         const { opened, open } = gate();
@@ -57,7 +57,7 @@ class FlowOfOne {
     };
   }
 
-  knowParked(_slot: HeldSlot, { id }: DeliverableEvent): void {
+  knowBlocked(_slot: HeldSlot, { id }: DeliverableEvent): void {
     this.tried.push(`know ${id}`);
   }
 
@@ -76,9 +76,9 @@ class Looping {
   readonly flows = new Map([this.one, this.other].map((flow) => [flow.handler, flow]));
   readonly held = new Map<string, HeldSlot>();
   /** What is due, which an attempt takes away when it ends. */
-  due: ParkedHead[] = [];
+  due: BlockedHead[] = [];
   nextDueMs: number | undefined;
-  suspectPlaces: readonly ParkedPlace[] = [];
+  suspectPlaces: readonly BlockedPlace[] = [];
   /** The places of each question for what is due, with the models that it leaves out. */
   readonly asked: (readonly [places: readonly DuePlace[], except: readonly string[]])[] = [];
   /** Larger events were asked for without what they hold. */
@@ -110,28 +110,28 @@ class Looping {
         stopping: stopping.signal,
         onError: (error) => this.errors.push(error),
       }),
-      parked: {
+      blocked: {
         dueHeads: async (
           places: readonly DuePlace[],
           limit: number,
-          { bytesMax, except }: { readonly bytesMax: number; readonly except: readonly ParkedModel[] },
+          { bytesMax, except }: { readonly bytesMax: number; readonly except: readonly BlockedModel[] },
         ) => {
           const failure = this.failures.shift();
           if (failure !== undefined) throw failure;
           this.bytesMax = bytesMax;
           this.asked.push([places, except.map(({ handler, modelId }) => `${handler} ${modelId}`)]);
-          const isLeft = ({ handler, event }: ParkedHead): boolean =>
+          const isLeft = ({ handler, event }: BlockedHead): boolean =>
             places.some((place) => place.handler === handler && place.slot === event.slot) &&
             !except.some((model) => model.handler === handler && model.modelId === event.modelId);
           this.onAsked();
           return this.due.filter(isLeft).slice(0, limit);
         },
-        suspectPlaces: async (places: readonly ParkedPlace[]) => {
+        suspectPlaces: async (places: readonly BlockedPlace[]) => {
           this.askedSuspects.push(places.map(({ handler, slot }) => `${handler} ${slot}`));
           this.onAsked();
           return this.suspectPlaces;
         },
-        nextDueMs: async (places: readonly ParkedPlace[]) => {
+        nextDueMs: async (places: readonly BlockedPlace[]) => {
           this.askedNext.push(places.map(({ handler, slot }) => `${handler} ${slot}`));
           return this.nextDueMs;
         },
@@ -149,7 +149,7 @@ class Looping {
     this.running = this.loop.run();
   }
 
-  park(event: DeliverableEvent, own: Partial<ParkedHead> = {}): void {
+  block(event: DeliverableEvent, own: Partial<BlockedHead> = {}): void {
     const handler = own.handler ?? 'one';
     const token = `${handler} ${event.slot}`;
     this.due.push({
@@ -164,7 +164,7 @@ class Looping {
     });
   }
 
-  /** Ends attempts, after which the events are parked no more. */
+  /** Ends attempts, after which the events are blocked no more. */
   async end(flow: FlowOfOne, ...ids: readonly string[]): Promise<void> {
     this.due = this.due.filter(({ handler, event }) => handler !== flow.handler || !ids.includes(event.id));
     for (const id of ids) flow.end(id);
@@ -197,11 +197,11 @@ const [a1, a2, b1, e1, i1, m1] = [
 
 describe('the loop of retries', () => {
   test('has what is due tried, and its model looked at when nothing more of it is due', async () => {
-    const looping = new Looping({ readBytesMax: 1_000, readMax: 10 }, (one) => one.park(a1));
+    const looping = new Looping({ readBytesMax: 1_000, readMax: 10 }, (one) => one.block(a1));
     await looping.settled();
     expect(looping.one.tried).toEqual(['know a1', 'a1']);
     expect([looping.bytesMax, looping.askedSuspects]).toEqual([100, []]);
-    looping.park(a2);
+    looping.block(a2);
     await looping.end(looping.one, 'a1');
     expect(looping.one.tried.slice(2)).toEqual(['know a2', 'a2']);
     await looping.end(looping.one, 'a2');
@@ -215,8 +215,8 @@ describe('the loop of retries', () => {
   test('tries nothing in a slot before its flow has started there', async () => {
     const looping = new Looping();
     looping.one.unstarted.add(1);
-    looping.park(a1);
-    looping.park(b1);
+    looping.block(a1);
+    looping.block(b1);
     await looping.look();
     expect(attempts(looping.one)).toEqual(['a1']);
     expect(looping.asked[0]?.[0].map(({ handler, slot }) => `${handler} ${slot}`)).toEqual([
@@ -239,8 +239,8 @@ describe('the loop of retries', () => {
 
   test('looks at a model when its flow has started in its slot, and never when that is lost', async () => {
     const looping = new Looping();
-    looping.park(a1);
-    looping.park(b1);
+    looping.block(a1);
+    looping.block(b1);
     await looping.look();
     looping.one.unstarted.add(0);
     looping.held.delete('one 1');
@@ -255,8 +255,8 @@ describe('the loop of retries', () => {
 
   test('asks of each handler for as many as run and are next, without those that it has', async () => {
     const looping = new Looping({}, (one) => {
-      one.park(a1);
-      one.park(e1, { handler: 'other' });
+      one.block(a1);
+      one.block(e1, { handler: 'other' });
       one.other.retriesOfSlotMax = 1;
     });
     await looping.settled();
@@ -284,7 +284,7 @@ describe('the loop of retries', () => {
 
   test('asks for none of a handler that has enough, or is paused', async () => {
     const looping = new Looping({}, (one) => {
-      for (const event of [a1, b1, e1, i1]) one.park(event);
+      for (const event of [a1, b1, e1, i1]) one.block(event);
       one.other.paused = true;
     });
     await looping.settled();
@@ -296,7 +296,7 @@ describe('the loop of retries', () => {
 
   test('begins those that are next as soon as there is a place, without asking, and then asks for more', async () => {
     const looping = new Looping({}, (one) => {
-      for (const event of [a1, b1, e1, i1]) one.park(event);
+      for (const event of [a1, b1, e1, i1]) one.block(event);
     });
     await looping.settled();
     await looping.end(looping.one, 'a1');
@@ -307,8 +307,8 @@ describe('the loop of retries', () => {
 
   test('asks for more of a handler of which none is next, also while one of another handler is', async () => {
     const looping = new Looping({}, (one) => {
-      for (const event of [a1, b1, e1]) one.park(event);
-      one.park(i1, { handler: 'other' });
+      for (const event of [a1, b1, e1]) one.block(event);
+      one.block(i1, { handler: 'other' });
     });
     await looping.settled();
     await looping.end(looping.other, 'i1');
@@ -318,7 +318,7 @@ describe('the loop of retries', () => {
   test('takes of one slot no more than it may, and those of other slots', async () => {
     const looping = new Looping({}, (one) => {
       one.one.retriesOfSlotMax = 1;
-      for (const event of [a1, e1, b1]) one.park(event);
+      for (const event of [a1, e1, b1]) one.block(event);
     });
     await looping.settled();
     expect(attempts(looping.one)).toEqual(['a1', 'b1']);
@@ -329,10 +329,10 @@ describe('the loop of retries', () => {
   test('takes of one slot no more than it may, with those that it has', async () => {
     const looping = new Looping({}, (one) => {
       one.one.retriesOfSlotMax = 2;
-      one.park(a1);
+      one.block(a1);
     });
     await looping.settled();
-    for (const event of [e1, i1]) looping.park(event);
+    for (const event of [e1, i1]) looping.block(event);
     await looping.look();
     expect(attempts(looping.one)).toEqual(['a1', 'e1']);
     expect(looping.one.tried).not.toContain('know i1');
@@ -341,10 +341,10 @@ describe('the loop of retries', () => {
   test('leaves what belongs to a slot that is lost, or to a handler that it does not have', async () => {
     const looping = new Looping({}, (one) => {
       one.held.set('gone 0', new HeldSlot({ handler: 'gone', slot: 0, token: 'gone 0', abandoned: false }));
-      one.park(a1, { token: 'of another process' });
+      one.block(a1, { token: 'of another process' });
     });
     await looping.settled();
-    looping.park(b1);
+    looping.block(b1);
     await looping.look();
     expect(looping.one.tried).toEqual(['know b1', 'b1']);
     expect(looping.errors).toEqual([]);
@@ -356,7 +356,7 @@ describe('the loop of retries', () => {
       const looping = new Looping({}, (one) => {
         if (isSettling) one.one.settling = [one.held.get('one 0')!];
         one.onAsked = () => void one.flows.delete('one');
-        one.park(a1);
+        one.block(a1);
       });
       await looping.settled();
       expect([looping.one.tried, looping.errors]).toEqual([[], []]);
@@ -365,7 +365,7 @@ describe('the loop of retries', () => {
 
   test('leaves those that are next when their handler is paused, and finds them again later', async () => {
     const looping = new Looping({}, (one) => {
-      for (const event of [a1, b1, e1]) one.park(event);
+      for (const event of [a1, b1, e1]) one.block(event);
     });
     await looping.settled();
     looping.one.paused = true;
@@ -381,8 +381,8 @@ describe('the loop of retries', () => {
     ['stops with its process', ({ stopping }: Looping) => stopping.abort()],
   ])('tries none whose handler %s while it waits for another one that is alone', async (_what, end) => {
     const looping = new Looping({}, (one) => {
-      one.park(e1, { openCount: 1 });
-      one.park(b1);
+      one.block(e1, { openCount: 1 });
+      one.block(b1);
     });
     await looping.settled();
     end(looping);
@@ -392,9 +392,9 @@ describe('the loop of retries', () => {
 
   test('begins with those that are to be alone, then with suspects', async () => {
     const looping = new Looping({}, (one) => {
-      one.park(a1);
-      one.park(b1, { suspect: true });
-      one.park(e1, { openCount: 1 });
+      one.block(a1);
+      one.block(b1, { suspect: true });
+      one.block(e1, { openCount: 1 });
     });
     await looping.settled();
     expect(attempts(looping.one)).toEqual(['e1']);
@@ -410,7 +410,7 @@ describe('the loop of retries', () => {
   ])(
     'leaves one alone for longer with each process that has ended: %i of them',
     async (openCount, aloneMs) => {
-      const looping = new Looping({}, (one) => one.park(e1, { openCount }));
+      const looping = new Looping({}, (one) => one.block(e1, { openCount }));
       await looping.settled();
       const alone = looping.one.alone.get('e1')!;
       // Without the loop, which would look all the time.
@@ -424,8 +424,8 @@ describe('the loop of retries', () => {
 
   test('keeps others waiting no longer for one whose slot is lost, however long it takes', async () => {
     const looping = new Looping({ suspectAloneMs: 1_000_000 }, (one) => {
-      one.park(e1, { openCount: 1 });
-      one.park(b1);
+      one.block(e1, { openCount: 1 });
+      one.block(b1);
     });
     await looping.settled();
     expect(attempts(looping.one)).toEqual(['e1']);
@@ -437,15 +437,15 @@ describe('the loop of retries', () => {
 
   test('keeps others waiting for none whose slot was lost before its turn', async () => {
     const looping = new Looping({ suspectAloneMs: 1_000_000 }, (one) => {
-      one.park(e1, { openCount: 1 });
-      one.park(b1, { openCount: 1 });
-      one.park(a1);
+      one.block(e1, { openCount: 1 });
+      one.block(b1, { openCount: 1 });
+      one.block(a1);
     });
     await looping.settled();
     looping.held.get('one 1')!.lose();
     looping.held.delete('one 1');
     await looping.end(looping.one, 'e1');
-    looping.park(m1);
+    looping.block(m1);
     await looping.end(looping.one, 'a1');
     expect(attempts(looping.one)).toEqual(['e1', 'a1', 'b1', 'm1']);
   });
@@ -455,7 +455,7 @@ describe('the loop of retries', () => {
       const [first, second] = [one.held.get('one 0')!, one.held.get('one 1')!];
       one.one.settling = [first, second];
       one.suspectPlaces = [{ handler: 'one', slot: 0 }];
-      one.park(a1, { suspect: true });
+      one.block(a1, { suspect: true });
     });
     await looping.settled();
     expect(looping.one.tried).toEqual(['settled 1', 'know a1', 'a1']);
@@ -469,7 +469,7 @@ describe('the loop of retries', () => {
 
   test('looks at once again where there may be more than one statement looks at', async () => {
     const looping = new Looping({ dueMax: 1 }, (one) => {
-      for (const event of [a1, b1]) one.park(event);
+      for (const event of [a1, b1]) one.block(event);
     });
     await looping.settled();
     expect([attempts(looping.one), looping.asked.length]).toEqual([['a1', 'b1'], 3]);
@@ -483,7 +483,7 @@ describe('the loop of retries', () => {
     ['after a while when none is', undefined, undefined, 2_000],
   ])('looks again %s', async (_when, event, nextDueMs, waitMs) => {
     const looping = new Looping({}, (one) => {
-      if (event !== undefined) one.park(event);
+      if (event !== undefined) one.block(event);
       one.nextDueMs = nextDueMs;
       one.other.paused = true;
     });
@@ -496,17 +496,17 @@ describe('the loop of retries', () => {
     expect(looping.askedNext[0]).toEqual(event === undefined ? ['one 0', 'one 1'] : undefined);
   });
 
-  test('looks once in the time of a lease while nothing is known to be parked, and when that is', async () => {
+  test('looks once in the time of a lease while nothing is known to be blocked, and when that is', async () => {
     const looping = new Looping({ leaseMs: 9_000 }, ({ one, other }) => {
-      one.waitsForParked = false;
-      other.waitsForParked = false;
+      one.waitsForBlocked = false;
+      other.waitsForBlocked = false;
     });
     await looping.clock.advance(8_999);
     await looping.look();
     expect(looping.asked).toHaveLength(0);
     await looping.clock.advance(9_000);
     expect(looping.asked).toHaveLength(1);
-    looping.other.waitsForParked = true;
+    looping.other.waitsForBlocked = true;
     await looping.look();
     expect(looping.asked).toHaveLength(2);
   });
@@ -531,7 +531,7 @@ describe('the loop of retries', () => {
 
   test('begins nothing more when delivery stops, and ends', async () => {
     const looping = new Looping({}, (one) => {
-      for (const event of [a1, b1, e1, m1]) one.park(event);
+      for (const event of [a1, b1, e1, m1]) one.block(event);
     });
     await looping.settled();
     looping.stopping.abort();

@@ -1,4 +1,4 @@
-import { type ParkedHead, ShardUnavailableError, UnknownActionError } from '@framework/core';
+import { type BlockedHead, ShardUnavailableError, UnknownActionError } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -45,7 +45,7 @@ class Retries {
         onAttemptFailed: (failure) => this.told.push(failure),
         onError: (error) => this.errors.push(error),
       }),
-      parked: {
+      blocked: {
         beginAttempt: (_head, { counted }, before) =>
           this.#answer('begin', counted, ...(before === undefined ? [] : [`instead of ${before.counted}`])),
         endAttempt: (_head, attempt, outcome) => this.#answer('end', attempt?.counted, outcome),
@@ -62,10 +62,10 @@ class Retries {
       watch: { now: () => this.clock.elapsedMs(), stoodSince: () => this.hasStood },
       onLost: (tokens) => this.lost.push(...tokens),
       wants: () => this.isWanted,
-    } as Pick<StepOptions, 'parked' | 'watch' | 'onLost'> as StepOptions);
+    } as Pick<StepOptions, 'blocked' | 'watch' | 'onLost'> as StepOptions);
   }
 
-  run(head: Partial<ParkedHead> = {}, own: Partial<RetryWork> = {}): Promise<void> {
+  run(head: Partial<BlockedHead> = {}, own: Partial<RetryWork> = {}): Promise<void> {
     return this.#step.run({
       kind: 'retry',
       head: {
@@ -106,7 +106,7 @@ const exhausted = { attempts: attemptsMax, openCount: 1 };
 const down = new Error('down');
 const done = { kind: 'done' };
 
-describe('an attempt at a parked event', () => {
+describe('an attempt at a blocked event', () => {
   test('is begun before the call, has the next number, and is ended behind it', async () => {
     const retries = new Retries();
     await retries.run();

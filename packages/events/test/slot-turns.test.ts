@@ -28,7 +28,7 @@ test('slots at different places of the log are all read, however long the backlo
   expect([...seen.keys()].toSorted()).toEqual(slots.map((slot) => `m${slot}`));
 });
 
-test('suspects are parked and tried once when the cursor cannot be saved behind them at first', async () => {
+test('suspects are blocked and tried once when the cursor cannot be saved behind them at first', async () => {
   const bench = new DeliveryBench();
   const before = bench.start([handlerOf({ name: 'one' })]);
   await bench.clock.advance(300);

@@ -85,7 +85,7 @@ test('an event that blocks the event loop for longer than the lease is a dead le
   bench.database.commit(deposited('a', 1), deposited('a', 2));
   const others = await bench.commitFor(60);
   await bench.clock.advance(60_000);
-  expect(bench.database.parkedOf('one')).toMatchObject([
+  expect(bench.database.blockedOf('one')).toMatchObject([
     { event: { id: 'a1' }, attempts: 3, dead: true },
     { event: { id: 'a2' }, attempts: 0, dead: false },
   ]);
@@ -108,13 +108,13 @@ test('an event that blocks the event loop of the only process for longer than th
   const bench = new StandingBench();
   const { access, failures } = bench.startBlocking('a1');
   // The answers come when the leases have ended.
-  access.delays.set('parked.endAttempt', Array<Promise<void>>(20).fill(bench.clock.sleep(36_000)));
+  access.delays.set('blocked.endAttempt', Array<Promise<void>>(20).fill(bench.clock.sleep(36_000)));
   await bench.clock.advance(1_000);
   bench.database.commit(deposited('a', 1));
   const others = await bench.commitFor(40);
   await bench.clock.advance(60_000);
   expect(bench.blocked).toEqual(['a1 1', 'a1 1']);
-  expect(bench.database.parked.size).toBe(0);
+  expect(bench.database.blocked.size).toBe(0);
   expect(failures).toEqual([]);
   expect([...bench.handled].toSorted()).toEqual(others.toSorted());
 });

@@ -4,8 +4,8 @@ import { deliverySettings } from '../src/delivery-settings.js';
 import { SlotProgress } from '../src/slots/cursor-saver.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import type { SlotPosition } from '../src/slots/subscription-slots.js';
-import { Parker } from '../src/subscription/blocked-events.js';
-import { ParkedModelSet } from '../src/subscription/keyed-queue.js';
+import { EventBlocker } from '../src/subscription/blocked-events.js';
+import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
 import { SuspectIntake } from '../src/subscription/quarantine.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
@@ -26,21 +26,21 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
     partCount: 0,
     suspectCount: 0,
   };
-  const parked: string[] = [];
+  const blocked: string[] = [];
   const context = workerContext({ settings });
   const store = {
-    park: async (events: readonly { readonly event: { readonly id: string } }[]) => {
-      parked.push(...events.map(({ event }) => event.id));
+    block: async (events: readonly { readonly event: { readonly id: string } }[]) => {
+      blocked.push(...events.map(({ event }) => event.id));
       return [];
     },
   };
-  const parker = new Parker(context, store, () => undefined);
-  const models = new ParkedModelSet();
+  const blocker = new EventBlocker(context, store, () => undefined);
+  const models = new BlockedModelSet();
   const looked: string[] = [];
   const intake = new SuspectIntake({
     handler: 'one',
-    parker,
-    parked: models,
+    blocker,
+    blocked: models,
     check: ({ id }) => looked.push(id),
     settings,
   });
@@ -54,7 +54,7 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
     if (position.phase === 'settling') break;
   }
   expect(phases).toEqual([...Array<string>(6).fill('careful'), 'settling']);
-  expect(parked).toHaveLength(14);
+  expect(blocked).toHaveLength(14);
   // None was found to be done meanwhile.
   expect(looked).toEqual([]);
 });
@@ -71,17 +71,17 @@ test('suspects are tried at once, also when the cursor behind them could not be 
   const handler = handlerOf({ name: 'one' });
   const { store, access } = bench.start([handler], { leaseMs });
   // Later than the other slots are found to be without suspects.
-  const park = store.parked.park.bind(store.parked);
-  store.parked.park = async (events) => {
+  const block = store.blocked.block.bind(store.blocked);
+  store.blocked.block = async (events) => {
     await bench.clock.sleep(200);
-    return park(events);
+    return block(events);
   };
   access.failures.set('cursors.save', [new Error('down')]);
   await bench.clock.advance(leaseMs + 2_000);
   expect(handler.seen).toEqual(['a1']);
 });
 
-test('a model flows again whose suspect was tried, and looked at, before all that are parked with it were', async () => {
+test('a model flows again whose suspect was tried, and looked at, before all that are blocked with it were', async () => {
   const bench = new DeliveryBench();
   const leaseMs = 10_000;
   bench.database.commit(...['b', 'a', 'e'].map((model) => deposited(model, 1)));
@@ -91,23 +91,23 @@ test('a model flows again whose suspect was tried, and looked at, before all tha
   await bench.clock.advance(300);
   killed.kill();
   const handler = handlerOf({ name: 'one' });
-  const { store, executor } = bench.start([handler], { leaseMs, parkMax: 1 });
-  const park = store.parked.park.bind(store.parked);
-  store.parked.park = async (events) => {
+  const { store, executor } = bench.start([handler], { leaseMs, blockMax: 1 });
+  const block = store.blocked.block.bind(store.blocked);
+  store.blocked.block = async (events) => {
     if (events.some(({ event }) => event.id === 'e1')) await bench.clock.sleep(3_000);
-    return park(events);
+    return block(events);
   };
   await bench.clock.advance(leaseMs + 10_000);
   expect(handler.seen.toSorted()).toEqual(['a1', 'b1', 'e1']);
-  const { parked } = bench.database.writes;
+  const { blocked } = bench.database.writes;
   bench.database.commit(...['b', 'a', 'e'].map((model) => deposited(model, 2)));
   executor.committed();
   await bench.clock.advance(100);
   expect(handler.seen.slice(3).toSorted()).toEqual(['a2', 'b2', 'e2']);
-  expect(bench.database.writes.parked).toBe(parked);
+  expect(bench.database.writes.blocked).toBe(blocked);
 });
 
-test('suspects that cannot be parked before their process stops are left to the next one', async () => {
+test('suspects that cannot be blocked before their process stops are left to the next one', async () => {
   const bench = new DeliveryBench();
   const leaseMs = 10_000;
   bench.database.commit(deposited('a', 1));
@@ -118,7 +118,7 @@ test('suspects that cannot be parked before their process stops are left to the 
   killed.kill();
   const { access, delivery } = bench.start([handlerOf({ name: 'one' })], { leaseMs });
   access.failures.set(
-    'parked.park',
+    'blocked.block',
     Array.from({ length: 100 }, () => new Error('down')),
   );
   await bench.clock.advance(leaseMs + 2_000);

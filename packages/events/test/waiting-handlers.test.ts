@@ -58,16 +58,16 @@ describe('a handler that waits when its batches fail', () => {
     await bench.clock.advance(1_800_000);
     expect(failures.length).toBeGreaterThan(100);
     expect(failures.filter(({ counted, willRetry }) => counted || !willRetry)).toEqual([]);
-    expect(bench.database.parkedOf('publish').filter(({ dead }) => dead)).toEqual([]);
+    expect(bench.database.blockedOf('publish').filter(({ dead }) => dead)).toEqual([]);
     bench.brokerError = undefined;
     await bench.clock.advance(60_000);
     for (const model of models) {
       expect(bench.published.filter((id) => id.startsWith(model))).toEqual([1, 2, 3].map((n) => model + n));
     }
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('loses no event whose batch fails beside one that is parked', async () => {
+  test('loses no event whose batch fails beside one that is blocked', async () => {
     const bench = new PublishingBench();
     bench.database.commit(deposited('a', 1));
     const first = bench.publish();
@@ -75,7 +75,7 @@ describe('a handler that waits when its batches fail', () => {
     first.access.kill();
     const second = bench.publish();
     await bench.clock.advance(30_000);
-    expect(bench.database.parkedOf('publish')).toMatchObject([{ event: { id: 'a1' } }]);
+    expect(bench.database.blockedOf('publish')).toMatchObject([{ event: { id: 'a1' } }]);
     bench.database.commit(deposited('a', 2), deposited('e', 1), deposited('e', 2));
     await bench.clock.advance(120_000);
     expect(bench.database.cursors.get('publish 0')).toBe(1);
@@ -130,7 +130,7 @@ describe('a handler that waits when its batches fail', () => {
       bench.publish();
       await bench.clock.advance(20_000);
     }
-    expect(bench.database.parkedOf('publish')).toMatchObject([
+    expect(bench.database.blockedOf('publish')).toMatchObject([
       { event: { id: 'a1' }, attempts: 3, dead: true },
     ]);
     expect(bench.published).toEqual(expect.arrayContaining(['b1', 'c1']));

@@ -51,11 +51,11 @@ async function rolledBack() {
   return { bench, versions, process, operator: operatorOf(bench) };
 }
 
-describe('a parked event that the version of its handler which runs does not want', () => {
+describe('a blocked event that the version of its handler which runs does not want', () => {
   test('is kept, counts no attempt, and holds up its model only', async () => {
     const { bench, versions } = await rolledBack();
     expect(versions.seen).toEqual(['narrower b1']);
-    expect(bench.database.parkedOf('project')).toMatchObject([
+    expect(bench.database.blockedOf('project')).toMatchObject([
       { event: { id: 'a1' }, attempts: 1, dead: false },
       { event: { id: 'a2' }, attempts: 0, dead: false },
     ]);
@@ -66,7 +66,7 @@ describe('a parked event that the version of its handler which runs does not wan
     expect(process.errors.map(String)).toEqual([
       expect.stringMatching(/project .*ClosedEvent a1 of Account a.*deploy.*skip/is),
     ]);
-    const { items } = await operator.findParked({ eventId: 'a1' });
+    const { items } = await operator.findBlocked({ eventId: 'a1' });
     expect(items[0]?.error).toMatch(/ClosedEvent.*deploy.*skip/is);
     expect(process.failures).toEqual([]);
   });
@@ -78,7 +78,7 @@ describe('a parked event that the version of its handler which runs does not wan
     bench.start([versions.wider]);
     await bench.clock.advance(310_000);
     expect(versions.seen).toEqual(['narrower b1', 'wider a1', 'wider a2']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('can be skipped, as what waits only when it is named so', async () => {
@@ -90,6 +90,6 @@ describe('a parked event that the version of its handler which runs does not wan
     expect(await operator.replay({ ...waiting, eventType: 'DepositedEvent' })).toBe(0);
     await bench.clock.advance(310_000);
     expect(versions.seen).toEqual(['narrower b1', 'narrower a2']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 });

@@ -33,7 +33,7 @@ describe('InitiateTransferAction', () => {
   const initiate = { sourceId: source.id, destId: destination.id, amount };
 
   test('takes the money out and sends it on its way, on the shard of the source', async () => {
-    const world = await spec
+    const environment = await spec
       .given(source)
       .when(InitiateTransferAction, initiate)
       .thenExpect({
@@ -44,7 +44,7 @@ describe('InitiateTransferAction', () => {
         ],
         models: [source.withdraw(amount), like(Transfer, initiate)],
       });
-    expect(world.commits.map(({ shard }) => shard)).toEqual([mexico]);
+    expect(environment.commits.map(({ shard }) => shard)).toEqual([mexico]);
   });
 
   test.each([
@@ -68,11 +68,11 @@ describe('InitiateTransferAction', () => {
   });
 
   test('takes the money out once for requests under one key', async () => {
-    const world = await spec.given(source).world();
+    const environment = await spec.given(source).environment();
     const key = { idempotencyKey: 'k-1' };
-    const first = await world.execute(InitiateTransferAction, initiate, key);
-    expect(await world.execute(InitiateTransferAction, initiate, key)).toEqual(first);
-    expect(world.commits).toHaveLength(1);
+    const first = await environment.execute(InitiateTransferAction, initiate, key);
+    expect(await environment.execute(InitiateTransferAction, initiate, key)).toEqual(first);
+    expect(environment.commits).toHaveLength(1);
   });
 });
 
@@ -82,7 +82,7 @@ describe('CompleteTransferAction', () => {
 
   test('puts the money into the destination and decides that it is received, in one commit on its shard alone', async () => {
     const received = TransferDecision.received(arrival, new Date(0));
-    const world = await spec
+    const environment = await spec
       .given(destination)
       .when(CompleteTransferAction, arrival)
       .thenExpect({
@@ -94,7 +94,7 @@ describe('CompleteTransferAction', () => {
         ],
         models: [destination.deposit(amount), received],
       });
-    expect(world.commits.map(({ shard }) => shard)).toEqual([global]);
+    expect(environment.commits.map(({ shard }) => shard)).toEqual([global]);
   });
 
   const full = walletOf('99999999999999999999');
@@ -106,7 +106,7 @@ describe('CompleteTransferAction', () => {
     ['is more than the wallet can hold', 'invalid-amount', full, { ...arrival, destId: full.id }],
   ])('decides that money is refused which %s', async (_case, reason, wallet, refused) => {
     const { destId, currency } = refused;
-    const world = await spec
+    const environment = await spec
       .given(wallet)
       .when(CompleteTransferAction, refused)
       .thenExpect({
@@ -122,7 +122,7 @@ describe('CompleteTransferAction', () => {
         ],
         models: [TransferDecision.refused(refused, reason, new Date(0))],
       });
-    expect(world.commits.map(({ shard }) => shard)).toEqual([global]);
+    expect(environment.commits.map(({ shard }) => shard)).toEqual([global]);
   });
 
   test.each([
@@ -130,20 +130,20 @@ describe('CompleteTransferAction', () => {
     ['under another key', 'k-2'],
     ['without a key', undefined],
   ])('credits once and tells the decision when it is executed again by hand %s', async (_how, key) => {
-    const world = await spec.given(destination).world();
-    const first = await world.execute(CompleteTransferAction, arrival, { idempotencyKey: 'k-1' });
+    const environment = await spec.given(destination).environment();
+    const first = await environment.execute(CompleteTransferAction, arrival, { idempotencyKey: 'k-1' });
     const again = { ...(key !== undefined && { idempotencyKey: key }) };
-    const { events } = world;
-    expect(await world.execute(CompleteTransferAction, arrival, again)).toEqual(first);
-    expect(world.events).toEqual(events);
+    const { events } = environment;
+    expect(await environment.execute(CompleteTransferAction, arrival, again)).toEqual(first);
+    expect(environment.events).toEqual(events);
   });
 
   test('stays with a refusal when the reason for it is gone', async () => {
     const emptied = { ...arrival, destId: full.id };
-    const world = await spec.given(full).world();
-    const refused = await world.execute(CompleteTransferAction, emptied);
-    await world.execute(WalletWithdrawMoneyAction, { walletId: full.id, amount: new Big(1_000) });
-    expect(await world.execute(CompleteTransferAction, emptied)).toEqual(refused);
+    const environment = await spec.given(full).environment();
+    const refused = await environment.execute(CompleteTransferAction, emptied);
+    await environment.execute(WalletWithdrawMoneyAction, { walletId: full.id, amount: new Big(1_000) });
+    expect(await environment.execute(CompleteTransferAction, emptied)).toEqual(refused);
     expect(refused.state).toBe('REFUSED');
   });
 
@@ -153,9 +153,13 @@ describe('CompleteTransferAction', () => {
     ['another currency', { currency: 'USD' }],
   ])('is a mistake for a transfer that was decided with %s', async (_what, wrong) => {
     const onShard = walletOf('1', { shard: mexico });
-    const world = await spec.given(onShard, source).world();
-    await world.execute(CompleteTransferAction, { ...arrival, destId: onShard.id });
-    const mistaken = world.execute(CompleteTransferAction, { ...arrival, destId: onShard.id, ...wrong });
+    const environment = await spec.given(onShard, source).environment();
+    await environment.execute(CompleteTransferAction, { ...arrival, destId: onShard.id });
+    const mistaken = environment.execute(CompleteTransferAction, {
+      ...arrival,
+      destId: onShard.id,
+      ...wrong,
+    });
     await expect(mistaken).rejects.toMatchObject({ code: 'invariant-violation' });
   });
 
@@ -193,7 +197,7 @@ describe('RefundTransferAction', () => {
     ['closed', source.close()],
     ['full', source.deposit(new Big('99999999999999999989.99'))],
   ])('gives the money back to a source that is %s, in one commit', async (_state, wallet) => {
-    const world = await spec
+    const environment = await spec
       .given(wallet, transfer)
       .when(RefundTransferAction, refund)
       .thenExpect({
@@ -203,7 +207,7 @@ describe('RefundTransferAction', () => {
         ],
         models: [wallet.takeBack(amount), transfer.refund('wallet-closed')],
       });
-    expect(world.commits).toHaveLength(1);
+    expect(environment.commits).toHaveLength(1);
   });
 
   test('gives nothing back of a transfer that is over', async () => {

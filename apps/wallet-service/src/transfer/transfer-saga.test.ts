@@ -79,7 +79,7 @@ describe('a transfer', () => {
   });
 
   test('has one effect when every event of it is delivered once more', async () => {
-    const world = await spec
+    const environment = await spec
       .given(source, destination)
       .when(InitiateTransferAction, { sourceId: source.id, destId: destination.id, amount })
       .delivered()
@@ -89,8 +89,8 @@ describe('a transfer', () => {
         destination.deposit(amount),
         like(TransferDecision, {}),
       );
-    const { events } = world;
-    await world.redeliverAll();
-    expect(world.events).toEqual(events);
+    const { events } = environment;
+    await environment.redeliverAll();
+    expect(environment.events).toEqual(events);
   });
 });

@@ -1,5 +1,5 @@
 import { ActionRegistry, type AnyAction, systemClock } from '@framework/core';
-import { type World, like } from '@framework/testing/specification';
+import { type TestEnvironment, like } from '@framework/testing/specification';
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';
 
@@ -39,14 +39,14 @@ describe('WalletCreateAction', () => {
     ['mx', global],
   ])('opens a wallet of %j on %s', async (country, shard) => {
     const opened = { ownerId, currency: 'EUR', balance: new Big('12.50') };
-    const world = await spec
+    const environment = await spec
       .when(WalletCreateAction, { country, ownerId, currency: 'EUR', initialBalance: new Big('12.50') })
       .thenExpect({
         result: like(Wallet, { ...opened, state: 'OPENED', version: 1, events: [] }),
         events: [like(WalletCreatedEvent, { ownerId, currency: 'EUR', initialBalance: new Big('12.50') })],
         models: [like(Wallet, opened)],
       });
-    expect(world.commits.map((commit) => commit.shard)).toEqual([shard]);
+    expect(environment.commits.map((commit) => commit.shard)).toEqual([shard]);
   });
 });
 
@@ -55,7 +55,7 @@ describe('WalletDepositMoneyAction', () => {
 
   test('updates the wallet and logs exactly the amount and the new balance', async () => {
     const deposit = { walletId: wallet.id, amount, recipient: 'bob' };
-    const world = await spec
+    const environment = await spec
       .given(wallet)
       .when(WalletDepositMoneyAction, deposit)
       .thenExpect({
@@ -63,7 +63,7 @@ describe('WalletDepositMoneyAction', () => {
         events: [new WalletMoneyDepositedEvent(wallet.id, amount, new Big('125.50'))],
         models: [wallet.deposit(amount)],
       });
-    expect(world.events).toMatchObject([
+    expect(environment.events).toMatchObject([
       {
         actionName: 'WalletDepositMoneyAction',
         actionParams: { walletId: wallet.id.value, amount: '25.5', recipient: 'bob' },
@@ -99,10 +99,10 @@ describe('WalletTransferAction', () => {
   const amount = new Big('2.50');
   const source = walletOf('10');
   const destination = walletOf('0');
-  const abroad = walletOf('0', { shard: mexico });
+  const otherDatabaseShard = walletOf('0', { shard: mexico });
 
   test('changes both wallets and adds the transfer in one commit', async () => {
-    const world = await spec
+    const environment = await spec
       .given(source, destination)
       .when(WalletTransferAction, { sourceId: source.id, destId: destination.id, amount })
       .thenExpect({
@@ -113,17 +113,17 @@ describe('WalletTransferAction', () => {
         ],
         models: [source.withdraw(amount), destination.deposit(amount), like(Transfer, { amount })],
       });
-    expect(world.commits).toHaveLength(1);
+    expect(environment.commits).toHaveLength(1);
   });
 
   test('crosses shards only where the caller allows it', async () => {
-    const given = spec.given(source, abroad);
-    const params = { sourceId: source.id, destId: abroad.id, amount };
+    const given = spec.given(source, otherDatabaseShard);
+    const params = { sourceId: source.id, destId: otherDatabaseShard.id, amount };
     await given.when(WalletTransferAction, params).thenThrows('cross-shard');
-    const world = await given
+    const environment = await given
       .when(WalletTransferAction, params, { allowCrossShard: true })
       .thenResult(like(Transfer, { sourceId: source.id }));
-    expect(world.commits.map(({ shard }) => shard)).toEqual([global, mexico]);
+    expect(environment.commits.map(({ shard }) => shard)).toEqual([global, mexico]);
   });
 
   test.each([
@@ -160,32 +160,35 @@ describe('WalletTransferAction', () => {
 
 const keyed = { idempotencyKey: 'k-1' };
 
-test.each<[string, (world: World) => Promise<Wallet>]>([
+test.each<[string, (environment: TestEnvironment) => Promise<Wallet>]>([
   [
     'opens a wallet',
-    (world) => {
+    (environment) => {
       const params = { country: 'DE', ownerId, currency: 'EUR', initialBalance: new Big('12.50') };
-      return world.execute(WalletCreateAction, params, keyed);
+      return environment.execute(WalletCreateAction, params, keyed);
     },
   ],
   [
     'puts money in',
-    (world) =>
-      world.execute(WalletDepositMoneyAction, { walletId: wallet.id, amount: new Big('25.50') }, keyed),
+    (environment) =>
+      environment.execute(WalletDepositMoneyAction, { walletId: wallet.id, amount: new Big('25.50') }, keyed),
   ],
   [
     'takes money out',
-    (world) =>
-      world.execute(WalletWithdrawMoneyAction, { walletId: wallet.id, amount: new Big('0.01') }, keyed),
+    (environment) =>
+      environment.execute(WalletWithdrawMoneyAction, { walletId: wallet.id, amount: new Big('0.01') }, keyed),
   ],
-  ['closes the wallet', (world) => world.execute(WalletCloseAction, { walletId: wallet.id }, keyed)],
+  [
+    'closes the wallet',
+    (environment) => environment.execute(WalletCloseAction, { walletId: wallet.id }, keyed),
+  ],
 ])(
   'a request that %s has one effect and the same answer when it is repeated under its key',
   async (_what, ask) => {
-    const world = await spec.given(wallet).world();
-    const answer = await ask(world);
-    expect(await ask(world)).toEqual(answer);
-    expect(world.commits).toHaveLength(1);
+    const environment = await spec.given(wallet).environment();
+    const answer = await ask(environment);
+    expect(await ask(environment)).toEqual(answer);
+    expect(environment.commits).toHaveLength(1);
   },
 );
 

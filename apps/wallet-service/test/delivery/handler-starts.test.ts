@@ -35,7 +35,7 @@ it('a handler starts where it says, and a renamed one goes on where it was', asy
     const handled = [...listed(wallets.slice(1), [1, 2, 3]), ...listed([poisoned], [1, 2])];
     await vi.waitFor(() => expect(old.handled.toSorted()).toEqual(handled.toSorted()), patience);
     const dead = { handler: 'old-name', dead: true };
-    await vi.waitFor(async () => expect((await operator.findParked(dead)).items).toHaveLength(1), patience);
+    await vi.waitFor(async () => expect((await operator.findBlocked(dead)).items).toHaveLength(1), patience);
   });
   await deposits(wallets, 1);
 

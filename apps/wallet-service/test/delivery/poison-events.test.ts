@@ -8,7 +8,7 @@ import { Fleet } from './fleet.js';
 
 const attemptsMax = 3;
 const delivery = {
-  'parked-poll-ms': 200,
+  'blocked-poll-ms': 200,
   retry: { 'attempts-max': attemptsMax, 'backoff-base-ms': 20, 'backoff-max-ms': 100 },
 };
 const patience = { timeout: 60_000, interval: 50 };
@@ -177,11 +177,11 @@ async function attempts({ id }: Wallet): Promise<readonly number[]> {
 }
 
 async function deadAttempts(): Promise<readonly number[]> {
-  return (await operator.findParked({ handler, dead: true })).items.map((row) => row.attempts);
+  return (await operator.findBlocked({ handler, dead: true })).items.map((row) => row.attempts);
 }
 
 /** The versions of a wallet whose events wait for the handler. */
 async function waiting({ id }: Wallet): Promise<readonly number[]> {
-  const { items } = await operator.findParked({ handler, modelId: id.value });
+  const { items } = await operator.findBlocked({ handler, modelId: id.value });
   return items.map(({ event }) => event.modelVersion).toSorted((one, other) => one - other);
 }

@@ -8,8 +8,8 @@ import { WalletClient } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 
 const patience = { timeout: 60_000, interval: 20 };
-/** So rare that only a hint can be the reason that something is delivered. */
-const hardlyPolling = { 'poll-min-ms': 600_000, 'poll-max-ms': 600_000, 'parked-poll-ms': 600_000 };
+/** So rare that only a notification can be the reason that something is delivered. */
+const hardlyPolling = { 'poll-min-ms': 600_000, 'poll-max-ms': 600_000, 'blocked-poll-ms': 600_000 };
 
 const waitingForLock = `select from pg_locks where locktype = 'advisory' and not granted
   and database = (select oid from pg_database where datname = current_database())`;
@@ -20,7 +20,7 @@ afterEach(async () => {
   for (const fleet of fleets.splice(0)) await fleet.end();
 });
 
-it('a worker delivers what an http process commits, woken by its hints', async () => {
+it('a worker delivers what an http process commits, woken by its notifications', async () => {
   const fleet = await newFleet(hardlyPolling);
   const http = fleet.start('http');
   const client = new WalletClient(await http.served());
@@ -153,7 +153,7 @@ async function holders({ service }: Fleet): Promise<readonly string[]> {
   return leases.flatMap(({ slots }) => slots.flatMap(({ processId }) => processId ?? []));
 }
 
-/** Resolves when a worker hears the hints of both databases. */
+/** Resolves when a worker hears the notifications of both databases. */
 async function listens({ databases: { global, mexico } }: Fleet): Promise<void> {
   const text = `select from pg_stat_activity
                 where datname = current_database() and state = 'idle' and query ilike 'listen %'`;

@@ -111,7 +111,7 @@ async function nothingIsPending(): Promise<void> {
     async () => {
       const { items: lags } = await operator.lag();
       expect(lags).toHaveLength(cursorCount);
-      for (const lag of lags) expect(lag).toMatchObject({ pendingCount: 0, parkedCount: 0, deadCount: 0 });
+      for (const lag of lags) expect(lag).toMatchObject({ pendingCount: 0, blockedCount: 0, deadCount: 0 });
     },
     { timeout: 120_000, interval: 200 },
   );

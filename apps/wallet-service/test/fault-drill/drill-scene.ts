@@ -24,7 +24,7 @@ const requestsAtATime = 10;
 const answerTimeoutMs = 30_000;
 const repeatPauseMs = 200;
 const statePauseMs = 100;
-const parkedTimeoutMs = 180_000;
+const blockedTimeoutMs = 180_000;
 
 /** What clients do in a drill, beside the traffic: transfers that wait, and requests by which one sees whether all is well. */
 export class DrillScene<Stage extends DrillStage = DrillStage> {
@@ -113,9 +113,9 @@ export class DrillScene<Stage extends DrillStage = DrillStage> {
     await Promise.all(senders);
     const text = `select distinct model_id from eventlog.parked_events
       where model_id = any($1) and attempts + uncounted > 0`;
-    const parked = () => rowsOf(this.stage.shards.global, text, [this.#waiting]);
-    const isParked = async (): Promise<boolean> => (await parked()).length === waitingCount;
-    await vi.waitUntil(isParked, { timeout: parkedTimeoutMs, interval: 250 });
+    const blocked = () => rowsOf(this.stage.shards.global, text, [this.#waiting]);
+    const isBlocked = async (): Promise<boolean> => (await blocked()).length === waitingCount;
+    await vi.waitUntil(isBlocked, { timeout: blockedTimeoutMs, interval: 250 });
   }
 
   /** How many of them have not ended. */

@@ -23,19 +23,21 @@ test.each([
     const specification = walletSpecificationWhile((elapsedMs) => {
       if (elapsedMs < lastsMs) throw errorOf();
     });
-    const world = await specification.given(source, destination).world();
-    const startedMs = world.clock.now().getTime();
+    const environment = await specification.given(source, destination).environment();
+    const startedMs = environment.clock.now().getTime();
     const params = { sourceId: source.id, destId: destination.id, amount };
-    const { id } = await world.execute(InitiateTransferAction, params);
-    const { attempts, deadLetters } = await world.deliverAll({ callsMax: 100_000 });
+    const { id } = await environment.execute(InitiateTransferAction, params);
+    const { attempts, deadLetters } = await environment.deliverAll({ callsMax: 100_000 });
     expect(deadLetters).toEqual([]);
     expect(attempts.length).toBeGreaterThan(lastsMs / latenessMs);
-    expect(await world.repository(Transfer).getById(id)).toMatchObject({ state: 'COMPLETED' });
-    expect(await world.repository(Wallet).getById(source.id)).toMatchObject({ balance: new Big('74.5') });
-    expect(await world.repository(Wallet).getById(destination.id)).toMatchObject({
+    expect(await environment.repository(Transfer).getById(id)).toMatchObject({ state: 'COMPLETED' });
+    expect(await environment.repository(Wallet).getById(source.id)).toMatchObject({
+      balance: new Big('74.5'),
+    });
+    expect(await environment.repository(Wallet).getById(destination.id)).toMatchObject({
       balance: new Big('26.5'),
     });
-    const tookMs = world.clock.now().getTime() - startedMs;
+    const tookMs = environment.clock.now().getTime() - startedMs;
     expect(tookMs).toBeGreaterThanOrEqual(lastsMs);
     expect(tookMs).toBeLessThanOrEqual(lastsMs + latenessMs + 2_000);
   },

@@ -81,7 +81,7 @@ export function walletSimulation(ends: TransferEnds = { completed: 0, refunded: 
       return (commit) => money.take(commit);
     },
     check: (state) => checkTransfers(state, ends),
-    retry: { retries: isWorthAnotherAttempt },
+    retry: { isRetryable: isWorthAnotherAttempt },
     delivery: { retry: { attemptsMax: 100 } },
   });
 }

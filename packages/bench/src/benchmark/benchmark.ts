@@ -5,7 +5,7 @@ import type { Figure } from './figure.js';
 export interface BenchContext {
   /** Where its databases are. */
   readonly server: BenchServer;
-  /** How often each side is measured; the median counts. */
+  /** How often each contender is measured; the median counts. */
   readonly rounds: number;
   /** What the counts and durations of the full run are multiplied by, 1 or less. */
   readonly scale: number;

@@ -8,7 +8,7 @@ export interface Figure {
   readonly atLeast?: number;
   /** The value must not be more. */
   readonly atMost?: number;
-  /** What the value was computed from, such as the median of each side. */
+  /** What the value was computed from, such as the median of each contender. */
   readonly measured: Readonly<Record<string, number>>;
 }
 

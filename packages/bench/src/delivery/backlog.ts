@@ -2,10 +2,10 @@ import { Delivery } from '@framework/events';
 import { Big } from 'big.js';
 import { type Wallet, WalletDepositMoneyAction, type WalletService } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { measureSides } from '../benchmark/measure-sides.js';
+import { measureSides } from '../benchmark/measure-contenders.js';
 import { openService, openWallets, principal } from '../load/bench-wallets.js';
 import { fillLog } from '../load/fill-log.js';
-import { graphileSide } from './graphile-side.js';
+import { graphileContender } from './graphile-contender.js';
 import { recordingHandler } from './recording-handler.js';
 import { deadRows } from './row-counts.js';
 
@@ -29,7 +29,7 @@ export const backlog: Benchmark = {
         return perSecond;
       },
     } as const;
-    const graphile = await graphileSide(url, walletCount, count);
+    const graphile = await graphileContender(url, walletCount, count);
     const measured = await measureSides([framework, graphile], { rounds, say });
     const dead = await deadRows(url);
     await service.databases.close();

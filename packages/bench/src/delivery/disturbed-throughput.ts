@@ -1,7 +1,7 @@
 import { Delivery } from '@framework/events';
 import type { WalletService } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { measureSides } from '../benchmark/measure-sides.js';
+import { measureSides } from '../benchmark/measure-contenders.js';
 import { fillWallets } from './backlog.js';
 import { openService } from '../load/bench-wallets.js';
 import { type RecordingHandler, recordingHandler } from './recording-handler.js';
@@ -45,11 +45,11 @@ export const disturbedThroughput: Benchmark = {
       { rounds, say },
     );
     await service.databases.close();
-    const shareOf = (side: 'one wallet fails' | 'one handler hangs') => ({
-      value: (measured[side] / measured.undisturbed) * 100,
+    const shareOf = (contender: 'one wallet fails' | 'one handler hangs') => ({
+      value: (measured[contender] / measured.undisturbed) * 100,
       unit: '%',
       atLeast: 95,
-      measured: { undisturbed: measured.undisturbed, disturbed: measured[side] },
+      measured: { undisturbed: measured.undisturbed, disturbed: measured[contender] },
     });
     return [
       { title: 'one wallet of 1,000 always fails: throughput of the others', ...shareOf('one wallet fails') },

@@ -4,7 +4,7 @@ import { Big } from 'big.js';
 import pg from 'pg';
 import { type Wallet, WalletDepositMoneyAction } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { quantile } from '../benchmark/measure-sides.js';
+import { quantile } from '../benchmark/measure-contenders.js';
 import { openService, openWallets, principal } from '../load/bench-wallets.js';
 import { addDeposits } from '../load/add-deposits.js';
 import { depositAtRate, depositKey, epochMs } from '../load/deposit-at-rate.js';
@@ -43,7 +43,7 @@ export const heldTransaction: Benchmark = {
     });
     await window(warmUpMs);
     const lags = { free: [] as number[], held: [] as number[] };
-    const sides = [
+    const contenders = [
       { lagsMs: lags.free, name: 'free', measure: () => window() },
       {
         lagsMs: lags.held,
@@ -52,7 +52,7 @@ export const heldTransaction: Benchmark = {
       },
     ];
     for (let round = 1; round <= rounds; round++) {
-      for (const { lagsMs, name, measure } of round % 2 === 0 ? sides : sides.toReversed()) {
+      for (const { lagsMs, name, measure } of round % 2 === 0 ? contenders : contenders.toReversed()) {
         const measured = await measure();
         lagsMs.push(...measured);
         say(`  round ${round}, ${name}: p99 ${quantile(measured, 0.99).toFixed(2)} ms`);

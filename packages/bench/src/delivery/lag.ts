@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { Delivery, hintCommits } from '@framework/events';
+import { Delivery, notifyOfCommits } from '@framework/events';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { quantile } from '../benchmark/measure-sides.js';
+import { quantile } from '../benchmark/measure-contenders.js';
 import { openService, openWallets } from '../load/bench-wallets.js';
 import { type CommittedDeposit, depositAtRate, depositKey, epochMs } from '../load/deposit-at-rate.js';
 import { recordingHandler } from './recording-handler.js';
@@ -33,9 +33,9 @@ export const lag: Benchmark = {
     await delivery.stop();
 
     const other = await DeliveringProcess.start({ urls: [url], handler: 'other-process' });
-    const stopHints = hintCommits(service);
+    const stopNotifications = notifyOfCommits(service);
     const across = await warmLags(load, other.handledMs, durationMs * scale);
-    stopHints();
+    stopNotifications();
     await other.stop();
     await service.databases.close();
     return [

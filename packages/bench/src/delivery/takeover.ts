@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { defaultDeliverySettings, hintCommits } from '@framework/events';
+import { defaultDeliverySettings, notifyOfCommits } from '@framework/events';
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { openService, openWallets } from '../load/bench-wallets.js';
 import { depositAtRate, epochMs } from '../load/deposit-at-rate.js';
@@ -21,7 +21,7 @@ export const takeover: Benchmark = {
     const options = { urls: [url], handler: 'takeover' };
     const killed = await DeliveringProcess.start(options, handledMs);
     const survivor = await DeliveringProcess.start(options, handledMs);
-    const stopHints = hintCommits(service);
+    const stopNotifications = notifyOfCommits(service);
     const [database] = service.databases.deliveries();
     await untilTrue('both processes hold slots', async () => {
       const leases = (await database?.store.leases.list()) ?? [];
@@ -42,7 +42,7 @@ export const takeover: Benchmark = {
     );
     const deposits = await load;
     await untilTrue('all deposits are handled', () => deposits.every(({ key }) => handledMs.has(key)));
-    stopHints();
+    stopNotifications();
     await survivor.stop();
     await service.databases.close();
     // What waited: committed when nobody served it, or handed to the killed process.

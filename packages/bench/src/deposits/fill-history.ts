@@ -1,25 +1,25 @@
 import pg from 'pg';
 import type { BenchContext } from '../benchmark/benchmark.js';
-import { type DepositWorld, openTargets } from './deposit-world.js';
-import { frameworkSide } from './sides/framework-side.js';
-import { urlOf } from './sides/pool-of.js';
+import { type DepositEnvironment, openTargets } from './deposit-environment.js';
+import { frameworkContender } from './contenders/framework-contender.js';
+import { urlOf } from './contenders/pool-of.js';
 
 const insertedAtOnce = 500_000;
 const versionsPerWallet = 10;
 
 /**
  * Fills the log with the deposits of wallets that nobody uses any more: copies of a real one, with ids that grow with
- * time as real ones do, and the versions of a wallet side by side.
+ * time as real ones do, and the versions of a wallet contender by contender.
  */
 export async function fillHistory(
-  world: DepositWorld,
+  environment: DepositEnvironment,
   count: number,
   say: BenchContext['say'],
 ): Promise<void> {
-  const [target] = await openTargets(world, 1);
+  const [target] = await openTargets(environment, 1);
   if (target === undefined) throw new Error('No wallet was opened');
-  await frameworkSide(world).deposit(target);
-  const client = new pg.Client({ connectionString: urlOf(world) });
+  await frameworkContender(environment).deposit(target);
+  const client = new pg.Client({ connectionString: urlOf(environment) });
   await client.connect();
   try {
     for (let first = 0; first < count; first += insertedAtOnce) {

@@ -1,9 +1,9 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { valuesOf } from './values-of.js';
-import { openWorld } from './deposit-world.js';
+import { openEnvironment } from './deposit-environment.js';
 import { measureDeposits } from './measure-deposits.js';
-import { frameworkSide, groupedSide } from './sides/framework-side.js';
-import { selectForUpdateSide } from './sides/round-trips-side.js';
+import { frameworkContender, groupedContender } from './contenders/framework-contender.js';
+import { selectForUpdateContender } from './contenders/round-trips-contender.js';
 
 const load = { clientCount: 64, walletCount: 1 } as const;
 
@@ -11,10 +11,14 @@ const load = { clientCount: 64, walletCount: 1 } as const;
 export const hotWallet: Benchmark = {
   name: 'deposits-hot-wallet',
   async run(context) {
-    const world = await openWorld(context.server);
-    const sides = [selectForUpdateSide(world), frameworkSide(world), groupedSide(world)] as const;
-    const found = await measureDeposits(sides, load, context);
-    await world.close();
+    const environment = await openEnvironment(context.server);
+    const contenders = [
+      selectForUpdateContender(environment),
+      frameworkContender(environment),
+      groupedContender(environment),
+    ] as const;
+    const found = await measureDeposits(contenders, load, context);
+    await environment.close();
     return [
       {
         title: 'one hot wallet, 64 clients: grouped commit ÷ hand-written `select … for update`',

@@ -1,9 +1,9 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { valuesOf } from './values-of.js';
-import { openWorld } from './deposit-world.js';
+import { openEnvironment } from './deposit-environment.js';
 import { fillHistory } from './fill-history.js';
 import { measureDeposits } from './measure-deposits.js';
-import { frameworkSide } from './sides/framework-side.js';
+import { frameworkContender } from './contenders/framework-contender.js';
 
 const load = { clientCount: 16, walletCount: 2_000 } as const;
 const eventCount = 10_000_000;
@@ -13,14 +13,14 @@ export const logGrowth: Benchmark = {
   name: 'deposits-log-growth',
   async run(context) {
     const count = Math.round(eventCount * context.scale);
-    const young = await openWorld(context.server);
-    const old = await openWorld(context.server);
+    const young = await openEnvironment(context.server);
+    const old = await openEnvironment(context.server);
     await fillHistory(old, count, context.say);
-    const sides = [
-      { ...frameworkSide(young), name: 'no events' },
-      { ...frameworkSide(old), name: 'many events' },
+    const contenders = [
+      { ...frameworkContender(young), name: 'no events' },
+      { ...frameworkContender(old), name: 'many events' },
     ] as const;
-    const found = await measureDeposits(sides, load, context);
+    const found = await measureDeposits(contenders, load, context);
     await young.close();
     await old.close();
     return [

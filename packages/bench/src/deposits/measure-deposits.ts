@@ -1,8 +1,8 @@
 import type { BenchContext } from '../benchmark/benchmark.js';
-import { measureSides, median, quantile } from '../benchmark/measure-sides.js';
+import { measureSides, median, quantile } from '../benchmark/measure-contenders.js';
 import { type Load, runLoad } from '../load/run-load.js';
-import type { DepositSide } from './deposit-side.js';
-import { anyOf, openTargets } from './deposit-world.js';
+import type { DepositContender } from './deposit-contender.js';
+import { anyOf, openTargets } from './deposit-environment.js';
 import { verifyDeposits } from './verify-deposits.js';
 
 /** How long a measurement of the full run takes. */
@@ -10,14 +10,14 @@ export const fullDurationMs = 3_000;
 /** How much of the duration is not counted, so that connections are open and statements prepared. */
 const leadInShare = 0.1;
 
-/** How sides are measured. */
+/** How contenders are measured. */
 export interface DepositLoad {
   readonly clientCount: number;
   /** How many wallets the clients deposit to, chosen at random each time. */
   readonly walletCount: number;
 }
 
-/** The medians over the rounds of one side. */
+/** The medians over the rounds of one contender. */
 export interface LoadMedians {
   readonly perSecond: number;
   readonly p50Ms: number;
@@ -26,24 +26,24 @@ export interface LoadMedians {
 }
 
 /**
- * Measures the sides in turn, with new wallets for each measurement, and closes them.
+ * Measures the contenders in turn, with new wallets for each measurement, and closes them.
  *
  * @throws Error when a call fails, or the rows are not exactly what the calls have said
  */
 export async function measureDeposits<Name extends string>(
-  sides: readonly DepositSide<Name>[],
+  contenders: readonly DepositContender<Name>[],
   load: DepositLoad,
   context: BenchContext,
 ): Promise<Readonly<Record<Name, LoadMedians>>> {
   const loads = new Map<Name, Load[]>();
   const measured = await measureSides(
-    sides.map((side) => {
+    contenders.map((contender) => {
       const own: Load[] = [];
-      loads.set(side.name, own);
+      loads.set(contender.name, own);
       return {
-        name: side.name,
+        name: contender.name,
         measure: async () => {
-          const last = await measureOnce(side, load, fullDurationMs * context.scale);
+          const last = await measureOnce(contender, load, fullDurationMs * context.scale);
           own.push(last);
           return last.perSecond;
         },
@@ -51,7 +51,7 @@ export async function measureDeposits<Name extends string>(
     }),
     context,
   );
-  for (const side of sides) await side.close();
+  for (const contender of contenders) await contender.close();
   const medians = [...loads].map(([name, [_warmUp, ...counted]]) => {
     const over = (value: (one: Load) => number): number => median(counted.map(value));
     return [
@@ -68,14 +68,14 @@ export async function measureDeposits<Name extends string>(
 }
 
 async function measureOnce(
-  { world, deposit }: DepositSide,
+  { environment, deposit }: DepositContender,
   { clientCount, walletCount }: DepositLoad,
   durationMs: number,
 ): Promise<Load> {
-  const targets = await openTargets(world, walletCount);
+  const targets = await openTargets(environment, walletCount);
   const call = (): Promise<void> => deposit(anyOf(targets));
   const leadIn = await runLoad(call, { clientCount, durationMs: durationMs * leadInShare });
   const load = await runLoad(call, { clientCount, durationMs });
-  await verifyDeposits(world, targets, leadIn.count + load.count);
+  await verifyDeposits(environment, targets, leadIn.count + load.count);
   return load;
 }

@@ -1,11 +1,11 @@
 import { ActionExecutor, systemClock } from '@framework/core';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { measureSides } from '../benchmark/measure-sides.js';
+import { measureSides } from '../benchmark/measure-contenders.js';
 import { principal } from '../load/bench-wallets.js';
 import { runLoad } from '../load/run-load.js';
-import { amount } from './deposit-side.js';
+import { amount } from './deposit-contender.js';
 import { DepositToManyAction } from './deposit-to-many-action.js';
-import { type DepositWorld, openTargets, openWorld } from './deposit-world.js';
+import { type DepositEnvironment, openTargets, openEnvironment } from './deposit-environment.js';
 import { fullDurationMs } from './measure-deposits.js';
 import { verifyDeposits } from './verify-deposits.js';
 
@@ -17,15 +17,15 @@ const modelCounts = [1, 3, 10] as const;
 export const modelsPerAction: Benchmark = {
   name: 'deposits-models',
   async run(context) {
-    const world = await openWorld(context.server);
+    const environment = await openEnvironment(context.server);
     const measured = await measureSides(
       modelCounts.map((count) => ({
         name: `${count}`,
-        measure: () => measureActions(world, count, fullDurationMs * context.scale),
+        measure: () => measureActions(environment, count, fullDurationMs * context.scale),
       })),
       context,
     );
-    await world.close();
+    await environment.close();
     return modelCounts.map((count) => ({
       title: `an action that changes ${count} ${count === 1 ? 'model' : 'models'}, ${clientCount} clients`,
       value: measured[`${count}`] ?? Number.NaN,
@@ -36,15 +36,19 @@ export const modelsPerAction: Benchmark = {
 };
 
 /** Actions per second; each client has wallets of its own, so that what is measured is not conflicts. */
-async function measureActions(world: DepositWorld, modelCount: number, durationMs: number): Promise<number> {
-  const { databases, wallets } = world.service;
+async function measureActions(
+  environment: DepositEnvironment,
+  modelCount: number,
+  durationMs: number,
+): Promise<number> {
+  const { databases, wallets } = environment.service;
   const executor = new ActionExecutor({
     namespace: 'bench',
     databases,
     repositories: [wallets],
     actions: [new DepositToManyAction(systemClock, wallets)],
   });
-  const targets = await openTargets(world, walletCount);
+  const targets = await openTargets(environment, walletCount);
   const perClientCount = walletCount / clientCount;
   const load = await runLoad(
     async (client) => {
@@ -54,6 +58,6 @@ async function measureActions(world: DepositWorld, modelCount: number, durationM
     },
     { clientCount, durationMs },
   );
-  await verifyDeposits(world, targets, load.count * modelCount, 'DepositToManyAction');
+  await verifyDeposits(environment, targets, load.count * modelCount, 'DepositToManyAction');
   return load.perSecond;
 }

@@ -1,12 +1,12 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { runLoad } from '../load/run-load.js';
 import { valuesOf } from './values-of.js';
-import type { DepositSide } from './deposit-side.js';
-import { anyOf, openTargets, openWorld } from './deposit-world.js';
+import type { DepositContender } from './deposit-contender.js';
+import { anyOf, openTargets, openEnvironment } from './deposit-environment.js';
 import { measureDeposits } from './measure-deposits.js';
 import { ServiceProcess } from './service-process.js';
-import { frameworkSide } from './sides/framework-side.js';
-import { httpSide } from './sides/http-side.js';
+import { frameworkContender } from './contenders/framework-contender.js';
+import { httpContender } from './contenders/http-contender.js';
 
 const load = { clientCount: 16, walletCount: 2_000 } as const;
 /** How long a process that was just started compiles what it runs. */
@@ -16,14 +16,14 @@ const warmUpMs = 10_000;
 export const overHttp: Benchmark = {
   name: 'deposits-http',
   async run(context) {
-    const world = await openWorld(context.server);
-    // Delivery is measured by itself; no side has it.
-    const service = await ServiceProcess.start(world.urls, 'http');
+    const environment = await openEnvironment(context.server);
+    // Delivery is measured by itself; no contender has it.
+    const service = await ServiceProcess.start(environment.urls, 'http');
     try {
-      const http = httpSide(world, service.url, load.clientCount);
+      const http = httpContender(environment, service.url, load.clientCount);
       await warmUp(http);
-      const sides = [http, frameworkSide(world)] as const;
-      const found = await measureDeposits(sides, load, context);
+      const contenders = [http, frameworkContender(environment)] as const;
+      const found = await measureDeposits(contenders, load, context);
       return [
         {
           title: 'over HTTP with keep-alive ÷ in process, deposits/s, 16 clients',
@@ -35,15 +35,15 @@ export const overHttp: Benchmark = {
       ];
     } finally {
       await service.stop();
-      await world.close();
+      await environment.close();
     }
   },
 };
 
 /** Deposits for a while to wallets of their own, so that nothing of it is verified or counted. */
-async function warmUp(side: DepositSide): Promise<void> {
-  const targets = await openTargets(side.world, load.walletCount);
-  await runLoad(() => side.deposit(anyOf(targets)), {
+async function warmUp(contender: DepositContender): Promise<void> {
+  const targets = await openTargets(contender.environment, load.walletCount);
+  await runLoad(() => contender.deposit(anyOf(targets)), {
     clientCount: load.clientCount,
     durationMs: warmUpMs,
   });

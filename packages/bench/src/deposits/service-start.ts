@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { measureSides, median } from '../benchmark/measure-sides.js';
+import { measureSides, median } from '../benchmark/measure-contenders.js';
 import { ServiceProcess } from './service-process.js';
 
 const restMs = 5_000;

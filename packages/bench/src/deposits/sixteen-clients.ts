@@ -1,11 +1,11 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { valuesOf } from './values-of.js';
-import { openWorld } from './deposit-world.js';
+import { openEnvironment } from './deposit-environment.js';
 import { measureDeposits } from './measure-deposits.js';
-import { drizzleSide } from './sides/drizzle-side.js';
-import { frameworkSide, groupedSide } from './sides/framework-side.js';
-import { oneStatementSide, pipelinedSide } from './sides/one-statement-side.js';
-import { roundTripsSide } from './sides/round-trips-side.js';
+import { drizzleContender } from './contenders/drizzle-contender.js';
+import { frameworkContender, groupedContender } from './contenders/framework-contender.js';
+import { oneStatementContender, pipelinedContender } from './contenders/one-statement-contender.js';
+import { roundTripsContender } from './contenders/round-trips-contender.js';
 
 const load = { clientCount: 16, walletCount: 2_000 } as const;
 
@@ -13,17 +13,17 @@ const load = { clientCount: 16, walletCount: 2_000 } as const;
 export const sixteenClients: Benchmark = {
   name: 'deposits-16-clients',
   async run(context) {
-    const world = await openWorld(context.server);
-    const sides = [
-      drizzleSide(world),
-      roundTripsSide(world),
-      oneStatementSide(world),
-      await pipelinedSide(world),
-      frameworkSide(world),
-      groupedSide(world),
+    const environment = await openEnvironment(context.server);
+    const contenders = [
+      drizzleContender(environment),
+      roundTripsContender(environment),
+      oneStatementContender(environment),
+      await pipelinedContender(environment),
+      frameworkContender(environment),
+      groupedContender(environment),
     ] as const;
-    const found = await measureDeposits(sides, load, context);
-    await world.close();
+    const found = await measureDeposits(contenders, load, context);
+    await environment.close();
     const { framework, drizzle, 'five round trips': roundTrips, 'one statement': best } = found;
     const pipelined = found['one statement, pipelined'];
     const measured = valuesOf(found, 'perSecond');

@@ -1,8 +1,8 @@
 import type { Benchmark } from '../benchmark/benchmark.js';
 import { valuesOf } from './values-of.js';
-import { openWorld } from './deposit-world.js';
+import { openEnvironment } from './deposit-environment.js';
 import { measureDeposits } from './measure-deposits.js';
-import { frameworkSide, groupedSide } from './sides/framework-side.js';
+import { frameworkContender, groupedContender } from './contenders/framework-contender.js';
 
 const load = { clientCount: 64, walletCount: 2_000 } as const;
 
@@ -10,15 +10,15 @@ const load = { clientCount: 64, walletCount: 2_000 } as const;
 export const twoShards: Benchmark = {
   name: 'deposits-two-shards',
   async run(context) {
-    const one = await openWorld(context.server);
-    const two = await openWorld(context.server, 2);
-    const sides = [
-      { ...frameworkSide(one), name: 'one shard' },
-      { ...frameworkSide(two), name: 'two shards' },
-      { ...groupedSide(one), name: 'one shard, grouped' },
-      { ...groupedSide(two), name: 'two shards, grouped' },
+    const one = await openEnvironment(context.server);
+    const two = await openEnvironment(context.server, 2);
+    const contenders = [
+      { ...frameworkContender(one), name: 'one shard' },
+      { ...frameworkContender(two), name: 'two shards' },
+      { ...groupedContender(one), name: 'one shard, grouped' },
+      { ...groupedContender(two), name: 'two shards, grouped' },
     ] as const;
-    const found = await measureDeposits(sides, load, context);
+    const found = await measureDeposits(contenders, load, context);
     await one.close();
     await two.close();
     const measured = valuesOf(found, 'perSecond');

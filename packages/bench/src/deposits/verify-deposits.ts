@@ -1,6 +1,6 @@
 import { query } from '../database/bench-server.js';
-import { amount } from './deposit-side.js';
-import type { DepositTarget, DepositWorld } from './deposit-world.js';
+import { amount } from './deposit-contender.js';
+import type { DepositTarget, DepositEnvironment } from './deposit-environment.js';
 
 /** What the wallets and their events say together. */
 interface Found {
@@ -33,7 +33,7 @@ const verification = `
  * @throws Error when anything is wrong
  */
 export async function verifyDeposits(
-  { urls }: DepositWorld,
+  { urls }: DepositEnvironment,
   targets: readonly DepositTarget[],
   expectedCount: number,
   actionName = 'WalletDepositMoneyAction',

@@ -260,7 +260,7 @@ test('a limit that is given as undefined keeps its default', async () => {
 });
 
 describe('a listener of commits', () => {
-  const retry = { retries: () => true };
+  const retry = { isRetryable: () => true };
 
   test.each<[string, ExecutionConfiguration, ExecutionConfiguration]>([
     ['without a key', {}, {}],

@@ -153,7 +153,7 @@ export class ActionExecutor {
           mayBuild = false;
           continue;
         }
-        const isLast = attempt >= policy.attemptsMax || isPartialCommit(error) || !policy.retries(error);
+        const isLast = attempt >= policy.attemptsMax || isPartialCommit(error) || !policy.isRetryable(error);
         if (isLast) return this.#earlierResult(run, error);
         await this.#clock.sleep(backoffMs(policy, attempt++, this.#random()));
       }

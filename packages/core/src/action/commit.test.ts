@@ -210,7 +210,7 @@ describe('a run after a commit whose outcome was not known', () => {
 });
 
 describe('an execution whose policy retries unknown outcomes', () => {
-  const retry = { attemptsMax: 3, retries: () => true };
+  const retry = { attemptsMax: 3, isRetryable: () => true };
   type Answer = boolean | 'unknown';
 
   /** Counts its runs; the answer to the first one is lost, and the log answers the questions about it in turn. */

@@ -30,7 +30,7 @@ describe('the default policy', () => {
     [false, 'no error at all'],
     [false, undefined],
   ])('says %s for %s', (retries, error) => {
-    expect(defaultRetryPolicy.retries(error)).toBe(retries);
+    expect(defaultRetryPolicy.isRetryable(error)).toBe(retries);
   });
 });
 
@@ -124,8 +124,8 @@ describe('the policy of one execution', () => {
 
   test('decides after which errors another attempt can succeed', async () => {
     expect(await runs({}, new Error('refused'))).toEqual([1, []]);
-    expect(await runs({ retries: () => true }, new Error('refused'))).toEqual([3, [100, 200]]);
-    expect(await runs({ retries: () => false }, stale)).toEqual([1, []]);
+    expect(await runs({ isRetryable: () => true }, new Error('refused'))).toEqual([3, [100, 200]]);
+    expect(await runs({ isRetryable: () => false }, stale)).toEqual([1, []]);
   });
 
   test("keeps the executor's where it says undefined, so that no bound is lost", async () => {

@@ -17,14 +17,14 @@ export interface RetryPolicy {
    * Tells after which errors another attempt can succeed. Default: stale records and transient storage errors. After an
    * unknown outcome, the log is asked again before the action is performed again; a partial commit is never retried.
    */
-  readonly retries: (error: unknown) => boolean;
+  readonly isRetryable: (error: unknown) => boolean;
 }
 
 export const defaultRetryPolicy: RetryPolicy = {
   attemptsMax: 5,
   backoffBaseMs: 10,
   backoffMaxMs: 1_000,
-  retries: (error) => {
+  isRetryable: (error) => {
     const code = FrameworkError.find(error)?.code;
     return code === 'stale-record' || code === 'transient-storage';
   },

@@ -70,9 +70,9 @@ describe('the setting', () => {
   });
 
   test('that nobody knows is refused, and so is something else than a function', () => {
-    expect(faultsOf({ retry: { attemptMax: 3, retries: true } })).toEqual([
+    expect(faultsOf({ retry: { attemptMax: 3, isRetryable: true } })).toEqual([
       { path: 'retry.attemptMax', message: 'is not a known setting' },
-      { path: 'retry.retries', message: 'is not a function' },
+      { path: 'retry.isRetryable', message: 'is not a function' },
     ]);
   });
 

@@ -20,14 +20,14 @@ function sweepOf(
 ): { readonly sweep: KeySweep; readonly left: Set<string>; readonly places: unknown[] } {
   const left = new Set(keys.map(([eventId]) => eventId));
   const places: unknown[] = [];
-  const parked = {
+  const blocked = {
     mayComeAgain: async (events: readonly { readonly eventId: string }[]) => {
       const again = await mayComeAgain(events.map(({ eventId }) => eventId));
       return events.filter(({ eventId }) => again.includes(eventId));
     },
   };
   // One for all shards of a database, so that it is asked once.
-  const store = { parked };
+  const store = { blocked };
   const manager = {
     keys: {
       deleteExpired: down,

@@ -74,7 +74,7 @@ async function keysThatAreOver(
   handled: readonly HandledKey[],
 ): Promise<readonly HandlerKey[]> {
   if (store === undefined) return [];
-  const outstanding = await store.parked
+  const outstanding = await store.blocked
     .mayComeAgain(handled.map(({ event }) => event))
     .catch(() => undefined);
   if (outstanding === undefined) return [];

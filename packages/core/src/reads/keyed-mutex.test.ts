@@ -122,7 +122,7 @@ describe('turns', () => {
     expect(await second).toBeDefined();
   });
 
-  test('are not waited for by who is in a hurry while their holder is held up, until they go to the next one', async () => {
+  test('are not waited for by who is in a flushSoon while their holder is held up, until they go to the next one', async () => {
     const turns = turnsOf();
     const held = taken(turns, 'a');
     const [hurried, patient] = [turns.waitFor(Wallet, 'a', true), turns.waitFor(Wallet, 'a')];
@@ -137,7 +137,7 @@ describe('turns', () => {
     expect(await later).toBeDefined();
   });
 
-  test('are waited for also by who is in a hurry while their first holder is not held up', async () => {
+  test('are waited for also by who is in a flushSoon while their first holder is not held up', async () => {
     const turns = turnsOf();
     const held = taken(turns, 'a');
     const hurried = turns.waitFor(Wallet, 'a', true);

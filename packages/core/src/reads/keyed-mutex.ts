@@ -73,7 +73,7 @@ export class ModelTurns {
     if (held?.turn === turn) this.#passOn(held);
   }
 
-  /** Says that the holder of a turn keeps it for long: who is in a hurry waits for it no longer. */
+  /** Says that the holder of a turn keeps it for long: who is in a flushSoon waits for it no longer. */
   holdUp(turn: Turn): void {
     const held = this.#held.get(turn.model, turn.id);
     if (held?.turn !== turn) return;

@@ -3,7 +3,7 @@ import type { HandledEvent } from './idempotency-keys.js';
 import type { Page } from './repository.js';
 
 /** An event that waits for a handler: it failed, or an earlier event of its model did. */
-export interface ParkedEvent {
+export interface BlockedEvent {
   /** The handler's permanent id. */
   readonly handler: string;
   /** The token of the handler's lease of the event's slot. */
@@ -26,15 +26,15 @@ export interface ParkedEvent {
   readonly suspect: boolean;
 }
 
-/** A handler's slot, by whose lease the parked events in it are worked on. */
-export interface ParkedPlace {
+/** A handler's slot, by whose lease the blocked events in it are worked on. */
+export interface BlockedPlace {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly slot: number;
 }
 
 /** A place with how long anything waits there, and how much of it is asked for. */
-export interface DuePlace extends ParkedPlace {
+export interface DuePlace extends BlockedPlace {
   /**
    * The longest wait before an attempt: what is due later than that is due now, because the clock of the database has
    * gone back since. Default: any date is believed.
@@ -45,20 +45,20 @@ export interface DuePlace extends ParkedPlace {
 }
 
 /** A model whose further events must wait, for one handler. */
-export interface ParkedModel {
+export interface BlockedModel {
   readonly handler: string;
   readonly slot: number;
   readonly modelName: string;
   readonly modelId: string;
 }
 
-/** A model, and by which lease its parked events are worked on. */
-export interface LeasedModel extends ParkedModel {
+/** A model, and by which lease its blocked events are worked on. */
+export interface LeasedModel extends BlockedModel {
   readonly token: string;
 }
 
-/** The first parked event of a model, whose turn it is. */
-export interface ParkedHead {
+/** The first blocked event of a model, whose turn it is. */
+export interface BlockedHead {
   readonly handler: string;
   readonly token: string;
   readonly event: DeliverableEvent;
@@ -72,8 +72,8 @@ export interface ParkedHead {
   readonly suspect: boolean;
 }
 
-/** One attempt at a parked event. */
-export interface ParkedAttempt {
+/** One attempt at a blocked event. */
+export interface BlockedAttempt {
   /** Identifies it among all that are ever made. */
   readonly id: string;
   /** Whether it counts from its beginning, because it is made alone; else only when it has failed by itself. */
@@ -81,41 +81,41 @@ export interface ParkedAttempt {
 }
 
 /**
- * How an attempt at a parked event ended; `postponed`: it does not count, because the call did not fail by itself.
+ * How an attempt at a blocked event ended; `postponed`: it does not count, because the call did not fail by itself.
  */
-export type ParkedOutcome =
+export type BlockedOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'retry'; readonly error: string; readonly retryAfterMs: number }
   | { readonly kind: 'postponed'; readonly error: string; readonly retryAfterMs: number }
   | { readonly kind: 'dead'; readonly error: string };
 
 /** Port: the events of one database that wait for a handler, and the attempts at them. */
-export interface ParkedEvents {
+export interface BlockedEvents {
   /**
-   * Parks events of the log, as the log holds them; one that is parked already stays as it is. Gives back the tokens of
+   * Blocks events of the log, as the log holds them; one that is blocked already stays as it is. Gives back the tokens of
    * leases that are lost.
    */
-  park(events: readonly ParkedEvent[]): Promise<readonly string[]>;
+  block(events: readonly BlockedEvent[]): Promise<readonly string[]>;
   /**
-   * The models that have parked events there: their further events must be parked, too. There may be very
+   * The models that have blocked events there: their further events must be blocked, too. There may be very
    * many: they come in an order of their own, a bounded number at once.
    *
    * @param page.after the last one of the page before
    */
   models(
-    places: readonly ParkedPlace[],
-    page: { readonly limit: number; readonly after?: ParkedModel | undefined },
-  ): Promise<readonly ParkedModel[]>;
+    places: readonly BlockedPlace[],
+    page: { readonly limit: number; readonly after?: BlockedModel | undefined },
+  ): Promise<readonly BlockedModel[]>;
   /**
-   * Those of the given models that have parked events, and those whose lease holds no more: after a failover, a model may have none
+   * Those of the given models that have blocked events, and those whose lease holds no more: after a failover, a model may have none
    * only because they were lost.
    */
-  stillParked(models: readonly LeasedModel[]): Promise<readonly ParkedModel[]>;
+  stillBlocked(models: readonly LeasedModel[]): Promise<readonly BlockedModel[]>;
   /**
-   * The first parked event of each model that is due for an attempt there, the longest due first; no handler's keep those of
+   * The first blocked event of each model that is due for an attempt there, the longest due first; no handler's keep those of
    * another one out.
    *
-   * A model whose first parked event is a dead letter, or not due yet, has none; a paused handler, and a slot without a lease that
+   * A model whose first blocked event is a dead letter, or not due yet, has none; a paused handler, and a slot without a lease that
    * holds, have none at all.
    *
    * @param limit how many of each handler
@@ -125,41 +125,45 @@ export interface ParkedEvents {
   dueHeads(
     places: readonly DuePlace[],
     limit: number,
-    options?: { readonly bytesMax?: number; readonly except?: readonly ParkedModel[] },
-  ): Promise<readonly ParkedHead[]>;
+    options?: { readonly bytesMax?: number; readonly except?: readonly BlockedModel[] },
+  ): Promise<readonly BlockedHead[]>;
   /** Those of the places where the longest due of all is a suspect, also while the handler is paused. */
-  suspectPlaces(places: readonly ParkedPlace[]): Promise<readonly ParkedPlace[]>;
-  /** Milliseconds until the next parked event is due there, or `undefined` when none waits. */
-  nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined>;
+  suspectPlaces(places: readonly BlockedPlace[]): Promise<readonly BlockedPlace[]>;
+  /** Milliseconds until the next blocked event is due there, or `undefined` when none waits. */
+  nextDueMs(places: readonly BlockedPlace[]): Promise<number | undefined>;
   /**
    * Records an attempt before it is made, because the call may end the process; false when the lease was lost, the event
-   * is no longer parked, or does not stand as its head says. Reporting it twice counts it once, also when it ended in between.
+   * is no longer blocked, or does not stand as its head says. Reporting it twice counts it once, also when it ended in between.
    *
    * @param before an open attempt that goes on as this one, and is taken back; false when it has ended
    */
-  beginAttempt(head: ParkedHead, attempt: ParkedAttempt, before?: ParkedAttempt): Promise<boolean>;
+  beginAttempt(head: BlockedHead, attempt: BlockedAttempt, before?: BlockedAttempt): Promise<boolean>;
   /**
    * Records how an attempt ended, and that none is open any more: the event does not end processes; false when the lease was
    * lost. Recording it twice changes nothing more, whatever an operator did in between.
    *
    * @param attempt `undefined` when none was begun: the event is ended without one, if it still stands as its head says
    */
-  endAttempt(head: ParkedHead, attempt: ParkedAttempt | undefined, outcome: ParkedOutcome): Promise<boolean>;
+  endAttempt(
+    head: BlockedHead,
+    attempt: BlockedAttempt | undefined,
+    outcome: BlockedOutcome,
+  ): Promise<boolean>;
   /**
    * Takes back an attempt that was given up without an outcome, because its process stops or has lost its lease; so it
    * needs no lease. Changes nothing when an attempt has ended since, or this one never began.
    */
-  giveBackAttempt(head: ParkedHead, attempt: ParkedAttempt): Promise<void>;
+  giveBackAttempt(head: BlockedHead, attempt: BlockedAttempt): Promise<void>;
   /**
    * Those of the given events that may be delivered to their handlers again: the handler's saved cursor has not passed
-   * them, or they are parked, as dead letters, too; or they are not in the log, and were made before the database held their
+   * them, or they are blocked, as dead letters, too; or they are not in the log, and were made before the database held their
    * shards, so that they may be in the log of the database that held them then.
    */
   mayComeAgain<Event extends HandledEvent>(events: readonly Event[]): Promise<readonly Event[]>;
 }
 
-/** Which parked events an operator means; every given field must match. */
-export interface ParkedFilter {
+/** Which blocked events an operator means; every given field must match. */
+export interface BlockedFilter {
   readonly handler?: string;
   readonly eventId?: string;
   readonly eventType?: string;
@@ -168,8 +172,8 @@ export interface ParkedFilter {
   readonly dead?: boolean;
 }
 
-/** A parked event, for operators. */
-export interface ParkedRow {
+/** A blocked event, for operators. */
+export interface BlockedRow {
   readonly handler: string;
   readonly event: DeliverableEvent;
   readonly attempts: number;
@@ -177,7 +181,7 @@ export interface ParkedRow {
   readonly uncounted: number;
   readonly error: string | undefined;
   readonly dead: boolean;
-  readonly parkedDate: Date;
+  readonly blockedDate: Date;
   /** When the next attempt may be made; `undefined` for a dead letter and for one that waits for its turn. */
   readonly nextAttemptDate: Date | undefined;
 }
@@ -196,18 +200,18 @@ export interface StepPlace {
   readonly after?: string;
 }
 
-/** Port: the parked events of one database as operators see them, and what they do with dead letters. */
+/** Port: the blocked events of one database as operators see them, and what they do with dead letters. */
 export interface DeadLetters {
-  /** Parked events, the oldest first. A page has less than its limit where its events are large; it has a `next` then. */
+  /** Blocked events, the oldest first. A page has less than its limit where its events are large; it has a `next` then. */
   find(
-    filter: ParkedFilter,
+    filter: BlockedFilter,
     page: { readonly limit: number; readonly after?: string },
-  ): Promise<Page<ParkedRow>>;
+  ): Promise<Page<BlockedRow>>;
   /** Gives dead letters their attempts back, to be tried when it is their turn; the oldest first, step by step. */
-  replay(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep>;
+  replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep>;
   /**
    * Removes dead letters, or with `dead: false` events that still wait, so that their models' later events go on; the oldest first,
    * step by step.
    */
-  skip(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep>;
+  skip(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep>;
 }

@@ -1,4 +1,4 @@
-import type { DeadLetters, ParkedEvents } from './blocked-events.js';
+import type { DeadLetters, BlockedEvents } from './blocked-events.js';
 import type { DeliverableEvent } from './event-log.js';
 import type { Cursor, HandlerCursors } from './handler-cursors.js';
 
@@ -15,9 +15,9 @@ export interface DeliveryStore {
   readonly leases: SlotLeases;
   readonly cursors: HandlerCursors;
   readonly log: DeliveryLog;
-  readonly parked: ParkedEvents;
+  readonly blocked: BlockedEvents;
   readonly deadLetters: DeadLetters;
-  readonly hints: HintChannel;
+  readonly notifications: NotificationChannel;
   readonly partitions: LogPartitions;
 }
 
@@ -25,7 +25,7 @@ export interface DeliveryStore {
 export interface EventBatch {
   /** In the order of the log; those of one model in the order of versions. */
   readonly events: readonly DeliverableEvent[];
-  /** Where the slots stand when all of these are done or parked. */
+  /** Where the slots stand when all of these are done or blocked. */
   readonly next: Cursor;
   /** Whether more was committed already. */
   readonly more: boolean;
@@ -49,7 +49,7 @@ export interface DeliveryLog {
    */
   read(slots: readonly number[], cursor: Cursor, limit: number, bytesMax?: number): Promise<EventBatch>;
   /**
-   * The given events of a handler with payload and params, in the same order: as the handler has parked them, or as the log
+   * The given events of a handler with payload and params, in the same order: as the handler has blocked them, or as the log
    * holds them.
    *
    * @param handler its permanent id
@@ -141,15 +141,15 @@ export function slotOf(modelId: string, slotCount: number): number {
 }
 
 /** Port: how processes tell each other that something was committed to one database. */
-export interface HintChannel {
-  /** Tells other processes, as a hint and outside of any transaction of the business, that something was committed. */
+export interface NotificationChannel {
+  /** Tells other processes, as a notification and outside of any transaction of the business, that something was committed. */
   notify(): Promise<void>;
   /**
-   * Calls back at every hint of another process, on a connection of its own that is made again when it breaks.
+   * Calls back at every notification of another process, on a connection of its own that is made again when it breaks.
    *
    * @returns what ends it
    */
-  listen(onHint: () => void): Promise<() => Promise<void>>;
+  listen(onNotification: () => void): Promise<() => Promise<void>>;
 }
 
 /**

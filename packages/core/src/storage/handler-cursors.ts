@@ -2,7 +2,7 @@ import { HandlerNamesError } from '../errors/handler-errors.js';
 import type { DeliverableEvent } from './event-log.js';
 
 /**
- * A place in the log of a database: what lies before it is done or parked. Opaque; equal places are equal texts.
+ * A place in the log of a database: what lies before it is done or blocked. Opaque; equal places are equal texts.
  *
  * It is valid only in the history of the database in which it was read: reading from it and saving it are refused after a
  * crash, a failover or in a copy, where cursors must be loaded again.
@@ -59,11 +59,11 @@ export interface HandlerLag {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly paused: boolean;
-  /** Committed events that it has neither handled nor parked; counted among the 100,000 that follow its furthest cursor. */
+  /** Committed events that it has neither handled nor blocked; counted among the 100,000 that follow its furthest cursor. */
   readonly pendingCount: number;
   /** The age of the oldest of them, in milliseconds; 0 when there is none. */
   readonly oldestPendingMs: number;
-  readonly parkedCount: number;
+  readonly blockedCount: number;
   readonly deadCount: number;
 }
 
@@ -94,14 +94,14 @@ export interface HandlerCursors {
   /** Stops a handler, or lets it go on, for operators; takes effect when its cursors are loaded the next time. */
   setPaused(handler: string, paused: boolean): Promise<void>;
   /**
-   * Forgets a handler that no process has any more, for operators: its cursors, names and parked events.
+   * Forgets a handler that no process has any more, for operators: its cursors, names and blocked events.
    *
    * @param handler the permanent id
-   * @param options.discardParked whether events that wait for it, and dead letters, are forgotten as well
+   * @param options.discardBlocked whether events that wait for it, and dead letters, are forgotten as well
    * @throws HandlerInUseError `handler-in-use` while a process has it, or had it and is late for less than the time of its
    * lease, or while events wait for it
    */
-  retire(handler: string, options: { readonly discardParked: boolean }): Promise<void>;
+  retire(handler: string, options: { readonly discardBlocked: boolean }): Promise<void>;
   /** Whether a handler's cursor has passed the event, for operators. */
   hasPassed(handler: string, event: DeliverableEvent): Promise<boolean>;
   /** How far each handler is behind, for operators. */

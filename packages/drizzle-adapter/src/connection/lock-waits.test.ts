@@ -41,7 +41,7 @@ describe('writes that wait for locks', () => {
   };
 
   /** One that is not to wait as long as others. */
-  const hurry = (row: string): Promise<string> => waits.run(shard, [row], async () => row, 100);
+  const flushSoon = (row: string): Promise<string> => waits.run(shard, [row], async () => row, 100);
 
   it('are one for each row, and as many as there are places, beside the one that is brief', async () => {
     const first = write('a', 'a1');
@@ -128,7 +128,7 @@ describe('writes that wait for locks', () => {
     await vi.advanceTimersByTimeAsync(1_000);
     await expect(late.ended).rejects.toMatchObject(unavailable);
     await expect(late.ended).rejects.toThrow(
-      /shard \(0, 0\) home-1 on db\/home is unavailable: .*holds a lock on the row a.*pg_locks/,
+      /shard \(0, 0\) firstShard-1 on db\/firstShard is unavailable: .*holds a lock on the row a.*pg_locks/,
     );
     expect(running).toEqual(['a1']);
   });
@@ -147,13 +147,15 @@ describe('writes that wait for locks', () => {
 
   it('are refused at once behind another one that is not to wait as long as others, and only for the same row', async () => {
     const first = write('a', 'a1');
-    const hurried = hurry('a');
-    await expect(hurry('a')).rejects.toMatchObject(unavailable);
-    await expect(hurry('a')).rejects.toThrow(/home-1 .*the row a.* tried again later waits for it already/);
-    expect(await hurry('b')).toBe('b');
+    const hurried = flushSoon('a');
+    await expect(flushSoon('a')).rejects.toMatchObject(unavailable);
+    await expect(flushSoon('a')).rejects.toThrow(
+      /firstShard-1 .*the row a.* tried again later waits for it already/,
+    );
+    expect(await flushSoon('b')).toBe('b');
     await first.release();
     expect(await hurried).toBe('a');
-    expect(await hurry('a')).toBe('a');
+    expect(await flushSoon('a')).toBe('a');
   });
 
   it('take few of the places where they are not to wait as long as others', async () => {
@@ -177,8 +179,8 @@ describe('writes that wait for locks', () => {
     for (const row of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
       waits.run(shard, [row], () => new Promise<never>(() => undefined), 100).catch(() => undefined);
     await settled();
-    await expect(hurry('i')).rejects.toMatchObject(unavailable);
-    await expect(hurry('i')).rejects.toThrow(
+    await expect(flushSoon('i')).rejects.toMatchObject(unavailable);
+    await expect(flushSoon('i')).rejects.toThrow(
       /the row i.* 8 writes that are tried again later wait for locks already/,
     );
     const patient = write('i', 'i1');
@@ -187,7 +189,7 @@ describe('writes that wait for locks', () => {
     await patient.release();
     // Three have waited in vain.
     await vi.advanceTimersByTimeAsync(100);
-    const later = hurry('i');
+    const later = flushSoon('i');
     later.catch(() => undefined);
     await vi.advanceTimersByTimeAsync(100);
     await expect(later).rejects.toThrow(/not this write's turn within 100 ms/);
@@ -199,7 +201,7 @@ describe('writes that wait for locks', () => {
     await settled();
     await cancelled.fail(new ShardUnavailableError(shard, 'canceling statement', { cause }));
     await expect(cancelled.ended).rejects.toMatchObject({ ...unavailable, cause });
-    await expect(cancelled.ended).rejects.toThrow(/home-1 .* may hold a lock on the row a.*pg_locks/);
+    await expect(cancelled.ended).rejects.toThrow(/firstShard-1 .* may hold a lock on the row a.*pg_locks/);
   });
 
   it('are refused when their time has passed while they were tried', async () => {

@@ -78,7 +78,7 @@ export class LockWaits {
    *
    * @param rows the ids of the rows that it updates
    * @param write waits for a lock for a moment when it is to be brief, else as long as a statement may take
-   * @param hurryMs is how long it waits for its turn, where that is not as long as others do; not at all while another such
+   * @param flushSoonMs is how long it waits for its turn, where that is not as long as others do; not at all while another such
    *   write waits for the same row, or many wait for others
    * @throws ShardUnavailableError `shard-unavailable` when its turn, or the lock, does not come in time; nothing was written
    */
@@ -86,13 +86,13 @@ export class LockWaits {
     shard: ShardIdentifier,
     rows: readonly string[],
     write: (isBrief: boolean) => Promise<T>,
-    hurryMs?: number,
+    flushSoonMs?: number,
   ): Promise<T> {
     const keys = keysOf(rows);
-    const isHurried = hurryMs !== undefined;
+    const isHurried = flushSoonMs !== undefined;
     const refusal = isHurried ? this.#hurriedRefusal(keys) : undefined;
     if (refusal !== undefined) throw this.#lockedOut(shard, rows, refusal);
-    const waitMaxMs = hurryMs ?? this.#waitMaxMs;
+    const waitMaxMs = flushSoonMs ?? this.#waitMaxMs;
     const own: LockedWrite = {
       keys,
       isHurried,

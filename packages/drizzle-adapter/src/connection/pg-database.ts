@@ -209,10 +209,10 @@ export class PgDatabase implements Database {
     };
     const client = (): pg.ClientConfig => ({
       ...connectionSettings(this.#config),
-      application_name: `${applicationName} hints`,
+      application_name: `${applicationName} notifications`,
     });
-    const hints = { client, lifetimeMaxMs: this.#config.lifetimeMaxMs };
-    const store = new PgDeliveryStore(managerOn('delivery', poolMax), managerOn('leases', 1), hints);
+    const notifications = { client, lifetimeMaxMs: this.#config.lifetimeMaxMs };
+    const store = new PgDeliveryStore(managerOn('delivery', poolMax), managerOn('leases', 1), notifications);
     return { pools, store };
   }
 

@@ -43,13 +43,13 @@ export interface PostgresOptions {
   /** What operators are told to do about a schema that is older, and about shards that a database does not hold. */
   readonly commands?: OperatorCommands;
   /**
-   * Shown by PostgreSQL in `pg_stat_activity`; the connections of delivery add ` delivery`, ` leases` and ` hints`. Default
+   * Shown by PostgreSQL in `pg_stat_activity`; the connections of delivery add ` delivery`, ` leases` and ` notifications`. Default
    * `framework`.
    */
   readonly applicationName?: string;
   /**
    * How many connections the delivery of each database has for itself at most, besides one that renews its leases and one that
-   * listens for hints; 1 to 1,000. Default 2.
+   * listens for notifications; 1 to 1,000. Default 2.
    */
   readonly deliveryPoolMax?: number;
   /** Called with what operators should know. Default: a warning of the process, which Node prints. */

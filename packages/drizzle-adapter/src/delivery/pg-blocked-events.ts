@@ -3,22 +3,22 @@ import {
   type HandledEvent,
   InvariantViolationError,
   type LeasedModel,
-  type ParkedAttempt,
-  type ParkedEvent,
-  type ParkedEvents,
-  type ParkedHead,
-  type ParkedModel,
-  type ParkedOutcome,
-  type ParkedPlace,
+  type BlockedAttempt,
+  type BlockedEvent,
+  type BlockedEvents,
+  type BlockedHead,
+  type BlockedModel,
+  type BlockedOutcome,
+  type BlockedPlace,
 } from '@framework/core';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { parkedEvent, wholeEvent } from '../read/event-row.js';
+import { blockedEvent, wholeEvent } from '../read/event-row.js';
 import { isBeyond } from './pg-handler-cursors.js';
 import { heldLeases } from './pg-slot-leases.js';
 
 /**
- * Says anew from when on the models of changed parked events may be tried, within the same statement.
+ * Says anew from when on the models of changed blocked events may be tried, within the same statement.
  *
  * For a `select` from the rows that a `with … returning` gives: slot, handler, model_name, model_id.
  */
@@ -30,7 +30,7 @@ export const settleModels = `eventlog.settle_parked_models(
  *
  * One that the log does not hold any more is inserted as it is given, when it is.
  */
-const parkText = `
+const blockText = `
   with given as (
     select * from jsonb_to_recordset($1::jsonb) as given (
       handler text, token uuid, event_id uuid, slot smallint, action_id uuid, ordinal integer,
@@ -43,7 +43,7 @@ const parkText = `
       select ${wholeEvent} as event from eventlog.events e
       where g.event is null and e.action_id = g.action_id and e.ordinal = g.ordinal and e.id = g.event_id
         and e.created_date >= g.created_date and e.created_date < g.created_date + interval '1 millisecond') logged on true
-  ), parked as (
+  ), blocked as (
     insert into eventlog.parked_events (handler, event_id, slot, model_name, model_id, model_version, ordinal,
       event_type, event, attempts, uncounted, error, dead, suspect, next_attempt_date)
     select w.handler, w.event_id, w.slot, w.copy ->> 'modelName', w.copy ->> 'modelId',
@@ -56,7 +56,7 @@ const parkText = `
   select ${settleModels}, array(
     select distinct g.token::text from given g where not exists (select from held h where h.token = g.token)) as lost,
     array(select w.event_id::text from whole w where w.copy is null) as missing
-  from parked`;
+  from blocked`;
 
 /** The places of handlers that are not paused: each is one range of the index on due dates. */
 const placesText = `unnest($1::text[], $2::smallint[]) as held (handler, slot) join eventlog.handlers h using (handler)`;
@@ -187,7 +187,7 @@ const modelsText = `
     order by m.model_name, m.model_id limit $3) m
   order by held.slot, held.handler, m.model_name, m.model_id limit $3`;
 
-const stillParkedText = `
+const stillBlockedText = `
   select asked.handler, asked.slot, asked.model_name as "modelName", asked.model_id as "modelId"
   from unnest($1::smallint[], $2::text[], $3::text[], $4::text[], $5::uuid[]) as asked (slot, handler, model_name, model_id, token)
   left join eventlog.parked_models m
@@ -222,57 +222,57 @@ const mayComeAgainText = `
       where (s.shard_group, s.shard_member) = (asked.shard_group, asked.shard_member) and s.released_date is null
         and s.adopted_date < ${madeDate} - ${clockMargin})`;
 
-interface ParkAnswer {
+interface BlockAnswer {
   readonly lost: readonly string[];
   /** Events that the log does not hold. */
   readonly missing: readonly string[];
 }
 
-/** Where the log holds an event, and how it is parked. */
-function givenEvent({ event, retryAfterMs, ...state }: ParkedEvent): object {
+/** Where the log holds an event, and how it is blocked. */
+function givenEvent({ event, retryAfterMs, ...state }: BlockedEvent): object {
   const { id, slot, actionId, ordinal, createdDate } = event;
   const place = { event_id: id, slot, action_id: actionId, ordinal, created_date: createdDate };
   return { ...state, ...place, retry_after_ms: retryAfterMs };
 }
 
 /** The events that wait for handlers, of one PostgreSQL database. */
-export class PgParkedEvents implements ParkedEvents {
+export class PgBlockedEvents implements BlockedEvents {
   readonly #manager: PgTransactionManager;
 
   constructor(manager: PgTransactionManager) {
     this.#manager = manager;
   }
 
-  async park(events: readonly ParkedEvent[]): Promise<readonly string[]> {
+  async block(events: readonly BlockedEvent[]): Promise<readonly string[]> {
     if (events.length === 0) return [];
-    const { lost, missing } = await this.#park(events.map((parked) => givenEvent(parked)));
+    const { lost, missing } = await this.#block(events.map((blocked) => givenEvent(blocked)));
     if (missing.length === 0) return lost;
     const gone = new Set(missing);
     const whole = events.filter(({ event }) => gone.has(event.id));
     const large = whole.find(({ event }) => event.omitted === true);
     if (large !== undefined)
       throw new InvariantViolationError(`Event ${large.event.id} is in the log no more: who has deleted it?`);
-    const { lost: lostSince } = await this.#park(
-      whole.map((parked) => ({ ...givenEvent(parked), event: parked.event })),
+    const { lost: lostSince } = await this.#block(
+      whole.map((blocked) => ({ ...givenEvent(blocked), event: blocked.event })),
     );
     return [...new Set([...lost, ...lostSince])];
   }
 
   async models(
-    places: readonly ParkedPlace[],
-    { limit, after }: { readonly limit: number; readonly after?: ParkedModel | undefined },
-  ): Promise<readonly ParkedModel[]> {
+    places: readonly BlockedPlace[],
+    { limit, after }: { readonly limit: number; readonly after?: BlockedModel | undefined },
+  ): Promise<readonly BlockedModel[]> {
     const place =
       after === undefined ? [-1, '', '', ''] : [after.slot, after.handler, after.modelName, after.modelId];
-    return this.#rows<ParkedModel>('framework_parked_models', modelsText, [
+    return this.#rows<BlockedModel>('framework_parked_models', modelsText, [
       ...columnsOf(places),
       limit,
       ...place,
     ]);
   }
 
-  async stillParked(models: readonly LeasedModel[]): Promise<readonly ParkedModel[]> {
-    return this.#rows<ParkedModel>('framework_still_parked', stillParkedText, [
+  async stillBlocked(models: readonly LeasedModel[]): Promise<readonly BlockedModel[]> {
+    return this.#rows<BlockedModel>('framework_still_parked', stillBlockedText, [
       models.map(({ slot }) => slot),
       models.map(({ handler }) => handler),
       models.map(({ modelName }) => modelName),
@@ -287,8 +287,8 @@ export class PgParkedEvents implements ParkedEvents {
     {
       bytesMax = 2 ** 31 - 1,
       except = [],
-    }: { readonly bytesMax?: number; readonly except?: readonly ParkedModel[] } = {},
-  ): Promise<readonly ParkedHead[]> {
+    }: { readonly bytesMax?: number; readonly except?: readonly BlockedModel[] } = {},
+  ): Promise<readonly BlockedHead[]> {
     const waits = places.map(({ waitMaxMs }) => waitMaxMs ?? null);
     const counts = places.map(({ headsMax }) => headsMax ?? null);
     const left = [
@@ -297,23 +297,23 @@ export class PgParkedEvents implements ParkedEvents {
       except.map(({ modelId }) => modelId),
     ];
     const values = [...columnsOf(places), limit, bytesMax, waits, counts, ...left];
-    const rows = await this.#rows<ParkedHead>('framework_due_heads', dueHeadsText, values);
-    return rows.map((row) => ({ ...row, event: parkedEvent(row.event) }));
+    const rows = await this.#rows<BlockedHead>('framework_due_heads', dueHeadsText, values);
+    return rows.map((row) => ({ ...row, event: blockedEvent(row.event) }));
   }
 
-  async suspectPlaces(places: readonly ParkedPlace[]): Promise<readonly ParkedPlace[]> {
-    return this.#rows<ParkedPlace>('framework_suspect_places', suspectPlacesText, columnsOf(places));
+  async suspectPlaces(places: readonly BlockedPlace[]): Promise<readonly BlockedPlace[]> {
+    return this.#rows<BlockedPlace>('framework_suspect_places', suspectPlacesText, columnsOf(places));
   }
 
-  async nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined> {
+  async nextDueMs(places: readonly BlockedPlace[]): Promise<number | undefined> {
     const rows = await this.#rows<{ due_ms: number }>('framework_next_due', nextDueText, columnsOf(places));
     return rows[0]?.due_ms;
   }
 
   async beginAttempt(
-    { handler, event, token, attempts, uncounted }: ParkedHead,
-    { id, counted }: ParkedAttempt,
-    before?: ParkedAttempt,
+    { handler, event, token, attempts, uncounted }: BlockedHead,
+    { id, counted }: BlockedAttempt,
+    before?: BlockedAttempt,
   ): Promise<boolean> {
     const standing = [attempts, uncounted, before?.id ?? null, before?.counted ?? false];
     const { rowCount } = await this.#manager.query({
@@ -325,9 +325,9 @@ export class PgParkedEvents implements ParkedEvents {
   }
 
   async endAttempt(
-    { handler, event, token, attempts, uncounted }: ParkedHead,
-    attempt: ParkedAttempt | undefined,
-    outcome: ParkedOutcome,
+    { handler, event, token, attempts, uncounted }: BlockedHead,
+    attempt: BlockedAttempt | undefined,
+    outcome: BlockedOutcome,
   ): Promise<boolean> {
     const key = [handler, event.id, token, event.slot];
     const [row] =
@@ -347,7 +347,7 @@ export class PgParkedEvents implements ParkedEvents {
     return row?.held ?? false;
   }
 
-  async giveBackAttempt({ handler, event }: ParkedHead, { id, counted }: ParkedAttempt): Promise<void> {
+  async giveBackAttempt({ handler, event }: BlockedHead, { id, counted }: BlockedAttempt): Promise<void> {
     await this.#manager.query({
       name: 'framework_give_back_attempt',
       text: giveBackText,
@@ -366,8 +366,8 @@ export class PgParkedEvents implements ParkedEvents {
     return events.filter((_event, index) => places.has(index + 1));
   }
 
-  async #park(given: readonly object[]): Promise<ParkAnswer> {
-    const [answer] = await this.#rows<ParkAnswer>('framework_park', parkText, [JSON.stringify(given)]);
+  async #block(given: readonly object[]): Promise<BlockAnswer> {
+    const [answer] = await this.#rows<BlockAnswer>('framework_park', blockText, [JSON.stringify(given)]);
     return answer ?? { lost: [], missing: [] };
   }
 
@@ -376,6 +376,6 @@ export class PgParkedEvents implements ParkedEvents {
   }
 }
 
-function columnsOf(places: readonly ParkedPlace[]): [string[], number[]] {
+function columnsOf(places: readonly BlockedPlace[]): [string[], number[]] {
   return [places.map(({ handler }) => handler), places.map(({ slot }) => slot)];
 }

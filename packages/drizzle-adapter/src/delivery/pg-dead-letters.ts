@@ -3,8 +3,8 @@ import {
   type DeadLettersStep,
   InvalidCursorError,
   type Page,
-  type ParkedFilter,
-  type ParkedRow,
+  type BlockedFilter,
+  type BlockedRow,
   type StepPlace,
   isStorableText,
   pageSize,
@@ -12,7 +12,7 @@ import {
 import { type SQL, and, sql } from 'drizzle-orm';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
-import { isEventId, parkedEvent } from '../read/event-row.js';
+import { isEventId, blockedEvent } from '../read/event-row.js';
 import { settleModels } from './pg-blocked-events.js';
 
 /** How many bytes of events a page holds beside its last one: as many as a read of the log does by default. */
@@ -32,7 +32,7 @@ interface Row extends Record<string, unknown> {
   readonly found: number;
 }
 
-/** The parked events of one PostgreSQL database, as operators see them. */
+/** The blocked events of one PostgreSQL database, as operators see them. */
 export class PgDeadLetters implements DeadLetters {
   readonly #manager: PgTransactionManager;
 
@@ -41,9 +41,9 @@ export class PgDeadLetters implements DeadLetters {
   }
 
   async find(
-    filter: ParkedFilter,
+    filter: BlockedFilter,
     { limit, after }: { readonly limit: number; readonly after?: string },
-  ): Promise<Page<ParkedRow>> {
+  ): Promise<Page<BlockedRow>> {
     const size = pageSize(limit);
     const { rows } = await this.#manager.db.execute<Row>(sql`
       with found as (
@@ -62,10 +62,10 @@ export class PgDeadLetters implements DeadLetters {
     const items = rows.slice(0, size);
     const last = items.at(-1);
     const next = last !== undefined && last.found > items.length ? last.cursor : undefined;
-    return { items: items.map(parkedRow), next };
+    return { items: items.map(blockedRow), next };
   }
 
-  replay(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
+  replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#change(
       and(sql`p.dead`, matching(filter)),
       step,
@@ -75,7 +75,7 @@ export class PgDeadLetters implements DeadLetters {
     );
   }
 
-  skip(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
+  skip(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
     // The two cases are two texts, so that each has its index.
     const dead = filter.dead === false ? sql`not p.dead` : sql`p.dead`;
     return this.#change(
@@ -104,10 +104,10 @@ export class PgDeadLetters implements DeadLetters {
   }
 }
 
-/** The place of a row among those that are parked. */
+/** The place of a row among those that are blocked. */
 const cursorOf = sql.raw(`concat(extract(epoch from parked_date), '/', event_id, '/', handler)`);
 
-function matching({ handler, eventId, eventType, modelId, dead }: ParkedFilter): SQL {
+function matching({ handler, eventId, eventType, modelId, dead }: BlockedFilter): SQL {
   const texts = [handler, eventType, modelId].filter((text) => text !== undefined);
   if (!texts.every(isStorableText)) return sql`false`;
   const conditions = [
@@ -127,15 +127,15 @@ function beyond(cursor: string): SQL {
   return sql`(parked_date, event_id, handler) > (to_timestamp(${seconds}::numeric), ${eventId}::uuid, ${handler})`;
 }
 
-function parkedRow(row: Row): ParkedRow {
+function blockedRow(row: Row): BlockedRow {
   return {
     handler: row.handler,
-    event: parkedEvent(row.event),
+    event: blockedEvent(row.event),
     attempts: row.attempts,
     uncounted: row.uncounted,
     error: row.error ?? undefined,
     dead: row.dead,
-    parkedDate: new Date(row.parked_date),
+    blockedDate: new Date(row.parked_date),
     nextAttemptDate: row.next_attempt_date === null ? undefined : new Date(row.next_attempt_date),
   };
 }

@@ -13,7 +13,7 @@ import {
   type EventTexts,
   eventTexts,
   isEventId,
-  parkedEvent,
+  blockedEvent,
   selectEvents,
   selectText,
   wholeEvent,
@@ -68,7 +68,7 @@ const versionBeforeText = selectEvents(
     where e.xid >= $4::xid8 and e.epoch = $5`,
 );
 
-/** The events as they are, of what a handler has parked or else of the log. */
+/** The events as they are, of what a handler has blocked or else of the log. */
 const loadText = `
   select coalesce(
     (select p.event from eventlog.parked_events p where p.handler = $1 and p.event_id = asked.id),
@@ -139,7 +139,7 @@ export class PgDeliveryLog implements DeliveryLog {
         events.map(({ createdDate }) => createdDate),
       ],
     });
-    const loaded = rows.flatMap(({ event }) => (event === null ? [] : [parkedEvent(event)]));
+    const loaded = rows.flatMap(({ event }) => (event === null ? [] : [blockedEvent(event)]));
     const byId = new Map(loaded.map((event) => [event.id, event]));
     return events.map((event) => {
       const whole = byId.get(event.id);

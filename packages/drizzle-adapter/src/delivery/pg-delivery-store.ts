@@ -2,12 +2,12 @@ import type { DeliveryStore } from '@framework/core';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { slotCount } from '../read/event-row.js';
-import { PgParkedEvents } from './pg-blocked-events.js';
+import { PgBlockedEvents } from './pg-blocked-events.js';
 import { PgDeadLetters } from './pg-dead-letters.js';
 import { PgDeliveryLog } from './pg-delivery-log.js';
 import { PgHandlerCursors } from './pg-handler-cursors.js';
 import { PgLogPartitions } from './pg-log-partitions.js';
-import { type HintSettings, PgHintChannel } from './pg-notifications.js';
+import { type NotificationSettings, PgNotificationChannel } from './pg-notifications.js';
 import { PgSlotLeases } from './pg-slot-leases.js';
 
 /** What delivery needs of one PostgreSQL database. */
@@ -16,22 +16,26 @@ export class PgDeliveryStore implements DeliveryStore {
   readonly leases: PgSlotLeases;
   readonly cursors: PgHandlerCursors;
   readonly log: PgDeliveryLog;
-  readonly parked: PgParkedEvents;
+  readonly blocked: PgBlockedEvents;
   readonly deadLetters: PgDeadLetters;
-  readonly hints: PgHintChannel;
+  readonly notifications: PgNotificationChannel;
   readonly partitions: PgLogPartitions;
 
   /**
    * @param leases where leases are renewed, behind nothing else
-   * @param hints where to listen for hints, on a connection of its own
+   * @param notifications where to listen for notifications, on a connection of its own
    */
-  constructor(manager: PgTransactionManager, leases: PgTransactionManager, hints: HintSettings) {
+  constructor(
+    manager: PgTransactionManager,
+    leases: PgTransactionManager,
+    notifications: NotificationSettings,
+  ) {
     this.leases = new PgSlotLeases(leases);
     this.cursors = new PgHandlerCursors(manager);
     this.log = new PgDeliveryLog(manager);
-    this.parked = new PgParkedEvents(manager);
+    this.blocked = new PgBlockedEvents(manager);
     this.deadLetters = new PgDeadLetters(manager);
-    this.hints = new PgHintChannel(manager, hints);
+    this.notifications = new PgNotificationChannel(manager, notifications);
     this.partitions = new PgLogPartitions(manager);
   }
 }

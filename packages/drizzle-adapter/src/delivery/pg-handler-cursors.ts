@@ -60,12 +60,12 @@ const lagText = `
   )
   select h.handler, h.paused, coalesce(pending.count, 0)::integer as "pendingCount",
          coalesce(pending.oldest_ms, 0)::double precision as "oldestPendingMs",
-         coalesce(parked.count, 0)::integer as "parkedCount", coalesce(parked.dead, 0)::integer as "deadCount"
+         coalesce(blocked.count, 0)::integer as "blockedCount", coalesce(blocked.dead, 0)::integer as "deadCount"
   from eventlog.handlers h
   left join pending using (handler)
   left join (
     select handler, count(*), count(*) filter (where dead) as dead from eventlog.parked_events group by handler
-  ) parked using (handler)
+  ) blocked using (handler)
   order by h.handler`;
 
 /** The process that has a handler and was seen last, when it may live: it is only late for as long again as its lease was. */
@@ -162,7 +162,7 @@ export class PgHandlerCursors implements HandlerCursors {
     });
   }
 
-  async retire(handler: string, { discardParked }: { readonly discardParked: boolean }): Promise<void> {
+  async retire(handler: string, { discardBlocked }: { readonly discardBlocked: boolean }): Promise<void> {
     await this.#manager.inTransaction(async () => {
       await this.#lock('eventlog.handlers');
       await this.#lock('eventlog.slots');
@@ -172,15 +172,15 @@ export class PgHandlerCursors implements HandlerCursors {
       });
       const [user] = users.rows;
       if (user !== undefined) throw HandlerInUseError.by(handler, user);
-      const { rows } = await this.#manager.query<{ parked: number }>({
-        text: 'select count(*)::integer as parked from eventlog.parked_events where handler = $1',
+      const { rows } = await this.#manager.query<{ blocked: number }>({
+        text: 'select count(*)::integer as blocked from eventlog.parked_events where handler = $1',
         values: [handler],
       });
-      const { parked } = rows[0] ?? { parked: 0 };
-      if (parked > 0 && !discardParked) {
-        throw new HandlerInUseError(handler, `${parked} events wait for it, skip or discard them`);
+      const { blocked } = rows[0] ?? { blocked: 0 };
+      if (blocked > 0 && !discardBlocked) {
+        throw new HandlerInUseError(handler, `${blocked} events wait for it, skip or discard them`);
       }
-      // Cursors, leases, names and parked events go with it.
+      // Cursors, leases, names and blocked events go with it.
       await this.#manager.db.execute(sql`delete from eventlog.handlers where handler = ${handler}`);
     });
   }

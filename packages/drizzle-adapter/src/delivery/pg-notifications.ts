@@ -1,4 +1,4 @@
-import { type HintChannel, outsideRequests } from '@framework/core';
+import { type NotificationChannel, outsideRequests } from '@framework/core';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 
@@ -8,12 +8,12 @@ import type { PgTransactionManager } from '../connection/pg-transaction-manager.
 const eventLogChannel = 'eventlog';
 
 /** How processes tell each other of commits to one PostgreSQL database: `notify` and `listen`. */
-export class PgHintChannel implements HintChannel {
+export class PgNotificationChannel implements NotificationChannel {
   readonly #manager: PgTransactionManager;
-  readonly #settings: HintSettings;
+  readonly #settings: NotificationSettings;
 
   /** @param settings where to listen, on connections of its own */
-  constructor(manager: PgTransactionManager, settings: HintSettings) {
+  constructor(manager: PgTransactionManager, settings: NotificationSettings) {
     this.#manager = manager;
     this.#settings = settings;
   }
@@ -22,8 +22,8 @@ export class PgHintChannel implements HintChannel {
     await this.#manager.query({ text: `notify ${eventLogChannel}` });
   }
 
-  async listen(onHint: () => void): Promise<() => Promise<void>> {
-    const listener = new HintListener(this.#settings, eventLogChannel, onHint);
+  async listen(onNotification: () => void): Promise<() => Promise<void>> {
+    const listener = new NotificationListener(this.#settings, eventLogChannel, onNotification);
     return () => listener.close();
   }
 }
@@ -34,8 +34,8 @@ const pooledDelayMs = 60_000;
 /** How long the server may take to answer, in milliseconds. */
 const answerTimeoutMs = 10_000;
 
-/** How hints are listened for. */
-export interface HintSettings {
+/** How notifications are listened for. */
+export interface NotificationSettings {
   /** Where to connect and as whom; asked before each connection. */
   readonly client: () => pg.ClientConfig;
   /** After how long the connection is replaced; 0 is never. */
@@ -43,22 +43,22 @@ export interface HintSettings {
 }
 
 /**
- * Listens for hints of other processes on a connection of its own, which is made again when it breaks.
+ * Listens for notifications of other processes on a connection of its own, which is made again when it breaks.
  *
- * A hint may be lost; listeners poll the log as well. Behind a pooler no hints arrive: the listening session would be
+ * A notification may be lost; listeners poll the log as well. Behind a pooler no notifications arrive: the listening session would be
  * handed to other clients.
  */
-export class HintListener {
-  readonly #settings: HintSettings;
+export class NotificationListener {
+  readonly #settings: NotificationSettings;
   readonly #channelName: string;
-  readonly #onHint: () => void;
+  readonly #onNotification: () => void;
   readonly #closing = new AbortController();
   readonly #running: Promise<void>;
 
-  constructor(settings: HintSettings, channelName: string, onHint: () => void) {
+  constructor(settings: NotificationSettings, channelName: string, onNotification: () => void) {
     this.#settings = settings;
     this.#channelName = channelName;
-    this.#onHint = onHint;
+    this.#onNotification = onNotification;
     this.#running = outsideRequests(() => this.#run());
   }
 
@@ -73,7 +73,7 @@ export class HintListener {
     while (!signal.aborted) {
       const isPooled = await this.#listenUntilBroken().catch(() => false);
       // What was committed while nobody listened.
-      this.#onHint();
+      this.#onNotification();
       const delayMs = isPooled ? pooledDelayMs : reconnectDelayMs;
       await delay(delayMs, undefined, { signal }).catch(() => undefined);
     }
@@ -94,7 +94,7 @@ export class HintListener {
         resolve();
       });
     });
-    client.on('notification', this.#onHint);
+    client.on('notification', this.#onNotification);
     // Waits for nobody: a server that is silent would not end the connection either.
     const destroy = (): void => {
       streamOf(client).destroy();

@@ -129,7 +129,7 @@ export class EventRow implements DeliverableEvent {
     return JSON.parse(this.#unpacked(8)) as Readonly<Record<string, string>>;
   }
 
-  /** Every field that it has, for what is parked or logged. */
+  /** Every field that it has, for what is blocked or logged. */
   toJSON(): DeliverableEvent {
     const { id, slot, namespace, actionId, actionName, actionParams, principal, ordinal, omitted } = this;
     const { modelId, modelName, modelVersion, type, payload, headers, startedDate, createdDate } = this;
@@ -145,8 +145,8 @@ export class EventRow implements DeliverableEvent {
   }
 }
 
-/** Makes an event of the JSON in which it was parked. */
-export function parkedEvent(json: unknown): DeliverableEvent {
+/** Makes an event of the JSON in which it was blocked. */
+export function blockedEvent(json: unknown): DeliverableEvent {
   const event = json as DeliverableEvent;
   return { ...event, startedDate: new Date(event.startedDate), createdDate: new Date(event.createdDate) };
 }

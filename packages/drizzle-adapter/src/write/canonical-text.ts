@@ -138,7 +138,7 @@ interface Range {
  * The decimal by which PostgreSQL writes a `real`: of those that lie nearer to it than to its neighbours, and not just
  * between, the one with the fewest digits; of several the closest, of two that are as close the even one.
  *
- * `toPrecision` does not give it for powers of two, whose lower neighbour is nearer, and for decimals between two singles.
+ * `toPrecision` does not give it for powers of two, whose lower sameDatabaseShard is nearer, and for decimals between two singles.
  *
  * @see Ulf Adams, Ryū: fast float-to-string conversion, PLDI 2018, as PostgreSQL has it: without the ends of the range
  * @param single what `Math.fround` gives

@@ -2,9 +2,9 @@ import type {
   Cursor,
   DeliverableEvent,
   HandlerKey,
-  ParkedHead,
-  ParkedModel,
-  ParkedPlace,
+  BlockedHead,
+  BlockedModel,
+  BlockedPlace,
 } from '@framework/core';
 import type { Both, Store } from './store-pair.js';
 
@@ -42,13 +42,13 @@ export async function handlerKeysOf(
 }
 
 export async function modelsOf(
-  { parked }: Store,
-  places: readonly ParkedPlace[],
+  { blocked }: Store,
+  places: readonly BlockedPlace[],
   limit: number,
-): Promise<readonly ParkedModel[]> {
-  const models = [...(await parked.models(places, { limit }))];
+): Promise<readonly BlockedModel[]> {
+  const models = [...(await blocked.models(places, { limit }))];
   for (let count = models.length; count === limit;) {
-    const page = await parked.models(places, { limit, after: models.at(-1) });
+    const page = await blocked.models(places, { limit, after: models.at(-1) });
     models.push(...page);
     count = page.length;
   }
@@ -70,16 +70,16 @@ export function plain(event: Partial<DeliverableEvent>): unknown {
   return said;
 }
 
-export function headOf(head: ParkedHead): unknown {
+export function headOf(head: BlockedHead): unknown {
   const { attempts, openCount, uncounted, suspect } = head;
   return [keyOf(head), attempts, openCount, uncounted, suspect];
 }
 
-export function keyOf({ handler, event }: ParkedHead): string {
+export function keyOf({ handler, event }: BlockedHead): string {
   return `${handler} ${event.id}`;
 }
 
-export function modelOf({ handler, event: { slot, modelName, modelId } }: ParkedHead): ParkedModel {
+export function modelOf({ handler, event: { slot, modelName, modelId } }: BlockedHead): BlockedModel {
   return { handler, slot, modelName, modelId };
 }
 

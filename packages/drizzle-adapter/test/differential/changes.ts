@@ -6,7 +6,7 @@ import {
   type KeyRecord,
   ShardedId,
 } from '@framework/core';
-import { type Account, home } from '@framework/testing/conformance';
+import { type Account, firstShard } from '@framework/testing/conformance';
 import type { Store } from './store-pair.js';
 
 /** What one change set is to contain, whichever store it is written to. */
@@ -20,7 +20,7 @@ export interface Write {
 }
 
 export function newId(): string {
-  return ShardedId.generate(Object, home).value;
+  return ShardedId.generate(Object, firstShard).value;
 }
 
 /** The ids of the events that a write makes are made of its action's, so that both stores get the same. */
@@ -47,7 +47,7 @@ export function changeSet(write: Write, { accounts: repository }: Store): Change
     return { kind, repository, model, expectedVersion, row: repository.encode(model) };
   });
   return {
-    shard: home,
+    shard: firstShard,
     action: {
       id: actionId,
       name: 'TryAction',
@@ -60,7 +60,7 @@ export function changeSet(write: Write, { accounts: repository }: Store): Change
     changes,
     events: eventsOf(write),
     key,
-    ...(isRepeat && { unknownCommits: [new CommitOutcomeUnknownError(home, actionId)] }),
+    ...(isRepeat && { unknownCommits: [new CommitOutcomeUnknownError(firstShard, actionId)] }),
   };
 }
 

@@ -51,7 +51,7 @@ export class Handling {
     const [leaseMs, shards] = [this.#known.of([10_000, 30_000]), this.#known.some(shardTexts)];
     const renewed = await this.#known.stores.ask(
       ({ leases }) => leases.renew(processId, handlers, leaseMs, shards),
-      // Whether it is alone only saves hints, and may be told as it was before.
+      // Whether it is alone only saves notifications, and may be told as it was before.
       ({ leases }) => inOrder(leases.map(({ handler, slot, abandoned }) => [handler, slot, abandoned])),
     );
     if (renewed !== undefined) this.#known.noteLeases(renewed.memory.leases, renewed.postgres.leases);
@@ -136,17 +136,17 @@ export class Handling {
       ({ cursors }) => cursors.lag(),
       (lags) =>
         inOrder(
-          lags.map(({ handler, paused, pendingCount, oldestPendingMs, parkedCount, deadCount }) => [
+          lags.map(({ handler, paused, pendingCount, oldestPendingMs, blockedCount, deadCount }) => [
             [handler, paused, pendingCount, Math.round(oldestPendingMs)],
-            [parkedCount, deadCount],
+            [blockedCount, deadCount],
           ]),
         ),
     );
   }
 
   async retire(): Promise<void> {
-    const [handler, discardParked] = [this.#known.of(handlerNames), this.#known.chance(0.5)];
-    await this.#known.stores.ask(({ cursors }) => cursors.retire(handler, { discardParked }));
+    const [handler, discardBlocked] = [this.#known.of(handlerNames), this.#known.chance(0.5)];
+    await this.#known.stores.ask(({ cursors }) => cursors.retire(handler, { discardBlocked }));
   }
 
   async loadEvents(): Promise<void> {

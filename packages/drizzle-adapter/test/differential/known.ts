@@ -1,6 +1,6 @@
-import { type Cursor, type DeliverableEvent, type ParkedPlace, type SlotLease } from '@framework/core';
+import { type Cursor, type DeliverableEvent, type BlockedPlace, type SlotLease } from '@framework/core';
 import { seededRandom } from '@framework/testing';
-import { Account, home } from '@framework/testing/conformance';
+import { Account, firstShard } from '@framework/testing/conformance';
 import type { Both, StorePair } from './store-pair.js';
 
 export const handlerNames: readonly string[] = ['notify', 'index', 'settle', 'count'];
@@ -11,7 +11,7 @@ const accountCount = 6;
 export class Known {
   readonly stores: StorePair;
   readonly accounts: readonly Account[] = Array.from({ length: accountCount }, () =>
-    Account.blank(home, new Date(0)),
+    Account.blank(firstShard, new Date(0)),
   );
   readonly events: Both<DeliverableEvent>[] = [];
   readonly cursors: Both<Cursor>[] = [];
@@ -42,7 +42,7 @@ export class Known {
   }
 
   /** Mostly the last token that was given for a place, sometimes one before or none. */
-  token({ handler, slot }: ParkedPlace): Both<string> {
+  token({ handler, slot }: BlockedPlace): Both<string> {
     const known = this.#leases.get(`${handler} ${slot}`) ?? [];
     const none = { memory: nobody, postgres: nobody };
     return this.chance(0.9) ? (known.at(-1) ?? none) : this.of([none, ...known]);
@@ -52,7 +52,7 @@ export class Known {
     return tokens.map((token) => this.#tokenNames.get(token) ?? 'nobody').toSorted();
   }
 
-  places(): ParkedPlace[] {
+  places(): BlockedPlace[] {
     return this.some(handlerNames).flatMap((handler) => this.slots().map((slot) => ({ handler, slot })));
   }
 

@@ -1,13 +1,13 @@
 import { Handling } from './handling.js';
 import { Known } from './known.js';
-import { Parking } from './parking.js';
+import { Blocking } from './blocking.js';
 import type { StorePair } from './store-pair.js';
 import { Writing } from './writing.js';
 
 interface Parts {
   readonly writing: Writing;
   readonly handling: Handling;
-  readonly parking: Parking;
+  readonly blocking: Blocking;
 }
 
 interface Weighted {
@@ -38,19 +38,19 @@ const weighted = {
   lag: { weight: 1, run: ({ handling }) => handling.lag() },
   retire: { weight: 1, run: ({ handling }) => handling.retire() },
   loadEvents: { weight: 1, run: ({ handling }) => handling.loadEvents() },
-  park: { weight: 4, run: ({ parking }) => parking.park() },
-  models: { weight: 1, run: ({ parking }) => parking.models() },
-  stillParked: { weight: 1, run: ({ parking }) => parking.stillParked() },
-  dueHeads: { weight: 4, run: ({ parking }) => parking.dueHeads() },
-  suspectPlaces: { weight: 1, run: ({ parking }) => parking.suspectPlaces() },
-  nextDueMs: { weight: 1, run: ({ parking }) => parking.nextDueMs() },
-  beginAttempt: { weight: 4, run: ({ parking }) => parking.beginAttempt() },
-  endAttempt: { weight: 4, run: ({ parking }) => parking.endAttempt() },
-  giveBackAttempt: { weight: 2, run: ({ parking }) => parking.giveBackAttempt() },
-  mayComeAgain: { weight: 1, run: ({ parking }) => parking.mayComeAgain() },
-  find: { weight: 1, run: ({ parking }) => parking.find() },
-  replay: { weight: 1, run: ({ parking }) => parking.replay() },
-  skip: { weight: 1, run: ({ parking }) => parking.skip() },
+  block: { weight: 4, run: ({ blocking }) => blocking.block() },
+  models: { weight: 1, run: ({ blocking }) => blocking.models() },
+  stillBlocked: { weight: 1, run: ({ blocking }) => blocking.stillBlocked() },
+  dueHeads: { weight: 4, run: ({ blocking }) => blocking.dueHeads() },
+  suspectPlaces: { weight: 1, run: ({ blocking }) => blocking.suspectPlaces() },
+  nextDueMs: { weight: 1, run: ({ blocking }) => blocking.nextDueMs() },
+  beginAttempt: { weight: 4, run: ({ blocking }) => blocking.beginAttempt() },
+  endAttempt: { weight: 4, run: ({ blocking }) => blocking.endAttempt() },
+  giveBackAttempt: { weight: 2, run: ({ blocking }) => blocking.giveBackAttempt() },
+  mayComeAgain: { weight: 1, run: ({ blocking }) => blocking.mayComeAgain() },
+  find: { weight: 1, run: ({ blocking }) => blocking.find() },
+  replay: { weight: 1, run: ({ blocking }) => blocking.replay() },
+  skip: { weight: 1, run: ({ blocking }) => blocking.skip() },
 } satisfies Record<string, Weighted>;
 
 export type Operation = keyof typeof weighted;
@@ -69,7 +69,11 @@ export class Session {
 
   constructor(stores: StorePair) {
     const known = (this.#known = new Known(stores));
-    this.#parts = { writing: new Writing(known), handling: new Handling(known), parking: new Parking(known) };
+    this.#parts = {
+      writing: new Writing(known),
+      handling: new Handling(known),
+      blocking: new Blocking(known),
+    };
   }
 
   /** Makes the state from which operations start. */
@@ -91,9 +95,9 @@ export class Session {
 
   /** Compares all that the stores hold. */
   async compare(): Promise<void> {
-    const { writing, handling, parking } = this.#parts;
+    const { writing, handling, blocking } = this.#parts;
     await writing.compare();
-    await parking.find();
+    await blocking.find();
     await handling.list();
     await handling.lag();
   }

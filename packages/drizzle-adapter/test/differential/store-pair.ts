@@ -8,7 +8,7 @@ import {
   openDatabases,
 } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
-import { Account, home } from '@framework/testing/conformance';
+import { Account, firstShard } from '@framework/testing/conformance';
 import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';
 import { openRegistry } from '../fixtures/open-registry.js';
 import { PgAccountRepository } from '../fixtures/pg-account-repository.js';
@@ -17,7 +17,7 @@ import { VirtualTimeDatabase } from './virtual-time.js';
 /** One of the two stores, with all its ports. */
 export interface Store extends Pick<
   DeliveryStore,
-  'leases' | 'cursors' | 'log' | 'parked' | 'deadLetters' | 'slotCount'
+  'leases' | 'cursors' | 'log' | 'blocked' | 'deadLetters' | 'slotCount'
 > {
   readonly name: 'memory' | 'postgres';
   readonly manager: TransactionManager;
@@ -50,14 +50,16 @@ export class StorePair {
     // The ids of events are made by the computer's clock: later than the shards were adopted.
     const start = new Date(Date.now() - 10 * 86_400_000);
     const database = await VirtualTimeDatabase.create(start);
-    const registry = openRegistry([{ group: home.group, member: home.member, url: database.url }]);
+    const registry = openRegistry([
+      { group: firstShard.group, member: firstShard.member, url: database.url },
+    ]);
     await registry.ready();
     const onPostgres = storeOf('postgres', registry, new PgAccountRepository(registry));
     return async () => {
       await database.clear();
       await database.setTime(start);
       const clock = new VirtualClock(start);
-      const databases = openDatabases(memorySharding(home), memory({ clock }));
+      const databases = openDatabases(memorySharding(firstShard), memory({ clock }));
       const accounts = new MemoryRepository({ model: Account, databases });
       return new StorePair(storeOf('memory', databases, accounts), onPostgres, [clock, database]);
     };
@@ -127,7 +129,7 @@ function saidOf<T>(answer: Answer<T>, said: (value: T, store: Store) => unknown,
 function storeOf(name: Store['name'], registry: DatabaseRegistry, accounts: Store['accounts']): Store {
   const [delivery] = registry.deliveries();
   if (delivery === undefined) throw new Error('The registry delivers nothing');
-  const { leases, cursors, log, parked, deadLetters, slotCount } = delivery.store;
-  const ports = { leases, cursors, log, parked, deadLetters, slotCount };
-  return { name, manager: registry.transactionManager(home), accounts, ...ports };
+  const { leases, cursors, log, blocked, deadLetters, slotCount } = delivery.store;
+  const ports = { leases, cursors, log, blocked, deadLetters, slotCount };
+  return { name, manager: registry.transactionManager(firstShard), accounts, ...ports };
 }

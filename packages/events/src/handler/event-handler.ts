@@ -125,7 +125,7 @@ export function discoveredHandlers(): readonly EventHandlerClass[] {
 
 /** What a handler declares of itself; what it leaves out, the settings of the delivery say. */
 export interface EventHandlerOptions {
-  /** Durable and unique: cursors, parked events and idempotency keys are kept under it. At most 100 characters. */
+  /** Durable and unique: cursors, blocked events and idempotency keys are kept under it. At most 100 characters. */
   readonly name: string;
   /** Names that the handler had before: it takes over where they stand. Default: none. */
   readonly aliases?: readonly string[];
@@ -142,10 +142,10 @@ export interface EventHandlerOptions {
   /**
    * For a batch handler: what becomes of a batch that fails.
    *
-   * `'park'` (default): its events are parked, and tried one by one. `'wait'`: the same events are tried again with
+   * `'block'` (default): its events are blocked, and tried one by one. `'wait'`: the same events are tried again with
    * the backoff of outages, for as long as it takes, and their slot waits; for what is down as a whole, such as a broker.
    */
-  readonly whenBatchFails?: 'park' | 'wait';
+  readonly whenBatchFails?: 'block' | 'wait';
 }
 
 /** How failed attempts of a handler are repeated: exponential backoff with full jitter. */

@@ -3,31 +3,31 @@ import {
   type DeliveryStore,
   InvalidCursorError,
   type Page,
-  type ParkedFilter,
-  type ParkedRow,
+  type BlockedFilter,
+  type BlockedRow,
   type ShardIdentifier,
   pageSize,
 } from '@framework/core';
 
 const limitDefault = 100;
 
-/** One page of parked events; those of databases that could not be asked for this page are missing. */
-export interface ParkedPage extends Page<ParkedRow>, DatabaseAnswers<ParkedRow> {}
+/** One page of blocked events; those of databases that could not be asked for this page are missing. */
+export interface BlockedPage extends Page<BlockedRow>, DatabaseAnswers<BlockedRow> {}
 
 /**
- * One page of the parked events of all databases, one database after the other; one that fails is passed over.
+ * One page of the blocked events of all databases, one database after the other; one that fails is passed over.
  *
  * @throws InvalidCursorError `invalid-cursor` when `after` is no `next` of an earlier page
  * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
  */
-export async function findParkedPage(
+export async function findBlockedPage(
   databases: readonly DatabaseDelivery[],
-  filter: ParkedFilter,
+  filter: BlockedFilter,
   { limit = limitDefault, after }: { readonly limit?: number; readonly after?: string },
-): Promise<ParkedPage> {
+): Promise<BlockedPage> {
   const size = pageSize(limit);
   const { index: from, within } = place(after, databases.length);
-  const items: ParkedRow[] = [];
+  const items: BlockedRow[] = [];
   const failures: DatabaseFailure[] = [];
   for (const [offset, database] of databases.slice(from).entries()) {
     const index = from + offset;
@@ -52,8 +52,8 @@ export async function findParkedPage(
 /** A filter by one of a handler's names as one by its permanent id; `undefined` where the handler is unknown. */
 export async function filterIn(
   { cursors }: DeliveryStore,
-  filter: ParkedFilter,
-): Promise<ParkedFilter | undefined> {
+  filter: BlockedFilter,
+): Promise<BlockedFilter | undefined> {
   if (filter.handler === undefined) return filter;
   const handler = await cursors.find(filter.handler);
   return handler === undefined ? undefined : { ...filter, handler };

@@ -6,7 +6,7 @@ import {
   type DeliveryStore,
   type HandlerLag,
   type LeasedSlot,
-  type ParkedFilter,
+  type BlockedFilter,
   type ShardIdentifier,
   type StepPlace,
   UnknownHandlerError,
@@ -15,10 +15,10 @@ import {
 
 import {
   type DatabaseAnswers,
-  type ParkedPage,
+  type BlockedPage,
   askDatabases,
   filterIn,
-  findParkedPage,
+  findBlockedPage,
   throwFailures,
 } from './blocked-page.js';
 import { type EventExplanation, explainEvent } from './explain-event.js';
@@ -67,18 +67,18 @@ export class DeliveryOperator {
   }
 
   /**
-   * Parked events, database by database and the oldest first; dead letters only with `dead: true`. Ask again from the same
+   * Blocked events, database by database and the oldest first; dead letters only with `dead: true`. Ask again from the same
    * place for those of a database that failed.
    *
    * @param page.limit how many at most, 1 to 1,000; they are fewer where events are large. Default 100
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
-  async findParked(
-    filter: ParkedFilter = {},
+  async findBlocked(
+    filter: BlockedFilter = {},
     page: { readonly limit?: number; readonly after?: string } = {},
-  ): Promise<ParkedPage> {
+  ): Promise<BlockedPage> {
     await this.#assertKnown(filter);
-    return findParkedPage(this.#databases, filter, page);
+    return findBlockedPage(this.#databases, filter, page);
   }
 
   /**
@@ -87,7 +87,7 @@ export class DeliveryOperator {
    * @param options.dryRun only counts them
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
-  async replay(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
+  async replay(filter: BlockedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun !== true) return this.#sum(filter, (letters, own, step) => letters.replay(own, step));
     const count = await this.#count({ ...filter, dead: true });
     // What is no dead letter is not replayed.
@@ -104,7 +104,7 @@ export class DeliveryOperator {
    * @param options.dryRun only counts them
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
-  async skip(filter: ParkedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
+  async skip(filter: BlockedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun === true) return this.#count({ ...filter, dead: filter.dead ?? true });
     return this.#sum(filter, (letters, own, step) => letters.skip(own, step));
   }
@@ -132,21 +132,21 @@ export class DeliveryOperator {
 
   /**
    * Forgets a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its
-   * names, and with `discardParked` what waits for it. A handler of the same name starts as a new one afterwards, and still
+   * names, and with `discardBlocked` what waits for it. A handler of the same name starts as a new one afterwards, and still
    * executes nothing that the old one has executed: their keys are the same for as long as they are kept. One that was renamed
    * has to have the old one's first name, its permanent id, for that: under its present name, other keys are its own.
    *
    * @param handler one of its names
-   * @param options.discardParked whether its parked events and dead letters are lost; without, they are in the way
+   * @param options.discardBlocked whether its blocked events and dead letters are lost; without, they are in the way
    * @throws UnknownHandlerError `unknown-handler` when no database knows it
    * @throws HandlerInUseError `handler-in-use` while a process has it, also one that is late to renew its leases, or events
    * wait for it; where that is so it stays
    */
   retire(
     handler: string,
-    { discardParked = false }: { readonly discardParked?: boolean } = {},
+    { discardBlocked = false }: { readonly discardBlocked?: boolean } = {},
   ): Promise<void> {
-    return this.#eachOf(handler, ({ cursors }, id) => cursors.retire(id, { discardParked }));
+    return this.#eachOf(handler, ({ cursors }, id) => cursors.retire(id, { discardBlocked }));
   }
 
   /**
@@ -188,11 +188,11 @@ export class DeliveryOperator {
     if (known.length === 0) throw new UnknownHandlerError(handler);
   }
 
-  async #count(filter: ParkedFilter): Promise<number> {
+  async #count(filter: BlockedFilter): Promise<number> {
     let count = 0;
     let after: string | undefined;
     do {
-      const page = await this.findParked(filter, {
+      const page = await this.findBlocked(filter, {
         limit: countPageMax,
         ...(after !== undefined && { after }),
       });
@@ -204,7 +204,7 @@ export class DeliveryOperator {
   }
 
   /** A handler is unknown when all databases say so. */
-  async #assertKnown({ handler }: ParkedFilter): Promise<void> {
+  async #assertKnown({ handler }: BlockedFilter): Promise<void> {
     if (handler === undefined) return;
     const { items, failures } = await askDatabases(this.#databases, async ({ store }) => {
       const id = await store.cursors.find(handler);
@@ -214,8 +214,8 @@ export class DeliveryOperator {
   }
 
   async #sum(
-    filter: ParkedFilter,
-    change: (letters: DeadLetters, own: ParkedFilter, step: StepPlace) => Promise<DeadLettersStep>,
+    filter: BlockedFilter,
+    change: (letters: DeadLetters, own: BlockedFilter, step: StepPlace) => Promise<DeadLettersStep>,
   ): Promise<number> {
     const { items: counts, failures } = await askDatabases(this.#databases, async ({ store }) => {
       const own = await filterIn(store, filter);

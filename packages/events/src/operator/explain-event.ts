@@ -4,8 +4,8 @@ import type {
   DeliverableEvent,
   DeliveryStore,
   HandlerCursor,
-  ParkedFilter,
-  ParkedRow,
+  BlockedFilter,
+  BlockedRow,
   ShardIdentifier,
 } from '@framework/core';
 
@@ -16,11 +16,11 @@ export async function explainEvent(
   { store, shards }: DatabaseDelivery,
   eventId: string,
 ): Promise<EventExplanation | undefined> {
-  const parked: ParkedRow[] = [];
-  for await (const row of eachParked(store.deadLetters, { eventId })) parked.push(row);
-  // Parked events outlive the partitions of the log.
+  const blocked: BlockedRow[] = [];
+  for await (const row of eachBlocked(store.deadLetters, { eventId })) blocked.push(row);
+  // Blocked events outlive the partitions of the log.
   const logged = await store.log.find(eventId);
-  const event = logged ?? parked[0]?.event;
+  const event = logged ?? blocked[0]?.event;
   if (event === undefined) return undefined;
   const cursors = await store.cursors.load([event.slot]);
   const standings = await Promise.all(
@@ -29,7 +29,7 @@ export async function explainEvent(
         store,
         event,
         cursor,
-        parked.find(({ handler }) => handler === cursor.handler),
+        blocked.find(({ handler }) => handler === cursor.handler),
         logged === undefined,
       ),
     ),
@@ -41,10 +41,10 @@ async function standing(
   store: DeliveryStore,
   event: DeliverableEvent,
   { handler, paused }: HandlerCursor,
-  row: ParkedRow | undefined,
+  row: BlockedRow | undefined,
   isGone: boolean,
 ): Promise<HandlerStanding> {
-  if (row !== undefined) return { handler, paused, ...(await parkedStanding(store.deadLetters, row)) };
+  if (row !== undefined) return { handler, paused, ...(await blockedStanding(store.deadLetters, row)) };
   // A partition is dropped when every cursor has passed it.
   if (isGone || (await store.cursors.hasPassed(handler, event))) return { handler, paused, kind: 'passed' };
   const lease = (await store.leases.list()).find(
@@ -59,12 +59,12 @@ async function standing(
   };
 }
 
-type ParkedStanding = Extract<HandlerStanding, { readonly kind: 'dead-letter' | 'backing-off' | 'behind' }>;
+type BlockedStanding = Extract<HandlerStanding, { readonly kind: 'dead-letter' | 'backing-off' | 'behind' }>;
 
-async function parkedStanding(
+async function blockedStanding(
   letters: DeadLetters,
-  row: ParkedRow,
-): Promise<DistributiveOmit<ParkedStanding, 'handler' | 'paused'>> {
+  row: BlockedRow,
+): Promise<DistributiveOmit<BlockedStanding, 'handler' | 'paused'>> {
   const { attempts, error } = row;
   if (row.dead) return { kind: 'dead-letter', attempts, error };
   const first = await firstOfModel(letters, row);
@@ -76,18 +76,18 @@ async function parkedStanding(
 
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
 
-/** The parked event whose turn it is before all others of the model. */
-async function firstOfModel(letters: DeadLetters, row: ParkedRow): Promise<ParkedRow> {
+/** The blocked event whose turn it is before all others of the model. */
+async function firstOfModel(letters: DeadLetters, row: BlockedRow): Promise<BlockedRow> {
   const { handler, event } = row;
   let first = row;
-  for await (const each of eachParked(letters, { handler, modelId: event.modelId })) {
+  for await (const each of eachBlocked(letters, { handler, modelId: event.modelId })) {
     if (each.event.modelName === event.modelName && isBefore(each.event, first.event)) first = each;
   }
   return first;
 }
 
-/** All parked events that match, page by page. */
-async function* eachParked(letters: DeadLetters, filter: ParkedFilter): AsyncGenerator<ParkedRow> {
+/** All blocked events that match, page by page. */
+async function* eachBlocked(letters: DeadLetters, filter: BlockedFilter): AsyncGenerator<BlockedRow> {
   let after: string | undefined;
   do {
     const page = await letters.find(filter, { limit: pageMax, ...(after !== undefined && { after }) });
@@ -120,7 +120,7 @@ export type HandlerStanding = { readonly handler: string; readonly paused: boole
       readonly untilDate: Date | undefined;
     }
   | {
-      /** It is parked behind an earlier event of its model. */
+      /** It is blocked behind an earlier event of its model. */
       readonly kind: 'behind';
       readonly behindEventId: string;
       /** Whether that one is a dead letter, and so waits for an operator. */

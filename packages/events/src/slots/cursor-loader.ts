@@ -1,4 +1,10 @@
-import type { HandlerCursors, KnownHandler, ParkedEvents, ParkedModel, ParkedPlace } from '@framework/core';
+import type {
+  HandlerCursors,
+  KnownHandler,
+  BlockedEvents,
+  BlockedModel,
+  BlockedPlace,
+} from '@framework/core';
 
 import { modelKey } from '../subscription/event-work.js';
 import type { HandlerFlow } from '../subscription/subscription.js';
@@ -7,7 +13,7 @@ import type { WorkerContext } from '../worker-context.js';
 import type { CursorSaver } from './cursor-saver.js';
 import type { HeldSlot } from './lease-keeper.js';
 
-/** How many parked models one statement reads. */
+/** How many blocked models one statement reads. */
 const modelsPage = 5_000;
 
 /** What a flow is told here. */
@@ -17,10 +23,10 @@ type LoadedFlow = Pick<HandlerFlow, 'gain' | 'paused' | 'setPaused'>;
 export class CursorLoader {
   readonly #context: WorkerContext;
   readonly #cursors: Pick<HandlerCursors, 'load' | 'known'>;
-  readonly #parked: Pick<ParkedEvents, 'models'>;
+  readonly #blocked: Pick<BlockedEvents, 'models'>;
   readonly #saver: Pick<CursorSaver, 'settled'>;
   readonly #flows: ReadonlyMap<string, LoadedFlow>;
-  readonly #onParked: () => void;
+  readonly #onBlocked: () => void;
   /** How often the database was asked, or an operator of this process spoke. */
   #newsCount = 0;
   /** Of which of these each flow knows whether it is paused: answers may come in another order. */
@@ -29,18 +35,18 @@ export class CursorLoader {
   constructor(options: {
     readonly context: WorkerContext;
     readonly cursors: Pick<HandlerCursors, 'load' | 'known'>;
-    readonly parked: Pick<ParkedEvents, 'models'>;
+    readonly blocked: Pick<BlockedEvents, 'models'>;
     readonly saver: Pick<CursorSaver, 'settled'>;
     readonly flows: ReadonlyMap<string, LoadedFlow>;
-    /** Called when parked events may be due. */
-    readonly onParked: () => void;
+    /** Called when blocked events may be due. */
+    readonly onBlocked: () => void;
   }) {
     this.#context = options.context;
     this.#cursors = options.cursors;
-    this.#parked = options.parked;
+    this.#blocked = options.blocked;
     this.#saver = options.saver;
     this.#flows = options.flows;
-    this.#onParked = options.onParked;
+    this.#onBlocked = options.onBlocked;
   }
 
   /** Starts every flow on slots that are new here; goes on until it has, or the slots are lost. */
@@ -53,20 +59,20 @@ export class CursorLoader {
       const slots = [...new Set(leases.map(({ slot }) => slot))];
       const news = ++this.#newsCount;
       const cursors = await this.#cursors.load(slots);
-      // Only then: a cursor may have passed what was parked meanwhile, where a failover has given the slot to another process as well.
-      const models = await this.#parkedModels(leases);
+      // Only then: a cursor may have passed what was blocked meanwhile, where a failover has given the slot to another process as well.
+      const models = await this.#blockedModels(leases);
       for (const { handler, paused } of cursors) this.#apply(handler, paused, news);
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
-      const parked = Map.groupBy(models, placeOf);
+      const blocked = Map.groupBy(models, placeOf);
       for (const lease of leases) {
         const flow = this.#flows.get(lease.handler);
         const place = placeOf(lease);
         const cursor = cursorOf.get(place);
         // Without one it was retired, or a failover lost it, since the lease was given: the next renewal finds that out.
         if (flow === undefined || cursor === undefined || !lease.held) continue;
-        flow.gain(lease, cursor.cursor, (parked.get(place) ?? []).map(modelKey));
+        flow.gain(lease, cursor.cursor, (blocked.get(place) ?? []).map(modelKey));
       }
-      this.#onParked();
+      this.#onBlocked();
     });
   }
 
@@ -92,20 +98,20 @@ export class CursorLoader {
     const flow = this.#flows.get(handler);
     if (flow === undefined || news < (this.#knownOf.get(flow) ?? 0)) return;
     this.#knownOf.set(flow, news);
-    if (flow.paused && !paused) this.#onParked();
+    if (flow.paused && !paused) this.#onBlocked();
     flow.setPaused(paused);
   }
 
-  async #parkedModels(places: readonly ParkedPlace[]): Promise<readonly ParkedModel[]> {
-    const models: ParkedModel[] = [];
-    for (let after: ParkedModel | undefined; ; after = models.at(-1)) {
-      const page = await this.#parked.models(places, { limit: modelsPage, after });
+  async #blockedModels(places: readonly BlockedPlace[]): Promise<readonly BlockedModel[]> {
+    const models: BlockedModel[] = [];
+    for (let after: BlockedModel | undefined; ; after = models.at(-1)) {
+      const page = await this.#blocked.models(places, { limit: modelsPage, after });
       models.push(...page);
       if (page.length < modelsPage) return models;
     }
   }
 }
 
-function placeOf({ handler, slot }: ParkedPlace): string {
+function placeOf({ handler, slot }: BlockedPlace): string {
   return `${handler} ${slot}`;
 }

@@ -1,6 +1,6 @@
 import type { Cursor, CursorMove, HandlerCursors } from '@framework/core';
 
-import { Alarm } from '../wake/wake-signal.js';
+import { WakeSignal } from '../wake/wake-signal.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import type { HeldSlot } from './lease-keeper.js';
 
@@ -30,7 +30,7 @@ export class CursorSaver {
   readonly #context: WorkerContext;
   readonly #cursors: Pick<HandlerCursors, 'save'>;
   readonly #onLost: (tokens: readonly string[]) => void;
-  readonly #alarm: Alarm;
+  readonly #wakeSignal: WakeSignal;
   readonly #pending = new Map<string, PendingCursor>();
   #saving: Promise<void> = Promise.resolve();
   #savedMs = -Infinity;
@@ -45,7 +45,7 @@ export class CursorSaver {
     this.#context = context;
     this.#cursors = cursors;
     this.#onLost = onLost;
-    this.#alarm = new Alarm(context.clock);
+    this.#wakeSignal = new WakeSignal(context.clock);
   }
 
   /** Remembers a cursor, to be saved in time. */
@@ -59,7 +59,7 @@ export class CursorSaver {
   }
 
   /** Saves at once what passed wanted events, because a caller waits for it. */
-  hurry(): void {
+  flushSoon(): void {
     for (const pending of this.#pending.values()) {
       if (pending.wantedCount > 0) this.#remember(pending, -Infinity);
     }
@@ -72,7 +72,7 @@ export class CursorSaver {
     while (!this.#stopped) {
       const waitMs = Math.max(this.#dueMs, this.#savedMs + settings.cursorSaveMinMs) - clock.elapsedMs();
       if (waitMs > 0) {
-        await this.#alarm.wait(waitMs === Infinity ? undefined : waitMs);
+        await this.#wakeSignal.wait(waitMs === Infinity ? undefined : waitMs);
         continue;
       }
       try {
@@ -87,7 +87,7 @@ export class CursorSaver {
 
   stop(): void {
     this.#stopped = true;
-    this.#alarm.ring();
+    this.#wakeSignal.wake();
   }
 
   /**
@@ -149,7 +149,7 @@ export class CursorSaver {
     this.#pending.set(keyOf(unsaved), { ...pending, dueMs });
     if (dueMs >= this.#dueMs) return;
     this.#dueMs = dueMs;
-    this.#alarm.ring();
+    this.#wakeSignal.wake();
   }
 }
 
@@ -166,7 +166,7 @@ function move({ handler, slot, cursor }: UnsavedCursor): CursorMove {
   return { handler, slot: slot.slot, token: slot.token, cursor };
 }
 
-/** Events of one slot that were read together: the cursor may move beyond them when all are done or parked. */
+/** Events of one slot that were read together: the cursor may move beyond them when all are done or blocked. */
 export interface ProgressStep {
   readonly next: Cursor;
   /** Whether it ends within a transaction, of which more follows. */
@@ -176,7 +176,7 @@ export interface ProgressStep {
 }
 
 /**
- * How far one handler's cursor may move in one slot: up to the first event that is neither done nor parked, and never into a
+ * How far one handler's cursor may move in one slot: up to the first event that is neither done nor blocked, and never into a
  * transaction, because a place within one is not saved.
  */
 export class SlotProgress {
@@ -198,7 +198,7 @@ export class SlotProgress {
     return step;
   }
 
-  /** Says that one event of a step is done or parked. */
+  /** Says that one event of a step is done or blocked. */
   finish(step: ProgressStep): void {
     step.unfinishedCount--;
     if (step.unfinishedCount === 0) this.#move();

@@ -1,6 +1,6 @@
 import type { Clock, LeaseRenewal, SlotLease, SlotLeases } from '@framework/core';
 
-import { Alarm } from '../wake/wake-signal.js';
+import { WakeSignal } from '../wake/wake-signal.js';
 import { type StoreBackoff, type WorkerContext, storeBackoff } from '../worker-context.js';
 
 /** How much later than they end the slots of another process are asked for, so that the database finds that they have. */
@@ -14,7 +14,7 @@ export class LeaseKeeper {
   readonly #shards: readonly string[];
   readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   readonly #onRenewed: (gained: readonly HeldSlot[]) => void;
-  readonly #alarm: Alarm;
+  readonly #wakeSignal: WakeSignal;
   readonly #backoff: StoreBackoff;
   /** By their tokens. */
   readonly #slots = new Map<string, HeldSlot>();
@@ -44,7 +44,7 @@ export class LeaseKeeper {
     this.#shards = options.shards;
     this.#watch = options.watch;
     this.#onRenewed = options.onRenewed;
-    this.#alarm = new Alarm(context.clock);
+    this.#wakeSignal = new WakeSignal(context.clock);
     this.#backoff = storeBackoff(context);
   }
 
@@ -73,26 +73,26 @@ export class LeaseKeeper {
     while (!this.#stopped) {
       const renewing = this.#renew();
       this.#renewing = renewing;
-      await this.#alarm.wait(await renewing);
+      await this.#wakeSignal.wait(await renewing);
     }
   }
 
   /** Asks for leases of other handlers from now on, by their permanent ids. */
   setHandlers(handlers: readonly string[]): void {
     this.#handlers = handlers;
-    this.#alarm.ring();
+    this.#wakeSignal.wake();
   }
 
   /** Drops leases that the database says are lost, by their tokens, and asks for leases anew. */
   drop(tokens: readonly string[]): void {
     for (const token of tokens) this.#lose(token);
-    if (tokens.length > 0) this.#alarm.ring();
+    if (tokens.length > 0) this.#wakeSignal.wake();
   }
 
   /** Stops renewing, and gives every slot back. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    this.#alarm.ring();
+    this.#wakeSignal.wake();
     this.#cancelExpiry();
     this.drop([...this.#slots.keys()]);
     // One that is under way would take the slots again after they were given back.

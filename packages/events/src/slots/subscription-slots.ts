@@ -26,7 +26,7 @@ export class FlowSlots {
     return this.#positions.get(slot.slot)?.slot === slot;
   }
 
-  /** Slots whose suspects are parked and being tried. */
+  /** Slots whose suspects are blocked and being tried. */
   get settling(): readonly HeldSlot[] {
     return [...this.#positions.values()].filter(({ phase }) => phase === 'settling').map(({ slot }) => slot);
   }
@@ -92,7 +92,7 @@ export class FlowSlots {
 /**
  * Where one handler stands in one slot that this process holds.
  *
- * `careful`: the holder before vanished, so that what follows the cursor is parked first. `settling`: it was parked, and
+ * `careful`: the holder before vanished, so that what follows the cursor is blocked first. `settling`: it was blocked, and
  * is being tried alone. `open`: events are handled as they come.
  */
 export interface SlotPosition {
@@ -111,7 +111,7 @@ export interface SlotPosition {
   unsavedCount: number;
   /** Wanted events that were read of such a transaction. */
   partCount: number;
-  /** Wanted events that were parked because the holder before vanished. */
+  /** Wanted events that were blocked because the holder before vanished. */
   suspectCount: number;
 }
 

@@ -1,99 +1,99 @@
-import type { DeliverableEvent, LeasedModel, ParkedEvent, ParkedEvents } from '@framework/core';
+import type { DeliverableEvent, LeasedModel, BlockedEvent, BlockedEvents } from '@framework/core';
 
 import type { HeldSlot } from '../slots/lease-keeper.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import { modelKey } from './event-work.js';
 
-/** How much events are to park. */
+/** How much events are to block. */
 interface Load {
   readonly count: number;
   readonly bytes: number;
 }
 
-/** Events that are to be parked in one statement, and who waits for that. */
+/** Events that are to be blocked in one statement, and who waits for that. */
 interface Waiting extends Load {
-  readonly events: readonly ParkedEvent[];
-  readonly answer: (isParked: boolean) => void;
+  readonly events: readonly BlockedEvent[];
+  readonly answer: (isBlocked: boolean) => void;
 }
 
-/** Parks events durably: goes on until they are, unless the slot is lost or delivery ends. */
-export class Parker {
+/** Blocks events durably: goes on until they are, unless the slot is lost or delivery ends. */
+export class EventBlocker {
   readonly #context: WorkerContext;
-  readonly #parked: Pick<ParkedEvents, 'park'>;
+  readonly #blocked: Pick<BlockedEvents, 'block'>;
   readonly #onLost: (tokens: readonly string[]) => void;
   readonly #waiting: Waiting[] = [];
-  #parking = false;
+  #blocking = false;
 
   constructor(
     context: WorkerContext,
-    parked: Pick<ParkedEvents, 'park'>,
+    blocked: Pick<BlockedEvents, 'block'>,
     onLost: (tokens: readonly string[]) => void,
   ) {
     this.#context = context;
-    this.#parked = parked;
+    this.#blocked = blocked;
     this.#onLost = onLost;
   }
 
-  /** Parks events of one slot, in order; false when they are another process's business now. */
-  async park(slot: HeldSlot, events: readonly Omit<ParkedEvent, 'token'>[]): Promise<boolean> {
+  /** Blocks events of one slot, in order; false when they are another process's business now. */
+  async block(slot: HeldSlot, events: readonly Omit<BlockedEvent, 'token'>[]): Promise<boolean> {
     const { settings, ended } = this.#context;
     for (let from = 0; from < events.length;) {
       if (!slot.held || ended.aborted) return false;
-      const next = events.slice(from, from + settings.parkMax);
+      const next = events.slice(from, from + settings.blockMax);
       const chunk = next.slice(0, this.#fittingCount(next.map(({ event }) => loadOf([event]))));
       from += chunk.length;
       const tokened = chunk.map((event) => ({ ...event, token: slot.token }));
       // What is refused among others must not keep them out.
-      if (!(await this.#parkWithOthers(tokened)) && !(await this.#parkAlone(slot, tokened))) return false;
+      if (!(await this.#blockWithOthers(tokened)) && !(await this.#blockAlone(slot, tokened))) return false;
     }
     return slot.held;
   }
 
-  /** Parks together what is asked for at the same time: one statement at once leaves connections for what keeps the leases. */
-  #parkWithOthers(events: readonly ParkedEvent[]): Promise<boolean> {
+  /** Blocks together what is asked for at the same time: one statement at once leaves connections for what keeps the leases. */
+  #blockWithOthers(events: readonly BlockedEvent[]): Promise<boolean> {
     return new Promise((answer) => {
       this.#waiting.push({ ...loadOf(events.map(({ event }) => event)), events, answer });
-      if (!this.#parking) void this.#parkWaiting();
+      if (!this.#blocking) void this.#blockWaiting();
     });
   }
 
-  async #parkWaiting(): Promise<void> {
-    this.#parking = true;
+  async #blockWaiting(): Promise<void> {
+    this.#blocking = true;
     // What comes in the same turn of the event loop goes together.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const together = this.#waiting.splice(0, this.#fittingCount(this.#waiting));
-      const isParked = await this.#tryToPark(together.flatMap(({ events }) => events));
-      for (const { answer } of together) answer(isParked);
+      const isBlocked = await this.#tryToBlock(together.flatMap(({ events }) => events));
+      for (const { answer } of together) answer(isBlocked);
     }
-    this.#parking = false;
+    this.#blocking = false;
   }
 
   /** How many of the first ones, at least one, are not too much for one statement: events are copied, however large they are. */
   #fittingCount(loads: readonly Load[]): number {
-    const { parkMax, readBytesMax } = this.#context.settings;
+    const { blockMax, readBytesMax } = this.#context.settings;
     let [count, bytes] = [0, 0];
     const end = loads.findIndex((load, index) => {
       count += load.count;
       bytes += load.bytes;
-      return index > 0 && (count > parkMax || bytes > readBytesMax);
+      return index > 0 && (count > blockMax || bytes > readBytesMax);
     });
     return end === -1 ? loads.length : end;
   }
 
-  async #parkAlone(slot: HeldSlot, events: readonly ParkedEvent[]): Promise<boolean> {
+  async #blockAlone(slot: HeldSlot, events: readonly BlockedEvent[]): Promise<boolean> {
     const { ended } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (slot.held && !ended.aborted) {
       await backoff.failed(AbortSignal.any([slot.lost, ended]));
-      if (slot.held && !ended.aborted && (await this.#tryToPark(events))) return true;
+      if (slot.held && !ended.aborted && (await this.#tryToBlock(events))) return true;
     }
     return false;
   }
 
-  async #tryToPark(events: readonly ParkedEvent[]): Promise<boolean> {
+  async #tryToBlock(events: readonly BlockedEvent[]): Promise<boolean> {
     try {
-      this.#onLost(await this.#parked.park(events));
+      this.#onLost(await this.#blocked.block(events));
       return true;
     } catch (error) {
       this.#context.onError(error);
@@ -111,26 +111,26 @@ const askedMax = 500;
 
 interface Question {
   readonly model: LeasedModel;
-  readonly answer: (parked: boolean) => void;
+  readonly answer: (blocked: boolean) => void;
 }
 
-/** Answers whether models still have parked events; questions that come together are one statement. */
-export class ParkedCheck {
+/** Answers whether models still have blocked events; questions that come together are one statement. */
+export class BlockedCheck {
   readonly #context: WorkerContext;
-  readonly #parked: Pick<ParkedEvents, 'stillParked'>;
+  readonly #blocked: Pick<BlockedEvents, 'stillBlocked'>;
   readonly #questions: Question[] = [];
   #asking = false;
 
-  constructor(context: WorkerContext, parked: Pick<ParkedEvents, 'stillParked'>) {
+  constructor(context: WorkerContext, blocked: Pick<BlockedEvents, 'stillBlocked'>) {
     this.#context = context;
-    this.#parked = parked;
+    this.#blocked = blocked;
   }
 
   /**
    * Says what is true at some instant after the call; true when that cannot be learnt, because the lease holds no more, or delivery ends
    * before.
    */
-  isParked(model: LeasedModel): Promise<boolean> {
+  isBlocked(model: LeasedModel): Promise<boolean> {
     return new Promise((answer) => {
       this.#questions.push({ model, answer });
       if (!this.#asking) void this.#ask();
@@ -145,9 +145,9 @@ export class ParkedCheck {
     while (this.#questions.length > 0) {
       const asked = this.#questions.splice(0, askedMax);
       try {
-        const models = await this.#parked.stillParked(asked.map(({ model }) => model));
-        const parked = new Set(models.map((each) => `${each.handler} ${modelKey(each)}`));
-        for (const { model, answer } of asked) answer(parked.has(`${model.handler} ${modelKey(model)}`));
+        const models = await this.#blocked.stillBlocked(asked.map(({ model }) => model));
+        const blocked = new Set(models.map((each) => `${each.handler} ${modelKey(each)}`));
+        for (const { model, answer } of asked) answer(blocked.has(`${model.handler} ${modelKey(model)}`));
       } catch (error) {
         this.#context.onError(error);
         if (this.#context.ended.aborted) for (const { answer } of asked) answer(true);

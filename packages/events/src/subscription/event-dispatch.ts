@@ -2,8 +2,8 @@ import type {
   ActionExecutor,
   DeliverableEvent,
   DeliveryLog,
-  ParkedEvents,
-  ParkedHead,
+  BlockedEvents,
+  BlockedHead,
 } from '@framework/core';
 
 import type { AbandonedCalls } from '../call/call-deadlines.js';
@@ -13,19 +13,19 @@ import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import type { CursorSaver } from '../slots/cursor-saver.js';
 import type { HeldSlot, LoopWatch } from '../slots/lease-keeper.js';
 import type { WorkerContext } from '../worker-context.js';
-import type { ParkedCheck, Parker } from './blocked-events.js';
+import type { BlockedCheck, EventBlocker } from './blocked-events.js';
 import { EventStep, type FlowPolicy, type LeftEvents, flowPolicy } from './event-step.js';
 import { type EventWork, type FlowWork, type RetryWork, modelKey } from './event-work.js';
-import { type Lane, Lanes, type ParkedModelSet } from './keyed-queue.js';
+import { type Lane, Lanes, type BlockedModelSet } from './keyed-queue.js';
 import type { LogReader } from './log-reader.js';
 import { RetryStep } from './retry-step.js';
 
 /** Gives one handler what it is to do: models side by side, each model's work one after the other. */
 export class FlowDispatch {
   readonly #handler: string;
-  readonly #around: FlowSurroundings;
+  readonly #around: FlowDependencies;
   readonly #policy: FlowPolicy;
-  readonly #parked: ParkedModelSet;
+  readonly #blocked: BlockedModelSet;
   readonly #onRoom: () => void;
   readonly #caller: HandlerCaller;
   readonly #lanes: Lanes<FlowWork>;
@@ -33,25 +33,25 @@ export class FlowDispatch {
   readonly #retries: RetryStep;
   /** The lanes, each of one slot, whose first events failed and wait to be tried again, together as they were. */
   readonly #waiting = new Map<Lane<FlowWork>, Waiting>();
-  /** The lanes in which a parked event was tried last, so that new ones are next. */
+  /** The lanes in which a blocked event was tried last, so that new ones are next. */
   readonly #retried = new WeakSet<Lane<FlowWork>>();
   #unfinishedCount = 0;
   #paused = false;
 
   constructor(options: {
     readonly handler: DatabaseHandler;
-    readonly around: FlowSurroundings;
-    readonly parked: ParkedModelSet;
+    readonly around: FlowDependencies;
+    readonly blocked: BlockedModelSet;
     /** Called when it is {@link FlowDispatch.full} no more. */
     readonly onRoom: () => void;
   }) {
-    const { handler, around, parked } = options;
-    const { context, parker, onLost, onParked } = around;
+    const { handler, around, blocked } = options;
+    const { context, blocker, onLost, onBlocked } = around;
     const policy = flowPolicy(handler, context.settings);
     this.#handler = handler.id;
     this.#around = around;
     this.#policy = policy;
-    this.#parked = parked;
+    this.#blocked = blocked;
     this.#onRoom = options.onRoom;
     const caller = new HandlerCaller({
       handler,
@@ -78,13 +78,13 @@ export class FlowDispatch {
       handler: handler.id,
       policy,
       caller,
-      parker,
-      parked,
-      onParked,
+      blocker,
+      blocked,
+      onBlocked,
     });
     this.#retries = new RetryStep({
       context,
-      parked: around.parkedEvents,
+      blocked: around.blockedEvents,
       policy,
       caller,
       watch: around.watch,
@@ -110,7 +110,7 @@ export class FlowDispatch {
     return Math.max(this.#policy.retry.backoffMaxMs, this.#around.context.settings.leaseMs);
   }
 
-  /** How many parked events may be tried at the same time, so that new ones have places left. */
+  /** How many blocked events may be tried at the same time, so that new ones have places left. */
   get retriesMax(): number {
     return Math.max(1, Math.floor(this.#policy.concurrency / 2));
   }
@@ -121,9 +121,9 @@ export class FlowDispatch {
   }
 
   /**
-   * Has events of one slot handled or, when their models are parked, parked.
+   * Has events of one slot handled or, when their models are blocked, blocked.
    *
-   * @param onFinished called once for each that is done or parked
+   * @param onFinished called once for each that is done or blocked
    */
   handle(events: readonly DeliverableEvent[], slot: HeldSlot, onFinished: () => void): void {
     this.#unfinishedCount += events.length;
@@ -133,17 +133,17 @@ export class FlowDispatch {
   }
 
   /**
-   * Tries a parked event when its model is free; resolves when the attempt has ended, however it did.
+   * Tries a blocked event when its model is free; resolves when the attempt has ended, however it did.
    *
    * @param alone until when no other one is tried. Default: others are
    */
-  retry(head: ParkedHead, slot: HeldSlot, alone?: AbortSignal): Promise<void> {
+  retry(head: BlockedHead, slot: HeldSlot, alone?: AbortSignal): Promise<void> {
     return new Promise((onEnded) => {
       this.#lanes.addFirst(this.#laneOf(head.event), { kind: 'retry', head, slot, alone, onEnded });
     });
   }
 
-  /** Finds out whether a model has parked events left, and lets it flow again if not. */
+  /** Finds out whether a model has blocked events left, and lets it flow again if not. */
   check(event: DeliverableEvent, slot: HeldSlot): void {
     this.#lanes.addFirst(this.#laneOf(event), { kind: 'check', slot, event });
   }
@@ -250,11 +250,11 @@ export class FlowDispatch {
     const model = { handler: this.#handler, slot: slot.slot, token: slot.token, modelName, modelId };
     const key = modelKey(event);
     while (slot.held) {
-      const addition = this.#parked.additionOf(slot.slot, key);
-      if ((await this.#around.check.isParked(model)) || !slot.held) return;
-      // Suspects are parked beside the lanes: the answer may not know of one that was parked since it was asked for.
-      if (this.#parked.additionOf(slot.slot, key) !== addition) continue;
-      this.#parked.delete(slot.slot, key);
+      const addition = this.#blocked.additionOf(slot.slot, key);
+      if ((await this.#around.check.isBlocked(model)) || !slot.held) return;
+      // Suspects are blocked beside the lanes: the answer may not know of one that was blocked since it was asked for.
+      if (this.#blocked.additionOf(slot.slot, key) !== addition) continue;
+      this.#blocked.delete(slot.slot, key);
       return;
     }
   }
@@ -300,9 +300,9 @@ function takeEvents(
 }
 
 /** What the flows of one database share. */
-export interface FlowSurroundings {
+export interface FlowDependencies {
   readonly context: WorkerContext;
-  readonly parkedEvents: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
+  readonly blockedEvents: Pick<BlockedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
   readonly executor: Pick<ActionExecutor, 'execute'>;
   readonly log: Pick<DeliveryLog, 'load'>;
   readonly envelopes: EnvelopeFactory;
@@ -310,11 +310,11 @@ export interface FlowSurroundings {
   readonly abandoned: AbandonedCalls;
   readonly reader: LogReader;
   readonly saver: CursorSaver;
-  readonly parker: Parker;
-  readonly check: ParkedCheck;
+  readonly blocker: EventBlocker;
+  readonly check: BlockedCheck;
   readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   /** Called with the tokens of leases that the database says are lost. */
   readonly onLost: (tokens: readonly string[]) => void;
-  /** Called when a parked event may be due. */
-  readonly onParked: () => void;
+  /** Called when a blocked event may be due. */
+  readonly onBlocked: () => void;
 }

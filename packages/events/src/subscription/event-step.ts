@@ -1,4 +1,4 @@
-import { InvariantViolationError, type ParkedEvent } from '@framework/core';
+import { InvariantViolationError, type BlockedEvent } from '@framework/core';
 
 import { type AttemptVerdict, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
@@ -6,51 +6,51 @@ import { type DeliverySettings, set, settingIssue } from '../delivery-settings.j
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
 import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
-import type { Parker } from './blocked-events.js';
+import type { EventBlocker } from './blocked-events.js';
 import { type EventWork, modelKey } from './event-work.js';
-import type { ParkedModelSet } from './keyed-queue.js';
+import type { BlockedModelSet } from './keyed-queue.js';
 
-/** Events that are neither done nor parked, and are to be tried again together. */
+/** Events that are neither done nor blocked, and are to be tried again together. */
 export interface LeftEvents {
   readonly works: readonly EventWork[];
   /** After how long; `undefined`: as soon as calls may be made again, because none was. */
   readonly waitMs: number | undefined;
 }
 
-/** Handles events as they come from the log; what fails, and what follows it, is parked. */
+/** Handles events as they come from the log; what fails, and what follows it, is blocked. */
 export class EventStep {
   readonly #context: WorkerContext;
   readonly #handler: string;
   readonly #policy: FlowPolicy;
   readonly #caller: HandlerCaller;
-  readonly #parker: Parker;
-  readonly #parked: ParkedModelSet;
-  readonly #onParked: () => void;
+  readonly #blocker: EventBlocker;
+  readonly #blocked: BlockedModelSet;
+  readonly #onBlocked: () => void;
 
   constructor(options: {
     readonly context: WorkerContext;
     readonly handler: string;
     readonly policy: FlowPolicy;
     readonly caller: HandlerCaller;
-    readonly parker: Parker;
-    readonly parked: ParkedModelSet;
-    /** Called when an event was parked that is to be tried again. */
-    readonly onParked: () => void;
+    readonly blocker: EventBlocker;
+    readonly blocked: BlockedModelSet;
+    /** Called when an event was blocked that is to be tried again. */
+    readonly onBlocked: () => void;
   }) {
     this.#context = options.context;
     this.#handler = options.handler;
     this.#policy = options.policy;
     this.#caller = options.caller;
-    this.#parker = options.parker;
-    this.#parked = options.parked;
-    this.#onParked = options.onParked;
+    this.#blocker = options.blocker;
+    this.#blocked = options.blocked;
+    this.#onBlocked = options.onBlocked;
   }
 
   /** How many events of a lane belong together, and of how many bytes, when this is the first. */
   takeMax(first: EventWork): { readonly count: number; readonly bytes: number } {
-    const { parkMax, batchBytesMax } = this.#context.settings;
-    // What is parked is copied within the database.
-    if (!this.#policy.batches && this.#isParked(first)) return { count: parkMax, bytes: Infinity };
+    const { blockMax, batchBytesMax } = this.#context.settings;
+    // What is blocked is copied within the database.
+    if (!this.#policy.batches && this.#isBlocked(first)) return { count: blockMax, bytes: Infinity };
     return { count: this.#policy.batchMax, bytes: batchBytesMax };
   }
 
@@ -58,24 +58,24 @@ export class EventStep {
    * Handles events of one lane, in order; those that are neither finished nor left afterwards belong to another process.
    *
    * @param attempt which one this is at these events, from 1
-   * @returns those that are to be tried again, and not parked
+   * @returns those that are to be tried again, and not blocked
    */
   async run(works: readonly EventWork[], attempt: number): Promise<LeftEvents | undefined> {
     const held = works.filter(({ slot }) => slot.held);
-    const [next, ...others] = this.#parked.empty ? held : await this.#withoutParked(held);
+    const [next, ...others] = this.#blocked.empty ? held : await this.#withoutBlocked(held);
     return next && this.#handle([next, ...others], attempt);
   }
 
-  /** Parks the events whose models are parked, and gives the others; none when they belong to another process now. */
-  async #withoutParked(works: readonly EventWork[]): Promise<readonly EventWork[]> {
+  /** Blocks the events whose models are blocked, and gives the others; none when they belong to another process now. */
+  async #withoutBlocked(works: readonly EventWork[]): Promise<readonly EventWork[]> {
     let left = works;
-    // Further models may turn out to be parked meanwhile.
+    // Further models may turn out to be blocked meanwhile.
     for (;;) {
-      const behind = new Set(left.filter((work) => this.#isParked(work)));
+      const behind = new Set(left.filter((work) => this.#isBlocked(work)));
       const [first] = behind;
       if (first === undefined) return left;
       const events = [...behind].map(({ event }) => ({ ...waiting, handler: this.#handler, event }));
-      if (!(await this.#parker.park(first.slot, events))) return [];
+      if (!(await this.#blocker.block(first.slot, events))) return [];
       finish(behind);
       left = left.filter((work) => !behind.has(work));
     }
@@ -92,7 +92,7 @@ export class EventStep {
     if (outcome.kind === 'held-back') return { works, waitMs: undefined };
     if (outcome.kind !== 'failed') return undefined;
     if (!this.#policy.waitsWhenFailed) {
-      await this.#park(works, outcome.error);
+      await this.#block(works, outcome.error);
       return undefined;
     }
     const waitMs = outageRetryAfterMs(this.#policy.retry, attempt, this.#context.random());
@@ -100,25 +100,25 @@ export class EventStep {
     return { works, waitMs };
   }
 
-  async #park(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {
+  async #block(works: readonly [EventWork, ...EventWork[]], error: unknown): Promise<void> {
     const [{ slot }] = works;
     const models = new Set<string>();
     const failed = this.#failed(works.length, error);
     this.#tell(works, 1, error, failed.dead ? undefined : failed.retryAfterMs);
     const events = works.map(({ event }) => {
       const model = modelKey(event);
-      const parked = { ...(models.has(model) ? waiting : failed), handler: this.#handler, event };
+      const blocked = { ...(models.has(model) ? waiting : failed), handler: this.#handler, event };
       models.add(model);
-      return parked;
+      return blocked;
     });
-    if (!(await this.#parker.park(slot, events))) return;
-    for (const model of models) this.#parked.add(slot.slot, model);
+    if (!(await this.#blocker.block(slot, events))) return;
+    for (const model of models) this.#blocked.add(slot.slot, model);
     finish(works);
-    this.#onParked();
+    this.#onBlocked();
   }
 
-  /** How events are parked that a call failed with; which one of several is to blame is not known yet. */
-  #failed(eventCount: number, thrown: unknown): ParkedState {
+  /** How events are blocked that a call failed with; which one of several is to blame is not known yet. */
+  #failed(eventCount: number, thrown: unknown): BlockedState {
     const { retry } = this.#policy;
     const verdict = verdictOf(this.#policy, thrown);
     const counts = verdict !== 'outage';
@@ -153,15 +153,15 @@ export class EventStep {
     });
   }
 
-  #isParked({ slot, event }: EventWork): boolean {
-    return this.#parked.has(slot.slot, modelKey(event));
+  #isBlocked({ slot, event }: EventWork): boolean {
+    return this.#blocked.has(slot.slot, modelKey(event));
   }
 }
 
-type ParkedState = Omit<ParkedEvent, 'token' | 'handler' | 'event'>;
+type BlockedState = Omit<BlockedEvent, 'token' | 'handler' | 'event'>;
 
-/** How an event is parked that only waits for an earlier one of its model. */
-const waiting: ParkedState = {
+/** How an event is blocked that only waits for an earlier one of its model. */
+const waiting: BlockedState = {
   attempts: 0,
   uncounted: 0,
   error: undefined,

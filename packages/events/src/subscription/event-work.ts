@@ -1,28 +1,28 @@
-import type { DeliverableEvent, ParkedHead } from '@framework/core';
+import type { DeliverableEvent, BlockedHead } from '@framework/core';
 
 import type { HeldSlot } from '../slots/lease-keeper.js';
 
-/** An event from the log, to be handled or, when its model is parked, to be parked. */
+/** An event from the log, to be handled or, when its model is blocked, to be blocked. */
 export interface EventWork {
   readonly kind: 'event';
   readonly event: DeliverableEvent;
   readonly slot: HeldSlot;
-  /** Called once when it is done or parked. */
+  /** Called once when it is done or blocked. */
   readonly onFinished: () => void;
 }
 
-/** A parked event whose turn it is. */
+/** A blocked event whose turn it is. */
 export interface RetryWork {
   readonly kind: 'retry';
-  readonly head: ParkedHead;
+  readonly head: BlockedHead;
   readonly slot: HeldSlot;
-  /** Not aborted while no other parked event is tried; `undefined` when others are. */
+  /** Not aborted while no other blocked event is tried; `undefined` when others are. */
   readonly alone: AbortSignal | undefined;
   /** Called once when the attempt has ended, however it did. */
   readonly onEnded: () => void;
 }
 
-/** The question whether a model still has parked events, asked while nothing else happens to the model. */
+/** The question whether a model still has blocked events, asked while nothing else happens to the model. */
 interface CheckWork {
   readonly kind: 'check';
   readonly slot: HeldSlot;

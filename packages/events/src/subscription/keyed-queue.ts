@@ -121,8 +121,8 @@ export class Lanes<Item> {
   }
 }
 
-/** The models that have parked events for one handler, in the slots that this process holds. */
-export class ParkedModelSet {
+/** The models that have blocked events for one handler, in the slots that this process holds. */
+export class BlockedModelSet {
   /** With each model, which of all additions was its last one. */
   readonly #bySlot = new Map<number, Map<string, number>>();
   #additionCount = 0;
@@ -132,7 +132,7 @@ export class ParkedModelSet {
     return this.#bySlot.size === 0;
   }
 
-  /** How often a model was found to have no parked events any more. */
+  /** How often a model was found to have no blocked events any more. */
   get deletionCount(): number {
     return this.#deletionCount;
   }

@@ -1,6 +1,6 @@
 import type { Cursor, DeliveryLog, EventBatch, LogPartitions } from '@framework/core';
 
-import { Alarm } from '../wake/wake-signal.js';
+import { WakeSignal } from '../wake/wake-signal.js';
 import type { WorkerContext } from '../worker-context.js';
 
 /** A batch of the log, and how much was known of commits when its reading began. */
@@ -99,7 +99,7 @@ export class LogPoll {
   readonly #context: WorkerContext;
   readonly #foundCount: () => number;
   readonly #look: () => void;
-  readonly #alarm: Alarm;
+  readonly #wakeSignal: WakeSignal;
 
   constructor(options: {
     readonly context: WorkerContext;
@@ -110,12 +110,12 @@ export class LogPoll {
     this.#context = options.context;
     this.#foundCount = options.foundCount;
     this.#look = options.look;
-    this.#alarm = new Alarm(options.context.clock);
+    this.#wakeSignal = new WakeSignal(options.context.clock);
   }
 
   /** Has it looked at once, because something may have been committed. */
-  ring(): void {
-    this.#alarm.ring();
+  wake(): void {
+    this.#wakeSignal.wake();
   }
 
   /** Goes on until delivery stops. */
@@ -125,7 +125,7 @@ export class LogPoll {
     let waitMs = pollMinMs;
     let foundCount = 0;
     while (!stopping.aborted) {
-      const rung = await this.#alarm.wait(waitMs);
+      const rung = await this.#wakeSignal.wait(waitMs);
       const busy = rung || this.#foundCount() > foundCount;
       foundCount = this.#foundCount();
       waitMs = busy ? pollMinMs : Math.min(pollMaxMs, waitMs * 2);

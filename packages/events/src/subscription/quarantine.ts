@@ -3,42 +3,42 @@ import type { Clock, DeliverableEvent, EventBatch } from '@framework/core';
 import type { DeliverySettings } from '../delivery-settings.js';
 import type { HeldSlot } from '../slots/lease-keeper.js';
 import type { SlotPosition } from '../slots/subscription-slots.js';
-import type { Parker } from './blocked-events.js';
+import type { EventBlocker } from './blocked-events.js';
 import { modelKey } from './event-work.js';
-import type { ParkedModelSet } from './keyed-queue.js';
+import type { BlockedModelSet } from './keyed-queue.js';
 
 /**
- * For how long suspects are due already when they are parked, a hundred years: a slot waits until they were tried, so that they
+ * For how long suspects are due already when they are blocked, a hundred years: a slot waits until they were tried, so that they
  * come before retries, which may be late by the time for which an outage, or a pause, has lasted.
  */
 const dueSinceMs = 36_525 * 86_400_000;
 
-/** Parks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
+/** Blocks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
 export class SuspectIntake {
   readonly #handler: string;
-  readonly #parker: Parker;
-  readonly #parked: ParkedModelSet;
+  readonly #blocker: EventBlocker;
+  readonly #blocked: BlockedModelSet;
   readonly #check: (event: DeliverableEvent, slot: HeldSlot) => void;
   /** As many as the holder before can have had beyond its saved cursor, and the last batch. */
   readonly #suspectsMax: number;
 
   constructor(options: {
     readonly handler: string;
-    readonly parker: Parker;
-    readonly parked: ParkedModelSet;
-    /** Has a model looked at that may have no parked events any more. */
+    readonly blocker: EventBlocker;
+    readonly blocked: BlockedModelSet;
+    /** Has a model looked at that may have no blocked events any more. */
     readonly check: (event: DeliverableEvent, slot: HeldSlot) => void;
     readonly settings: DeliverySettings;
   }) {
     this.#handler = options.handler;
-    this.#parker = options.parker;
-    this.#parked = options.parked;
+    this.#blocker = options.blocker;
+    this.#blocked = options.blocked;
     this.#check = options.check;
     this.#suspectsMax = options.settings.unsavedMax + 2 * options.settings.readMax;
   }
 
   /**
-   * Parks the events of a batch; the slot settles when they were the last that the holder before can have had.
+   * Blocks the events of a batch; the slot settles when they were the last that the holder before can have had.
    *
    * However large a transaction is, its cursor stood before all of it.
    *
@@ -61,12 +61,12 @@ export class SuspectIntake {
       dead: false,
       suspect: true,
     }));
-    const { deletionCount } = this.#parked;
-    if (!(await this.#parker.park(slot, suspects))) return false;
+    const { deletionCount } = this.#blocked;
+    if (!(await this.#blocker.block(slot, suspects))) return false;
     const models = new Map(events.map((event) => [modelKey(event), event]));
-    for (const model of models.keys()) this.#parked.add(slot.slot, model);
+    for (const model of models.keys()) this.#blocked.add(slot.slot, model);
     // Before the answer came, some may have been tried and found to be done: nobody would look at their models again.
-    if (this.#parked.deletionCount !== deletionCount)
+    if (this.#blocked.deletionCount !== deletionCount)
       for (const event of models.values()) this.#check(event, slot);
     if (partial) return true;
     position.suspectCount += events.length;
@@ -76,7 +76,7 @@ export class SuspectIntake {
 }
 
 /**
- * Has attempts at parked events, of all databases of a process, made side by side, or alone: so that it is known which one is to
+ * Has attempts at blocked events, of all databases of a process, made side by side, or alone: so that it is known which one is to
  * blame when the process ends.
  *
  * One that takes long keeps the others out for a bounded time only. After each that was alone the others have their turn.

@@ -1,8 +1,8 @@
-import type { ParkedEvents, ParkedHead } from '@framework/core';
+import type { BlockedEvents, BlockedHead } from '@framework/core';
 
 import { eventBytesMax } from '../delivery-settings.js';
 import type { HeldSlot, LeaseKeeper } from '../slots/lease-keeper.js';
-import { Alarm } from '../wake/wake-signal.js';
+import { WakeSignal } from '../wake/wake-signal.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import { modelKey } from './event-work.js';
 import type { SuspectGate } from './quarantine.js';
@@ -11,66 +11,66 @@ import type { HandlerFlow } from './subscription.js';
 /** The longest timer. */
 const aloneMaxMs = 2 ** 31 - 1;
 
-/** A parked event that one of the flows can try now. */
+/** A blocked event that one of the flows can try now. */
 interface Attempt {
   readonly key: string;
-  readonly head: ParkedHead;
+  readonly head: BlockedHead;
   readonly slot: HeldSlot;
   readonly flow: HandlerFlow;
 }
 
-/** Finds parked events that are due, in one database, and has them tried by the flows of their handlers. */
+/** Finds blocked events that are due, in one database, and has them tried by the flows of their handlers. */
 export class RetryLoop {
   readonly #context: WorkerContext;
-  readonly #parked: Pick<ParkedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
+  readonly #blocked: Pick<BlockedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
   readonly #keeper: LeaseKeeper;
   readonly #flows: ReadonlyMap<string, HandlerFlow>;
   readonly #gate: SuspectGate;
-  readonly #alarm: Alarm;
+  readonly #wakeSignal: WakeSignal;
   /** Those that are being made, and those that are next, by handler and model. */
   readonly #taken = new Map<string, Attempt>();
   /** Of each handler as many as may run, so that none of its places waits for the database. */
   #next: ReadonlySet<Attempt> = new Set();
-  /** Models whose last attempt has ended, and of which it is not known whether more is parked. */
+  /** Models whose last attempt has ended, and of which it is not known whether more is blocked. */
   readonly #ended = new Map<string, Attempt>();
 
   constructor(options: {
     readonly context: WorkerContext;
-    readonly parked: Pick<ParkedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
+    readonly blocked: Pick<BlockedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
     readonly keeper: LeaseKeeper;
     readonly flows: ReadonlyMap<string, HandlerFlow>;
     /** The same for all databases of a process. */
     readonly gate: SuspectGate;
   }) {
     this.#context = options.context;
-    this.#parked = options.parked;
+    this.#blocked = options.blocked;
     this.#keeper = options.keeper;
     this.#flows = options.flows;
     this.#gate = options.gate;
-    this.#alarm = new Alarm(options.context.clock);
+    this.#wakeSignal = new WakeSignal(options.context.clock);
   }
 
   /** Looks at once, because something may be due. */
   wake(): void {
-    this.#alarm.ring();
+    this.#wakeSignal.wake();
   }
 
   /**
-   * Looks for what is due until delivery stops; while no model is known to be parked, only once in a lease's time: a statement that
-   * parks may reach the database after it was given up, and its event was handled.
+   * Looks for what is due until delivery stops; while no model is known to be blocked, only once in a lease's time: a statement that
+   * blocks may reach the database after it was given up, and its event was handled.
    */
   async run(): Promise<void> {
     const { stopping, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (!stopping.aborted) {
-      if (![...this.#flows.values()].some((flow) => flow.waitsForParked)) {
-        const wasWoken = await this.#alarm.wait(this.#context.settings.leaseMs);
+      if (![...this.#flows.values()].some((flow) => flow.waitsForBlocked)) {
+        const wasWoken = await this.#wakeSignal.wait(this.#context.settings.leaseMs);
         if (wasWoken) continue;
       }
       try {
         const waitMs = await this.#round();
         backoff.succeeded();
-        await this.#alarm.wait(waitMs);
+        await this.#wakeSignal.wait(waitMs);
       } catch (error) {
         onError(error);
         await backoff.failed(stopping);
@@ -89,15 +89,15 @@ export class RetryLoop {
     this.#check(ended, heads);
     this.#take(due);
     // There may be room for more than one statement looks at.
-    if (due.length >= settings.dueMax) this.#alarm.ring();
+    if (due.length >= settings.dueMax) this.#wakeSignal.wake();
     if (this.#taken.size > 0) return settings.pollMinMs;
     const places = this.#keeper.slots.filter((held) => this.#flowOf(held)?.paused === false);
-    const nextDueMs = (await this.#parked.nextDueMs(places)) ?? Infinity;
-    return Math.min(settings.parkedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
+    const nextDueMs = (await this.#blocked.nextDueMs(places)) ?? Infinity;
+    return Math.min(settings.blockedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
   }
 
   /** Asks for as many as can be started soon, of each handler, however many others of it or of another one are due. */
-  async #dueHeads(): Promise<readonly ParkedHead[]> {
+  async #dueHeads(): Promise<readonly BlockedHead[]> {
     const { settings } = this.#context;
     const taken = [...this.#taken.values()];
     const counts = countBy(taken, ({ flow }) => flow);
@@ -113,19 +113,19 @@ export class RetryLoop {
     });
     if (places.length === 0) return [];
     const except = taken.map(({ head: { handler, event } }) => ({ ...event, handler }));
-    return this.#parked.dueHeads(places, settings.dueMax, { bytesMax: eventBytesMax(settings), except });
+    return this.#blocked.dueHeads(places, settings.dueMax, { bytesMax: eventBytesMax(settings), except });
   }
 
   /**
-   * The flow of a slot, once it has started there. Before that it still reads which models have parked events: one whose last event was
-   * handled meanwhile would stay known as parked.
+   * The flow of a slot, once it has started there. Before that it still reads which models have blocked events: one whose last event was
+   * handled meanwhile would stay known as blocked.
    */
   #flowOf(held: HeldSlot): HandlerFlow | undefined {
     const flow = this.#flows.get(held.handler);
     return flow?.slots.has(held) === true ? flow : undefined;
   }
 
-  #attempt(head: ParkedHead): Attempt | undefined {
+  #attempt(head: BlockedHead): Attempt | undefined {
     const slot = this.#keeper.get(head.token);
     const flow = slot && this.#flowOf(slot);
     if (flow === undefined || slot === undefined) return undefined;
@@ -143,7 +143,7 @@ export class RetryLoop {
   }
 
   /** Has models looked at whose attempt has ended and that have no next event that is due. */
-  #check(ended: ReadonlyMap<string, Attempt>, heads: readonly ParkedHead[]): void {
+  #check(ended: ReadonlyMap<string, Attempt>, heads: readonly BlockedHead[]): void {
     const due = new Set(heads.map((head) => `${head.handler} ${modelKey(head.event)}`));
     for (const [key, { flow, head, slot }] of ended) {
       // The slot may have been lost, and had again under the same token, since the attempt began.
@@ -158,7 +158,7 @@ export class RetryLoop {
   async #settle(): Promise<void> {
     const settling = [...this.#flows.values()].flatMap(({ slots }) => slots.settling);
     if (settling.length === 0) return;
-    const suspects = [...(await this.#parked.suspectPlaces(settling))];
+    const suspects = [...(await this.#blocked.suspectPlaces(settling))];
     for (const { head, slot } of this.#taken.values()) if (head.suspect) suspects.push(slot);
     const busy = new Set(suspects.map(({ handler, slot }) => `${handler} ${slot}`));
     for (const slot of settling) {
@@ -169,7 +169,7 @@ export class RetryLoop {
   #take(due: readonly Attempt[]): void {
     for (const attempt of due) {
       this.#taken.set(attempt.key, attempt);
-      attempt.flow.knowParked(attempt.slot, attempt.head.event);
+      attempt.flow.knowBlocked(attempt.slot, attempt.head.event);
     }
     this.#next = new Set([...this.#next, ...due].toSorted((one, other) => rank(one) - rank(other)));
     this.#start();
@@ -207,7 +207,7 @@ export class RetryLoop {
       if (stopping.aborted) return;
       this.#ended.set(key, attempt);
       this.#start();
-      if (![...this.#next].some((each) => each.flow === flow)) this.#alarm.ring();
+      if (![...this.#next].some((each) => each.flow === flow)) this.#wakeSignal.wake();
     };
     const heldWork = (alone?: AbortSignal): Promise<void> => whileHeld(slot, work(alone));
     if (!isToBeAlone(attempt)) return this.#gate.runBeside(heldWork);

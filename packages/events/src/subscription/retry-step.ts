@@ -1,8 +1,8 @@
 import {
-  type ParkedAttempt,
-  type ParkedEvents,
-  type ParkedHead,
-  type ParkedOutcome,
+  type BlockedAttempt,
+  type BlockedEvents,
+  type BlockedHead,
+  type BlockedOutcome,
   randomUuid,
 } from '@framework/core';
 
@@ -19,12 +19,12 @@ import type { RetryWork } from './event-work.js';
 const lastTriesMax = 3;
 
 /**
- * Tries parked events again. Every attempt is recorded before it is made, because it may end the process, or stop its event loop.
+ * Tries blocked events again. Every attempt is recorded before it is made, because it may end the process, or stop its event loop.
  * One that is made alone is counted then, because it is to blame for that; of several side by side none is.
  */
 export class RetryStep {
   readonly #context: WorkerContext;
-  readonly #parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
+  readonly #blocked: Pick<BlockedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
   readonly #policy: FlowPolicy;
   readonly #caller: HandlerCaller;
   readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
@@ -32,12 +32,12 @@ export class RetryStep {
   readonly #wants: (eventType: string) => boolean;
   /** Events without attempts left of which somebody who lives may yet take one back. */
   readonly #lastChances = new Set<string>();
-  /** Types of parked events that the handler does not want, which was told. */
+  /** Types of blocked events that the handler does not want, which was told. */
   readonly #unwantedTypes = new Set<string>();
 
   constructor(options: {
     readonly context: WorkerContext;
-    readonly parked: Pick<ParkedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
+    readonly blocked: Pick<BlockedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
     readonly policy: FlowPolicy;
     readonly caller: HandlerCaller;
     readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
@@ -46,7 +46,7 @@ export class RetryStep {
     readonly wants: (eventType: string) => boolean;
   }) {
     this.#context = options.context;
-    this.#parked = options.parked;
+    this.#blocked = options.blocked;
     this.#policy = options.policy;
     this.#caller = options.caller;
     this.#watch = options.watch;
@@ -70,7 +70,7 @@ export class RetryStep {
     const outcome = await call;
     if (outcome.kind === 'held-back') return this.#giveBack(head, attempt);
     if (outcome.kind === 'dropped') return this.#endUnrecorded(head, attempt, startedMs);
-    const ended: ParkedOutcome =
+    const ended: BlockedOutcome =
       outcome.kind === 'done' ? { kind: 'done' } : this.#failed(head, outcome.error);
     const isRecorded = await this.#record(head, attempt, slot, ended);
     // An outcome that the lease did not live to see recorded: what failed by itself stays counted, and was told.
@@ -85,9 +85,9 @@ export class RetryStep {
    * @returns the attempt as it stands when the call is over
    */
   async #uncountBesideOthers(
-    begun: ParkedAttempt,
+    begun: BlockedAttempt,
     made: Pick<RetryWork, 'head' | 'slot' | 'alone'> & { startedMs: number; call: Promise<unknown> },
-  ): Promise<ParkedAttempt> {
+  ): Promise<BlockedAttempt> {
     const { head, slot, alone, startedMs, call } = made;
     if (alone === undefined || !begun.counted) return begun;
     const isOver = await Promise.race([call.then(() => true), untilAborted(alone).then(() => false)]);
@@ -97,12 +97,12 @@ export class RetryStep {
     return (await this.#begin(head, uncounted, slot, begun)) ? uncounted : begun;
   }
 
-  /** Leaves an event to the version of the handler that wants it, by which it was parked: that one may come back. */
-  async #keepUnwanted(head: ParkedHead, slot: HeldSlot): Promise<void> {
+  /** Leaves an event to the version of the handler that wants it, by which it was blocked: that one may come back. */
+  async #keepUnwanted(head: BlockedHead, slot: HeldSlot): Promise<void> {
     const { onError, random } = this.#context;
     const { id, type, modelName, modelId } = head.event;
     const unwanted = new Error(
-      `Another version of handler ${this.#caller.handler} has parked ${type} ${id} of ${modelName} ${modelId}, which this ` +
+      `Another version of handler ${this.#caller.handler} has blocked ${type} ${id} of ${modelName} ${modelId}, which this ` +
         'one does not want: it waits, and so do later events of its model. Deploy a version that wants such events, or skip them',
     );
     if (!this.#unwantedTypes.has(type)) onError(unwanted);
@@ -116,7 +116,7 @@ export class RetryStep {
    * Ends an event whose last attempt was counted and never ended: its process is gone, or stood still. One that is only slow, or
    * had no database for a while, has a lease's time to say so.
    */
-  async #giveUp(head: ParkedHead, slot: HeldSlot): Promise<void> {
+  async #giveUp(head: BlockedHead, slot: HeldSlot): Promise<void> {
     const key = chanceKey(head);
     const thrown = new Error(
       `The process ended, or its event loop was blocked, during attempt ${head.attempts}`,
@@ -134,16 +134,16 @@ export class RetryStep {
 
   /** Records that the attempt begins, however often that takes: when only the answer was lost, it is counted once all the same. */
   async #begin(
-    head: ParkedHead,
-    attempt: ParkedAttempt,
+    head: BlockedHead,
+    attempt: BlockedAttempt,
     slot: HeldSlot,
-    before?: ParkedAttempt,
+    before?: BlockedAttempt,
   ): Promise<boolean> {
     const { onError, ended, stopping } = this.#context;
     const backoff = storeBackoff(this.#context);
     for (let unsure = false; slot.held && !stopping.aborted; unsure = true) {
       try {
-        const begun = await this.#parked.beginAttempt(head, attempt, before);
+        const begun = await this.#blocked.beginAttempt(head, attempt, before);
         // The slot may have been lost while the answer was on its way.
         if (begun && slot.held && !ended.aborted) return true;
         if (begun || unsure) await this.#giveBack(head, attempt);
@@ -157,7 +157,7 @@ export class RetryStep {
     return false;
   }
 
-  #failed(head: ParkedHead, thrown: unknown): ParkedOutcome {
+  #failed(head: BlockedHead, thrown: unknown): BlockedOutcome {
     const { retry } = this.#policy;
     const { attempts, uncounted } = head;
     const error = errorText(thrown);
@@ -176,7 +176,7 @@ export class RetryStep {
   }
 
   #tell(
-    { event }: ParkedHead,
+    { event }: BlockedHead,
     attempt: number,
     error: unknown,
     afterMs: number | undefined,
@@ -190,16 +190,16 @@ export class RetryStep {
 
   /** Says how an attempt ended; false when it is not known to be written. */
   async #record(
-    head: ParkedHead,
-    attempt: ParkedAttempt | undefined,
+    head: BlockedHead,
+    attempt: BlockedAttempt | undefined,
     slot: HeldSlot,
-    outcome: ParkedOutcome,
+    outcome: BlockedOutcome,
   ): Promise<boolean> {
     const { ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (slot.held && !ended.aborted) {
       try {
-        const isRecorded = await this.#parked.endAttempt(head, attempt, outcome);
+        const isRecorded = await this.#blocked.endAttempt(head, attempt, outcome);
         if (!isRecorded) this.#onLost([slot.token]);
         return isRecorded;
       } catch (error) {
@@ -214,7 +214,7 @@ export class RetryStep {
    * Ends an attempt whose outcome is nobody's business any more. It is taken back, unless the event loop stood while it was made: the
    * call may be why, and would stop every process that takes the event over, one after the other.
    */
-  async #endUnrecorded(head: ParkedHead, attempt: ParkedAttempt, startedMs: number): Promise<void> {
+  async #endUnrecorded(head: BlockedHead, attempt: BlockedAttempt, startedMs: number): Promise<void> {
     if (!this.#watch.stoodSince(startedMs)) return this.#giveBack(head, attempt);
     const number = head.attempts + 1;
     // The last one is told by whoever ends the event.
@@ -225,12 +225,12 @@ export class RetryStep {
   }
 
   /** Takes the attempt back; an outage of the database delays that. */
-  async #giveBack(head: ParkedHead, attempt: ParkedAttempt): Promise<void> {
+  async #giveBack(head: BlockedHead, attempt: BlockedAttempt): Promise<void> {
     const { ended, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     for (let tries = 0; !ended.aborted || tries < lastTriesMax; tries += ended.aborted ? 1 : 0) {
       try {
-        return await this.#parked.giveBackAttempt(head, attempt);
+        return await this.#blocked.giveBackAttempt(head, attempt);
       } catch (error) {
         onError(error);
         await backoff.failed();
@@ -239,6 +239,6 @@ export class RetryStep {
   }
 }
 
-function chanceKey({ event, token }: ParkedHead): string {
+function chanceKey({ event, token }: BlockedHead): string {
   return `${event.id} ${token}`;
 }

@@ -3,11 +3,11 @@ import type { Cursor, DeliverableEvent } from '@framework/core';
 import { type DatabaseHandler, wantsEvent } from '../handler/event-handler-registry.js';
 import type { HeldSlot } from '../slots/lease-keeper.js';
 import { FlowSlots, type SlotPosition, groupPositions } from '../slots/subscription-slots.js';
-import { Alarm } from '../wake/wake-signal.js';
+import { WakeSignal } from '../wake/wake-signal.js';
 import { storeBackoff } from '../worker-context.js';
-import { FlowDispatch, type FlowSurroundings } from './event-dispatch.js';
+import { FlowDispatch, type FlowDependencies } from './event-dispatch.js';
 import { modelKey } from './event-work.js';
-import { ParkedModelSet } from './keyed-queue.js';
+import { BlockedModelSet } from './keyed-queue.js';
 import type { ReadBatch } from './log-reader.js';
 import { SuspectIntake } from './quarantine.js';
 
@@ -17,29 +17,29 @@ const readsMax = 4;
 export class HandlerFlow {
   readonly slots: FlowSlots;
   readonly dispatch: FlowDispatch;
-  readonly #around: FlowSurroundings;
+  readonly #around: FlowDependencies;
   readonly #handler: DatabaseHandler;
-  readonly #alarm: Alarm;
+  readonly #wakeSignal: WakeSignal;
   readonly #suspects: SuspectIntake;
-  readonly #parked = new ParkedModelSet();
+  readonly #blocked = new BlockedModelSet();
   #readCount = 0;
   #paused = false;
   #stopped = false;
 
-  constructor(handler: DatabaseHandler, around: FlowSurroundings) {
+  constructor(handler: DatabaseHandler, around: FlowDependencies) {
     const { id } = handler;
-    const { context, saver, parker } = around;
-    const parked = this.#parked;
+    const { context, saver, blocker } = around;
+    const blocked = this.#blocked;
     const wake = (): void => this.wake();
     this.#around = around;
     this.#handler = handler;
-    this.#alarm = new Alarm(context.clock);
+    this.#wakeSignal = new WakeSignal(context.clock);
     this.slots = new FlowSlots({ handler: id, saver, onReadable: wake });
-    this.dispatch = new FlowDispatch({ handler, around, parked, onRoom: wake });
+    this.dispatch = new FlowDispatch({ handler, around, blocked, onRoom: wake });
     this.#suspects = new SuspectIntake({
       handler: id,
-      parker,
-      parked,
+      blocker,
+      blocked,
       check: (event, slot) => this.dispatch.check(event, slot),
       settings: context.settings,
     });
@@ -55,33 +55,33 @@ export class HandlerFlow {
     return this.#paused;
   }
 
-  /** Whether there is anything that only a look at the parked events can settle. */
-  get waitsForParked(): boolean {
-    return !this.#parked.empty || this.slots.settling.length > 0;
+  /** Whether there is anything that only a look at the blocked events can settle. */
+  get waitsForBlocked(): boolean {
+    return !this.#blocked.empty || this.slots.settling.length > 0;
   }
 
   /** Starts on a slot that this process holds now, until it is lost. */
-  gain(slot: HeldSlot, cursor: Cursor, parkedModels: readonly string[]): void {
-    this.#parked.drop(slot.slot);
-    for (const model of parkedModels) this.#parked.add(slot.slot, model);
+  gain(slot: HeldSlot, cursor: Cursor, blockedModels: readonly string[]): void {
+    this.#blocked.drop(slot.slot);
+    for (const model of blockedModels) this.#blocked.add(slot.slot, model);
     this.slots.gain(slot, cursor);
     slot.lost.addEventListener('abort', () => this.#lose(slot));
   }
 
-  /** Has later events of a model parked, which has parked events. */
-  knowParked({ held, slot }: HeldSlot, event: DeliverableEvent): void {
-    if (held) this.#parked.add(slot, modelKey(event));
+  /** Has later events of a model blocked, which has blocked events. */
+  knowBlocked({ held, slot }: HeldSlot, event: DeliverableEvent): void {
+    if (held) this.#blocked.add(slot, modelKey(event));
   }
 
   setPaused(paused: boolean): void {
     this.#paused = paused;
     this.dispatch.setPaused(paused);
-    this.#alarm.ring();
+    this.#wakeSignal.wake();
   }
 
   /** Looks at the log, because something may have been committed. */
   wake(): void {
-    this.#alarm.ring();
+    this.#wakeSignal.wake();
   }
 
   /** Reads and hands out events until it is stopped. */
@@ -90,7 +90,7 @@ export class HandlerFlow {
     while (!this.#stopped) {
       const groups = groupPositions(this.#readable()).slice(0, readsMax);
       if (groups.length === 0) {
-        await this.#alarm.wait();
+        await this.#wakeSignal.wait();
         continue;
       }
       try {
@@ -108,12 +108,12 @@ export class HandlerFlow {
     this.#stopped = true;
     // What a paused handler has read is left to whoever holds its slots next.
     this.dispatch.setPaused(this.#paused);
-    this.#alarm.ring();
+    this.#wakeSignal.wake();
   }
 
   #lose(slot: HeldSlot): void {
     this.dispatch.drop(slot.lost.reason, slot);
-    this.#parked.drop(slot.slot);
+    this.#blocked.drop(slot.slot);
   }
 
   #readable(): readonly SlotPosition[] {
@@ -121,7 +121,7 @@ export class HandlerFlow {
     if (this.#paused || this.dispatch.full) return [];
     const waiting = this.dispatch.waitingSlots;
     if (this.slots.unsavedCount(waiting) >= context.settings.unsavedMax) {
-      saver.hurry();
+      saver.flushSoon();
       return [];
     }
     return this.slots.readable(reader.generation).filter(({ slot }) => !waiting.has(slot.slot));
@@ -162,13 +162,13 @@ export class HandlerFlow {
     position.generation = generation;
     if (!areSuspects) return this.dispatch.handle(events, slot, () => progress.finish(step));
     for (const _event of events) progress.finish(step);
-    await this.#saveParked().finally(() => this.#around.onParked());
+    await this.#saveBlocked().finally(() => this.#around.onBlocked());
   }
 
-  /** Before the events are tried: whoever had the slot next would park those again that are done by then, as never tried. */
-  async #saveParked(): Promise<void> {
+  /** Before the events are tried: whoever had the slot next would block those again that are done by then, as never tried. */
+  async #saveBlocked(): Promise<void> {
     const { saver } = this.#around;
-    saver.hurry();
+    saver.flushSoon();
     await saver.save(false);
   }
 

@@ -2,7 +2,7 @@ import {
   type ActionExecutor,
   type Clock,
   type DatabaseRegistry,
-  type HintChannel,
+  type NotificationChannel,
   type ShardIdentifier,
   outsideRequests,
   systemClock,
@@ -13,8 +13,8 @@ import type { WorkerContext } from '../worker-context.js';
 import { quiet, untilAborted, untilDone } from './wake-signal.js';
 
 /** Tells other processes that something was committed: at once, then at most once per interval. */
-export class CommitHints {
-  readonly #channel: Pick<HintChannel, 'notify'>;
+export class CommitNotifications {
+  readonly #channel: Pick<NotificationChannel, 'notify'>;
   readonly #intervalMs: number;
   readonly #clock: Clock;
   readonly #onError: (error: unknown) => void;
@@ -24,7 +24,7 @@ export class CommitHints {
   readonly #stopped = new AbortController();
 
   constructor(options: {
-    readonly channel: Pick<HintChannel, 'notify'>;
+    readonly channel: Pick<NotificationChannel, 'notify'>;
     readonly intervalMs: number;
     readonly clock: Clock;
     readonly onError: (error: unknown) => void;
@@ -35,8 +35,8 @@ export class CommitHints {
     this.#onError = options.onError;
   }
 
-  /** Returns at once, whatever becomes of the hint: nobody's commit waits for it. */
-  hint(): void {
+  /** Returns at once, whatever becomes of the notification: nobody's commit waits for it. */
+  notify(): void {
     this.#pending = true;
     // For whoever commits meanwhile as well.
     if (!this.#sending) outsideRequests(() => void this.#send());
@@ -53,7 +53,7 @@ export class CommitHints {
       const waitMs = this.#lastMs + this.#intervalMs - this.#clock.elapsedMs();
       if (waitMs > 0) await this.#clock.sleep(waitMs, this.#stopped.signal);
       this.#lastMs = this.#clock.elapsedMs();
-      // What is committed from here on is not covered by this hint any more.
+      // What is committed from here on is not covered by this notification any more.
       this.#pending = false;
       if (this.#stopped.signal.aborted) break;
       await this.#channel.notify().catch(this.#onError);
@@ -62,14 +62,14 @@ export class CommitHints {
   }
 }
 
-/** Calls back at the hints of other processes until delivery stops; hints only save time, polling finds everything. */
-export async function listenForHints(
+/** Calls back at the notifications of other processes until delivery stops; notifications only save time, polling finds everything. */
+export async function listenForNotifications(
   context: WorkerContext,
-  channel: Pick<HintChannel, 'listen'>,
-  onHint: () => void,
+  channel: Pick<NotificationChannel, 'listen'>,
+  onNotification: () => void,
 ): Promise<void> {
   const { stopping } = context;
-  const unlisten = await untilDone(context, stopping, () => channel.listen(onHint));
+  const unlisten = await untilDone(context, stopping, () => channel.listen(onNotification));
   if (unlisten === undefined) return;
   await untilAborted(stopping);
   await unlisten();
@@ -81,27 +81,32 @@ export async function listenForHints(
  * @returns what ends it
  * @throws ConfigurationError `invalid-configuration` when `notifyCoalesceMs` is no whole number within its bounds
  */
-export function hintCommits(options: {
+export function notifyOfCommits(options: {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
   readonly executor: Pick<ActionExecutor, 'onCommit'>;
   /** Default 20. */
   readonly notifyCoalesceMs?: number;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
-  /** Takes what went wrong, with the shards of the database; hints only save time. Default: nothing. */
+  /** Takes what went wrong, with the shards of the database; notifications only save time. Default: nothing. */
   readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
 }): () => void {
   const { databases, executor, clock = systemClock, onError = () => undefined, ...settings } = options;
   const { notifyCoalesceMs: intervalMs } = deliverySettings(settings);
-  const byShard = new Map<unknown, CommitHints>();
+  const byShard = new Map<unknown, CommitNotifications>();
   for (const { store, shards } of databases.deliveries()) {
     const tell = quiet((error) => onError(error, shards));
-    const hints = new CommitHints({ channel: store.hints, intervalMs, clock, onError: tell });
-    for (const shard of shards) byShard.set(shard, hints);
+    const notifications = new CommitNotifications({
+      channel: store.notifications,
+      intervalMs,
+      clock,
+      onError: tell,
+    });
+    for (const shard of shards) byShard.set(shard, notifications);
   }
-  const ignore = executor.onCommit((shard) => byShard.get(shard)?.hint());
+  const ignore = executor.onCommit((shard) => byShard.get(shard)?.notify());
   return () => {
     ignore();
-    for (const hints of byShard.values()) hints.stop();
+    for (const notifications of byShard.values()) notifications.stop();
   };
 }

@@ -3,7 +3,7 @@ import type { Clock } from '@framework/core';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 
 /** What one loop waits on: ends a wait early when it is rung, also when it was rung before the wait began. */
-export class Alarm {
+export class WakeSignal {
   readonly #clock: Clock;
   #rung = false;
   #wake: (() => void) | undefined;
@@ -13,7 +13,7 @@ export class Alarm {
   }
 
   /** Ends the running wait, or the next one at once. */
-  ring(): void {
+  wake(): void {
     this.#rung = true;
     this.#wake?.();
   }

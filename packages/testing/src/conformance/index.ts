@@ -2,9 +2,9 @@ export { describeStorageAdapter } from './describe-storage-adapter.js';
 export {
   SuiteContext,
   type SuiteOptions,
-  abroad,
-  home,
-  neighbour,
+  otherDatabaseShard,
+  firstShard,
+  sameDatabaseShard,
   once,
   principal,
 } from './suite-context.js';

@@ -11,7 +11,7 @@ import {
 
 import { Account, sum } from './account.js';
 import type { StorageFixture } from './storage-fixture.js';
-import { at, home, principal } from './suite-context.js';
+import { at, firstShard, principal } from './suite-context.js';
 
 const accountCount = 3;
 const programCount = 14;
@@ -145,7 +145,7 @@ export class RandomExecutions {
 
   /** Of several plans of a group that change a row, each must expect the version that the one before writes. */
   #watchGroups(): void {
-    const manager = this.#fixture.databases.transactionManager(home);
+    const manager = this.#fixture.databases.transactionManager(firstShard);
     const persistAll = manager.persistAll.bind(manager);
     manager.persistAll = (group) => {
       const versions = new Map<string, number>();
@@ -192,7 +192,7 @@ export class RandomExecutions {
     if (kind === 'beside') return Promise.all([read(one), read(other)]);
     if (kind === 'broken') {
       // The first read goes on when the second one has ended perform.
-      await Promise.all([read(one), accounts.getById(ShardedId.generate(Account, home))]);
+      await Promise.all([read(one), accounts.getById(ShardedId.generate(Account, firstShard))]);
     }
     const places = one === other ? [one] : [one, other];
     const found = await accounts.findAllByIds(places.map(idOf));
@@ -200,7 +200,7 @@ export class RandomExecutions {
   }
 
   async #faultsOf(account: Account, place: number, outcomes: readonly string[]): Promise<readonly string[]> {
-    const { log } = this.#fixture.databases.transactionManager(home);
+    const { log } = this.#fixture.databases.transactionManager(firstShard);
     const { items } = await log.findByModel({ name: 'Account', id: account.id.value }, { limit: 1_000 });
     const stored = await this.#fixture.accounts.getById(account.id);
     const faults: string[] = [];

@@ -22,11 +22,11 @@ import { Account, type AccountFields } from './account.js';
 import type { AccountReader, StorageFixture, StoredEvent } from './storage-fixture.js';
 
 /** The default shard. */
-export const home = ShardIdentifier.of(0, 0);
-/** A shard in the same database as {@link home}. */
-export const neighbour = ShardIdentifier.of(0, 1);
+export const firstShard = ShardIdentifier.of(0, 0);
+/** A shard in the same database as {@link firstShard}. */
+export const sameDatabaseShard = ShardIdentifier.of(0, 1);
 /** A shard in another database. */
-export const abroad = ShardIdentifier.of(1, 0);
+export const otherDatabaseShard = ShardIdentifier.of(1, 0);
 /** A shard that is not configured. */
 export const unknown = ShardIdentifier.of(9, 9);
 
@@ -102,7 +102,10 @@ export class SuiteContext {
   }
 
   /** Stores a new account, with its event, and gives it as stored. */
-  async openAccount(shard: ShardIdentifier = home, fields: Partial<AccountFields> = {}): Promise<Account> {
+  async openAccount(
+    shard: ShardIdentifier = firstShard,
+    fields: Partial<AccountFields> = {},
+  ): Promise<Account> {
     const [account] = await this.store(Account.open(shard, systemClock.now(), fields));
     return account;
   }
@@ -131,7 +134,7 @@ export class SuiteContext {
   }
 
   /** Every row of the log in the shard's database. */
-  storedEvents(shard: ShardIdentifier = home): Promise<readonly StoredEvent[]> {
+  storedEvents(shard: ShardIdentifier = firstShard): Promise<readonly StoredEvent[]> {
     return this.fixture.storedEvents(shard);
   }
 }

@@ -26,6 +26,6 @@ export {
   type MemoryDeliverySnapshot,
   MemoryDeliveryTables,
   type MemoryLease,
-  type MemoryParked,
+  type MemoryBlocked,
   type MemoryProcess,
 } from './delivery/memory-delivery-tables.js';

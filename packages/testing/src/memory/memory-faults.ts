@@ -9,7 +9,7 @@ import type { StoreMethod } from './delivery/memory-access.js';
 
 /**
  * What is asked of a database in memory: whatever a repository reads, a write of one plan or of a group, what became of a
- * write, the end of a transaction, what concerns keys and the log, whether it serves, a hint on its way to this process, and
+ * write, the end of a transaction, what concerns keys and the log, whether it serves, a notification on its way to this process, and
  * every method of delivery's store.
  */
 export type MemoryOperation =
@@ -25,7 +25,7 @@ export type MemoryOperation =
   | 'find-events'
   | 'ready'
   | 'ping'
-  | 'hints.hear'
+  | 'notifications.hear'
   | StoreMethod;
 
 /** One question to a database in memory. */
@@ -43,7 +43,7 @@ export interface MemoryRequest {
 
 /**
  * One way of one question: `request` before anything is done, `answer` when it is done and nobody knows yet. Between the two
- * nothing else runs. A hint has no answer.
+ * nothing else runs. A notification has no answer.
  */
 export interface MemoryPassage extends MemoryRequest {
   readonly way: 'request' | 'answer';
@@ -105,7 +105,7 @@ export class MemoryFaults {
     this.#fault = fault;
   }
 
-  /** Ends the process: nothing that it asks for is done or answered any more, and it hears no hints. */
+  /** Ends the process: nothing that it asks for is done or answered any more, and it hears no notifications. */
   kill(): void {
     this.#isDead = true;
   }
@@ -153,15 +153,15 @@ export class MemoryFaults {
     }
   }
 
-  /** Lets the process hear a hint, unless it is lost on its way. */
-  async hear(shard: ShardIdentifier, onHint: () => void): Promise<void> {
+  /** Lets the process hear a notification, unless it is lost on its way. */
+  async hear(shard: ShardIdentifier, onNotification: () => void): Promise<void> {
     try {
-      await this.#pass({ operation: 'hints.hear', shard }, 'request');
+      await this.#pass({ operation: 'notifications.hear', shard }, 'request');
     } catch (error) {
       if (error instanceof ConnectionLostError) return;
       throw error;
     }
-    if (!this.#isDead) onHint();
+    if (!this.#isDead) onNotification();
   }
 
   #pass(request: MemoryRequest, way: MemoryPassage['way'], error?: unknown): Promise<void> | undefined {

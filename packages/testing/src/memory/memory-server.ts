@@ -24,11 +24,11 @@ export const defaultSlotCount = 16;
  * Databases in memory that outlive the processes which open them: each process has a registry, faults and delivery of its own.
  *
  * ```ts
- * const sharding = memorySharding(home, abroad);
+ * const sharding = memorySharding(firstShard, otherDatabaseShard);
  * const server = new MemoryServer(sharding, { clock });
  * const [one, other] = [1, 2].map(() => openDatabases(sharding, memory({ server, faults: new MemoryFaults() })));
- * const replica = server.tables(home).snapshot();
- * server.tables(home).failOver(replica); // what was committed in between is lost
+ * const replica = server.tables(firstShard).snapshot();
+ * server.tables(firstShard).failOver(replica); // what was committed in between is lost
  * ```
  */
 export class MemoryServer {

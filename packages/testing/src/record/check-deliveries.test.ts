@@ -23,7 +23,7 @@ function recordOf(version: number, begun: number, done?: number): DeliveryRecord
 }
 
 function faultsOf(records: readonly DeliveryRecord[], undone?: ReadonlyMap<string, number>) {
-  const logs = [{ events, isParked: () => false }];
+  const logs = [{ events, isBlocked: () => false }];
   return checkDeliveries({ records, logs, handlers: [collector], ...(undone && { undone }) });
 }
 

@@ -6,13 +6,13 @@ import type { DeliveryRecord } from './delivery-record.js';
 /** An event, as far as it matters who received it when. */
 type DeliveredEvent = Pick<LoggedEvent, 'id' | 'type' | 'modelName' | 'modelId' | 'modelVersion' | 'ordinal'>;
 
-/** The log of one database, and what handlers have parked there. */
+/** The log of one database, and what handlers have blocked there. */
 export interface DeliveredLog {
   readonly events: readonly DeliveredEvent[];
   /** Whether an event waits for a handler, given up or not. */
-  readonly isParked: (handler: string, event: DeliveredEvent) => boolean;
+  readonly isBlocked: (handler: string, event: DeliveredEvent) => boolean;
   /** Whether it ever did. Default: only what does now. */
-  readonly wasParked?: (handler: string, event: DeliveredEvent) => boolean;
+  readonly wasBlocked?: (handler: string, event: DeliveredEvent) => boolean;
 }
 
 /** What was delivered, and what might have been. */
@@ -33,7 +33,7 @@ export interface Deliveries {
  * Every event reaches every handler that wants it, nothing else does, repeats are the same, and no event of a model is delivered
  * before the one before it is handled.
  *
- * What a version of a handler does not want, it may pass over: of such events only those that were parked have to be handled.
+ * What a version of a handler does not want, it may pass over: of such events only those that were blocked have to be handled.
  */
 export function checkDeliveries({
   records,
@@ -93,7 +93,7 @@ function deliveredOf(records: readonly PlacedRecord[], undoneAt: number = -Infin
 
 function faultsOf(
   { name, eventClasses, options }: RegisteredHandler,
-  { events, isParked, wasParked = isParked }: DeliveredLog,
+  { events, isBlocked, wasBlocked = isBlocked }: DeliveredLog,
   isWanted: (handler: string, type: string) => boolean,
   deliveredOfEvent: (event: DeliveredEvent) => Delivered,
 ): readonly string[] {
@@ -106,13 +106,13 @@ function faultsOf(
     for (const event of own.toSorted(byVersion)) {
       const what = `${name}: ${event.type} of version ${event.modelVersion} of ${model}`;
       const delivered = deliveredOfEvent(event);
-      const isOpen = delivered.done === Infinity && !isParked(name, event);
+      const isOpen = delivered.done === Infinity && !isBlocked(name, event);
       if (!isWanted(name, event.type)) {
-        if (isOpen && wasParked(name, event)) faults.push(`${what} was parked and thrown away`);
+        if (isOpen && wasBlocked(name, event)) faults.push(`${what} was blocked and thrown away`);
         continue;
       }
       if (isComplete && isOpen) faults.push(`${what} was never handled`);
-      else if (isComplete && !delivered.isDone && !isParked(name, event))
+      else if (isComplete && !delivered.isDone && !isBlocked(name, event))
         faults.push(`${what} was not handled again, although a failover has lost that it was`);
       if (before !== undefined && overtakes(delivered, before.delivered))
         faults.push(`${what} was delivered before version ${before.event.modelVersion} was handled`);

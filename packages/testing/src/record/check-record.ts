@@ -188,9 +188,9 @@ function checkRecordedDeliveries(
   return checkDeliveries({
     records: deliveries,
     handlers,
-    logs: records.map(({ events, parked }) => ({
+    logs: records.map(({ events, blocked }) => ({
       events,
-      isParked: (handler, { id }) => parked.has(`${handler} ${id}`),
+      isBlocked: (handler, { id }) => blocked.has(`${handler} ${id}`),
     })),
   });
 }

@@ -45,7 +45,7 @@ export interface DatabaseRecord {
   /** The versions of the rows of a model, by ids. */
   readonly rowVersions: ReadonlyMap<string, ReadonlyMap<string, number>>;
   /** The events that wait for a handler, given up or not: each name that the handler has or had, and the id of the event. */
-  readonly parked: ReadonlySet<string>;
+  readonly blocked: ReadonlySet<string>;
   /** The events that handlers have given up, as texts. */
   readonly deadLetters: readonly string[];
 }
@@ -79,7 +79,7 @@ const doubledText = `
 
 const keysText = `select key, principal, namespace, action_id as "actionId" from eventlog.idempotency_keys`;
 
-const parkedText = `
+const blockedText = `
   select n.name || ' ' || p.event_id as what from eventlog.parked_events p join eventlog.handler_names n using (handler)`;
 
 const deadText = `
@@ -132,7 +132,7 @@ export class RecordedDatabase {
       doubled: await this.#texts(doubledText),
       keys: await this.#rowsOf<RecordedKey>(keysText),
       rowVersions,
-      parked: new Set(await this.#texts(parkedText)),
+      blocked: new Set(await this.#texts(blockedText)),
       deadLetters: await this.#texts(deadText),
     };
     await this.#client.query('commit');

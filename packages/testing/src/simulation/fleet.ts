@@ -1,17 +1,17 @@
 import type { ShardIdentifier } from '@framework/core';
 
 import type { Choices } from './choices.js';
-import { type ProcessSurroundings, SimulatedProcess } from './simulated-process.js';
+import { type ProcessDependencies, SimulatedProcess } from './simulated-process.js';
 
 /** The processes of a run. */
 export class Fleet {
   readonly #shards: readonly ShardIdentifier[];
-  readonly #around: ProcessSurroundings;
+  readonly #around: ProcessDependencies;
   #processes: SimulatedProcess[] = [];
   readonly #versions = new Set<number>();
   #startedCount = 0;
 
-  constructor(shards: readonly ShardIdentifier[], around: ProcessSurroundings) {
+  constructor(shards: readonly ShardIdentifier[], around: ProcessDependencies) {
     this.#shards = shards;
     this.#around = around;
   }

@@ -21,7 +21,7 @@ export const nemesisKinds = [
   'lossy-failover',
   'operator-pause',
   'operator-replay',
-  'hint',
+  'notification',
   'fewer-shards',
   'stop',
   'rollout',
@@ -164,8 +164,8 @@ export class Nemesis {
         return this.#pauseHandler(choices);
       case 'operator-replay':
         return void this.#operator.replay({}).catch(() => undefined);
-      case 'hint':
-        return choices.pick(this.#server.databases).delivery.hint();
+      case 'notification':
+        return choices.pick(this.#server.databases).delivery.notify();
       case 'fewer-shards':
         return this.#loseShard(choices);
       case 'stop':

@@ -156,8 +156,8 @@ export class PassageFaults {
   #refused(process: PassingProcess, passage: MemoryPassage): Promise<void> {
     process.disturb(passage.shard);
     if (passage.operation === 'ready') return this.#after(process, passage, statementTimeoutMs);
-    // What was done before it went down has lost its answer, and hints are heard by nobody.
-    const isLost = passage.way === 'answer' || passage.operation === 'hints.hear';
+    // What was done before it went down has lost its answer, and notifications are heard by nobody.
+    const isLost = passage.way === 'answer' || passage.operation === 'notifications.hear';
     const error = isLost
       ? new ConnectionLostError()
       : new ShardUnavailableError(passage.shard, 'the database is down');
@@ -230,15 +230,15 @@ const deliveryWrites: ReadonlySet<string> = new Set([
   'cursors.save',
   'leases.renew',
   'leases.release',
-  'parked.park',
-  'parked.beginAttempt',
-  'parked.endAttempt',
-  'parked.giveBackAttempt',
+  'blocked.block',
+  'blocked.beginAttempt',
+  'blocked.endAttempt',
+  'blocked.giveBackAttempt',
 ]);
 
 function isPossible(kind: PassageFaultKind, { operation, way }: MemoryPassage): boolean {
   if (operation === 'ready') return kind === 'slow';
-  if (operation === 'hints.hear') return kind === 'slow' || kind === 'request-lost';
+  if (operation === 'notifications.hear') return kind === 'slow' || kind === 'request-lost';
   const isWrite = operation === 'persist' || operation === 'persist-all';
   if (kind === 'lock-wait' && !isWrite) return false;
   if (kind === 'late-commit' && !isWrite && !deliveryWrites.has(operation)) return false;

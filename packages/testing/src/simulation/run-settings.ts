@@ -14,7 +14,7 @@ const deliveryDefaults = {
   leaseMs: 3_000,
   pollMinMs: 200,
   pollMaxMs: 2_000,
-  parkedPollMs: 2_000,
+  blockedPollMs: 2_000,
   cursorSaveMs: 200,
   cursorSaveMaxMs: 2_000,
   cursorRestSaveMs: 1_000,

@@ -10,7 +10,7 @@ import {
 import { Delivery } from '@framework/events';
 
 import { MemoryFaults, type MemoryPassage, memory } from '../memory/index.js';
-import { WorldRepositories } from '../specification/test-environment.js';
+import { EnvironmentRepositories } from '../specification/test-environment.js';
 import { GracefulStop } from './graceful-stop.js';
 import { type History, codeOf } from './history.js';
 import type { PassageFaults, PassingProcess } from './passage-faults.js';
@@ -25,7 +25,7 @@ import { type HandlerVersions, watchedHandlers } from './watched-handlers.js';
 const namespace = 'simulation';
 
 /** What the processes of a run have in common. */
-export interface ProcessSurroundings {
+export interface ProcessDependencies {
   readonly options: SimulationOptions<SimulationGiven>;
   readonly scheduler: Scheduler;
   readonly server: SimulatedServer;
@@ -54,7 +54,7 @@ export class SimulatedProcess implements PassingProcess {
   readonly version: number;
   /** Resolves when it is killed. */
   readonly killed: Promise<void>;
-  readonly #around: ProcessSurroundings;
+  readonly #around: ProcessDependencies;
   readonly #cutOff = new Set<ShardIdentifier>();
   readonly #stop: GracefulStop;
   #tellKilled!: () => void;
@@ -66,7 +66,7 @@ export class SimulatedProcess implements PassingProcess {
   constructor(
     name: string,
     { shards, version }: Pick<SimulatedProcess, 'shards' | 'version'>,
-    around: ProcessSurroundings,
+    around: ProcessDependencies,
   ) {
     const { options, scheduler, server, history, start, randomOf } = around;
     this.#around = around;
@@ -82,7 +82,7 @@ export class SimulatedProcess implements PassingProcess {
         faults: new MemoryFaults((passage) => this.#pass(passage)),
       }),
     );
-    const repositories = new WorldRepositories(options.models, databases);
+    const repositories = new EnvironmentRepositories(options.models, databases);
     const setup = { clock: this.clock, databases, repository: repositories.of, version };
     const stop = (this.#stop = new GracefulStop({
       owner: this.owner,
@@ -209,7 +209,7 @@ export class SimulatedProcess implements PassingProcess {
   #pass(passage: MemoryPassage): Promise<void> | undefined {
     const { faults, watch, server } = this.#around;
     const { operation, shard, way, error } = passage;
-    if (operation === 'hints.hear') return faults.pass(this, passage);
+    if (operation === 'notifications.hear') return faults.pass(this, passage);
     const tables = server.memory.tables(shard);
     const isRenewal = operation === 'leases.renew' && error === undefined;
     // Also when it has ended since it asked.

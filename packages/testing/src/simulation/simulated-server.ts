@@ -95,19 +95,19 @@ export class SimulatedServer implements PassedServer {
   }
 }
 
-/** What the log of a database holds, and which of it is parked or was. */
+/** What the log of a database holds, and which of it is blocked or was. */
 export function deliveredLog({ delivery }: MemoryTables): DeliveredLog {
   const keyOf = (handler: string, id: string): string => `${delivery.names.get(handler) ?? handler} ${id}`;
   return {
     events: delivery.log,
-    isParked: (handler, { id }) => delivery.parked.has(keyOf(handler, id)),
-    wasParked: (handler, { id }) => delivery.parkedEver.has(keyOf(handler, id)),
+    isBlocked: (handler, { id }) => delivery.blocked.has(keyOf(handler, id)),
+    wasBlocked: (handler, { id }) => delivery.blockedEver.has(keyOf(handler, id)),
   };
 }
 
 /** The events that handlers have given up, as texts. */
 export function deadLettersIn({ delivery }: MemoryTables): readonly string[] {
-  return [...delivery.parked.values()]
+  return [...delivery.blocked.values()]
     .filter(({ dead }) => dead)
     .map(({ handler, event, error }) => `${handler} gave up ${event.type}: ${error}`);
 }

@@ -11,7 +11,7 @@ import type {
 } from '@framework/core';
 import type { AnyEventHandler, DeliveryOverrides } from '@framework/events';
 
-import type { RepositoryOf, WorldOptions } from '../specification/test-environment.js';
+import type { RepositoryOf, TestEnvironmentOptions } from '../specification/test-environment.js';
 import type { Choices } from './choices.js';
 import type { NemesisKind } from './nemesis.js';
 import type { PassageFaultKind } from './passage-faults.js';
@@ -62,7 +62,7 @@ export interface SimulationGiven {
 /** What is simulated, and what must be true of it. */
 export interface SimulationOptions<Given extends SimulationGiven> {
   /** The models that are stored; for one with queries of its own, the class of its repository in memory. */
-  readonly models: WorldOptions['models'];
+  readonly models: TestEnvironmentOptions['models'];
   /** Makes the actions of a process, also those that only handlers execute. */
   readonly actions: (setup: ProcessSetup) => readonly AnyAction[];
   /** Makes the handlers of a process. Default: none. */

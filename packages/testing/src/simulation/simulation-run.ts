@@ -10,7 +10,7 @@ import {
 import { memorySharding } from '../memory/index.js';
 import { checkDeliveries } from '../record/check-deliveries.js';
 import { isAtRest } from '../specification/delivery-run.js';
-import { WorldRepositories } from '../specification/test-environment.js';
+import { EnvironmentRepositories } from '../specification/test-environment.js';
 import { Calm } from './calm.js';
 import { ChoiceStreams, type Script, randomBytesOf } from './choices.js';
 import { Fleet } from './fleet.js';
@@ -67,11 +67,11 @@ export class SimulationRun<Given extends SimulationGiven> {
   readonly #start: Date;
   readonly #streams: ChoiceStreams;
   readonly #history = new History();
-  readonly #owner = new StepOwner('world');
+  readonly #owner = new StepOwner('environment');
   readonly #scheduler: Scheduler;
   readonly #server: SimulatedServer;
   readonly #registry: DatabaseRegistry;
-  readonly #repositories: WorldRepositories;
+  readonly #repositories: EnvironmentRepositories;
   readonly #versions: HandlerVersions;
   readonly #faults: PassageFaults;
   readonly #fleet: Fleet;
@@ -117,7 +117,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       onFailedOver: (tables, replica) => watch.failedOver(tables, replica),
     });
     this.#registry = openFaultless(this.#server);
-    this.#repositories = new WorldRepositories(options.models, this.#registry);
+    this.#repositories = new EnvironmentRepositories(options.models, this.#registry);
     const repository = this.#repositories.of;
     const anyOptions = options as unknown as SimulationOptions<SimulationGiven>;
     this.#versions = new HandlerVersions(anyOptions, { clock, databases: this.#registry, repository });
@@ -245,7 +245,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     const areFaultsOver = (): boolean => this.#scheduler.nowMs >= faultsEndMs;
     await this.#until(() => areFaultsOver() && this.#clients.runningCount === 0, 'the calls do not end');
     await this.#rest();
-    if (this.#isAnyParked()) await this.#outliveKeys();
+    if (this.#isAnyBlocked()) await this.#outliveKeys();
     await this.#calm(given).play();
     for (let replay = 0; replay < replaysMax && (await this.#nemesis.replayDeadLetters()) > 0; replay++) {
       this.#history.count('dead letters replayed');
@@ -326,8 +326,8 @@ export class SimulationRun<Given extends SimulationGiven> {
     await this.#rest();
   }
 
-  #isAnyParked(): boolean {
-    return this.#server.databases.some(({ delivery }) => delivery.parked.size > 0);
+  #isAnyBlocked(): boolean {
+    return this.#server.databases.some(({ delivery }) => delivery.blocked.size > 0);
   }
 
   get #handlerNames(): readonly string[] {

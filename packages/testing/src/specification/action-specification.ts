@@ -11,25 +11,25 @@ import {
   assertMatches,
   assertThrown,
 } from './expectation.js';
-import type { World } from './test-environment.js';
+import type { TestEnvironment } from './test-environment.js';
 
 /** What must have come of an action; what is left out is left open. */
 export interface ExpectedOutcome<Result> extends ExpectedEffects {
   readonly result?: Expected<Result>;
 }
 
-/** An action that a specification executes in a world of its own, once for each expectation. */
+/** An action that a specification executes in a environment of its own, once for each expectation. */
 export class ActionSpecification<Result> {
   readonly #name: string;
-  readonly #open: () => Promise<World>;
-  readonly #execute: (world: World) => Promise<Result>;
+  readonly #open: () => Promise<TestEnvironment>;
+  readonly #execute: (environment: TestEnvironment) => Promise<Result>;
   readonly #isDelivered: boolean;
 
   /** Made by {@link Specification.when}. */
   constructor(options: {
     readonly name: string;
-    readonly open: () => Promise<World>;
-    readonly execute: (world: World) => Promise<Result>;
+    readonly open: () => Promise<TestEnvironment>;
+    readonly execute: (environment: TestEnvironment) => Promise<Result>;
     readonly isDelivered: boolean;
   }) {
     this.#name = options.name;
@@ -51,35 +51,35 @@ export class ActionSpecification<Result> {
   /**
    * Executes the action and compares what came of it.
    *
-   * @returns the world, for whatever else there is to see
+   * @returns the environment, for whatever else there is to see
    * @throws AssertionError with the difference; whatever the action throws
    */
-  async thenExpect(expected: ExpectedOutcome<Result>): Promise<World> {
+  async thenExpect(expected: ExpectedOutcome<Result>): Promise<TestEnvironment> {
     const { outcome, ending } = await this.#run();
     if ('error' in ending) throw ending.error;
     if ('result' in expected) assertMatches('results', ending.result, expected.result);
-    if (this.#isDelivered) await outcome.world.deliverAll();
+    if (this.#isDelivered) await outcome.environment.deliverAll();
     await outcome.assertEffects(expected);
-    return outcome.world;
+    return outcome.environment;
   }
 
   /** Compares the action's result; as {@link thenExpect}. */
-  thenResult(result: Expected<Result>): Promise<World> {
+  thenResult(result: Expected<Result>): Promise<TestEnvironment> {
     return this.thenExpect({ result });
   }
 
   /** Compares all events that were committed, in their order; as {@link thenExpect}. */
-  thenEvents(...events: readonly ExpectedEvent[]): Promise<World> {
+  thenEvents(...events: readonly ExpectedEvent[]): Promise<TestEnvironment> {
     return this.thenExpect({ events });
   }
 
   /** Compares all models that were added or updated, in the order of their first change; as {@link thenExpect}. */
-  thenModels(...models: readonly ExpectedModel[]): Promise<World> {
+  thenModels(...models: readonly ExpectedModel[]): Promise<TestEnvironment> {
     return this.thenExpect({ models });
   }
 
   /** Executes the action, of which nothing must come but its result; as {@link thenExpect}. */
-  thenNothing(): Promise<World> {
+  thenNothing(): Promise<TestEnvironment> {
     return this.thenExpect({ events: [], models: [] });
   }
 
@@ -89,17 +89,17 @@ export class ActionSpecification<Result> {
    * @param error its `code`, or its class
    * @throws AssertionError when it does not, or throws something else
    */
-  async thenThrows(error: ExpectedError): Promise<World> {
+  async thenThrows(error: ExpectedError): Promise<TestEnvironment> {
     const { outcome, ending } = await this.#run();
     assertThrown(this.#name, ending, error);
     await outcome.assertEffects({ events: [], models: [] });
-    return outcome.world;
+    return outcome.environment;
   }
 
   async #run(): Promise<{ readonly outcome: Outcome; readonly ending: Ending }> {
-    const world = await this.#open();
-    const outcome = new Outcome(world, world.commits.length);
-    const ending = await this.#execute(world).then(
+    const environment = await this.#open();
+    const outcome = new Outcome(environment, environment.commits.length);
+    const ending = await this.#execute(environment).then(
       (result) => ({ result }),
       (error: unknown) => ({ error }),
     );
@@ -107,14 +107,14 @@ export class ActionSpecification<Result> {
   }
 }
 
-/** What has come of one step in a world: everything that was committed since it began. */
+/** What has come of one step in a environment: everything that was committed since it began. */
 export class Outcome {
-  readonly world: World;
+  readonly environment: TestEnvironment;
   readonly #since: number;
 
   /** @param since how many commits there were before the step */
-  constructor(world: World, since: number) {
-    this.world = world;
+  constructor(environment: TestEnvironment, since: number) {
+    this.environment = environment;
     this.#since = since;
   }
 
@@ -126,19 +126,20 @@ export class Outcome {
    */
   async assertEffects({ events, models }: ExpectedEffects): Promise<void> {
     if (events !== undefined) assertMatches('events', this.#events(events), events);
-    if (models !== undefined) assertMatches('models', await this.world.changedSince(this.#since), models);
+    if (models !== undefined)
+      assertMatches('models', await this.environment.changedSince(this.#since), models);
   }
 
   /** As instances of the classes that are expected and that handlers want; others as they stand in the log. */
   #events(expected: readonly ExpectedEvent[]): readonly unknown[] {
     const classes = new Map<string, EventClass>();
-    for (const { eventClasses } of this.world.handlers.handlers)
+    for (const { eventClasses } of this.environment.handlers.handlers)
       for (const [type, eventClass] of eventClasses ?? []) classes.set(type, eventClass);
     for (const each of expected) {
       const eventClass = each instanceof Like ? each.type : each.constructor;
       classes.set(eventTypeOf(eventClass as unknown as EventClass), eventClass as unknown as EventClass);
     }
-    const logged = this.world.commits.slice(this.#since).flatMap(({ events }) => events);
-    return logged.map((event) => this.world.read(event, classes.get(event.type)));
+    const logged = this.environment.commits.slice(this.#since).flatMap(({ events }) => events);
+    return logged.map((event) => this.environment.read(event, classes.get(event.type)));
   }
 }

@@ -20,7 +20,7 @@ export interface EventOrigin {
   readonly actionName?: string;
   /** What was asked of the action, as JSON values. Default: `{}`. */
   readonly actionParams?: unknown;
-  /** Who asked. Default: the world's principal. */
+  /** Who asked. Default: the environment's principal. */
   readonly principal?: Principal;
   /** Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
@@ -36,11 +36,11 @@ export interface EventOrigin {
 export async function commitEvent(
   event: ModelEvent<unknown>,
   origin: EventOrigin & { readonly principal: Principal },
-  world: { readonly databases: DatabaseRegistry; readonly namespace: string; readonly clock: Clock },
+  environment: { readonly databases: DatabaseRegistry; readonly namespace: string; readonly clock: Clock },
 ): Promise<MemoryTables> {
   const { actionName = 'GivenAction', actionParams = {}, principal, headers = {} } = origin;
-  const shard = shardOf(event, world.databases);
-  const manager = memoryManager(world.databases.transactionManager(shard));
+  const shard = shardOf(event, environment.databases);
+  const manager = memoryManager(environment.databases.transactionManager(shard));
   const modelName = modelNameOf(event.model);
   const stored = manager.rows(modelName).get(event.modelId);
   const newId = (): string => ShardedId.generate(event.model, shard).value;
@@ -50,10 +50,10 @@ export async function commitEvent(
       id: newId(),
       name: actionName,
       params: exactJson(actionParams, `params of ${actionName}`),
-      namespace: world.namespace,
+      namespace: environment.namespace,
       principal: principal.name,
       headers: exactJson(headers, `headers of ${actionName}`),
-      startedDate: world.clock.now(),
+      startedDate: environment.clock.now(),
     },
     changes: [],
     events: [

@@ -3,7 +3,7 @@ import type {
   Clock,
   DatabaseDelivery,
   ModelClass,
-  ParkedRow,
+  BlockedRow,
   ShardIdentifier,
 } from '@framework/core';
 import {
@@ -36,7 +36,7 @@ const restfulSettings: DeliveryOverrides = {
   cursorRestSaveMs: 1,
   pollMinMs: dayMs,
   pollMaxMs: dayMs,
-  parkedPollMs: dayMs,
+  blockedPollMs: dayMs,
   leaseMs: 20 * dayMs,
 };
 
@@ -48,7 +48,7 @@ export interface DeliveredDatabase {
   readonly end: number;
 }
 
-/** What a delivery needs in a world. */
+/** What a delivery needs in a environment. */
 export interface DeliveryRunOptions {
   readonly databases: readonly DeliveredDatabase[];
   readonly executor: Pick<ActionExecutor, 'execute' | 'onCommit'>;
@@ -57,7 +57,7 @@ export interface DeliveryRunOptions {
   readonly clock: VirtualClock;
   /** What to change in the settings of delivery. */
   readonly settings: DeliveryOverrides;
-  /** After how many calls of handlers they count as restless. */
+  /** After how many calls of handlers they count as neverIdle. */
   readonly callsMax: number;
 }
 
@@ -66,7 +66,7 @@ export interface DeliveryReport {
   /** Every attempt, in the order in which they ended. */
   readonly attempts: readonly HandlerAttempt[];
   /** What handlers gave up, the oldest first; also what they had given up before. */
-  readonly deadLetters: readonly ParkedRow[];
+  readonly deadLetters: readonly BlockedRow[];
 }
 
 /** One process that delivers, by the engine of `@framework/events`, from its start until nothing is left to do. */
@@ -106,7 +106,7 @@ export class DeliveryRun {
   /**
    * Delivers until nothing is pending or due.
    *
-   * @throws SpecificationError `restless` when the handlers go on and on
+   * @throws SpecificationError `neverIdle` when the handlers go on and on
    */
   async toRest(): Promise<DeliveryReport> {
     this.#delivery.start();
@@ -126,7 +126,7 @@ export class DeliveryRun {
       if (this.#databases.every(({ tables, end }) => isAtRest(tables, this.#handlers, end))) return;
       await this.#clock.wakeNext();
     }
-    throw new SpecificationError('restless', 'Delivery waits for something that never happens');
+    throw new SpecificationError('neverIdle', 'Delivery waits for something that never happens');
   }
 
   /** Resolves when everything that runs waits for the clock, and nothing but time brings it further. */
@@ -158,7 +158,7 @@ export class DeliveryRun {
     if (unexpected !== undefined) throw unexpected;
   }
 
-  async #deadLetters(): Promise<readonly ParkedRow[]> {
+  async #deadLetters(): Promise<readonly BlockedRow[]> {
     const pages = await Promise.all(
       this.#databases.map(({ store }) => store.deadLetters.find({ dead: true }, { limit: deadLettersMax })),
     );
@@ -212,19 +212,19 @@ function hasPassed(tables: MemoryDeliveryTables, handler: string, place: number)
 
 function isRetrying(tables: MemoryDeliveryTables, handler: string): boolean {
   const byModel = Map.groupBy(
-    tables.parkedOf(handler),
+    tables.blockedOf(handler),
     ({ event: { modelName, modelId } }) => `${modelName} ${modelId}`,
   );
   return [...byModel.values()].some(([first]) => first?.dead === false);
 }
 
 /** What a handler threw last at an event that it gave up. */
-export function lastErrorAt({ handler, event }: ParkedRow, { attempts }: DeliveryReport): unknown {
+export function lastErrorAt({ handler, event }: BlockedRow, { attempts }: DeliveryReport): unknown {
   return attempts.findLast((attempt) => attempt.handler === handler && attempt.eventId === event.id)?.error;
 }
 
 /** Says what was given up, with what the handler threw last as the cause. */
-export function deadLetterError(row: ParkedRow, report: DeliveryReport): SpecificationError {
+export function deadLetterError(row: BlockedRow, report: DeliveryReport): SpecificationError {
   const { handler, event, attempts, error } = row;
   return new SpecificationError(
     'dead-letter',
@@ -285,7 +285,7 @@ class HandlerWatch {
   readonly #callCounts = new Map<string, number>();
   readonly #running = new Set<HandlerContext>();
 
-  /** @param callsMax after how many calls the handlers count as restless */
+  /** @param callsMax after how many calls the handlers count as neverIdle */
   constructor(handlers: EventHandlerRegistry, callsMax: number) {
     this.#callsMax = callsMax;
     this.handlers = handlersAround(handlers, (call) => this.#call(call));
@@ -301,14 +301,14 @@ class HandlerWatch {
     return [...this.#running].filter(({ signal }) => !signal.aborted).length;
   }
 
-  /** @throws SpecificationError `restless` when more calls were made than there may be */
+  /** @throws SpecificationError `neverIdle` when more calls were made than there may be */
   assertRestful(): void {
     if (this.callCount <= this.#callsMax) return;
     const counts = [...this.#callCounts]
       .sort(([, one], [, other]) => other - one)
       .map(([name, count]) => `${name} (${count})`);
     throw new SpecificationError(
-      'restless',
+      'neverIdle',
       `Delivery does not come to rest: more than ${this.#callsMax} calls of handlers, by ${counts.join(', ')}. ` +
         'Look for events that lead to each other, or raise callsMax',
     );
@@ -316,7 +316,7 @@ class HandlerWatch {
 
   async #call({ handler: { name }, envelopes, context, work }: HandlerCall): Promise<void> {
     this.#callCounts.set(name, (this.#callCounts.get(name) ?? 0) + 1);
-    // What fails is parked, so that the delivery comes to an end.
+    // What fails is blocked, so that the delivery comes to an end.
     this.assertRestful();
     this.#running.add(context);
     try {

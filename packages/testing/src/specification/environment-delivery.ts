@@ -16,7 +16,7 @@ export interface DeliverAllOptions {
 }
 
 /** What is delivered to whom. */
-export interface WorldDeliveryOptions {
+export interface EnvironmentDeliveryOptions {
   readonly databases: DatabaseRegistry;
   readonly executor: ActionExecutor;
   readonly handlers: EventHandlerRegistry;
@@ -26,11 +26,11 @@ export interface WorldDeliveryOptions {
   readonly settings: DeliveryOverrides;
 }
 
-/** The deliveries of a world: each one is a process of its own, which ends when nothing is left to do. */
-export class WorldDelivery {
-  readonly #options: WorldDeliveryOptions;
+/** The deliveries of a environment: each one is a process of its own, which ends when nothing is left to do. */
+export class EnvironmentDelivery {
+  readonly #options: EnvironmentDeliveryOptions;
 
-  constructor(options: WorldDeliveryOptions) {
+  constructor(options: EnvironmentDeliveryOptions) {
     this.#options = options;
   }
 
@@ -39,7 +39,7 @@ export class WorldDelivery {
     return this.#options.databases.eachDatabase().map((managers) => joinedManager(managers).tables.delivery);
   }
 
-  /** Delivers until nothing is pending or due; see {@link World.deliverAll}. */
+  /** Delivers until nothing is pending or due; see {@link TestEnvironment.deliverAll}. */
   async all({
     callsMax = defaultCallsMax,
     deadLetters = 'refused',
@@ -66,7 +66,7 @@ export class WorldDelivery {
 
   /** By handler and event, as the tables know them. */
   get #deadKeys(): ReadonlySet<string> {
-    const rows = this.tables.flatMap(({ parked }) => [...parked]);
+    const rows = this.tables.flatMap(({ blocked }) => [...blocked]);
     return new Set(rows.filter(([, { dead }]) => dead).map(([key]) => key));
   }
 

@@ -1,12 +1,12 @@
-// In the order in which a specification reads: what it is about, given, when, then; the world behind it.
+// In the order in which a specification reads: what it is about, given, when, then; the environment behind it.
 export { Specification, specification } from './specification.js';
 export {
   type MemoryRepositoryClass,
   type RepositoryOf,
-  type WorldOptions,
-  type WorldSetup,
-  World,
-  type WorldExecution,
+  type TestEnvironmentOptions,
+  type EnvironmentSetup,
+  TestEnvironment,
+  type EnvironmentExecution,
 } from './test-environment.js';
 export { ActionSpecification, type ExpectedOutcome } from './action-specification.js';
 export { type ExpectedHandling, HandlerSpecification } from './handler-specification.js';

@@ -1,9 +1,9 @@
 /**
- * Which fault it was: `dead-letter` (a handler gave an event up), `restless` (handlers keep each other going),
+ * Which fault it was: `dead-letter` (a handler gave an event up), `neverIdle` (handlers keep each other going),
  * `unwanted-event` (no handler wants the event that is to be handled), `unknown-model` (a model that the
  * specification does not list).
  */
-export type SpecificationErrorCode = 'dead-letter' | 'restless' | 'unwanted-event' | 'unknown-model';
+export type SpecificationErrorCode = 'dead-letter' | 'neverIdle' | 'unwanted-event' | 'unknown-model';
 
 /** Says why a specification cannot go on, and what to do about it. */
 export class SpecificationError extends Error {

@@ -3,10 +3,14 @@ import type { ActionClass, AnyEntity, ModelEvent } from '@framework/core';
 import { ActionSpecification } from './action-specification.js';
 import type { EventOrigin } from './commit-event.js';
 import { HandlerSpecification } from './handler-specification.js';
-import { World, type WorldExecution, type WorldOptions } from './test-environment.js';
+import {
+  TestEnvironment,
+  type EnvironmentExecution,
+  type TestEnvironmentOptions,
+} from './test-environment.js';
 
 /**
- * Says what actions and handlers do, without any server: each `then…` runs in a world of its own, in memory.
+ * Says what actions and handlers do, without any server: each `then…` runs in a environment of its own, in memory.
  *
  * ```ts
  * const spec = specification({
@@ -19,17 +23,17 @@ import { World, type WorldExecution, type WorldOptions } from './test-environmen
  *   .thenEvents(new WalletMoneyDepositedEvent(wallet.id, Big('25.50'), Big('125.50')));
  * ```
  */
-export function specification(options: WorldOptions): Specification {
+export function specification(options: TestEnvironmentOptions): Specification {
   return new Specification(options);
 }
 
 /** What is given, and what happens then. */
 export class Specification {
-  readonly #options: WorldOptions;
+  readonly #options: TestEnvironmentOptions;
   readonly #given: readonly AnyEntity[];
 
   /** @see specification */
-  constructor(options: WorldOptions, given: readonly AnyEntity[] = []) {
+  constructor(options: TestEnvironmentOptions, given: readonly AnyEntity[] = []) {
     this.#options = options;
     this.#given = given;
   }
@@ -43,12 +47,12 @@ export class Specification {
   when<Params, Result>(
     action: ActionClass<Params, Result>,
     params: NoInfer<Params>,
-    configuration?: WorldExecution,
+    configuration?: EnvironmentExecution,
   ): ActionSpecification<Result> {
     return new ActionSpecification({
       name: action.name,
-      open: () => this.world(),
-      execute: (world) => world.execute(action, params, configuration),
+      open: () => this.environment(),
+      execute: (environment) => environment.execute(action, params, configuration),
       isDelivered: false,
     });
   }
@@ -60,15 +64,15 @@ export class Specification {
   ): HandlerSpecification {
     return new HandlerSpecification(
       event.constructor.name,
-      () => this.world(),
-      (world) => world.handle(event, origin),
+      () => this.environment(),
+      (environment) => environment.handle(event, origin),
     );
   }
 
-  /** A world in which the given models are stored, for what the other methods cannot say. */
-  async world(): Promise<World> {
-    const world = await World.open(this.#options);
-    await world.store(...this.#given);
-    return world;
+  /** A environment in which the given models are stored, for what the other methods cannot say. */
+  async environment(): Promise<TestEnvironment> {
+    const environment = await TestEnvironment.open(this.#options);
+    await environment.store(...this.#given);
+    return environment;
   }
 }

@@ -30,14 +30,14 @@ import {
 import { VirtualClock } from '../virtual-clock.js';
 import { type EventOrigin, commitEvent } from './commit-event.js';
 import { type DeliveryReport, driven } from './delivery-run.js';
-import { type DeliverAllOptions, WorldDelivery } from './environment-delivery.js';
+import { type DeliverAllOptions, EnvironmentDelivery } from './environment-delivery.js';
 import { SpecificationError } from './specification-error.js';
 
 const namespace = 'specification';
 
-/** How one execution differs from the world's defaults. */
-export interface WorldExecution extends ExecutionConfiguration {
-  /** Who asks. Default: the world's principal. */
+/** How one execution differs from the environment's defaults. */
+export interface EnvironmentExecution extends ExecutionConfiguration {
+  /** Who asks. Default: the environment's principal. */
   readonly principal?: Principal;
 }
 
@@ -45,31 +45,31 @@ export interface WorldExecution extends ExecutionConfiguration {
  * Everything that actions and handlers need, in memory and in virtual time: for what `given`, `when` and `then` cannot
  * say.
  *
- * Nothing is delivered before {@link World.deliverAll}. Executions and deliveries let time pass as they need it.
+ * Nothing is delivered before {@link TestEnvironment.deliverAll}. Executions and deliveries let time pass as they need it.
  *
  * ```ts
- * const world = await World.open({ models: [Wallet, Transfer], actions, handlers });
- * await world.store(source, destination);
- * const transfer = await world.execute(InitiateTransferAction, { sourceId, destId, amount });
- * await world.deliverAll();
+ * const environment = await TestEnvironment.open({ models: [Wallet, Transfer], actions, handlers });
+ * await environment.store(source, destination);
+ * const transfer = await environment.execute(InitiateTransferAction, { sourceId, destId, amount });
+ * await environment.deliverAll();
  * ```
  */
-export class World {
+export class TestEnvironment {
   readonly clock: VirtualClock;
   readonly databases: DatabaseRegistry;
   readonly executor: ActionExecutor;
   /** The handlers, under their names. */
   readonly handlers: EventHandlerRegistry;
   readonly #principal: Principal;
-  readonly #repositories: WorldRepositories;
-  readonly #delivery: WorldDelivery;
+  readonly #repositories: EnvironmentRepositories;
+  readonly #delivery: EnvironmentDelivery;
 
-  private constructor(options: WorldOptions) {
+  private constructor(options: TestEnvironmentOptions) {
     const { models, actions, handlers, shards = [ShardIdentifier.of(0, 0)], groupCommit = false } = options;
     const clock = (this.clock = new VirtualClock(options.start));
     const databases = (this.databases = openDatabases(memorySharding(...shards), memory({ clock })));
     this.#principal = options.principal ?? { name: 'specification' };
-    this.#repositories = new WorldRepositories(models, databases);
+    this.#repositories = new EnvironmentRepositories(models, databases);
     const setup = { clock, databases, repository: this.#repositories.of };
     this.handlers = new EventHandlerRegistry(handlers?.(setup) ?? []);
     this.executor = new ActionExecutor({
@@ -81,7 +81,7 @@ export class World {
       clock,
       random: () => 1,
     });
-    this.#delivery = new WorldDelivery({
+    this.#delivery = new EnvironmentDelivery({
       databases,
       executor: this.executor,
       handlers: this.handlers,
@@ -91,14 +91,14 @@ export class World {
     });
   }
 
-  /** Makes a world in which nothing has happened yet, and in which the handlers are registered. */
-  static async open(options: WorldOptions): Promise<World> {
-    const world = new World(options);
-    await world.deliverAll();
-    return world;
+  /** Makes a environment in which nothing has happened yet, and in which the handlers are registered. */
+  static async open(options: TestEnvironmentOptions): Promise<TestEnvironment> {
+    const environment = new TestEnvironment(options);
+    await environment.deliverAll();
+    return environment;
   }
 
-  /** The repository of a model, or of a class of your own; see {@link WorldSetup.repository}. */
+  /** The repository of a model, or of a class of your own; see {@link EnvironmentSetup.repository}. */
   get repository(): RepositoryOf {
     return this.#repositories.of;
   }
@@ -137,7 +137,7 @@ export class World {
   execute<Params, Result>(
     action: ActionClass<Params, Result>,
     params: NoInfer<Params>,
-    { principal = this.#principal, ...configuration }: WorldExecution = {},
+    { principal = this.#principal, ...configuration }: EnvironmentExecution = {},
   ): Promise<Result> {
     return driven(this.executor.execute(principal, action, params, configuration), this.clock);
   }
@@ -158,7 +158,7 @@ export class World {
   /**
    * Delivers until nothing is pending or due, what the handlers' actions commit included; time passes for retries.
    *
-   * @throws SpecificationError `dead-letter` when a handler gave an event up, `restless` when handlers go on and on
+   * @throws SpecificationError `dead-letter` when a handler gave an event up, `neverIdle` when handlers go on and on
    */
   deliverAll(options?: DeliverAllOptions): Promise<DeliveryReport> {
     return this.#delivery.all(options);
@@ -203,7 +203,7 @@ export class World {
 export type MemoryRepositoryClass<R> = new (databases: DatabaseRegistry) => R;
 
 /** What actions and handlers are made with. */
-export interface WorldSetup {
+export interface EnvironmentSetup {
   readonly clock: VirtualClock;
   readonly databases: DatabaseRegistry;
   /**
@@ -221,13 +221,13 @@ export interface RepositoryOf {
 }
 
 /** What a specification is about. */
-export interface WorldOptions {
+export interface TestEnvironmentOptions {
   /** The models that are stored; for one with queries of its own, the class of its repository in memory. */
   readonly models: readonly (ModelClass<AnyEntity> | MemoryRepositoryClass<MemoryRepository<AnyEntity>>)[];
   /** Makes the actions, also those that only handlers execute. */
-  readonly actions: (setup: WorldSetup) => readonly AnyAction[];
+  readonly actions: (setup: EnvironmentSetup) => readonly AnyAction[];
   /** Makes the handlers. Default: none. */
-  readonly handlers?: (setup: WorldSetup) => readonly AnyEventHandler[];
+  readonly handlers?: (setup: EnvironmentSetup) => readonly AnyEventHandler[];
   /** The shards, each in a database of its own; the first is the default. Default: shard (0, 0). */
   readonly shards?: readonly [ShardIdentifier, ...ShardIdentifier[]];
   /** Who executes the actions. Default: `specification`. */
@@ -240,10 +240,10 @@ export interface WorldOptions {
   readonly start?: Date;
 }
 
-type ListedClass = WorldOptions['models'][number];
+type ListedClass = TestEnvironmentOptions['models'][number];
 
-/** The repositories of a world: one for each model. */
-export class WorldRepositories {
+/** The repositories of a environment: one for each model. */
+export class EnvironmentRepositories {
   /** By the classes that were listed, and by those of the models. */
   readonly #byClass = new Map<unknown, MemoryRepository<AnyEntity>>();
 

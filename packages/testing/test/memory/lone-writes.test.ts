@@ -1,10 +1,15 @@
-import { abroad, describeStorageAdapter, home, neighbour } from '../../src/conformance/index.js';
+import {
+  otherDatabaseShard,
+  describeStorageAdapter,
+  firstShard,
+  sameDatabaseShard,
+} from '../../src/conformance/index.js';
 import { MemoryFixture } from './memory-fixture.js';
 
 /** A store that cannot write several change sets together, so that each is persisted on its own. */
 function openWithoutGroups(): MemoryFixture {
   const fixture = new MemoryFixture();
-  for (const shard of [home, neighbour, abroad])
+  for (const shard of [firstShard, sameDatabaseShard, otherDatabaseShard])
     fixture.databases.transactionManager(shard).persistAll = async (group) => group.map(() => 'alone');
   return fixture;
 }

@@ -1,6 +1,12 @@
 import { Delivery, type EventEnvelope } from '@framework/events';
 import { describe, expect, it } from 'vitest';
-import { SuiteContext, abroad, decimal, home, neighbour } from '../../src/conformance/index.js';
+import {
+  SuiteContext,
+  otherDatabaseShard,
+  decimal,
+  firstShard,
+  sameDatabaseShard,
+} from '../../src/conformance/index.js';
 import { VirtualClock } from '../../src/index.js';
 import { groupCommit } from '../group-commit.js';
 import { onCredit } from '../specification/accounts.js';
@@ -27,13 +33,13 @@ function delivering(): {
 describe('databases in memory', () => {
   it('deliver the events of every shard, those of one model in order', async () => {
     const { context, seen, clock } = delivering();
-    for (const shard of [home, neighbour, abroad]) {
+    for (const shard of [firstShard, sameDatabaseShard, otherDatabaseShard]) {
       const account = await context.openAccount(shard);
       for (const amount of ['1', '2']) await context.credit(account, amount);
     }
     await clock.advance(1_000);
     const byShard = Map.groupBy(seen, ({ shard }) => shard);
-    expect(new Set(byShard.keys())).toEqual(new Set([home, neighbour, abroad]));
+    expect(new Set(byShard.keys())).toEqual(new Set([firstShard, sameDatabaseShard, otherDatabaseShard]));
     for (const envelopes of byShard.values())
       expect(envelopes.map(({ payload }) => payload)).toMatchObject([
         { amount: decimal('1') },

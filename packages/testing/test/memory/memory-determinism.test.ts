@@ -3,7 +3,7 @@ import { Delivery } from '@framework/events';
 import { expect, it } from 'vitest';
 
 import { CreditAccountAction } from '../../src/conformance/account-actions.js';
-import { Account, decimal, home, principal } from '../../src/conformance/index.js';
+import { Account, decimal, firstShard, principal } from '../../src/conformance/index.js';
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLostError, MemoryServer } from '../../src/memory/index.js';
 import { seededRandom } from '../../src/seeded-random.js';
@@ -24,7 +24,7 @@ async function traceOf(seed: number, groupCommit: boolean): Promise<readonly str
   try {
     const trace: string[] = [];
     const server = new MemoryServer(suiteSharding, { clock });
-    const accounts = [1, 2, 3].map(() => Account.blank(home, clock.now(), { balance: decimal('0') }));
+    const accounts = [1, 2, 3].map(() => Account.blank(firstShard, clock.now(), { balance: decimal('0') }));
     const processes = ['one', 'other'].map((name) => {
       const { databases, accounts: repository, tags, faults } = new MemoryFixture(server);
       faults.inject(async ({ operation, way, changes = [] }) => {

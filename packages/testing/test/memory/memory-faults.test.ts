@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { Account, SuiteContext, home, once } from '../../src/conformance/index.js';
+import { Account, SuiteContext, firstShard, once } from '../../src/conformance/index.js';
 import { changeSetOf } from '../../src/conformance/suite-context.js';
 import {
   ConnectionLostError,
@@ -54,9 +54,9 @@ describe('the way to databases in memory', () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const passages = recording(fixture.faults);
-    const manager = fixture.databases.transactionManager(home);
-    const { delivery } = new MemoryServer(suiteSharding).tables(home);
-    const store = new MemoryDeliveryStore(new MemoryAccess(delivery, fixture.faults, home));
+    const manager = fixture.databases.transactionManager(firstShard);
+    const { delivery } = new MemoryServer(suiteSharding).tables(firstShard);
+    const store = new MemoryDeliveryStore(new MemoryAccess(delivery, fixture.faults, firstShard));
     await context.withdraw(account, '0', { idempotencyKey: 'once' });
     await manager.inTransaction(async () => undefined);
     await manager.log.findByModel({ name: 'Account', id: account.id.value }, { limit: 1 });
@@ -137,7 +137,7 @@ describe('the way to databases in memory', () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     fixture.faults.inject(losing('read', 'request'));
-    const manager = fixture.databases.transactionManager(home);
+    const manager = fixture.databases.transactionManager(firstShard);
     await expect(fixture.accounts.findById(account.id)).rejects.toMatchObject({ code: 'transient-storage' });
     fixture.faults.inject(losing('find-key', 'answer'));
     const scope = { namespace: 'a', principal: 'b', key: 'c' };
@@ -150,7 +150,7 @@ describe('the way to databases in memory', () => {
     const account = await context.openAccount();
     const stale = changeSetOf(fixture.accounts, account.variant({ version: 5 }), []);
     const passages = recording(fixture.faults);
-    const manager = fixture.databases.transactionManager(home);
+    const manager = fixture.databases.transactionManager(firstShard);
     await expect(manager.persist(stale)).rejects.toMatchObject({ code: 'stale-record' });
     expect(passages.map(({ error }) => error)).toMatchObject([undefined, { code: 'stale-record' }]);
     fixture.faults.inject(losing('persist', 'answer'));
@@ -176,42 +176,42 @@ describe('the way to databases in memory', () => {
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 2 });
   });
 
-  it('ends with the process: nothing that it asks is done or answered, and it hears no hints', async () => {
+  it('ends with the process: nothing that it asks is done or answered, and it hears no notifications', async () => {
     const { fixture, context } = opened();
     const account = await context.openAccount();
     const { store } = fixture.databases.deliveries()[0]!;
-    let hints = 0;
-    await store.hints.listen(() => hints++);
-    await store.hints.notify();
-    expect(hints).toBe(1);
+    let notifications = 0;
+    await store.notifications.listen(() => notifications++);
+    await store.notifications.notify();
+    expect(notifications).toBe(1);
     const gate = Promise.withResolvers<void>();
     fixture.faults.inject(({ way }) => (way === 'answer' ? gate.promise : undefined));
     const credited = context.credit(account, '1');
     const read = fixture.accounts.findAll();
     fixture.faults.kill();
     gate.resolve();
-    expect(await Promise.all([credited, read, store.hints.notify()].map(isOver))).toEqual([
+    expect(await Promise.all([credited, read, store.notifications.notify()].map(isOver))).toEqual([
       false,
       false,
       false,
     ]);
-    expect(hints).toBe(1);
+    expect(notifications).toBe(1);
   });
 
-  it('loses and delays hints', async () => {
+  it('loses and delays notifications', async () => {
     const { fixture } = opened();
     const { store } = fixture.databases.deliveries()[0]!;
-    let hints = 0;
-    await store.hints.listen(() => hints++);
-    fixture.faults.inject(losing('hints.hear', 'request'));
-    await store.hints.notify();
+    let notifications = 0;
+    await store.notifications.listen(() => notifications++);
+    fixture.faults.inject(losing('notifications.hear', 'request'));
+    await store.notifications.notify();
     const gate = Promise.withResolvers<void>();
-    fixture.faults.inject(({ operation }) => (operation === 'hints.hear' ? gate.promise : undefined));
-    await store.hints.notify();
-    expect(hints).toBe(0);
+    fixture.faults.inject(({ operation }) => (operation === 'notifications.hear' ? gate.promise : undefined));
+    await store.notifications.notify();
+    expect(notifications).toBe(0);
     gate.resolve();
     await isOver(gate.promise);
-    expect(hints).toBe(1);
+    expect(notifications).toBe(1);
   });
 
   it('loses an answer of delivery when the work is done', async () => {

@@ -10,9 +10,9 @@ import {
   type StorageFixture,
   type StoredEvent,
   Tag,
-  abroad,
-  home,
-  neighbour,
+  otherDatabaseShard,
+  firstShard,
+  sameDatabaseShard,
 } from '../../src/conformance/index.js';
 import {
   type MemoryCommit,
@@ -52,7 +52,10 @@ class MemoryAccounts extends MemoryRepository<Account> implements AccountReader 
 }
 
 /** The databases of the suite. */
-export const suiteSharding: ShardingConfig = memorySharding([home, neighbour], abroad);
+export const suiteSharding: ShardingConfig = memorySharding(
+  [firstShard, sameDatabaseShard],
+  otherDatabaseShard,
+);
 
 /** The suite's fixture in memory. */
 export class MemoryFixture implements StorageFixture {
@@ -101,7 +104,7 @@ export class MemoryFixture implements StorageFixture {
   }
 
   #eachTables(): readonly MemoryTables[] {
-    return [home, abroad].map((shard) => this.#tables(shard));
+    return [firstShard, otherDatabaseShard].map((shard) => this.#tables(shard));
   }
 }
 

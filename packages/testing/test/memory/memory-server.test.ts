@@ -2,7 +2,14 @@ import { ShardIdentifier, openDatabases } from '@framework/core';
 import { Delivery } from '@framework/events';
 import { describe, expect, it } from 'vitest';
 
-import { type Account, SuiteContext, abroad, decimal, home, once } from '../../src/conformance/index.js';
+import {
+  type Account,
+  SuiteContext,
+  otherDatabaseShard,
+  decimal,
+  firstShard,
+  once,
+} from '../../src/conformance/index.js';
 import { changeSetOf } from '../../src/conformance/suite-context.js';
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLostError, MemoryServer, memory, memorySharding } from '../../src/memory/index.js';
@@ -24,12 +31,12 @@ describe('a server of databases in memory', () => {
   it('has them for several processes, each with a way of its own', async () => {
     const server = new MemoryServer(suiteSharding);
     const [one, other] = [processOn(server), processOn(server)];
-    const account = await one.context.openAccount(abroad);
+    const account = await one.context.openAccount(otherDatabaseShard);
     one.fixture.faults.kill();
     expect(await other.fixture.accounts.getById(account.id)).toEqual(account);
     await other.context.credit(account, '1');
-    expect(server.tables(abroad).commits.map(({ position }) => position)).toEqual([0, 1]);
-    expect(server.databases).toEqual([server.tables(home), server.tables(abroad)]);
+    expect(server.tables(otherDatabaseShard).commits.map(({ position }) => position)).toEqual([0, 1]);
+    expect(server.databases).toEqual([server.tables(firstShard), server.tables(otherDatabaseShard)]);
   });
 
   it('delivers in one process what another one has committed, and goes on where that one vanished', async () => {
@@ -62,15 +69,15 @@ describe('a server of databases in memory', () => {
   it('lets a process know only some of its shards', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context } = processOn(server);
-    await context.openAccount(abroad);
-    const members = suiteSharding.members.filter(({ shard }) => shard === abroad);
-    const databases = openDatabases({ defaultShard: abroad, members }, memory({ server }));
-    expect(databases.shards).toEqual([abroad]);
+    await context.openAccount(otherDatabaseShard);
+    const members = suiteSharding.members.filter(({ shard }) => shard === otherDatabaseShard);
+    const databases = openDatabases({ defaultShard: otherDatabaseShard, members }, memory({ server }));
+    expect(databases.shards).toEqual([otherDatabaseShard]);
     expect(await databases.deliveries()[0]!.store.cursors.lag()).toEqual([]);
     expect(() => server.tables(ShardIdentifier.of(9, 9))).toThrow(
       expect.objectContaining({ code: 'unknown-shard' }) as Error,
     );
-    const elsewhere = memorySharding(home, abroad, ShardIdentifier.of(2, 0));
+    const elsewhere = memorySharding(firstShard, otherDatabaseShard, ShardIdentifier.of(2, 0));
     expect(() => openDatabases(elsewhere, memory({ server }))).toThrow(
       expect.objectContaining({ code: 'invalid-configuration' }) as Error,
     );
@@ -81,15 +88,15 @@ describe('a database in memory that fails over', () => {
   it('has lost what its replica had not received: rows, keys and the log', async () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
-    const account = await context.openAccount(home, { balance: decimal('100') });
+    const account = await context.openAccount(firstShard, { balance: decimal('100') });
     await context.withdraw(account, '1', { idempotencyKey: 'first' });
-    const replica = server.tables(home).snapshot();
+    const replica = server.tables(firstShard).snapshot();
     await context.withdraw(account, '10', { idempotencyKey: 'second' });
     await context.openAccount();
-    server.tables(home).failOver(replica);
+    server.tables(firstShard).failOver(replica);
     expect(await fixture.accounts.findAll()).toMatchObject([{ id: account.id, version: 2 }]);
-    expect(await fixture.keyCount(home)).toBe(1);
-    expect(await context.storedEvents(home)).toHaveLength(2);
+    expect(await fixture.keyCount(firstShard)).toBe(1);
+    expect(await context.storedEvents(firstShard)).toHaveLength(2);
     // Asked again with its key, it happens once.
     await context.withdraw(account, '10', { idempotencyKey: 'second' });
     await context.withdraw(account, '1', { idempotencyKey: 'first' });
@@ -100,19 +107,19 @@ describe('a database in memory that fails over', () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount();
-    const replica = server.tables(home).snapshot();
+    const replica = server.tables(firstShard).snapshot();
     for (let round = 0; round < 2; round++) {
-      server.tables(home).failOver(replica);
+      server.tables(firstShard).failOver(replica);
       await context.credit(account, '1');
     }
-    server.tables(home).failOver(replica);
+    server.tables(firstShard).failOver(replica);
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });
   });
 
   it('goes on from what a database of another server held', async () => {
     const [server, other] = [new MemoryServer(suiteSharding), new MemoryServer(suiteSharding)];
     const account = await processOn(server).context.openAccount();
-    other.tables(home).failOver(server.tables(home).snapshot());
+    other.tables(firstShard).failOver(server.tables(firstShard).snapshot());
     const { fixture, context } = processOn(other);
     await context.credit(account, '1');
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 2 });
@@ -123,7 +130,7 @@ describe('a database in memory that fails over', () => {
     const server = new MemoryServer(suiteSharding);
     const { context, fixture } = processOn(server);
     const account = await context.openAccount();
-    const manager = fixture.databases.transactionManager(home);
+    const manager = fixture.databases.transactionManager(firstShard);
     const lost = async (way: 'request' | 'answer', base: Account): Promise<never> => {
       const next = base.credit('1').variant({ version: base.version + 1, events: [] });
       fixture.faults.inject((passage) => {
@@ -137,10 +144,10 @@ describe('a database in memory that fails over', () => {
     const notSent = await lost('request', account);
     expect(await manager.isCommitted(notSent)).toBe(false);
     const written = await lost('answer', account);
-    const crashed = server.tables(home).snapshot();
+    const crashed = server.tables(firstShard).snapshot();
     const [current] = await fixture.accounts.findAll();
     const writtenLater = await lost('answer', current!);
-    server.tables(home).failOver(crashed);
+    server.tables(firstShard).failOver(crashed);
     expect(await manager.isCommitted(written)).toBe(true);
     for (const error of [notSent, writtenLater]) await expect(manager.isCommitted(error)).rejects.toBe(error);
   });
@@ -156,7 +163,7 @@ describe('a database in memory that fails over', () => {
     });
     const credited = context.credit(account, '1', once);
     await new Promise((resolve) => setImmediate(resolve));
-    server.tables(home).failOver(server.tables(home).snapshot());
+    server.tables(firstShard).failOver(server.tables(firstShard).snapshot());
     arrival.resolve();
     await expect(credited).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
     expect(await fixture.accounts.getById(account.id)).toMatchObject({ version: 1 });

@@ -5,7 +5,7 @@ import {
   RandomExecutions,
   SuiteContext,
   decimal,
-  home,
+  firstShard,
   hops,
 } from '../../src/conformance/index.js';
 import { ConnectionLostError, type MemoryFault } from '../../src/memory/index.js';
@@ -38,7 +38,7 @@ describe(`random executions in memory (seed ${seed})`, () => {
         const context = new SuiteContext();
         context.open(fixture);
         const executions = new RandomExecutions(fixture, random);
-        const store = (): Promise<Account> => context.openAccount(home, { balance: decimal('1000') });
+        const store = (): Promise<Account> => context.openAccount(firstShard, { balance: decimal('1000') });
         const misbehave = (): void => fixture.faults.inject(misbehaving(random, lossShare));
         const faults = await executions.run(store, misbehave);
         expect(faults, `TEST_SEED=${seed + run}`).toEqual([]);

@@ -22,11 +22,11 @@ import {
   type ModelReader,
   decimal,
 } from '../../src/conformance/index.js';
-import { type WorldOptions, specification } from '../../src/specification/index.js';
+import { type TestEnvironmentOptions, specification } from '../../src/specification/index.js';
 import { groupCommit } from '../group-commit.js';
 
-export const home: ShardIdentifier = ShardIdentifier.of(0, 0);
-export const abroad: ShardIdentifier = ShardIdentifier.of(1, 0);
+export const firstShard: ShardIdentifier = ShardIdentifier.of(0, 0);
+export const otherDatabaseShard: ShardIdentifier = ShardIdentifier.of(1, 0);
 
 interface Params {
   readonly accountId: Id<Account>;
@@ -68,10 +68,13 @@ export function onCredit(
 }
 
 /** What the tests are about: accounts on two shards, and the actions on them. */
-export const accountWorld: Pick<WorldOptions, 'models' | 'actions' | 'shards' | 'groupCommit'> = {
+export const accountEnvironment: Pick<
+  TestEnvironmentOptions,
+  'models' | 'actions' | 'shards' | 'groupCommit'
+> = {
   models: [Account],
   groupCommit,
-  shards: [home, abroad],
+  shards: [firstShard, otherDatabaseShard],
   actions: ({ clock, repository }) => {
     const accounts = repository(Account);
     return [
@@ -84,12 +87,12 @@ export const accountWorld: Pick<WorldOptions, 'models' | 'actions' | 'shards' | 
 };
 
 /** A specification of the actions, with these handlers. */
-export function accountsWith(...handlers: ReturnType<NonNullable<WorldOptions['handlers']>>) {
-  return specification({ ...accountWorld, handlers: () => handlers });
+export function accountsWith(...handlers: ReturnType<NonNullable<TestEnvironmentOptions['handlers']>>) {
+  return specification({ ...accountEnvironment, handlers: () => handlers });
 }
 
 /** An account that was opened before the test. */
-export function account(balance = '0', shard = home, fields: Partial<AccountFields> = {}): Account {
+export function account(balance = '0', shard = firstShard, fields: Partial<AccountFields> = {}): Account {
   return Account.blank(shard, new Date('2025-05-05T05:05:05Z'), { balance: decimal(balance), ...fields });
 }
 

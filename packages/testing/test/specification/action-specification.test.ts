@@ -17,11 +17,11 @@ import {
   CreditAccountAction,
   TransferAction,
   WithdrawAction,
-  abroad,
+  otherDatabaseShard,
   account,
-  accountWorld,
+  accountEnvironment,
   accountsWith,
-  home,
+  firstShard,
 } from './accounts.js';
 
 const spec = accountsWith();
@@ -64,7 +64,7 @@ describe('a specification of an action', () => {
     ['is missing', []],
     ['is another one', [account('12.5')]],
     ['has another field', [given.credit('3')]],
-    ['is of another class', [Tag.of(home, 'none')]],
+    ['is of another class', [Tag.of(firstShard, 'none')]],
   ])('fails when a changed model %s', async (_difference, models) => {
     const wrong = spec
       .given(given)
@@ -82,7 +82,7 @@ describe('a specification of an action', () => {
     await expect(execution.thenEvents(like(AccountOpenedEvent, {}))).rejects.toMatchObject(failed);
   });
 
-  it('has every expectation in a world of its own', async () => {
+  it('has every expectation in a environment of its own', async () => {
     const execution = spec.given(given).when(CreditAccountAction, params);
     const [one, other] = [await execution.thenEvents(credited), await execution.thenEvents(credited)];
     expect(one).not.toBe(other);
@@ -103,7 +103,7 @@ describe('a specification of an action', () => {
         this.plan().update(given.variant({ version: 1 }).delete());
       }
     }
-    await specification({ ...accountWorld, actions: ({ clock }) => [new DeleteAction(clock)] })
+    await specification({ ...accountEnvironment, actions: ({ clock }) => [new DeleteAction(clock)] })
       .given(given)
       .when(DeleteAction, undefined)
       .thenModels(like(Account, { state: 'DELETED' }));
@@ -142,11 +142,11 @@ describe('a specification of an action', () => {
     }
     class OddAction extends Action<undefined, undefined> {
       protected async perform(): Promise<undefined> {
-        const opened = Account.blank(home, this.clock.now());
+        const opened = Account.blank(firstShard, this.clock.now());
         this.plan().add(opened.variant({ events: [new OddEvent(opened.id.value, 'written')] }));
       }
     }
-    const odd = specification({ ...accountWorld, actions: ({ clock }) => [new OddAction(clock)] });
+    const odd = specification({ ...accountEnvironment, actions: ({ clock }) => [new OddAction(clock)] });
     const execution = odd.when(OddAction, undefined);
     await execution.thenModels(like(Account, { version: 1 }));
     await expect(execution.thenEvents(like(OddEvent, { note: 'written' }))).rejects.toMatchObject(refusal);
@@ -159,24 +159,27 @@ describe('a specification of an action', () => {
         return this.clock.now();
       }
     }
-    await specification({ ...accountWorld, actions: ({ clock }) => [new WaitingAction(clock)] })
+    await specification({ ...accountEnvironment, actions: ({ clock }) => [new WaitingAction(clock)] })
       .when(WaitingAction, undefined)
       .thenResult(new Date('2026-01-01T01:00:00Z'));
   });
 
   it('takes what an executor takes', async () => {
-    const foreign = account('1', abroad);
+    const foreign = account('1', otherDatabaseShard);
     const transfer = { fromId: foreign.id, toId: given.id, amount: '1' };
-    const world = await spec
+    const environment = await spec
       .given(given, foreign)
       .when(TransferAction, transfer, { allowCrossShard: true, principal: { name: 'ada' } })
       .thenModels(given.credit('1'), foreign.credit('-1'));
-    expect(world.events).toMatchObject([{ principal: 'ada' }, { principal: 'ada' }]);
+    expect(environment.events).toMatchObject([{ principal: 'ada' }, { principal: 'ada' }]);
     await spec.given(given, foreign).when(TransferAction, transfer).thenThrows('cross-shard');
   });
 
   it('refuses a model that it does not list', async () => {
-    const unlisted = spec.given(Tag.of(home, 'none')).when(CreditAccountAction, params).thenEvents(credited);
+    const unlisted = spec
+      .given(Tag.of(firstShard, 'none'))
+      .when(CreditAccountAction, params)
+      .thenEvents(credited);
     await expect(unlisted).rejects.toMatchObject({ code: 'unknown-model' });
   });
 });
@@ -186,7 +189,7 @@ describe('a specification of a refusal', () => {
 
   it('holds for the class of the error, and for its code', async () => {
     await execution.thenThrows(Overdrawn);
-    const missing = ShardedId.generate(Account, home);
+    const missing = ShardedId.generate(Account, firstShard);
     await spec.when(CreditAccountAction, { accountId: missing, amount: '1' }).thenThrows('entity-not-found');
   });
 
@@ -203,14 +206,14 @@ describe('a specification of a refusal', () => {
   });
 
   it('fails when something was written', async () => {
-    const foreign = account('1', abroad);
+    const foreign = account('1', otherDatabaseShard);
     class HalfAction extends Action<undefined, undefined> {
       protected async perform(): Promise<undefined> {
         const stored = given.variant({ version: 1 });
         this.plan().updateAll([stored.credit('1'), foreign.variant({ version: 9 }).credit('1')]);
       }
     }
-    const half = specification({ ...accountWorld, actions: ({ clock }) => [new HalfAction(clock)] })
+    const half = specification({ ...accountEnvironment, actions: ({ clock }) => [new HalfAction(clock)] })
       .given(given, foreign)
       .when(HalfAction, undefined, { allowCrossShard: true });
     await expect(half.thenThrows('partial-commit')).rejects.toMatchObject({

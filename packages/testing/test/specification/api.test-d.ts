@@ -9,7 +9,7 @@ import {
 } from '../../src/conformance/index.js';
 import { MemoryRepository } from '../../src/memory/index.js';
 import { like, specification } from '../../src/specification/index.js';
-import { AnnotateAction, CreditAccountAction, account, accountWorld } from './accounts.js';
+import { AnnotateAction, CreditAccountAction, account, accountEnvironment } from './accounts.js';
 
 class Accounts extends MemoryRepository<Account> {
   constructor(databases: DatabaseRegistry) {
@@ -22,7 +22,7 @@ class Accounts extends MemoryRepository<Account> {
 }
 
 const given = account();
-const spec = specification(accountWorld);
+const spec = specification(accountEnvironment);
 const params = { accountId: given.id, amount: '1' };
 
 export const ownQueries = specification({
@@ -45,7 +45,7 @@ export const whens = [
   // @ts-expect-error a param that is missing
   spec.when(CreditAccountAction, { accountId: given.id }),
   // @ts-expect-error an id of another model
-  spec.when(CreditAccountAction, { accountId: Tag.of(accountWorld.shards![0], 'tag').id, amount: '1' }),
+  spec.when(CreditAccountAction, { accountId: Tag.of(accountEnvironment.shards![0], 'tag').id, amount: '1' }),
   // @ts-expect-error no action
   spec.when(Account, {}),
 ];

@@ -1,16 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Account, AccountCreditedEvent, AccountNotedEvent, decimal } from '../../src/conformance/index.js';
-import { World, like } from '../../src/specification/index.js';
+import { TestEnvironment, like } from '../../src/specification/index.js';
 import {
   AnnotateAction,
   CreditAccountAction,
   WithdrawAction,
-  abroad,
+  otherDatabaseShard,
   account,
-  accountWorld,
+  accountEnvironment,
   accountsWith,
-  home,
+  firstShard,
   onCredit,
 } from './accounts.js';
 
@@ -39,7 +39,7 @@ describe('deliverAll', () => {
   });
 
   it('delivers across shards', async () => {
-    const foreign = account('1', abroad);
+    const foreign = account('1', otherDatabaseShard);
     const annotating = onCredit((_envelope, context) =>
       context.execute(AnnotateAction, { accountId: foreign.id, note: 'seen' }),
     );
@@ -53,21 +53,24 @@ describe('deliverAll', () => {
   it('delivers nothing that was not asked for', async () => {
     const seen: string[] = [];
     const spec = accountsWith(onCredit(async ({ eventId }) => void seen.push(eventId)));
-    const world = await spec.given(given).when(CreditAccountAction, credit).thenResult(given.credit('1'));
+    const environment = await spec
+      .given(given)
+      .when(CreditAccountAction, credit)
+      .thenResult(given.credit('1'));
     expect(seen).toEqual([]);
-    await world.deliverAll();
-    await world.deliverAll();
+    await environment.deliverAll();
+    await environment.deliverAll();
     expect(seen).toHaveLength(1);
   });
 
   it('has one effect of everything that is delivered once more', async () => {
-    const world = await accountsWith(draining).given(given).world();
-    await world.execute(CreditAccountAction, credit);
-    await world.deliverAll();
-    const { events } = world;
-    const { attempts } = await world.redeliverAll();
+    const environment = await accountsWith(draining).given(given).environment();
+    await environment.execute(CreditAccountAction, credit);
+    await environment.deliverAll();
+    const { events } = environment;
+    const { attempts } = await environment.redeliverAll();
     expect(attempts).toHaveLength(5);
-    expect(world.events).toEqual(events);
+    expect(environment.events).toEqual(events);
   });
 
   it('lets no time pass but for retries', async () => {
@@ -78,39 +81,39 @@ describe('deliverAll', () => {
       },
       { retry: { backoffBaseMs: 3_600_000, backoffMaxMs: 86_400_000 } },
     );
-    const world = await accountsWith(failing).given(given).world();
-    await world.execute(CreditAccountAction, credit);
-    expect(world.clock.now().getTime()).toBe(startMs);
-    const { attempts } = await world.deliverAll();
+    const environment = await accountsWith(failing).given(given).environment();
+    await environment.execute(CreditAccountAction, credit);
+    expect(environment.clock.now().getTime()).toBe(startMs);
+    const { attempts } = await environment.deliverAll();
     expect(attempts.map(({ error }) => error instanceof Error)).toEqual([true, true, false]);
-    expect(Math.floor((world.clock.now().getTime() - startMs) / 3_600_000)).toBe(3);
+    expect(Math.floor((environment.clock.now().getTime() - startMs) / 3_600_000)).toBe(3);
   });
 
   it('lets time pass for a handler that waits for the clock', async () => {
-    const world = await World.open({
-      ...accountWorld,
+    const environment = await TestEnvironment.open({
+      ...accountEnvironment,
       handlers: ({ clock }) => [onCredit(() => clock.sleep(20_000))],
     });
-    await world.store(given);
-    await world.execute(CreditAccountAction, credit);
-    const { attempts } = await world.deliverAll();
+    await environment.store(given);
+    await environment.execute(CreditAccountAction, credit);
+    const { attempts } = await environment.deliverAll();
     expect(attempts).toMatchObject([{ error: undefined }]);
-    expect(world.clock.now().getTime() - startMs).toBeGreaterThanOrEqual(20_000);
+    expect(environment.clock.now().getTime() - startMs).toBeGreaterThanOrEqual(20_000);
   });
 
   it('lets no time pass for a handler that waits for something else', async () => {
-    const world = await accountsWith(onCredit(() => delay(50), { timeoutMs: 10 }))
+    const environment = await accountsWith(onCredit(() => delay(50), { timeoutMs: 10 }))
       .given(given)
-      .world();
-    await world.execute(CreditAccountAction, credit);
-    expect(await world.deliverAll()).toMatchObject({ attempts: [{ error: undefined }] });
+      .environment();
+    await environment.execute(CreditAccountAction, credit);
+    expect(await environment.deliverAll()).toMatchObject({ attempts: [{ error: undefined }] });
   });
 
   it('gives up a handler that never returns', async () => {
     const hanging = onCredit(() => new Promise(() => undefined), { retry: { attemptsMax: 1 } });
-    const world = await accountsWith(hanging).given(given).world();
-    await world.execute(CreditAccountAction, credit);
-    await expect(world.deliverAll()).rejects.toMatchObject({
+    const environment = await accountsWith(hanging).given(given).environment();
+    await environment.execute(CreditAccountAction, credit);
+    await expect(environment.deliverAll()).rejects.toMatchObject({
       code: 'dead-letter',
       message: expect.stringContaining('did not return within 30000 ms') as string,
     });
@@ -122,17 +125,17 @@ describe('a dead letter', () => {
   const refusing = onCredit(() => Promise.reject(refusal), { retry: { attemptsMax: 2 } });
 
   it('ends the delivery by what the handler threw', async () => {
-    const world = await accountsWith(refusing).given(given).world();
-    await world.execute(CreditAccountAction, credit);
-    await expect(world.deliverAll()).rejects.toMatchObject({ code: 'dead-letter', cause: refusal });
+    const environment = await accountsWith(refusing).given(given).environment();
+    await environment.execute(CreditAccountAction, credit);
+    await expect(environment.deliverAll()).rejects.toMatchObject({ code: 'dead-letter', cause: refusal });
   });
 
   it('is in the report where it is expected, and does not count any more later', async () => {
-    const world = await accountsWith(refusing).given(given).world();
-    await world.execute(CreditAccountAction, credit);
-    const { deadLetters } = await world.deliverAll({ deadLetters: 'kept' });
+    const environment = await accountsWith(refusing).given(given).environment();
+    await environment.execute(CreditAccountAction, credit);
+    const { deadLetters } = await environment.deliverAll({ deadLetters: 'kept' });
     expect(deadLetters).toMatchObject([{ handler: 'on-credit', attempts: 2, dead: true }]);
-    expect(await world.deliverAll()).toMatchObject({ attempts: [], deadLetters });
+    expect(await environment.deliverAll()).toMatchObject({ attempts: [], deadLetters });
   });
 
   it('fails a specification', async () => {
@@ -148,10 +151,10 @@ describe('handlers that keep each other going', () => {
   const watching = onCredit(() => Promise.resolve(), { name: 'watching' });
 
   it('end with an error that names them', async () => {
-    const world = await accountsWith(changing, watching).given(given).world();
-    await world.execute(CreditAccountAction, credit);
-    await expect(world.deliverAll({ callsMax: 100 })).rejects.toMatchObject({
-      code: 'restless',
+    const environment = await accountsWith(changing, watching).given(given).environment();
+    await environment.execute(CreditAccountAction, credit);
+    await expect(environment.deliverAll({ callsMax: 100 })).rejects.toMatchObject({
+      code: 'neverIdle',
       message: expect.stringMatching(
         /more than 100 calls.*on-credit \(\d+\).*watching \(\d+\)|watching.*on-credit/,
       ) as string,
@@ -159,43 +162,43 @@ describe('handlers that keep each other going', () => {
   });
 
   it('end also when they never wait for anything', async () => {
-    const world: World = await World.open({
-      ...accountWorld,
+    const environment: TestEnvironment = await TestEnvironment.open({
+      ...accountEnvironment,
       handlers: () => [
         onCredit(async () => {
-          await world.executor.execute({ name: 'loop' }, CreditAccountAction, credit);
+          await environment.executor.execute({ name: 'loop' }, CreditAccountAction, credit);
         }),
       ],
     });
-    await world.store(given);
-    await world.execute(CreditAccountAction, credit);
-    await expect(world.deliverAll({ callsMax: 100 })).rejects.toMatchObject({ code: 'restless' });
+    await environment.store(given);
+    await environment.execute(CreditAccountAction, credit);
+    await expect(environment.deliverAll({ callsMax: 100 })).rejects.toMatchObject({ code: 'neverIdle' });
   });
 
   it('may be more than that where the specification says so', async () => {
-    const long = account('1100', home, { owner: 'ada' });
-    const world = await accountsWith(
+    const long = account('1100', firstShard, { owner: 'ada' });
+    const environment = await accountsWith(
       onCredit(async ({ event }, context) => {
         if (event.newBalance !== decimal('0'))
           await context.execute(WithdrawAction, { accountId: long.id, amount: '1' });
       }),
     )
       .given(long)
-      .world();
-    await world.execute(CreditAccountAction, { accountId: long.id, amount: '0' });
-    await world.deliverAll({ callsMax: 1_101 });
-    expect(await world.repository(Account).getById(long.id)).toMatchObject({ balance: decimal('0') });
+      .environment();
+    await environment.execute(CreditAccountAction, { accountId: long.id, amount: '0' });
+    await environment.deliverAll({ callsMax: 1_101 });
+    expect(await environment.repository(Account).getById(long.id)).toMatchObject({ balance: decimal('0') });
   });
 });
 
-describe('a world', () => {
+describe('a environment', () => {
   it('runs executions at once, which run again when another one was faster', async () => {
-    const world = await accountsWith().given(given).world();
+    const environment = await accountsWith().given(given).environment();
     await Promise.all([
-      world.execute(CreditAccountAction, credit),
-      world.execute(CreditAccountAction, credit),
+      environment.execute(CreditAccountAction, credit),
+      environment.execute(CreditAccountAction, credit),
     ]);
-    expect(await world.repository(Account).getById(given.id)).toMatchObject({
+    expect(await environment.repository(Account).getById(given.id)).toMatchObject({
       version: 3,
       balance: decimal('5'),
     });

@@ -125,11 +125,11 @@ describe('an event that is delivered twice', () => {
 
 describe('a handler that fails', () => {
   it('is tried again, while time passes', async () => {
-    const world = await accountsWith(failing(2))
+    const environment = await accountsWith(failing(2))
       .given(given)
       .whenHandled(credited)
       .thenExpect({ attempts: 3, models: [given.credit('-1')] });
-    const passedMs = world.clock.now().getTime() - Date.parse('2026-01-01T00:00:00Z');
+    const passedMs = environment.clock.now().getTime() - Date.parse('2026-01-01T00:00:00Z');
     expect(passedMs).toBeGreaterThanOrEqual(180_000);
     expect(passedMs).toBeLessThan(185_000);
   });

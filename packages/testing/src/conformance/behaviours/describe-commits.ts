@@ -3,7 +3,14 @@ import { describe, expect, it } from 'vitest';
 
 import { CreditAccountAction } from '../account-actions.js';
 import { Account, decimal } from '../account.js';
-import { type SuiteContext, abroad, home, namespace, neighbour, principal } from '../suite-context.js';
+import {
+  type SuiteContext,
+  otherDatabaseShard,
+  firstShard,
+  namespace,
+  sameDatabaseShard,
+  principal,
+} from '../suite-context.js';
 
 const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
@@ -11,7 +18,7 @@ const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]
 export function describeCommits(context: SuiteContext): void {
   describe('a commit', () => {
     it('writes the state and its events together', async () => {
-      const account = await context.openAccount(home, { owner: 'ada' });
+      const account = await context.openAccount(firstShard, { owner: 'ada' });
       expect(await context.accounts.getById(account.id)).toEqual(account);
       const credited = await context.credit(account, '12.5');
       expect(credited).toMatchObject({ version: 2, balance: decimal('12.5') });
@@ -81,7 +88,7 @@ export function describeCommits(context: SuiteContext): void {
     });
 
     it('numbers the events of several models in the order in which they were staged', async () => {
-      const accounts = Array.from({ length: 3 }, () => Account.open(home, systemClock.now()));
+      const accounts = Array.from({ length: 3 }, () => Account.open(firstShard, systemClock.now()));
       const staged = accounts.toReversed();
       await context.stage((plan) => plan.addAll(staged));
       const events = await context.storedEvents();
@@ -91,7 +98,7 @@ export function describeCommits(context: SuiteContext): void {
 
     it('moves the updated date, and never the created one', async () => {
       const created = new Date('2026-01-02T03:04:05.678Z');
-      const [account] = await context.store(Account.open(home, created));
+      const [account] = await context.store(Account.open(firstShard, created));
       expect(account).toMatchObject({ createdDate: created, updatedDate: created });
       await context.stage((plan) => plan.update(account.credit('1')));
       const read = await context.accounts.getById(account.id);
@@ -103,7 +110,7 @@ export function describeCommits(context: SuiteContext): void {
 
 /** Registers `inTransaction`, and which calls join it. */
 export function describeTransactions(context: SuiteContext): void {
-  const onShard = (shard = home) => context.fixture.databases.transactionManager(shard);
+  const onShard = (shard = firstShard) => context.fixture.databases.transactionManager(shard);
 
   describe('inTransaction', () => {
     it('commits when the work resolves, and gives its result', async () => {
@@ -133,7 +140,7 @@ export function describeTransactions(context: SuiteContext): void {
     });
 
     it('is joined by every read of a repository', async () => {
-      const account = await context.openAccount(home, { owner: 'ada' });
+      const account = await context.openAccount(firstShard, { owner: 'ada' });
       const notes = await onShard().inTransaction(async () => {
         await context.fixture.overwriteNote(account, 'inside');
         const { accounts } = context;
@@ -150,8 +157,8 @@ export function describeTransactions(context: SuiteContext): void {
     });
 
     it('is joined by reads of a condition on a shard that shares its database', async () => {
-      const account = await context.openAccount(neighbour, { owner: 'ada' });
-      await onShard(neighbour).inTransaction(async () => {
+      const account = await context.openAccount(sameDatabaseShard, { owner: 'ada' });
+      await onShard(sameDatabaseShard).inTransaction(async () => {
         await context.fixture.overwriteNote(account, 'inside');
         expect(await context.accounts.findByOwner('ada')).toMatchObject([{ note: 'inside' }]);
         expect(await context.accounts.count()).toBe(1);
@@ -177,14 +184,17 @@ export function describeTransactions(context: SuiteContext): void {
 
     it('is refused within another one on the same shard', async () => {
       const nested = onShard().inTransaction(() => onShard().inTransaction(async () => 'never'));
-      await expect(nested).rejects.toMatchObject({ code: 'nested-transaction', shard: home });
+      await expect(nested).rejects.toMatchObject({ code: 'nested-transaction', shard: firstShard });
     });
 
     it('is possible within another one on another shard', async () => {
-      const [here, there] = [await context.openAccount(home), await context.openAccount(abroad)];
+      const [here, there] = [
+        await context.openAccount(firstShard),
+        await context.openAccount(otherDatabaseShard),
+      ];
       await onShard().inTransaction(async () => {
         await context.fixture.overwriteNote(here, 'outer');
-        await onShard(abroad).inTransaction(() => context.fixture.overwriteNote(there, 'inner'));
+        await onShard(otherDatabaseShard).inTransaction(() => context.fixture.overwriteNote(there, 'inner'));
         expect(await context.accounts.getById(here.id)).toMatchObject({ note: 'outer' });
       });
       const notes = (await context.accounts.findAllByIds([here.id, there.id])).map(({ note }) => note);
@@ -194,13 +204,13 @@ export function describeTransactions(context: SuiteContext): void {
     it('refuses to execute an action on the same shard', async () => {
       const account = await context.openAccount();
       const executed = onShard().inTransaction(() => context.credit(account, '1'));
-      await expect(executed).rejects.toMatchObject({ code: 'nested-transaction', shard: home });
+      await expect(executed).rejects.toMatchObject({ code: 'nested-transaction', shard: firstShard });
       expect(await context.accounts.getById(account.id)).toEqual(account);
       expect(await context.storedEvents()).toHaveLength(1);
     });
 
     it('lets an action run on another shard', async () => {
-      const account = await context.openAccount(abroad);
+      const account = await context.openAccount(otherDatabaseShard);
       await onShard().inTransaction(() => context.credit(account, '1'));
       expect(await context.accounts.getById(account.id)).toMatchObject({ version: 2 });
     });
@@ -222,14 +232,14 @@ export function describeTransactions(context: SuiteContext): void {
       for (const call of late) {
         // A query builder may wrap the refusal of a statement of its own.
         const refusal = FrameworkError.find(await call.catch((error: unknown) => error));
-        expect(refusal).toMatchObject({ code: 'transaction-over', shard: home });
+        expect(refusal).toMatchObject({ code: 'transaction-over', shard: firstShard });
       }
       expect(await context.accounts.getById(account.id)).toEqual(account);
     });
 
     it('leaves no trace for what follows it', async () => {
       await expect(onShard().inTransaction(() => Promise.reject(new Error('no')))).rejects.toThrow('no');
-      await context.stage((plan) => plan.add(Account.open(home, systemClock.now())));
+      await context.stage((plan) => plan.add(Account.open(firstShard, systemClock.now())));
       expect(await onShard().inTransaction(() => context.accounts.count())).toBe(1);
     });
   });

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 import { TransferAction } from '../account-actions.js';
 import { Account, Tag, decimal, sum } from '../account.js';
-import { type SuiteContext, at, changeSetOf, home, once, principal } from '../suite-context.js';
+import { type SuiteContext, at, changeSetOf, firstShard, once, principal } from '../suite-context.js';
 
 /** Enough for two of them to meet, now and then, in the middle of their statements. */
 const roundCount = 30;
@@ -40,8 +40,8 @@ export function describeConcurrency(context: SuiteContext): void {
 
     // Without further attempts, which would hide a deadlock from the caller.
     it('all end when they change two models in opposite orders', async () => {
-      const one = await context.openAccount(home, { balance: decimal('1000') });
-      const other = await context.openAccount(home, { balance: decimal('1000') });
+      const one = await context.openAccount(firstShard, { balance: decimal('1000') });
+      const other = await context.openAccount(firstShard, { balance: decimal('1000') });
       const transfers = Array.from({ length: 32 }, (_unused, index) => {
         const [from, to] = index % 2 === 0 ? [one, other] : [other, one];
         const params = { fromId: from.id, toId: to.id, amount: '1' };
@@ -76,7 +76,7 @@ export function describeConcurrency(context: SuiteContext): void {
 }
 
 function accountsOf(count: number): readonly Account[] {
-  return Array.from({ length: count }, () => Account.open(home, systemClock.now()));
+  return Array.from({ length: count }, () => Account.open(firstShard, systemClock.now()));
 }
 
 function codes(outcomes: readonly PromiseSettledResult<unknown>[]): ReadonlySet<string> {
@@ -113,7 +113,7 @@ export function describeStaleRecords(context: SuiteContext): void {
     });
 
     it('writes nothing when an update without events is stale', async () => {
-      const [tag] = await context.store(Tag.of(home, 'first'));
+      const [tag] = await context.store(Tag.of(firstShard, 'first'));
       await context.stage((plan) => plan.update(tag.rename('second')));
       const stale = context.stage((plan) => plan.update(tag.rename('lost')), once);
       await expect(stale).rejects.toMatchObject({ code: 'stale-record', model: 'Tag' });
@@ -130,20 +130,20 @@ export function describeStaleRecords(context: SuiteContext): void {
       const stale = at(accounts, index);
       await context.stage((plan) => plan.update(stale.credit('1')));
       const before = await context.contents();
-      const addition = Account.open(home, systemClock.now());
+      const addition = Account.open(firstShard, systemClock.now());
       const refused = context.stage((plan) => {
         plan.add(addition);
         plan.updateAll(accounts.map((account) => account.credit('100')));
-        plan.add(Tag.of(home, 'new'));
+        plan.add(Tag.of(firstShard, 'new'));
       }, once);
       await expect(refused).rejects.toMatchObject({ code: 'stale-record', id: stale.id.value });
       expect(await context.contents()).toEqual(before);
     });
 
     it('writes nothing when the row of an update is not there', async () => {
-      const ghost = Account.blank(home, systemClock.now()).variant({ version: 3 });
+      const ghost = Account.blank(firstShard, systemClock.now()).variant({ version: 3 });
       const refused = context.stage((plan) => {
-        plan.add(Tag.of(home, 'beside'));
+        plan.add(Tag.of(firstShard, 'beside'));
         plan.update(ghost.credit('1'));
       }, once);
       await expect(refused).rejects.toMatchObject({ code: 'stale-record', expectedVersion: 3 });
@@ -175,7 +175,7 @@ export function describeStaleRecords(context: SuiteContext): void {
 
     it('writes nothing of an update that was read on another timeline, where its version may be another one', async () => {
       const account = await context.openAccount();
-      const manager = context.fixture.databases.transactionManager(home);
+      const manager = context.fixture.databases.transactionManager(firstShard);
       const next = account.credit('1').variant({ version: 2, events: [] });
       const update = changeSetOf(context.accounts, next, ['{}']);
       const { timeline } = manager;
@@ -204,5 +204,7 @@ export function describeStaleRecords(context: SuiteContext): void {
 /** Changes the account outside of the execution that is running. */
 async function overtake({ fixture }: SuiteContext, account: Account): Promise<void> {
   const next = account.credit('1').variant({ version: account.version + 1, events: [] });
-  await fixture.databases.transactionManager(home).persist(changeSetOf(fixture.accounts, next, ['{}', '{}']));
+  await fixture.databases
+    .transactionManager(firstShard)
+    .persist(changeSetOf(fixture.accounts, next, ['{}', '{}']));
 }

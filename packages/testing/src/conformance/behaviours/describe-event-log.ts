@@ -3,7 +3,15 @@ import { describe, expect, it } from 'vitest';
 
 import { FindOwnerAction } from '../account-actions.js';
 import { Account, AccountCreditedEvent, Tag, decimal } from '../account.js';
-import { type SuiteContext, abroad, at, home, namespace, noLimits, principal } from '../suite-context.js';
+import {
+  type SuiteContext,
+  otherDatabaseShard,
+  at,
+  firstShard,
+  namespace,
+  noLimits,
+  principal,
+} from '../suite-context.js';
 
 /** Registers how the history of a model is read from the log. */
 export function describeEventLog(context: SuiteContext): void {
@@ -14,11 +22,11 @@ export function describeEventLog(context: SuiteContext): void {
 
   describe('the log of a model', () => {
     it('gives its events, oldest first, with what they say', async () => {
-      const account = await context.openAccount(abroad, { owner: 'ada' });
+      const account = await context.openAccount(otherDatabaseShard, { owner: 'ada' });
       await context.credit(account, '2');
       const { items, next } = await history(account, { limit: 10 });
       expect(next).toBeUndefined();
-      const stored = await context.storedEvents(abroad);
+      const stored = await context.storedEvents(otherDatabaseShard);
       expect(items).toEqual(
         stored.map((event) => ({
           id: event.id,
@@ -74,17 +82,17 @@ export function describeEventLog(context: SuiteContext): void {
     it('leaves out the events of other models and the records of actions', async () => {
       const account = await context.openAccount();
       await context.openAccount();
-      await context.store(Account.blank(home, systemClock.now()));
+      await context.store(Account.blank(firstShard, systemClock.now()));
       const { items } = await history(account, { limit: 10 });
       expect(items).toMatchObject([{ modelId: account.id.value }]);
-      const log = context.fixture.databases.transactionManager(home).log;
+      const log = context.fixture.databases.transactionManager(firstShard).log;
       const others = await log.findByModel({ name: 'Tag', id: account.id.value }, { limit: 10 });
       expect(others).toEqual({ items: [], next: undefined });
     });
 
     it.each(['a\u0000b', '\ud83d', ''])('of an id or a name that no model has is empty: %j', async (text) => {
-      const { log } = context.fixture.databases.transactionManager(home);
-      const account = await context.openAccount(home);
+      const { log } = context.fixture.databases.transactionManager(firstShard);
+      const account = await context.openAccount(firstShard);
       const none = { items: [], next: undefined };
       expect(await log.findByModel({ name: 'Account', id: text }, { limit: 1 })).toEqual(none);
       expect(await log.findByModel({ name: text, id: account.id.value }, { limit: 1 })).toEqual(none);
@@ -130,7 +138,10 @@ const withoutModel = {
 export function describeActionRecords(context: SuiteContext): void {
   describe('an action without events', () => {
     it('is recorded by one row without event type', async () => {
-      await context.store(Account.blank(home, systemClock.now()), Account.blank(home, systemClock.now()));
+      await context.store(
+        Account.blank(firstShard, systemClock.now()),
+        Account.blank(firstShard, systemClock.now()),
+      );
       const records = await context.storedEvents();
       expect(records).toHaveLength(1);
       expect(records[0]).toMatchObject({
@@ -142,18 +153,18 @@ export function describeActionRecords(context: SuiteContext): void {
     });
 
     it('is recorded when it stages an entity, which has no events', async () => {
-      const [tag] = await context.store(Tag.of(home, 'red'));
+      const [tag] = await context.store(Tag.of(firstShard, 'red'));
       await context.stage((plan) => plan.update(tag.rename('blue')));
       expect(await context.fixture.tags.getById(tag.id)).toMatchObject({ label: 'blue', version: 2 });
       expect(await context.storedEvents()).toMatchObject([withoutModel, withoutModel]);
     });
 
     it('is recorded on the shard that its params name when it stages nothing', async () => {
-      const account = await context.openAccount(abroad, { owner: 'grace' });
+      const account = await context.openAccount(otherDatabaseShard, { owner: 'grace' });
       const params = { accountId: account.id };
       expect(await context.executor.execute(principal, FindOwnerAction, params)).toBe('grace');
-      expect(await context.storedEvents(home)).toEqual([]);
-      const records = await context.storedEvents(abroad);
+      expect(await context.storedEvents(firstShard)).toEqual([]);
+      const records = await context.storedEvents(otherDatabaseShard);
       expect(records).toHaveLength(2);
       expect(records[1]).toMatchObject({
         ...withoutModel,
@@ -164,7 +175,7 @@ export function describeActionRecords(context: SuiteContext): void {
 
     it('is recorded on the default shard when it stages nothing and its params name no shard', async () => {
       await context.stage(() => undefined);
-      expect(await context.storedEvents(home)).toHaveLength(1);
+      expect(await context.storedEvents(firstShard)).toHaveLength(1);
     });
 
     it('has rows of different ids for different actions', async () => {
@@ -178,7 +189,7 @@ export function describeActionRecords(context: SuiteContext): void {
     it('leaves no record when perform throws', async () => {
       const failure = new Error('decided otherwise');
       const fails = context.stage((plan) => {
-        plan.add(Account.open(home, systemClock.now()));
+        plan.add(Account.open(firstShard, systemClock.now()));
         throw failure;
       });
       await expect(fails).rejects.toBe(failure);

@@ -2,18 +2,18 @@ import { type ChangeSet, FrameworkError, type TransactionManager, systemClock } 
 import { describe, expect, it } from 'vitest';
 
 import { Account, Tag, decimal } from '../account.js';
-import { type SuiteContext, at, changeSetOf, home, once } from '../suite-context.js';
+import { type SuiteContext, at, changeSetOf, firstShard, once } from '../suite-context.js';
 
 /** Registers what holds for change sets of several actions that are written together. */
 export function describeGroups(context: SuiteContext): void {
-  const manager = (): TransactionManager => context.fixture.databases.transactionManager(home);
+  const manager = (): TransactionManager => context.fixture.databases.transactionManager(firstShard);
   const update = (account: Account, amount: string): Update => {
     const next = account.credit(amount).variant({ version: account.version + 1, events: [] });
     return { next, set: changeSetOf(context.accounts, next, ['{}']) };
   };
   const store = async (count: number): Promise<readonly Account[]> => {
     const accounts: Account[] = [];
-    while (accounts.length < count) accounts.push(await context.openAccount(home));
+    while (accounts.length < count) accounts.push(await context.openAccount(firstShard));
     return accounts;
   };
   const versions = async (accounts: readonly Account[]): Promise<readonly number[]> =>
@@ -96,7 +96,7 @@ export function describeGroups(context: SuiteContext): void {
       });
       expect(await writeTogether(manager(), keyed)).toEqual(['key-taken', 'written', 'written']);
       expect(await versions(accounts)).toEqual([2, 2, 2]);
-      expect(await context.fixture.keyCount(home)).toBe(3);
+      expect(await context.fixture.keyCount(firstShard)).toBe(3);
     });
 
     it('is refused within a transaction on its shard, which is known there', async () => {
@@ -195,9 +195,9 @@ export function describeLargePlans(context: SuiteContext): void {
       const stale = at(accounts, index);
       await context.stage((plan) => plan.update(stale.credit('7')));
       const refused = context.stage((plan) => {
-        plan.add(Tag.of(home, 'beside'));
+        plan.add(Tag.of(firstShard, 'beside'));
         plan.updateAll(changed(accounts));
-        plan.add(Account.open(home, systemClock.now()));
+        plan.add(Account.open(firstShard, systemClock.now()));
       }, once);
       await expect(refused).rejects.toMatchObject({ code: 'stale-record', id: stale.id.value });
       const versions = (await context.accounts.findAll()).map(({ version }) => version);
@@ -207,7 +207,7 @@ export function describeLargePlans(context: SuiteContext): void {
     });
 
     it('leaves nothing behind when an addition in the middle exists already', async () => {
-      const accounts = Array.from({ length: modelCount }, () => Account.open(home, systemClock.now()));
+      const accounts = Array.from({ length: modelCount }, () => Account.open(firstShard, systemClock.now()));
       await context.store(at(accounts, 101));
       await expect(context.stage((plan) => plan.addAll(accounts))).rejects.toMatchObject({
         code: 'constraint-violation',
@@ -230,7 +230,9 @@ export function describeLargePlans(context: SuiteContext): void {
 }
 
 async function storeAccounts(context: SuiteContext): Promise<readonly Account[]> {
-  return context.store(...Array.from({ length: modelCount }, () => Account.open(home, systemClock.now())));
+  return context.store(
+    ...Array.from({ length: modelCount }, () => Account.open(firstShard, systemClock.now())),
+  );
 }
 
 /** The next versions: the first hundred with two events, the others with one. */

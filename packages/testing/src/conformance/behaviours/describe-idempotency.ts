@@ -3,7 +3,15 @@ import { describe, expect, it } from 'vitest';
 
 import { FindOwnerAction, OpenAccountAction, Overdrawn, WithdrawAction } from '../account-actions.js';
 import { Account, Tag, decimal } from '../account.js';
-import { type SuiteContext, abroad, at, home, neighbour, once, principal } from '../suite-context.js';
+import {
+  type SuiteContext,
+  otherDatabaseShard,
+  at,
+  firstShard,
+  sameDatabaseShard,
+  once,
+  principal,
+} from '../suite-context.js';
 
 const atOnce = 100;
 
@@ -24,7 +32,10 @@ export function describeIdempotency(context: SuiteContext): void {
     };
 
     it('gives a repeat the first result, and writes nothing for it', async () => {
-      const account = await context.openAccount(abroad, { note: 'zwölf 🚲', settings: { a: [1, null] } });
+      const account = await context.openAccount(otherDatabaseShard, {
+        note: 'zwölf 🚲',
+        settings: { a: [1, null] },
+      });
       const [first, second] = [keyed('k-1'), keyed('k-1')];
       const stored = await context.withdraw(account, '0', first);
       const before = await context.contents();
@@ -35,7 +46,7 @@ export function describeIdempotency(context: SuiteContext): void {
     });
 
     it(`has one effect for ${atOnce} at once, and one answer for all`, async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       const key = keyed('k-1');
       const results = await Promise.all(
         Array.from({ length: atOnce }, () => context.withdraw(account, '10', key)),
@@ -48,14 +59,14 @@ export function describeIdempotency(context: SuiteContext): void {
     });
 
     it('gives the first result when the model is gone meanwhile', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       const stored = await context.withdraw(account, '1', keyed('k-1'));
       await context.stage((plan) => plan.update(stored.delete()));
       expect(await context.withdraw(account, '1', keyed('k-1'))).toEqual(stored);
     });
 
     it('is refused for another request, which writes nothing', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', keyed('k-1'));
       const before = await context.contents();
       for (const amount of ['2', '10']) {
@@ -72,7 +83,7 @@ export function describeIdempotency(context: SuiteContext): void {
     });
 
     it('belongs to one principal', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       const params = { accountId: account.id, amount: '1' };
       for (const name of ['ada', 'grace'])
         await context.executor.execute({ name }, WithdrawAction, params, keyed('k-1'));
@@ -80,9 +91,9 @@ export function describeIdempotency(context: SuiteContext): void {
     });
 
     it('is free again when the request was refused', async () => {
-      const account = await context.openAccount(home);
+      const account = await context.openAccount(firstShard);
       await expect(context.withdraw(account, '5', keyed('k-1'))).rejects.toBeInstanceOf(Overdrawn);
-      expect(await context.fixture.keyCount(home)).toBe(0);
+      expect(await context.fixture.keyCount(firstShard)).toBe(0);
       await context.credit(account, '5');
       expect(await context.withdraw(account, '5', keyed('k-1'))).toMatchObject({ version: 3 });
     });
@@ -97,7 +108,7 @@ export function describeIdempotency(context: SuiteContext): void {
       const stale = context.stage(
         (plan) => {
           plan.updateAll(accounts.map((account) => account.credit('1')));
-          plan.addAll(Array.from({ length: tagCount }, () => Tag.of(home, 'beside')));
+          plan.addAll(Array.from({ length: tagCount }, () => Tag.of(firstShard, 'beside')));
         },
         { ...keyed('k-1'), ...once },
       );
@@ -105,12 +116,12 @@ export function describeIdempotency(context: SuiteContext): void {
         code: 'stale-record',
         id: at(accounts, position).id.value,
       });
-      expect(await context.fixture.keyCount(home)).toBe(0);
+      expect(await context.fixture.keyCount(firstShard)).toBe(0);
       expect(await context.fixture.tags.count()).toBe(0);
     });
 
     it('lets a stale attempt run again', async () => {
-      const account = await context.openAccount(home, { balance: decimal('100') });
+      const account = await context.openAccount(firstShard, { balance: decimal('100') });
       const keys = Array.from({ length: 4 }, (_unused, index) => keyed(`k-${index}`));
       const retry = { attemptsMax: 50 };
       await Promise.all(keys.map((key) => context.withdraw(account, '1', { ...key, retry })));
@@ -120,23 +131,26 @@ export function describeIdempotency(context: SuiteContext): void {
       });
     });
 
-    it.each([home, abroad])('makes one model on %s, whose id no params name', async (shard) => {
-      const params = { owner: 'ada', group: shard.group };
-      const open = (): Promise<Account> =>
-        context.executor.execute(principal, OpenAccountAction, params, keyed('k-1'));
-      const accounts = await Promise.all([open(), open(), open()]);
-      expect([await open(), ...accounts]).toEqual(Array.from({ length: 4 }, () => accounts[0]));
-      expect(await context.accounts.findByOwner('ada')).toEqual([accounts[0]]);
-    });
+    it.each([firstShard, otherDatabaseShard])(
+      'makes one model on %s, whose id no params name',
+      async (shard) => {
+        const params = { owner: 'ada', group: shard.group };
+        const open = (): Promise<Account> =>
+          context.executor.execute(principal, OpenAccountAction, params, keyed('k-1'));
+        const accounts = await Promise.all([open(), open(), open()]);
+        expect([await open(), ...accounts]).toEqual(Array.from({ length: 4 }, () => accounts[0]));
+        expect(await context.accounts.findByOwner('ada')).toEqual([accounts[0]]);
+      },
+    );
 
     it('works for an action that stages nothing, whose key is on the shard that its params name', async () => {
-      const account = await context.openAccount(abroad, { owner: 'ada' });
+      const account = await context.openAccount(otherDatabaseShard, { owner: 'ada' });
       const params = { accountId: account.id };
       const find = (): Promise<string> =>
         context.executor.execute(principal, FindOwnerAction, params, keyed('k-1'));
       expect([await find(), await find()]).toEqual(['ada', 'ada']);
-      expect(await context.storedEvents(abroad)).toHaveLength(2);
-      expect(await context.fixture.keyCount(abroad)).toBe(1);
+      expect(await context.storedEvents(otherDatabaseShard)).toHaveLength(2);
+      expect(await context.fixture.keyCount(otherDatabaseShard)).toBe(1);
     });
 
     it.each<[string, (account: Account) => Promise<Account | undefined>]>([
@@ -144,7 +158,7 @@ export function describeIdempotency(context: SuiteContext): void {
       ['its ids', async ({ id }) => (await context.accounts.findAllByIds([id]))[0]],
       ['a query', async () => (await context.accounts.findAll())[0]],
     ])('tells a repeat with nothing left to do, which read on another shard by %s', async (_what, read) => {
-      const account = await context.openAccount(abroad);
+      const account = await context.openAccount(otherDatabaseShard);
       const key = keyed('k-1');
       const settle = (): Promise<void> =>
         context.stage(async (plan) => {
@@ -154,11 +168,14 @@ export function describeIdempotency(context: SuiteContext): void {
       await settle();
       await settle();
       expect(key.replays).toBe(1);
-      expect([await context.fixture.keyCount(home), await context.fixture.keyCount(abroad)]).toEqual([0, 1]);
+      expect([
+        await context.fixture.keyCount(firstShard),
+        await context.fixture.keyCount(otherDatabaseShard),
+      ]).toEqual([0, 1]);
     });
 
     it('gives a repeat that has something to do by now the first result, when nothing was read or done then', async () => {
-      const account = await context.openAccount(abroad);
+      const account = await context.openAccount(otherDatabaseShard);
       const key = keyed('k-1');
       let isDue = false;
       const settle = (): Promise<void> =>
@@ -181,8 +198,8 @@ export function describeIdempotency(context: SuiteContext): void {
     });
 
     it('is one key for all shards of a database', async () => {
-      const one = await context.openAccount(home);
-      const other = await context.openAccount(neighbour);
+      const one = await context.openAccount(firstShard);
+      const other = await context.openAccount(sameDatabaseShard);
       await context.withdraw(one, '0', keyed('k-1'));
       await expect(context.withdraw(other, '0', keyed('k-1'))).rejects.toMatchObject({
         code: 'idempotency-key-reused',
@@ -191,7 +208,9 @@ export function describeIdempotency(context: SuiteContext): void {
     });
 
     it('does not go with several shards', async () => {
-      const accounts = [home, abroad].map((shard) => Account.open(shard, systemClock.now()));
+      const accounts = [firstShard, otherDatabaseShard].map((shard) =>
+        Account.open(shard, systemClock.now()),
+      );
       const add = (configuration: ExecutionConfiguration): Promise<void> =>
         context.stage((plan) => plan.addAll(accounts), configuration);
       await expect(add(keyed('k-1'))).rejects.toMatchObject({ code: 'cross-shard' });
@@ -199,13 +218,13 @@ export function describeIdempotency(context: SuiteContext): void {
         code: 'invariant-violation',
       });
       expect(await context.accounts.count()).toBe(0);
-      expect(await context.fixture.keyCount(home)).toBe(0);
+      expect(await context.fixture.keyCount(firstShard)).toBe(0);
     });
   });
 
   it('finds another request under an idempotency key on whatever shard it was', async () => {
-    const one = await context.openAccount(home);
-    const other = await context.openAccount(abroad);
+    const one = await context.openAccount(firstShard);
+    const other = await context.openAccount(otherDatabaseShard);
     await context.withdraw(one, '0', { idempotencyKey: 'k-1' });
     await expect(context.withdraw(other, '0', { idempotencyKey: 'k-1' })).rejects.toMatchObject({
       code: 'idempotency-key-reused',
@@ -215,7 +234,7 @@ export function describeIdempotency(context: SuiteContext): void {
 }
 
 function newAccounts(count: number): readonly Account[] {
-  return Array.from({ length: count }, () => Account.open(home, systemClock.now()));
+  return Array.from({ length: count }, () => Account.open(firstShard, systemClock.now()));
 }
 
 const expiring = { idempotencyKey: 'k-1' };
@@ -224,7 +243,7 @@ const expiring = { idempotencyKey: 'k-1' };
 export function describeKeyExpiry(context: SuiteContext): void {
   describe('an expired idempotency key', () => {
     it('is taken over by a repeat, which has an effect', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();
       expect(await context.withdraw(account, '1', expiring)).toMatchObject({
@@ -235,11 +254,11 @@ export function describeKeyExpiry(context: SuiteContext): void {
         version: 3,
         balance: decimal('8'),
       });
-      expect(await context.fixture.keyCount(home)).toBe(1);
+      expect(await context.fixture.keyCount(firstShard)).toBe(1);
     });
 
     it('is taken over by another request', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();
       expect(await context.withdraw(account, '2', expiring)).toMatchObject({ balance: decimal('7') });
@@ -249,7 +268,7 @@ export function describeKeyExpiry(context: SuiteContext): void {
     });
 
     it('is taken over by one of 50 at once', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();
       const results = await Promise.all(
@@ -260,20 +279,20 @@ export function describeKeyExpiry(context: SuiteContext): void {
     });
 
     it('is deleted, no more at once than asked for', async () => {
-      const account = await context.openAccount(home);
+      const account = await context.openAccount(firstShard);
       for (let index = 0; index < 5; index++)
         await context.withdraw(account, '0', { idempotencyKey: `k-${index}` });
-      const { keys } = context.fixture.databases.transactionManager(home);
+      const { keys } = context.fixture.databases.transactionManager(firstShard);
       expect(await keys.deleteExpired(3)).toBe(0);
       await context.fixture.expireKeys();
       expect([await keys.deleteExpired(3), await keys.deleteExpired(3)]).toEqual([3, 2]);
-      expect(await context.fixture.keyCount(home)).toBe(0);
+      expect(await context.fixture.keyCount(firstShard)).toBe(0);
     });
   });
 }
 
 const eventId = '01900000-0000-7000-8000-000000000001';
-const handledEvent = { handler: 'notify', eventId, shard: home };
+const handledEvent = { handler: 'notify', eventId, shard: firstShard };
 const byHandler = { idempotencyKey: 'k-1', handledEvent };
 const byClient = { idempotencyKey: 'k-1' };
 const now = { olderThanMs: 0, limit: 10 };
@@ -282,13 +301,13 @@ const now = { olderThanMs: 0, limit: 10 };
 export function describeHandlerKeys(context: SuiteContext): void {
   describe('an idempotency key of a handler', () => {
     it('is another one than the same key of a client', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', byClient);
       expect(await context.withdraw(account, '2', byHandler)).toMatchObject({ balance: decimal('7') });
       expect(await context.withdraw(account, '2', byHandler)).toMatchObject({ balance: decimal('7') });
       expect(await context.withdraw(account, '1', byClient)).toMatchObject({ balance: decimal('9') });
       expect(
-        await context.fixture.databases.transactionManager(home).keys.findHandlerKeys(now),
+        await context.fixture.databases.transactionManager(firstShard).keys.findHandlerKeys(now),
       ).toMatchObject({
         items: [{ key: 'k-1', source: `0/0 ${eventId} notify` }],
         next: undefined,
@@ -296,10 +315,10 @@ export function describeHandlerKeys(context: SuiteContext): void {
     });
 
     it('is found page by page once it is old enough, and deleted by its name', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       for (let index = 0; index < 5; index++)
         await context.withdraw(account, '1', { ...byHandler, idempotencyKey: `k-${index}` });
-      const keys = context.fixture.databases.transactionManager(home).keys;
+      const keys = context.fixture.databases.transactionManager(firstShard).keys;
       expect((await keys.findHandlerKeys({ ...now, olderThanMs: 3_600_000 })).items).toEqual([]);
       const found: string[] = [];
       let after: string | undefined;
@@ -316,9 +335,9 @@ export function describeHandlerKeys(context: SuiteContext): void {
     });
 
     it('is deleted by its whole name only', async () => {
-      const account = await context.openAccount(home, { balance: decimal('10') });
+      const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', byHandler);
-      const { keys } = context.fixture.databases.transactionManager(home);
+      const { keys } = context.fixture.databases.transactionManager(firstShard);
       for (const found of (await keys.findHandlerKeys(now)).items) {
         for (const difference of [{ key: 'k-2' }, { principal: 'nobody' }, { namespace: 'elsewhere' }])
           expect(await keys.delete([{ ...found, ...difference }])).toBe(0);

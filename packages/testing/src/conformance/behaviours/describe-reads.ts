@@ -2,13 +2,21 @@ import { type Page, ShardedId, systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 
 import { Account, Tag } from '../account.js';
-import { type SuiteContext, abroad, at, home, neighbour, noLimits, once } from '../suite-context.js';
+import {
+  type SuiteContext,
+  otherDatabaseShard,
+  at,
+  firstShard,
+  sameDatabaseShard,
+  noLimits,
+  once,
+} from '../suite-context.js';
 
 /** Registers the reads of a repository, over all shards. */
 export function describeReads(context: SuiteContext): void {
   describe('reading', () => {
     it('gives a model by its id', async () => {
-      const account = await context.openAccount(abroad);
+      const account = await context.openAccount(otherDatabaseShard);
       expect(await context.accounts.getById(account.id)).toEqual(account);
       expect(await context.accounts.findById(account.id.value)).toEqual(account);
       expect(await context.accounts.existsById(account.id)).toBe(true);
@@ -23,7 +31,7 @@ export function describeReads(context: SuiteContext): void {
     });
 
     it('tells that there is none', async () => {
-      const id = ShardedId.generate(Account, home);
+      const id = ShardedId.generate(Account, firstShard);
       expect(await context.accounts.findById(id)).toBeUndefined();
       expect(await context.accounts.existsById(id)).toBe(false);
       await expect(context.accounts.getById(id)).rejects.toMatchObject({
@@ -35,19 +43,19 @@ export function describeReads(context: SuiteContext): void {
 
     it('gives several models in the order of their ids, over shards, without those that are missing', async () => {
       const [one, two, three] = [
-        await context.openAccount(home),
-        await context.openAccount(abroad),
-        await context.openAccount(neighbour),
+        await context.openAccount(firstShard),
+        await context.openAccount(otherDatabaseShard),
+        await context.openAccount(sameDatabaseShard),
       ];
-      const missing = ShardedId.generate(Account, home);
+      const missing = ShardedId.generate(Account, firstShard);
       const found = await context.accounts.findAllByIds([three.id, missing, one.id.value, two.id]);
       expect(found).toEqual([three, one, two]);
       expect(await context.accounts.findAllByIds([])).toEqual([]);
     });
 
     it('gives executions that read a model at the same time objects of their own', async () => {
-      const account = await context.openAccount(home, { settings: { tags: ['plain'] } });
-      const own = [await context.openAccount(home), await context.openAccount(home)];
+      const account = await context.openAccount(firstShard, { settings: { tags: ['plain'] } });
+      const own = [await context.openAccount(firstShard), await context.openAccount(firstShard)];
       const read: Account[] = [];
       const executions = own.map(async ({ id }) =>
         context.stage(async (plan) => {
@@ -86,10 +94,10 @@ export function describeReads(context: SuiteContext): void {
 
     it('gives the one model that a condition matches, wherever it stands', async () => {
       await accountsEverywhere(context, 1);
-      const only = await context.openAccount(abroad, { owner: 'grace' });
+      const only = await context.openAccount(otherDatabaseShard, { owner: 'grace' });
       expect(await context.accounts.findOneByOwner('grace')).toEqual(only);
       expect(await context.accounts.findOneByOwner('nobody else')).toBeUndefined();
-      await context.openAccount(home, { owner: 'grace' });
+      await context.openAccount(firstShard, { owner: 'grace' });
       await expect(context.accounts.findOneByOwner('grace')).rejects.toMatchObject({ code: 'not-unique' });
     });
   });
@@ -101,7 +109,11 @@ async function accountsEverywhere(
   countPerShard: number,
   owner = 'nobody',
 ): Promise<readonly Account[]> {
-  const shards = Array.from({ length: countPerShard }, () => [abroad, home, neighbour]).flat();
+  const shards = Array.from({ length: countPerShard }, () => [
+    otherDatabaseShard,
+    firstShard,
+    sameDatabaseShard,
+  ]).flat();
   return context.store(...shards.map((shard) => Account.open(shard, systemClock.now(), { owner })));
 }
 
@@ -134,7 +146,7 @@ export function describePages(context: SuiteContext): void {
     it('keep their place when models are added and removed meanwhile', async () => {
       const stored = await storeEverywhere(context, 6);
       const first = await context.accounts.findPage({ limit: 3 });
-      const added = await context.openAccount(home);
+      const added = await context.openAccount(firstShard);
       await context.stage((plan) => plan.update(at(stored, 0).delete()));
       const second = await context.accounts.findPage({ limit: 10, after: first.next });
       expect([...first.items, ...second.items]).toEqual([...stored, added]);
@@ -165,7 +177,7 @@ async function storeEverywhere(
   count: number,
   owner = 'nobody',
 ): Promise<readonly Account[]> {
-  const shards = [abroad, home, neighbour, home];
+  const shards = [otherDatabaseShard, firstShard, sameDatabaseShard, firstShard];
   const accounts = Array.from({ length: count }, (_unused, index) =>
     Account.open(at(shards, index % shards.length), systemClock.now(), { owner }),
   );
@@ -217,7 +229,7 @@ export function describeSoftDelete(context: SuiteContext): void {
 
     it('keeps its id taken, and its events', async () => {
       const { account } = await oneDeleted(context);
-      const again = Account.blank(home, systemClock.now()).variant({ id: account.id });
+      const again = Account.blank(firstShard, systemClock.now()).variant({ id: account.id });
       await expect(context.stage((plan) => plan.add(again), once)).rejects.toMatchObject({
         code: 'constraint-violation',
       });
@@ -226,7 +238,7 @@ export function describeSoftDelete(context: SuiteContext): void {
     });
 
     it('is left out for entities too', async () => {
-      const [tag] = await context.store(Tag.of(abroad, 'old'));
+      const [tag] = await context.store(Tag.of(otherDatabaseShard, 'old'));
       await context.stage((plan) => plan.update(tag.delete()));
       expect(await context.fixture.tags.findById(tag.id)).toBeUndefined();
       expect(await context.fixture.tags.count()).toBe(0);
@@ -237,8 +249,8 @@ export function describeSoftDelete(context: SuiteContext): void {
 async function oneDeleted(
   context: SuiteContext,
 ): Promise<{ readonly account: Account; readonly kept: Account }> {
-  const account = await context.openAccount(home, { owner: 'ada' });
+  const account = await context.openAccount(firstShard, { owner: 'ada' });
   await context.stage((plan) => plan.update(account.delete()));
-  const kept = await context.openAccount(abroad, { owner: 'ada' });
+  const kept = await context.openAccount(otherDatabaseShard, { owner: 'ada' });
   return { account, kept };
 }

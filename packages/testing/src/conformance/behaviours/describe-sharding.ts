@@ -5,11 +5,11 @@ import { TransferAction } from '../account-actions.js';
 import { Account, Tag, decimal } from '../account.js';
 import {
   type SuiteContext,
-  abroad,
+  otherDatabaseShard,
   at,
   changeSetOf,
-  home,
-  neighbour,
+  firstShard,
+  sameDatabaseShard,
   once,
   principal,
   unknown,
@@ -21,27 +21,30 @@ const allowed = { allowCrossShard: true, ...once };
 export function describeCrossShard(context: SuiteContext): void {
   describe('a plan over several shards', () => {
     it.each([
-      ['in different databases', abroad],
-      ['in one database', neighbour],
+      ['in different databases', otherDatabaseShard],
+      ['in one database', sameDatabaseShard],
     ])('is refused before anything is written, for shards %s', async (_where, shard) => {
-      const from = await context.openAccount(home);
+      const from = await context.openAccount(firstShard);
       const to = await context.openAccount(shard);
       const params = { fromId: from.id, toId: to.id, amount: '1' };
       await expect(context.executor.execute(principal, TransferAction, params)).rejects.toMatchObject({
         code: 'cross-shard',
-        shards: [home, shard],
+        shards: [firstShard, shard],
       });
       expect(await context.accounts.findAllByIds([from.id, to.id])).toEqual([from, to]);
-      expect((await context.storedEvents(home)).length + (await context.storedEvents(abroad)).length).toBe(2);
+      expect(
+        (await context.storedEvents(firstShard)).length +
+          (await context.storedEvents(otherDatabaseShard)).length,
+      ).toBe(2);
     });
 
     it('writes the events of each shard with its own models, under one action, when it is allowed', async () => {
-      const from = await context.openAccount(abroad, { balance: decimal('5') });
-      const to = await context.openAccount(home);
+      const from = await context.openAccount(otherDatabaseShard, { balance: decimal('5') });
+      const to = await context.openAccount(firstShard);
       const params = { fromId: from.id, toId: to.id, amount: '2' };
       await context.executor.execute(principal, TransferAction, params, allowed);
-      const [sent] = (await context.storedEvents(abroad)).slice(1);
-      const [received] = (await context.storedEvents(home)).slice(1);
+      const [sent] = (await context.storedEvents(otherDatabaseShard)).slice(1);
+      const [received] = (await context.storedEvents(firstShard)).slice(1);
       expect(sent).toMatchObject({ modelId: from.id.value, ordinal: 0, modelVersion: 2 });
       expect(received).toMatchObject({ modelId: to.id.value, ordinal: 1, modelVersion: 2 });
       expect(received?.actionId).toBe(sent?.actionId);
@@ -51,26 +54,29 @@ export function describeCrossShard(context: SuiteContext): void {
 
     it('leaves one record row on a shard on which it attached no event', async () => {
       await context.stage((plan) => {
-        plan.add(Account.open(home, systemClock.now()));
-        plan.addAll([Tag.of(abroad, 'one'), Tag.of(abroad, 'two')]);
+        plan.add(Account.open(firstShard, systemClock.now()));
+        plan.addAll([Tag.of(otherDatabaseShard, 'one'), Tag.of(otherDatabaseShard, 'two')]);
       }, allowed);
-      const [event] = await context.storedEvents(home);
-      const records = await context.storedEvents(abroad);
+      const [event] = await context.storedEvents(firstShard);
+      const records = await context.storedEvents(otherDatabaseShard);
       expect(records).toHaveLength(1);
       expect(records[0]).toMatchObject({ eventType: null, modelId: null, actionId: event?.actionId });
     });
 
     it('leaves one record row for each shard of a database', async () => {
-      await context.stage((plan) => plan.addAll([Tag.of(home, 'one'), Tag.of(neighbour, 'two')]), allowed);
-      const records = await context.storedEvents(home);
+      await context.stage(
+        (plan) => plan.addAll([Tag.of(firstShard, 'one'), Tag.of(sameDatabaseShard, 'two')]),
+        allowed,
+      );
+      const records = await context.storedEvents(firstShard);
       expect(records).toHaveLength(2);
       expect(new Set(records.map(({ actionId }) => actionId)).size).toBe(1);
       expect(new Set(records.map(({ id }) => id)).size).toBe(2);
     });
 
     it('names the committed and the failed shards when a later one fails', async () => {
-      const first = await context.openAccount(home);
-      const stale = await context.openAccount(abroad);
+      const first = await context.openAccount(firstShard);
+      const stale = await context.openAccount(otherDatabaseShard);
       await context.credit(stale, '1');
       const partial = context.stage(
         (plan) => plan.updateAll([stale.credit('100'), first.credit('1')]),
@@ -78,18 +84,18 @@ export function describeCrossShard(context: SuiteContext): void {
       );
       await expect(partial).rejects.toMatchObject({
         code: 'partial-commit',
-        committed: [home],
-        failed: [abroad],
+        committed: [firstShard],
+        failed: [otherDatabaseShard],
         cause: { code: 'stale-record', id: stale.id.value },
       });
       expect(await context.accounts.getById(first.id)).toMatchObject({ version: 2 });
       expect(await context.accounts.getById(stale.id)).toMatchObject({ balance: decimal('1') });
-      expect(await context.storedEvents(abroad)).toHaveLength(2);
+      expect(await context.storedEvents(otherDatabaseShard)).toHaveLength(2);
     });
 
     it('writes nothing when the first shard fails', async () => {
-      const stale = await context.openAccount(home);
-      const later = await context.openAccount(abroad);
+      const stale = await context.openAccount(firstShard);
+      const later = await context.openAccount(otherDatabaseShard);
       await context.credit(stale, '1');
       const refused = context.stage(
         (plan) => plan.updateAll([later.credit('1'), stale.credit('100')]),
@@ -97,7 +103,7 @@ export function describeCrossShard(context: SuiteContext): void {
       );
       await expect(refused).rejects.toMatchObject({ code: 'stale-record' });
       expect(await context.accounts.getById(later.id)).toEqual(later);
-      expect(await context.storedEvents(abroad)).toHaveLength(1);
+      expect(await context.storedEvents(otherDatabaseShard)).toHaveLength(1);
     });
   });
 }
@@ -105,9 +111,10 @@ export function describeCrossShard(context: SuiteContext): void {
 /** Registers that rows and events stand on the shard that the id names, and nowhere else. */
 export function describePlacement(context: SuiteContext): void {
   describe('placement', () => {
-    it.each([home, abroad])('puts row and event on %s only', async (shard) => {
+    it.each([firstShard, otherDatabaseShard])('puts row and event on %s only', async (shard) => {
       const account = await context.openAccount(shard);
-      const [here, elsewhere] = shard === home ? [home, abroad] : [abroad, home];
+      const [here, elsewhere] =
+        shard === firstShard ? [firstShard, otherDatabaseShard] : [otherDatabaseShard, firstShard];
       expect(await context.storedEvents(here)).toMatchObject([{ modelId: account.id.value }]);
       expect(await context.storedEvents(elsewhere)).toEqual([]);
       expect(await context.accounts.getById(account.id)).toEqual(account);
@@ -115,12 +122,12 @@ export function describePlacement(context: SuiteContext): void {
     });
 
     it('lets two shards share a database, each with its own models', async () => {
-      const one = await context.openAccount(home);
-      const other = await context.openAccount(neighbour);
+      const one = await context.openAccount(firstShard);
+      const other = await context.openAccount(sameDatabaseShard);
       expect(await context.accounts.findAllByIds([other.id, one.id])).toEqual([other, one]);
       const credited = await context.credit(other, '1');
       expect(await context.accounts.getById(other.id)).toEqual(credited);
-      expect(await context.storedEvents(abroad)).toEqual([]);
+      expect(await context.storedEvents(otherDatabaseShard)).toEqual([]);
     });
 
     it('refuses to read a shard that is not configured', async () => {
@@ -137,7 +144,7 @@ export function describePlacement(context: SuiteContext): void {
 
     it('refuses to write to a shard that is not configured, before another one is written', async () => {
       const refused = context.stage(
-        (plan) => plan.addAll([home, unknown].map((shard) => Account.open(shard, systemClock.now()))),
+        (plan) => plan.addAll([firstShard, unknown].map((shard) => Account.open(shard, systemClock.now()))),
         { allowCrossShard: true },
       );
       await expect(refused).rejects.toMatchObject({ code: 'unknown-shard', shard: unknown });
@@ -159,11 +166,11 @@ export function describeSlots(context: SuiteContext): void {
       'of the model %j is the one into which core puts that id',
       async (modelId) => {
         const { databases, accounts } = context.fixture;
-        const account = await context.openAccount(home);
+        const account = await context.openAccount(firstShard);
         const next = account.credit('1').variant({ version: account.version + 1, events: [] });
         const { events, ...set } = changeSetOf(accounts, next, ['{}']);
         const ofModel = events.map((event) => ({ ...event, modelId }));
-        await databases.transactionManager(home).persist({ ...set, events: ofModel });
+        await databases.transactionManager(firstShard).persist({ ...set, events: ofModel });
         const stores = databases.deliveries().map(({ store }) => store);
         const found = await Promise.all(stores.map((store) => store.log.find(at(events, 0).id)));
         const index = found.findIndex((event) => event?.modelId === modelId);

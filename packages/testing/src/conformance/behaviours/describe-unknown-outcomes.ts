@@ -7,11 +7,11 @@ import {
 import { describe, expect, it } from 'vitest';
 
 import { type Account, Tag, decimal } from '../account.js';
-import { type SuiteContext, changeSetOf, home } from '../suite-context.js';
+import { type SuiteContext, changeSetOf, firstShard } from '../suite-context.js';
 
 /** Registers what holds for commits whose answer was lost, and for what is written after them. */
 export function describeUnknownOutcomes(context: SuiteContext): void {
-  const manager = (): TransactionManager => context.fixture.databases.transactionManager(home);
+  const manager = (): TransactionManager => context.fixture.databases.transactionManager(firstShard);
   const update = (account: Account, amount: string): ChangeSet =>
     changeSetOf(
       context.accounts,
@@ -26,14 +26,14 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
 
   describe('a commit whose answer was lost', () => {
     it('is found when it happened', async () => {
-      const account = await context.openAccount(home);
+      const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
       expect(await manager().isCommitted(lost(changes))).toBe(true);
     });
 
     it('keeps a repetition of its action from having a second effect', async () => {
-      const account = await context.openAccount(home);
+      const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
       const repetition = { ...(await again(changes, account, '5')), unknownCommits: [lost(changes)] };
@@ -43,13 +43,14 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
     });
 
     it('keeps a repetition of many rows from being written, too', async () => {
-      const account = await context.openAccount(home);
+      const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
       const before = await context.contents();
       const many = Array.from(
         { length: 70 },
-        () => new Tag({ id: ShardedId.generate(Tag, home), state: 'ACTIVE', label: 'once', version: 1 }),
+        () =>
+          new Tag({ id: ShardedId.generate(Tag, firstShard), state: 'ACTIVE', label: 'once', version: 1 }),
       );
       const repetition: ChangeSet = {
         ...changes,
@@ -65,7 +66,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
     });
 
     it('lets a repetition be written when it did not happen', async () => {
-      const account = await context.openAccount(home);
+      const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       const repetition = { ...(await again(changes, account, '5')), unknownCommits: [lost(changes)] };
       expect(await manager().persist(repetition)).toBe('written');
@@ -76,7 +77,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
     });
 
     it('lets a repetition be stale when it did not happen', async () => {
-      const account = await context.openAccount(home);
+      const account = await context.openAccount(firstShard);
       const changes = { ...update(account, '5'), unknownCommits: [lost(update(account, '5'))] };
       await context.credit(account, '1');
       const before = await context.contents();
@@ -88,5 +89,5 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
 
 /** The error of a commit whose answer was lost. */
 function lost({ action }: ChangeSet): CommitOutcomeUnknownError {
-  return new CommitOutcomeUnknownError(home, action.id);
+  return new CommitOutcomeUnknownError(firstShard, action.id);
 }

@@ -2,7 +2,7 @@ import { systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 
 import { Account, type AccountFields, Tag, decimal } from '../account.js';
-import { type SuiteContext, abroad, changeSetOf, home } from '../suite-context.js';
+import { type SuiteContext, otherDatabaseShard, changeSetOf, firstShard } from '../suite-context.js';
 
 const largest = `${'9'.repeat(20)}.${'9'.repeat(18)}`;
 const text = `'single' "double" \\back ; -- $1 %s \n\t\r "" '' ünïcödé 日本語 🏦👩🏽‍🚀 \u{10ffff} \u0001 \u200d`;
@@ -49,7 +49,7 @@ export function describeValues(context: SuiteContext): void {
     });
 
     it('keeps what an event says', async () => {
-      const account = await context.openAccount(home, { owner: text, balance: largest });
+      const account = await context.openAccount(firstShard, { owner: text, balance: largest });
       const credited = await context.credit(account, decimal('-0.000000000000000001'));
       expect(credited.balance).toBe(`${largest.slice(0, -1)}8`);
       const [opened, reduced] = await context.storedEvents();
@@ -68,8 +68,8 @@ async function readBack(
   field: keyof AccountFields,
   value: unknown,
 ): Promise<readonly unknown[]> {
-  const added = await context.openAccount(home, { [field]: value });
-  const updated = await context.openAccount(abroad);
+  const added = await context.openAccount(firstShard, { [field]: value });
+  const updated = await context.openAccount(otherDatabaseShard);
   await context.stage((plan) => plan.update(updated.adjust({ [field]: value })));
   const { accounts } = context;
   const read = [
@@ -141,11 +141,11 @@ export function describeUnstorableValues(context: SuiteContext): void {
 
     it('leaves the rest of the plan usable after a refusal', async () => {
       await context.stage((plan) => {
-        const unstorable = Account.open(home, systemClock.now(), { score: Number.NaN });
+        const unstorable = Account.open(firstShard, systemClock.now(), { score: Number.NaN });
         expect(() => plan.add(unstorable)).toThrow(
           expect.objectContaining({ code: 'unstorable-value' }) as Error,
         );
-        plan.add(Account.open(home, systemClock.now()));
+        plan.add(Account.open(firstShard, systemClock.now()));
       });
       expect(await context.accounts.count()).toBe(1);
       expect(await context.storedEvents()).toMatchObject([{ ordinal: 0 }]);
@@ -155,7 +155,7 @@ export function describeUnstorableValues(context: SuiteContext): void {
 
 /** The account with these fields as it is read back, or what staging it throws. */
 async function storedOrRefusal(context: SuiteContext, fields: Partial<AccountFields>): Promise<unknown> {
-  const account = Account.blank(home, systemClock.now(), fields);
+  const account = Account.blank(firstShard, systemClock.now(), fields);
   let refusal: unknown;
   await context.stage((plan) => {
     try {
@@ -180,10 +180,10 @@ export function describeRefusals(context: SuiteContext): void {
       const before = await context.contents();
       const refused = context.stage((plan) => {
         plan.update(other.credit('1'));
-        plan.add(Account.blank(home, systemClock.now()).variant({ id: account.id }));
-        plan.add(Tag.of(home, 'beside'));
+        plan.add(Account.blank(firstShard, systemClock.now()).variant({ id: account.id }));
+        plan.add(Tag.of(firstShard, 'beside'));
       });
-      await expect(refused).rejects.toMatchObject({ code: 'constraint-violation', shard: home });
+      await expect(refused).rejects.toMatchObject({ code: 'constraint-violation', shard: firstShard });
       expect(await context.contents()).toEqual(before);
     });
 
@@ -192,7 +192,7 @@ export function describeRefusals(context: SuiteContext): void {
       const before = await context.contents();
       const next = account.credit('5').variant({ version: 2, events: [] });
       const broken = changeSetOf(context.accounts, next, ['{}', 'no JSON']);
-      const manager = context.fixture.databases.transactionManager(home);
+      const manager = context.fixture.databases.transactionManager(firstShard);
       await expect(manager.persist(broken)).rejects.toMatchObject({
         code: 'storage-failure',
       });

@@ -3,7 +3,7 @@ import { type DeliveryStore, ShardIdentifier } from '@framework/core';
 import { MemoryFaults } from '../memory-faults.js';
 import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
 
-/** A method of one of the store's ports, such as `parked.park`. */
+/** A method of one of the store's ports, such as `blocked.block`. */
 export type StoreMethod = {
   [Port in keyof DeliveryStore]: DeliveryStore[Port] extends object
     ? `${Port}.${keyof DeliveryStore[Port] & string}`
@@ -69,9 +69,9 @@ export class MemoryAccess {
     return answer;
   }
 
-  /** Calls back at every hint that reaches the process; gives what ends it. */
-  listen(onHint: () => void): () => void {
-    const listener = (): void => void this.#faults.hear(this.#shard, onHint);
+  /** Calls back at every notification that reaches the process; gives what ends it. */
+  listen(onNotification: () => void): () => void {
+    const listener = (): void => void this.#faults.hear(this.#shard, onNotification);
     this.#tables.listeners.add(listener);
     return () => void this.#tables.listeners.delete(listener);
   }

@@ -2,19 +2,19 @@ import type {
   DuePlace,
   HandledEvent,
   LeasedModel,
-  ParkedAttempt,
-  ParkedEvent,
-  ParkedEvents,
-  ParkedHead,
-  ParkedModel,
-  ParkedOutcome,
-  ParkedPlace,
+  BlockedAttempt,
+  BlockedEvent,
+  BlockedEvents,
+  BlockedHead,
+  BlockedModel,
+  BlockedOutcome,
+  BlockedPlace,
 } from '@framework/core';
 
 import type { MemoryAccess } from './memory-access.js';
 import {
   type MemoryDeliveryTables,
-  type MemoryParked,
+  type MemoryBlocked,
   boundedCopy,
   dueMs,
   inOrder,
@@ -22,27 +22,27 @@ import {
 import { lostLeases } from './memory-slot-leases.js';
 
 /** The events that wait for handlers, in memory. */
-export class MemoryParkedEvents implements ParkedEvents {
+export class MemoryBlockedEvents implements BlockedEvents {
   readonly #access: MemoryAccess;
 
   constructor(access: MemoryAccess) {
     this.#access = access;
   }
 
-  park(events: readonly ParkedEvent[]): Promise<readonly string[]> {
-    return this.#access.answer('parked.park', (tables) => {
-      const { parked, nowMs } = tables;
+  block(events: readonly BlockedEvent[]): Promise<readonly string[]> {
+    return this.#access.answer('blocked.block', (tables) => {
+      const { blocked, nowMs } = tables;
       for (const { token, retryAfterMs, ...given } of events) {
         // As the log holds it, whole.
         const logged = tables.log.find(({ id }) => id === given.event.id) ?? given.event;
         const event = { ...given, event: logged };
         const key = `${event.handler} ${event.event.id}`;
-        if (!tables.holds(event.handler, event.event.slot, token) || parked.has(key)) continue;
+        if (!tables.holds(event.handler, event.event.slot, token) || blocked.has(key)) continue;
         const nextMs = retryAfterMs === undefined ? undefined : nowMs + retryAfterMs;
-        const state = { nextMs, parkedMs: nowMs, serial: tables.writes.parked };
-        parked.set(key, { ...event, ...state, openAttempts: new Set() });
-        tables.parkedEver.add(key);
-        tables.writes.parked++;
+        const state = { nextMs, blockedMs: nowMs, serial: tables.writes.blocked };
+        blocked.set(key, { ...event, ...state, openAttempts: new Set() });
+        tables.blockedEver.add(key);
+        tables.writes.blocked++;
       }
       return lostLeases(
         tables,
@@ -52,10 +52,10 @@ export class MemoryParkedEvents implements ParkedEvents {
   }
 
   models(
-    places: readonly ParkedPlace[],
-    { limit, after }: { readonly limit: number; readonly after?: ParkedModel | undefined },
-  ): Promise<readonly ParkedModel[]> {
-    return this.#access.answer('parked.models', (tables) =>
+    places: readonly BlockedPlace[],
+    { limit, after }: { readonly limit: number; readonly after?: BlockedModel | undefined },
+  ): Promise<readonly BlockedModel[]> {
+    return this.#access.answer('blocked.models', (tables) =>
       models(tables, places)
         .filter((model) => after === undefined || placeOf(model) > placeOf(after))
         .sort((one, other) => (placeOf(one) < placeOf(other) ? -1 : 1))
@@ -63,12 +63,12 @@ export class MemoryParkedEvents implements ParkedEvents {
     );
   }
 
-  stillParked(asked: readonly LeasedModel[]): Promise<readonly ParkedModel[]> {
-    return this.#access.answer('parked.stillParked', (tables) => {
-      const parked = new Set(models(tables, asked).map(placeOf));
+  stillBlocked(asked: readonly LeasedModel[]): Promise<readonly BlockedModel[]> {
+    return this.#access.answer('blocked.stillBlocked', (tables) => {
+      const blocked = new Set(models(tables, asked).map(placeOf));
       return asked
         .filter(
-          (model) => parked.has(placeOf(model)) || !tables.holds(model.handler, model.slot, model.token),
+          (model) => blocked.has(placeOf(model)) || !tables.holds(model.handler, model.slot, model.token),
         )
         .map(({ token: _token, ...model }) => model);
     });
@@ -80,9 +80,9 @@ export class MemoryParkedEvents implements ParkedEvents {
     {
       bytesMax = Infinity,
       except = [],
-    }: { readonly bytesMax?: number; readonly except?: readonly ParkedModel[] } = {},
-  ): Promise<readonly ParkedHead[]> {
-    return this.#access.answer('parked.dueHeads', (tables) => {
+    }: { readonly bytesMax?: number; readonly except?: readonly BlockedModel[] } = {},
+  ): Promise<readonly BlockedHead[]> {
+    return this.#access.answer('blocked.dueHeads', (tables) => {
       const left = new Set(except.map(placeOf));
       const due = waitingHeads(tables, places)
         .filter((row) => {
@@ -109,8 +109,8 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  suspectPlaces(places: readonly ParkedPlace[]): Promise<readonly ParkedPlace[]> {
-    return this.#access.answer('parked.suspectPlaces', (tables) => {
+  suspectPlaces(places: readonly BlockedPlace[]): Promise<readonly BlockedPlace[]> {
+    return this.#access.answer('blocked.suspectPlaces', (tables) => {
       const due = heads(tables, places)
         .filter((row) => !row.dead && dueMs(row) <= tables.nowMs)
         .sort(byDue);
@@ -119,8 +119,8 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  nextDueMs(places: readonly ParkedPlace[]): Promise<number | undefined> {
-    return this.#access.answer('parked.nextDueMs', (tables) => {
+  nextDueMs(places: readonly BlockedPlace[]): Promise<number | undefined> {
+    return this.#access.answer('blocked.nextDueMs', (tables) => {
       const waiting = waitingHeads(tables, places);
       if (waiting.length === 0) return undefined;
       return Math.max(0, Math.min(...waiting.map(dueMs)) - tables.nowMs);
@@ -128,12 +128,12 @@ export class MemoryParkedEvents implements ParkedEvents {
   }
 
   beginAttempt(
-    { handler, event, token, attempts, uncounted }: ParkedHead,
-    { id, counted }: ParkedAttempt,
-    before?: ParkedAttempt,
+    { handler, event, token, attempts, uncounted }: BlockedHead,
+    { id, counted }: BlockedAttempt,
+    before?: BlockedAttempt,
   ): Promise<boolean> {
-    return this.#access.answer('parked.beginAttempt', (tables) => {
-      const row = tables.parked.get(`${handler} ${event.id}`);
+    return this.#access.answer('blocked.beginAttempt', (tables) => {
+      const row = tables.blocked.get(`${handler} ${event.id}`);
       if (row === undefined || row.dead || !tables.holds(handler, event.slot, token)) return false;
       const { openAttempts } = row;
       if (openAttempts.has(id)) return true;
@@ -147,17 +147,17 @@ export class MemoryParkedEvents implements ParkedEvents {
   }
 
   endAttempt(
-    { handler, event, token, attempts, uncounted }: ParkedHead,
-    attempt: ParkedAttempt | undefined,
-    outcome: ParkedOutcome,
+    { handler, event, token, attempts, uncounted }: BlockedHead,
+    attempt: BlockedAttempt | undefined,
+    outcome: BlockedOutcome,
   ): Promise<boolean> {
-    return this.#access.answer('parked.endAttempt', (tables) => {
+    return this.#access.answer('blocked.endAttempt', (tables) => {
       const key = `${handler} ${event.id}`;
-      const row = tables.parked.get(key);
+      const row = tables.blocked.get(key);
       if (!tables.holds(handler, event.slot, token)) return false;
       if (row === undefined) return true;
       if (outcome.kind === 'done') {
-        tables.parked.delete(key);
+        tables.blocked.delete(key);
         return true;
       }
       const isAsBefore = !row.dead && row.attempts === attempts && row.uncounted === uncounted;
@@ -177,32 +177,32 @@ export class MemoryParkedEvents implements ParkedEvents {
     });
   }
 
-  giveBackAttempt({ handler, event }: ParkedHead, { id, counted }: ParkedAttempt): Promise<void> {
-    return this.#access.answer('parked.giveBackAttempt', ({ parked }) => {
-      const row = parked.get(`${handler} ${event.id}`);
+  giveBackAttempt({ handler, event }: BlockedHead, { id, counted }: BlockedAttempt): Promise<void> {
+    return this.#access.answer('blocked.giveBackAttempt', ({ blocked }) => {
+      const row = blocked.get(`${handler} ${event.id}`);
       if (row?.openAttempts.delete(id) === true && counted) row.attempts--;
     });
   }
 
   /** Holds its shards from the beginning. */
   mayComeAgain<Event extends HandledEvent>(events: readonly Event[]): Promise<readonly Event[]> {
-    return this.#access.answer('parked.mayComeAgain', (tables) =>
+    return this.#access.answer('blocked.mayComeAgain', (tables) =>
       events.filter(({ handler, eventId }) => {
         const index = tables.log.findIndex(({ id }) => id === eventId);
         const slot = tables.log[index]?.slot;
         const isPassed = slot === undefined || index < tables.cursor(handler, slot);
-        return tables.parked.has(`${handler} ${eventId}`) || (tables.handlers.has(handler) && !isPassed);
+        return tables.blocked.has(`${handler} ${eventId}`) || (tables.handlers.has(handler) && !isPassed);
       }),
     );
   }
 }
 
 /** The longest due first. */
-function byDue(one: MemoryParked, other: MemoryParked): number {
+function byDue(one: MemoryBlocked, other: MemoryBlocked): number {
   return dueMs(one) - dueMs(other);
 }
 
-function models(tables: MemoryDeliveryTables, places: readonly ParkedPlace[]): ParkedModel[] {
+function models(tables: MemoryDeliveryTables, places: readonly BlockedPlace[]): BlockedModel[] {
   return heads(tables, places).map(({ handler, event: { slot, modelName, modelId } }) => ({
     handler,
     slot,
@@ -211,14 +211,14 @@ function models(tables: MemoryDeliveryTables, places: readonly ParkedPlace[]): P
   }));
 }
 
-function placeOf({ slot, handler, modelName, modelId }: ParkedModel): string {
+function placeOf({ slot, handler, modelName, modelId }: BlockedModel): string {
   return JSON.stringify([slot, handler, modelName, modelId]);
 }
 
-/** The first parked event of each model, for each handler. */
-function heads({ parked }: MemoryDeliveryTables, places: readonly ParkedPlace[]): readonly MemoryParked[] {
+/** The first blocked event of each model, for each handler. */
+function heads({ blocked }: MemoryDeliveryTables, places: readonly BlockedPlace[]): readonly MemoryBlocked[] {
   const held = new Set(places.map(({ handler, slot }) => `${handler} ${slot}`));
-  const rows = [...parked.values()]
+  const rows = [...blocked.values()]
     .filter(({ handler, event }) => held.has(`${handler} ${event.slot}`))
     .sort(inOrder);
   const byModel = Map.groupBy(
@@ -229,6 +229,6 @@ function heads({ parked }: MemoryDeliveryTables, places: readonly ParkedPlace[])
 }
 
 /** Those that are no dead letters, of handlers that are not paused. */
-function waitingHeads(tables: MemoryDeliveryTables, places: readonly ParkedPlace[]): MemoryParked[] {
+function waitingHeads(tables: MemoryDeliveryTables, places: readonly BlockedPlace[]): MemoryBlocked[] {
   return heads(tables, places).filter(({ dead, handler }) => !dead && tables.handlers.get(handler) !== true);
 }

@@ -2,16 +2,16 @@ import {
   type DeadLetters,
   type DeadLettersStep,
   type Page,
-  type ParkedFilter,
-  type ParkedRow,
+  type BlockedFilter,
+  type BlockedRow,
   type StepPlace,
   pageSize,
 } from '@framework/core';
 
 import type { MemoryAccess } from './memory-access.js';
-import type { MemoryDeliveryTables, MemoryParked } from './memory-delivery-tables.js';
+import type { MemoryDeliveryTables, MemoryBlocked } from './memory-delivery-tables.js';
 
-/** The parked events as operators see them, in memory. */
+/** The blocked events as operators see them, in memory. */
 export class MemoryDeadLetters implements DeadLetters {
   readonly #access: MemoryAccess;
 
@@ -20,16 +20,16 @@ export class MemoryDeadLetters implements DeadLetters {
   }
 
   find(
-    filter: ParkedFilter,
+    filter: BlockedFilter,
     { limit, after }: { readonly limit: number; readonly after?: string },
-  ): Promise<Page<ParkedRow>> {
+  ): Promise<Page<BlockedRow>> {
     return this.#access.answer('deadLetters.find', (tables) => {
       const { rows, next } = page(tables, filter, { limit, ...(after !== undefined && { after }) });
-      return { items: rows.map(parkedRow), next };
+      return { items: rows.map(blockedRow), next };
     });
   }
 
-  replay(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
+  replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#access.answer('deadLetters.replay', (tables) => {
       if (filter.dead === false) return { count: 0, next: undefined };
       const { rows, next } = page(tables, { ...filter, dead: true }, step);
@@ -41,10 +41,10 @@ export class MemoryDeadLetters implements DeadLetters {
     });
   }
 
-  skip(filter: ParkedFilter, step: StepPlace): Promise<DeadLettersStep> {
+  skip(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
     return this.#access.answer('deadLetters.skip', (tables) => {
       const { rows, next } = page(tables, { ...filter, dead: filter.dead ?? true }, step);
-      for (const { handler, event } of rows) tables.parked.delete(`${handler} ${event.id}`);
+      for (const { handler, event } of rows) tables.blocked.delete(`${handler} ${event.id}`);
       return { count: rows.length, next };
     });
   }
@@ -53,9 +53,9 @@ export class MemoryDeadLetters implements DeadLetters {
 /** A bounded number of the rows that match, the oldest first. */
 function page(
   tables: MemoryDeliveryTables,
-  filter: ParkedFilter,
+  filter: BlockedFilter,
   { limit, after = '-1' }: StepPlace,
-): { readonly rows: readonly MemoryParked[]; readonly next: string | undefined } {
+): { readonly rows: readonly MemoryBlocked[]; readonly next: string | undefined } {
   const behind = matching(tables, filter)
     .filter(({ serial }) => serial > Number(after))
     .sort((one, other) => one.serial - other.serial);
@@ -64,8 +64,8 @@ function page(
   return { rows, next: behind.length > size ? `${rows.at(-1)?.serial}` : undefined };
 }
 
-function matching({ parked }: MemoryDeliveryTables, filter: ParkedFilter): readonly MemoryParked[] {
-  return [...parked.values()].filter(
+function matching({ blocked }: MemoryDeliveryTables, filter: BlockedFilter): readonly MemoryBlocked[] {
+  return [...blocked.values()].filter(
     ({ handler, event, dead }) =>
       (filter.handler ?? handler) === handler &&
       (filter.eventId ?? event.id) === event.id &&
@@ -75,7 +75,7 @@ function matching({ parked }: MemoryDeliveryTables, filter: ParkedFilter): reado
   );
 }
 
-function parkedRow({ parkedMs, nextMs, ...row }: MemoryParked): ParkedRow {
+function blockedRow({ blockedMs, nextMs, ...row }: MemoryBlocked): BlockedRow {
   const { handler, event, attempts, uncounted, error, dead } = row;
   return {
     handler,
@@ -84,7 +84,7 @@ function parkedRow({ parkedMs, nextMs, ...row }: MemoryParked): ParkedRow {
     uncounted,
     error,
     dead,
-    parkedDate: new Date(parkedMs),
+    blockedDate: new Date(blockedMs),
     nextAttemptDate: dead || nextMs === undefined ? undefined : new Date(nextMs),
   };
 }

@@ -44,9 +44,9 @@ export class MemoryDeliveryLog implements DeliveryLog {
   }
 
   load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
-    return this.#access.answer('log.load', ({ log, parked }) =>
+    return this.#access.answer('log.load', ({ log, blocked }) =>
       events.map(({ id }) => {
-        const found = parked.get(`${handler} ${id}`)?.event ?? log.find((event) => event.id === id);
+        const found = blocked.get(`${handler} ${id}`)?.event ?? log.find((event) => event.id === id);
         if (found === undefined) throw new InvariantViolationError(`Event ${id} is in the log no more`);
         return structuredClone(found);
       }),

@@ -1,7 +1,7 @@
-import type { DeliveryStore, HintChannel, LogPartitions } from '@framework/core';
+import type { DeliveryStore, NotificationChannel, LogPartitions } from '@framework/core';
 
 import type { MemoryAccess } from './memory-access.js';
-import { MemoryParkedEvents } from './memory-blocked-events.js';
+import { MemoryBlockedEvents } from './memory-blocked-events.js';
 import { MemoryDeadLetters } from './memory-dead-letters.js';
 import { MemoryDeliveryLog } from './memory-delivery-log.js';
 import { MemoryHandlerCursors } from './memory-handler-cursors.js';
@@ -13,9 +13,9 @@ export class MemoryDeliveryStore implements DeliveryStore {
   readonly leases: MemorySlotLeases;
   readonly cursors: MemoryHandlerCursors;
   readonly log: MemoryDeliveryLog;
-  readonly parked: MemoryParkedEvents;
+  readonly blocked: MemoryBlockedEvents;
   readonly deadLetters: MemoryDeadLetters;
-  readonly hints: MemoryHintChannel;
+  readonly notifications: MemoryNotificationChannel;
   readonly partitions: MemoryLogPartitions;
 
   /** @param end how many events of the log are delivered at most, the first ones. Default: all */
@@ -24,15 +24,15 @@ export class MemoryDeliveryStore implements DeliveryStore {
     this.leases = new MemorySlotLeases(access);
     this.cursors = new MemoryHandlerCursors(access);
     this.log = new MemoryDeliveryLog(access, end);
-    this.parked = new MemoryParkedEvents(access);
+    this.blocked = new MemoryBlockedEvents(access);
     this.deadLetters = new MemoryDeadLetters(access);
-    this.hints = new MemoryHintChannel(access);
+    this.notifications = new MemoryNotificationChannel(access);
     this.partitions = new MemoryLogPartitions(access);
   }
 }
 
-/** Hints between processes that share a database in memory. */
-class MemoryHintChannel implements HintChannel {
+/** Notifications between processes that share a database in memory. */
+class MemoryNotificationChannel implements NotificationChannel {
   readonly #access: MemoryAccess;
 
   constructor(access: MemoryAccess) {
@@ -40,15 +40,15 @@ class MemoryHintChannel implements HintChannel {
   }
 
   notify(): Promise<void> {
-    return this.#access.answer('hints.notify', (tables) => {
+    return this.#access.answer('notifications.notify', (tables) => {
       tables.writes.notifies++;
-      tables.hint();
+      tables.notify();
     });
   }
 
-  listen(onHint: () => void): Promise<() => Promise<void>> {
-    return this.#access.answer('hints.listen', () => {
-      const end = this.#access.listen(onHint);
+  listen(onNotification: () => void): Promise<() => Promise<void>> {
+    return this.#access.answer('notifications.listen', () => {
+      const end = this.#access.listen(onNotification);
       return async () => end();
     });
   }

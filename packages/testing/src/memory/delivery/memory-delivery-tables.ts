@@ -24,11 +24,11 @@ export interface MemoryProcess {
 /** The delivery tables of a database at one instant. */
 export type MemoryDeliverySnapshot = Pick<
   MemoryDeliveryTables,
-  'log' | 'processes' | 'handlers' | 'names' | 'cursors' | 'parked' | 'timeline'
+  'log' | 'processes' | 'handlers' | 'names' | 'cursors' | 'blocked' | 'timeline'
 > & { readonly leases: ReadonlyMap<string, MemoryLease> };
 
-/** A parked event with what the store keeps of it. */
-export interface MemoryParked {
+/** A blocked event with what the store keeps of it. */
+export interface MemoryBlocked {
   readonly handler: string;
   readonly event: DeliverableEvent;
   attempts: number;
@@ -40,8 +40,8 @@ export interface MemoryParked {
   nextMs: number | undefined;
   dead: boolean;
   suspect: boolean;
-  readonly parkedMs: number;
-  /** Grows with each event that is parked. */
+  readonly blockedMs: number;
+  /** Grows with each event that is blocked. */
   readonly serial: number;
 }
 
@@ -55,14 +55,14 @@ export class MemoryDeliveryTables {
   readonly handlers = new Map<string, boolean>();
   /** The permanent ids of the handlers by all their names. */
   readonly names = new Map<string, string>();
-  /** By handler and slot: how much of the log is done or parked. */
+  /** By handler and slot: how much of the log is done or blocked. */
   readonly cursors = new Map<string, number>();
-  readonly parked = new Map<string, MemoryParked>();
-  /** The keys of all that were parked in this history: what is parked no more was handled, skipped, or discarded. */
-  readonly parkedEver = new Set<string>();
+  readonly blocked = new Map<string, MemoryBlocked>();
+  /** The keys of all that were blocked in this history: what is blocked no more was handled, skipped, or discarded. */
+  readonly blockedEver = new Set<string>();
   readonly listeners = new Set<() => void>();
   /** How many rows were written, by kind. */
-  readonly writes = { cursors: 0, parked: 0, attempts: 0, notifies: 0 };
+  readonly writes = { cursors: 0, blocked: 0, attempts: 0, notifies: 0 };
   readonly #clock: Clock;
   readonly #leases = new Map<string, MemoryLease>();
   #tokenCount = 0;
@@ -80,7 +80,7 @@ export class MemoryDeliveryTables {
   }
 
   /** Calls back every process that listens. */
-  hint(): void {
+  notify(): void {
     for (const listener of this.listeners) listener();
   }
 
@@ -99,9 +99,9 @@ export class MemoryDeliveryTables {
     for (const key of this.cursors.keys()) this.cursors.set(key, place);
   }
 
-  /** All parked events of a model for a handler, the first one first. */
-  parkedOf(handler: string, modelId?: string): readonly MemoryParked[] {
-    return [...this.parked.values()]
+  /** All blocked events of a model for a handler, the first one first. */
+  blockedOf(handler: string, modelId?: string): readonly MemoryBlocked[] {
+    return [...this.blocked.values()]
       .filter((row) => row.handler === handler && (modelId ?? row.event.modelId) === row.event.modelId)
       .sort(inOrder);
   }
@@ -151,7 +151,7 @@ export class MemoryDeliveryTables {
   forget(handler: string): void {
     this.handlers.delete(handler);
     for (const [name, id] of this.names) if (id === handler) this.names.delete(name);
-    for (const [key, row] of this.parked) if (row.handler === handler) this.parked.delete(key);
+    for (const [key, row] of this.blocked) if (row.handler === handler) this.blocked.delete(key);
     for (let slot = 0; slot < this.slotCount; slot++) {
       this.cursors.delete(`${handler} ${slot}`);
       this.#leases.delete(`${handler} ${slot}`);
@@ -166,7 +166,7 @@ export class MemoryDeliveryTables {
       handlers: new Map(this.handlers),
       names: new Map(this.names),
       cursors: new Map(this.cursors),
-      parked: copyOf(this.parked),
+      blocked: copyOf(this.blocked),
       leases: new Map(this.#leases),
       timeline: this.#timeline,
     };
@@ -183,9 +183,9 @@ export class MemoryDeliveryTables {
     replace(this.handlers, replica.handlers);
     replace(this.names, replica.names);
     replace(this.cursors, replica.cursors);
-    replace(this.parked, copyOf(replica.parked));
-    this.parkedEver.clear();
-    for (const key of replica.parked.keys()) this.parkedEver.add(key);
+    replace(this.blocked, copyOf(replica.blocked));
+    this.blockedEver.clear();
+    for (const key of replica.blocked.keys()) this.blockedEver.add(key);
     replace(this.#leases, replica.leases);
     for (const [id, process] of this.processes) {
       this.processes.set(id, { ...process, untilMs: this.nowMs + process.leaseMs });
@@ -196,24 +196,24 @@ export class MemoryDeliveryTables {
   /** Forgets all events; the handlers stay registered, and start at the beginning of what comes. */
   clear(): void {
     this.log.length = 0;
-    this.parked.clear();
+    this.blocked.clear();
     this.moveCursors(0);
   }
 }
 
-/** Since when, or from when on, a parked event is due when it is its turn. */
-export function dueMs({ nextMs, parkedMs }: MemoryParked): number {
-  return nextMs ?? parkedMs;
+/** Since when, or from when on, a blocked event is due when it is its turn. */
+export function dueMs({ nextMs, blockedMs }: MemoryBlocked): number {
+  return nextMs ?? blockedMs;
 }
 
 /** The order in which the events of one model were made. */
-export function inOrder(one: MemoryParked, other: MemoryParked): number {
+export function inOrder(one: MemoryBlocked, other: MemoryBlocked): number {
   return one.event.modelVersion - other.event.modelVersion || one.event.ordinal - other.event.ordinal;
 }
 
-function copyOf(parked: ReadonlyMap<string, MemoryParked>): Map<string, MemoryParked> {
+function copyOf(blocked: ReadonlyMap<string, MemoryBlocked>): Map<string, MemoryBlocked> {
   return new Map(
-    [...parked].map(([key, row]) => [key, { ...row, openAttempts: new Set(row.openAttempts) }] as const),
+    [...blocked].map(([key, row]) => [key, { ...row, openAttempts: new Set(row.openAttempts) }] as const),
   );
 }
 

@@ -80,7 +80,7 @@ export class MemoryHandlerCursors implements HandlerCursors {
     });
   }
 
-  retire(handler: string, { discardParked }: { readonly discardParked: boolean }): Promise<void> {
+  retire(handler: string, { discardBlocked }: { readonly discardBlocked: boolean }): Promise<void> {
     return this.#access.answer('cursors.retire', (tables) => {
       const { processes, nowMs } = tables;
       // One whose lease has ended may only be late, for as long again as that was.
@@ -93,9 +93,9 @@ export class MemoryHandlerCursors implements HandlerCursors {
         const [processId, { untilMs }] = user;
         throw HandlerInUseError.by(handler, { processId, late: untilMs <= nowMs });
       }
-      const parkedCount = tables.parkedOf(handler).length;
-      if (parkedCount > 0 && !discardParked) {
-        throw new HandlerInUseError(handler, `${parkedCount} events wait for it, skip or discard them`);
+      const blockedCount = tables.blockedOf(handler).length;
+      if (blockedCount > 0 && !discardBlocked) {
+        throw new HandlerInUseError(handler, `${blockedCount} events wait for it, skip or discard them`);
       }
       tables.forget(handler);
     });
@@ -118,13 +118,13 @@ export class MemoryHandlerCursors implements HandlerCursors {
     return this.#access.answer('cursors.lag', (tables) =>
       [...tables.handlers].map(([handler, paused]) => {
         const pending = tables.log.filter(({ slot }, index) => index >= tables.cursor(handler, slot));
-        const rows = tables.parkedOf(handler);
+        const rows = tables.blockedOf(handler);
         return {
           handler,
           paused,
           pendingCount: pending.length,
           oldestPendingMs: tables.nowMs - (pending[0]?.createdDate.getTime() ?? tables.nowMs),
-          parkedCount: rows.length,
+          blockedCount: rows.length,
           deadCount: rows.filter(({ dead }) => dead).length,
         };
       }),

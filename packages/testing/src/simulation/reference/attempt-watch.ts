@@ -1,9 +1,9 @@
-import type { MemoryDeliveryTables, MemoryParked } from '../../memory/index.js';
+import type { MemoryDeliveryTables, MemoryBlocked } from '../../memory/index.js';
 
 /** How a call of a handler failed: `final` cannot succeed, an `outage` is no attempt. */
 export type CallFailure = 'counts' | 'outage' | 'final';
 
-/** What is known of the attempts at an event since it was parked, or replayed. */
+/** What is known of the attempts at an event since it was blocked, or replayed. */
 interface Attempts {
   /** The lease under which the last ones were made. */
   lease: string;
@@ -19,9 +19,9 @@ interface Attempts {
   isFinal: boolean;
 }
 
-/** What was seen of a parked event. */
+/** What was seen of a blocked event. */
 interface Seen {
-  readonly row: MemoryParked;
+  readonly row: MemoryBlocked;
   readonly text: string;
   readonly dead: boolean;
   readonly openCount: number;
@@ -83,7 +83,7 @@ export class AttemptWatch {
   /** Takes note that an operator has replayed dead letters. */
   replayed(): void {
     for (const [key, { dead }] of this.#seen) {
-      const row = this.#tables.parked.get(key);
+      const row = this.#tables.blocked.get(key);
       if (!dead || row === undefined || row.dead) continue;
       this.#attempts.delete(key);
       this.#seen.set(key, seenOf(row));
@@ -91,20 +91,20 @@ export class AttemptWatch {
   }
 
   /**
-   * Looks at what a statement has changed in the parked events.
+   * Looks at what a statement has changed in the blocked events.
    *
    * @param leaseOf the lease under which who made the statement may write a row
    * @param onWritten called with each row that it has added, changed or deleted
    */
   look(
-    leaseOf: (row: MemoryParked) => string | undefined,
-    onWritten: (row: MemoryParked) => void = () => undefined,
+    leaseOf: (row: MemoryBlocked) => string | undefined,
+    onWritten: (row: MemoryBlocked) => void = () => undefined,
   ): void {
-    const { parked, timeline } = this.#tables;
+    const { blocked, timeline } = this.#tables;
     // What a failover has changed was written by nobody.
     const isSame = timeline === this.#timeline;
     this.#timeline = timeline;
-    for (const [key, row] of parked) {
+    for (const [key, row] of blocked) {
       const seen = this.#seen.get(key);
       const { dead, openAttempts } = row;
       const now = seenOf(row);
@@ -123,9 +123,9 @@ export class AttemptWatch {
       if (dead && seen?.dead !== true) this.#judge(row, this.#attemptsAt(key, leaseOf(row)));
       onWritten(row);
     }
-    if (this.#seen.size === parked.size) return;
+    if (this.#seen.size === blocked.size) return;
     for (const [key, { row }] of this.#seen) {
-      if (parked.has(key)) continue;
+      if (blocked.has(key)) continue;
       this.#seen.delete(key);
       if (isSame) onWritten(row);
     }
@@ -142,7 +142,7 @@ export class AttemptWatch {
   }
 
   #judge(
-    { handler, event }: MemoryParked,
+    { handler, event }: MemoryBlocked,
     { beforeCount, failedCount, failedInBatchCount, isFinal }: Attempts,
   ): void {
     const max = this.#attemptsMaxOf(handler);
@@ -154,7 +154,7 @@ export class AttemptWatch {
   }
 }
 
-function seenOf(row: MemoryParked): Seen {
+function seenOf(row: MemoryBlocked): Seen {
   const { dead, openAttempts, attempts, uncounted, nextMs, suspect } = row;
   const text = `${attempts} ${uncounted} ${dead} ${nextMs} ${suspect} ${[...openAttempts].join()}`;
   return { row, text, dead, openCount: openAttempts.size };

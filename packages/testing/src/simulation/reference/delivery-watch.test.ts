@@ -1,4 +1,4 @@
-import { type DeliverableEvent, type ParkedHead, ShardIdentifier } from '@framework/core';
+import { type DeliverableEvent, type BlockedHead, ShardIdentifier } from '@framework/core';
 import { expect, test } from 'vitest';
 
 import { MemoryAccess, MemoryDeliveryStore, MemoryFaults, MemoryTables } from '../../memory/index.js';
@@ -176,15 +176,15 @@ test('what a process writes without the slot is found', async () => {
   await other.renew();
   const [cursor] = await one.store.cursors.load([0]);
   await one.store.cursors.save([{ handler, slot: 0, token, cursor: cursor?.cursor ?? '' }]);
-  await one.store.parked.park([{ ...failed, token, attempts: 1, dead: false }]);
+  await one.store.blocked.block([{ ...failed, token, attempts: 1, dead: false }]);
   expect(violations).toEqual([]);
   tables.delivery.cursors.set(`${handler} 0`, 1);
-  tables.delivery.parked.clear();
+  tables.delivery.blocked.clear();
   await other.store.cursors.save([]);
-  await other.store.parked.park([]);
+  await other.store.blocked.block([]);
   expect(violations).toEqual([
     expect.stringContaining('p2 moves the cursor of notify in slot 0, which it does not hold'),
-    expect.stringContaining('p2 writes parked events of notify in slot 0, which it does not hold'),
+    expect.stringContaining('p2 writes blocked events of notify in slot 0, which it does not hold'),
   ]);
 });
 
@@ -220,41 +220,41 @@ test('an event is a dead letter after all its attempts, and not before', async (
   const token = await one.renew();
   one.call()(new Error('once'));
   one.call()(new Error('twice'));
-  await one.store.parked.park([{ ...failed, token, attempts: 2, dead: true }]);
+  await one.store.blocked.block([{ ...failed, token, attempts: 2, dead: true }]);
   expect(violations).toEqual([]);
   const early = await watchedDatabase();
   const earlyToken = await early.one.renew();
   early.one.call()(new Error('once'));
-  await early.one.store.parked.park([{ ...failed, token: earlyToken, attempts: 1, dead: true }]);
+  await early.one.store.blocked.block([{ ...failed, token: earlyToken, attempts: 1, dead: true }]);
   expect(early.violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
 });
 
 test('an attempt that was recorded counts when its process ends before the call', async () => {
   const { clock, tables, one, other, violations } = await watchedDatabase();
-  const headFor = async ({ store }: typeof one): Promise<ParkedHead> =>
-    (await store.parked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
+  const headFor = async ({ store }: typeof one): Promise<BlockedHead> =>
+    (await store.blocked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
   const token = await one.renew();
   one.call()(new Error('once'));
-  await one.store.parked.park([{ ...failed, token, attempts: 1, dead: false }]);
-  await one.store.parked.beginAttempt(await headFor(one), { id: 'last', counted: true });
+  await one.store.blocked.block([{ ...failed, token, attempts: 1, dead: false }]);
+  await one.store.blocked.beginAttempt(await headFor(one), { id: 'last', counted: true });
   await clock.advance(leaseMs + 1);
   await other.renew();
-  await other.store.parked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
-  expect([...tables.delivery.parked.values()]).toMatchObject([{ dead: true, attempts: 2 }]);
+  await other.store.blocked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
+  expect([...tables.delivery.blocked.values()]).toMatchObject([{ dead: true, attempts: 2 }]);
   expect(violations).toEqual([]);
 });
 
 test('an attempt that was recorded and made is one, also when its lease is over', async () => {
   const { clock, one, other, violations } = await watchedDatabase();
-  const headFor = async ({ store }: typeof one): Promise<ParkedHead> =>
-    (await store.parked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
+  const headFor = async ({ store }: typeof one): Promise<BlockedHead> =>
+    (await store.blocked.dueHeads([{ handler, slot: 0 }], 1))[0]!;
   const token = await one.renew();
-  await one.store.parked.park([{ ...failed, token, attempts: 0, dead: false }]);
-  await one.store.parked.beginAttempt(await headFor(one), { id: 'first', counted: true });
+  await one.store.blocked.block([{ ...failed, token, attempts: 0, dead: false }]);
+  await one.store.blocked.beginAttempt(await headFor(one), { id: 'first', counted: true });
   one.call()(new Error('once'));
   await clock.advance(leaseMs + 1);
   await other.renew();
-  await other.store.parked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
+  await other.store.blocked.endAttempt(await headFor(other), undefined, { kind: 'dead', error: 'gone' });
   expect(violations).toEqual([expect.stringContaining('after 1 of 2 attempts that failed')]);
 });
 
@@ -278,9 +278,9 @@ test('an event that is tried again after all its attempts is found, unless it wa
   const token = await one.renew();
   one.call()(new Error('once'));
   one.call()(new Error('twice'));
-  await one.store.parked.park([{ ...failed, token, attempts: 2, dead: true }]);
+  await one.store.blocked.block([{ ...failed, token, attempts: 2, dead: true }]);
   await one.store.deadLetters.replay({}, { limit: 10 });
-  await one.store.parked.park([]);
+  await one.store.blocked.block([]);
   one.call()(new Error('once more'));
   one.call()(new Error('and again'));
   expect(violations).toEqual([]);
@@ -293,9 +293,9 @@ test('a dead letter that comes back and was not replayed is found', async () => 
   const token = await one.renew();
   one.call()(new Error('once'));
   one.call()(new Error('twice'));
-  await one.store.parked.park([{ ...failed, token, attempts: 2, dead: true }]);
-  for (const row of tables.delivery.parked.values()) row.dead = false;
-  await one.store.parked.park([]);
+  await one.store.blocked.block([{ ...failed, token, attempts: 2, dead: true }]);
+  for (const row of tables.delivery.blocked.values()) row.dead = false;
+  await one.store.blocked.block([]);
   expect(violations).toEqual([expect.stringContaining('which it gave up and nobody replayed')]);
 });
 

@@ -1,7 +1,7 @@
 import { type DeliverableEvent, FrameworkError } from '@framework/core';
 import type { RegisteredHandler } from '@framework/events';
 
-import type { MemoryParked, MemoryPassage, MemorySnapshot, MemoryTables } from '../../memory/index.js';
+import type { MemoryBlocked, MemoryPassage, MemorySnapshot, MemoryTables } from '../../memory/index.js';
 import type { History } from '../history.js';
 import type { Scheduler, StepOwner } from '../scheduler.js';
 import type { HandlerVersions } from '../watched-handlers.js';
@@ -82,7 +82,7 @@ export class DeliveryWatch {
   ): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     if (watch === undefined) return;
-    const leaseOf = ({ handler, event: { slot } }: MemoryParked): string | undefined =>
+    const leaseOf = ({ handler, event: { slot } }: MemoryBlocked): string | undefined =>
       watch.leases.grant(name, handler, slot)?.lease;
     if (operation === 'cursors.register') {
       this.#noteIds(watch, name, version);
@@ -92,11 +92,11 @@ export class DeliveryWatch {
     else if (operation === 'leases.release') watch.leases.released(name);
     else if (operation === 'cursors.load' || operation === 'cursors.known') watch.leases.notePauses();
     else if (operation === 'cursors.save') this.#lookAtCursors(watch, name);
-    else if (operation === 'parked.giveBackAttempt') watch.attempts.look(leaseOf);
+    else if (operation === 'blocked.giveBackAttempt') watch.attempts.look(leaseOf);
     else if (mayWrite.has(operation))
       watch.attempts.look(leaseOf, ({ handler, event: { slot } }) => {
         if (watch.leases.holds(name, handler, slot)) return;
-        this.#violated(`${name} writes parked events of ${handler} in slot ${slot}, which it does not hold`);
+        this.#violated(`${name} writes blocked events of ${handler} in slot ${slot}, which it does not hold`);
       });
   }
 
@@ -107,13 +107,13 @@ export class DeliveryWatch {
     forgetOldHistory(watch);
     noteCursors(watch);
     watch.attempts.look(() => undefined);
-    const { names, handlers, log, cursors, parked } = delivery;
+    const { names, handlers, log, cursors, blocked } = delivery;
     const place = this.#history.nextPlace();
     for (const { name, options } of this.#versions.last) {
       const [id = name] = [name, ...(options.aliases ?? [])].flatMap((each) => names.get(each) ?? []);
       for (const [index, event] of log.entries()) {
         const isPassed = handlers.has(id) && index < (cursors.get(`${id} ${event.slot}`) ?? 0);
-        if (!isPassed || parked.has(`${id} ${event.id}`))
+        if (!isPassed || blocked.has(`${id} ${event.id}`))
           this.#history.undone.set(`${name} ${event.id}`, place);
       }
     }
@@ -232,8 +232,12 @@ export class DeliveryWatch {
   }
 }
 
-/** What of the store changes parked events under a lease. */
-const mayWrite: ReadonlySet<string> = new Set(['parked.park', 'parked.beginAttempt', 'parked.endAttempt']);
+/** What of the store changes blocked events under a lease. */
+const mayWrite: ReadonlySet<string> = new Set([
+  'blocked.block',
+  'blocked.beginAttempt',
+  'blocked.endAttempt',
+]);
 
 /** What the documents say of how a call ended. */
 function failureOf({ whenBatchFails }: RegisteredHandler['options'], thrown: unknown): CallFailure {

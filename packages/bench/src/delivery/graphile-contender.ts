@@ -14,7 +14,7 @@ const preset = {
 } as const;
 
 /** Runs empty jobs with the payload of a deposit, each measurement after having added them. */
-export async function graphileSide(url: string, walletCount: number, count: number) {
+export async function graphileContender(url: string, walletCount: number, count: number) {
   await runMigrations({ connectionString: url, logger: silent });
   return {
     name: 'graphile-worker',

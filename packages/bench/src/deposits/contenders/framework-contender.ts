@@ -1,24 +1,27 @@
 import { ActionExecutor, type ExecutorOptions, systemClock } from '@framework/core';
 import { WalletDepositMoneyAction } from 'wallet-service';
 import { principal } from '../../load/bench-wallets.js';
-import { type DepositSide, amount } from '../deposit-side.js';
-import type { DepositWorld } from '../deposit-world.js';
+import { type DepositContender, amount } from '../deposit-contender.js';
+import type { DepositEnvironment } from '../deposit-environment.js';
 
 /** What an executor needs in order to commit concurrent actions together. */
 const groupedCommit: Partial<ExecutorOptions> = { groupCommit: true };
 
 /** Deposits by the framework, each action committed on its own. */
-export function frameworkSide(world: DepositWorld): DepositSide<'framework'> {
-  return { ...side(world, {}), name: 'framework' };
+export function frameworkContender(environment: DepositEnvironment): DepositContender<'framework'> {
+  return { ...contender(environment, {}), name: 'framework' };
 }
 
 /** Deposits by the framework, concurrent actions committed together. */
-export function groupedSide(world: DepositWorld): DepositSide<'framework, grouped'> {
-  return { ...side(world, groupedCommit), name: 'framework, grouped' };
+export function groupedContender(environment: DepositEnvironment): DepositContender<'framework, grouped'> {
+  return { ...contender(environment, groupedCommit), name: 'framework, grouped' };
 }
 
-function side(world: DepositWorld, options: Partial<ExecutorOptions>): Omit<DepositSide, 'name'> {
-  const { databases, wallets } = world.service;
+function contender(
+  environment: DepositEnvironment,
+  options: Partial<ExecutorOptions>,
+): Omit<DepositContender, 'name'> {
+  const { databases, wallets } = environment.service;
   const executor = new ActionExecutor({
     namespace: 'bench',
     databases,
@@ -27,7 +30,7 @@ function side(world: DepositWorld, options: Partial<ExecutorOptions>): Omit<Depo
     ...options,
   });
   return {
-    world,
+    environment,
     deposit: async ({ id }) => {
       await executor.execute(principal, WalletDepositMoneyAction, { walletId: id, amount });
     },

@@ -13,8 +13,8 @@ import {
   timestamp,
   uuid,
 } from 'drizzle-orm/pg-core';
-import type { DepositSide } from '../deposit-side.js';
-import type { DepositWorld } from '../deposit-world.js';
+import type { DepositContender } from '../deposit-contender.js';
+import type { DepositEnvironment } from '../deposit-environment.js';
 import { handWrittenDeposit, untilFresh } from './hand-written-deposit.js';
 import { poolOf } from './pool-of.js';
 
@@ -46,12 +46,12 @@ const events = pgSchema('eventlog').table('events', {
 });
 
 /** Deposits as one writes them with Drizzle: select, then a transaction with the guarded update and the insert. */
-export function drizzleSide(world: DepositWorld): DepositSide<'drizzle'> {
-  const pool = poolOf(world);
+export function drizzleContender(environment: DepositEnvironment): DepositContender<'drizzle'> {
+  const pool = poolOf(environment);
   const db = drizzle(pool);
   return {
     name: 'drizzle',
-    world,
+    environment,
     deposit: (target) =>
       untilFresh(async () => {
         const [wallet] = await db.select().from(wallets).where(eq(wallets.id, target.id.value));

@@ -6,29 +6,29 @@ import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
 describe('what fails at the same time', () => {
   const events = Array.from({ length: 50 }, (_unused, index) => deposited(`m${index}`, 1));
 
-  test('is parked in few statements, so that a slow database can renew leases between them', async () => {
+  test('is blocked in few statements, so that a slow database can renew leases between them', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(...events);
     const { access } = bench.start([failingHandler()]);
-    access.delays.set('parked.park', [bench.clock.sleep(500), bench.clock.sleep(1_000)]);
+    access.delays.set('blocked.block', [bench.clock.sleep(500), bench.clock.sleep(1_000)]);
     await bench.clock.advance(3_000);
-    expect(bench.database.parkedOf('one')).toHaveLength(50);
-    expect(access.calls.get('parked.park')).toBeLessThan(6);
+    expect(bench.database.blockedOf('one')).toHaveLength(50);
+    expect(access.calls.get('blocked.block')).toBeLessThan(6);
   });
 
-  test('is parked each by itself when it is refused together', async () => {
+  test('is blocked each by itself when it is refused together', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(...events);
     const process = bench.start([failingHandler()]);
-    const { parked } = process.store;
-    const park = parked.park.bind(parked);
-    parked.park = (given) =>
-      given.some(({ event }) => event.modelId === 'm7') ? Promise.reject(new Error('refused')) : park(given);
+    const { blocked } = process.store;
+    const block = blocked.block.bind(blocked);
+    blocked.block = (given) =>
+      given.some(({ event }) => event.modelId === 'm7') ? Promise.reject(new Error('refused')) : block(given);
     await bench.clock.advance(10_000);
-    expect(bench.database.parkedOf('one')).toHaveLength(49);
-    parked.park = park;
+    expect(bench.database.blockedOf('one')).toHaveLength(49);
+    blocked.block = block;
     await bench.clock.advance(10_000);
-    expect(bench.database.parkedOf('one')).toHaveLength(50);
+    expect(bench.database.blockedOf('one')).toHaveLength(50);
   });
 });
 

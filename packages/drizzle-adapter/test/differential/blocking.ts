@@ -1,25 +1,25 @@
-import type { ParkedHead, ParkedOutcome } from '@framework/core';
-import { home } from '@framework/testing/conformance';
+import type { BlockedHead, BlockedOutcome } from '@framework/core';
+import { firstShard } from '@framework/testing/conformance';
 import { headOf, inOrder, keyOf, modelOf, modelsOf, nextOf } from './answers.js';
 import { type Known, handlerNames } from './known.js';
 import type { Both } from './store-pair.js';
 
-/** Parked events, the attempts at them, and dead letters. */
-export class Parking {
+/** Blocked events, the attempts at them, and dead letters. */
+export class Blocking {
   readonly #known: Known;
-  #heads: Both<ParkedHead>[] = [];
+  #heads: Both<BlockedHead>[] = [];
   #attemptCount = 0;
 
   constructor(known: Known) {
     this.#known = known;
   }
 
-  async park(): Promise<void> {
+  async block(): Promise<void> {
     const events = this.#known
       .some(this.#known.events)
       .toSorted((one, other) => (one.memory.id < other.memory.id ? -1 : 1));
     const handler = this.#known.of(handlerNames);
-    const parked = events.map((event) => {
+    const blocked = events.map((event) => {
       const [suspect, dead] = this.#known.of([
         [false, false],
         [false, false],
@@ -45,8 +45,8 @@ export class Parking {
     });
     await this.#known.stores.ask(
       (store) =>
-        store.parked.park(
-          parked.map(({ event, token, state }) => ({
+        store.blocked.block(
+          blocked.map(({ event, token, state }) => ({
             ...state,
             event: event[store.name],
             token: token[store.name],
@@ -64,14 +64,14 @@ export class Parking {
     );
   }
 
-  async stillParked(): Promise<void> {
+  async stillBlocked(): Promise<void> {
     const models = this.#known.some(this.#known.events).map(({ memory: { slot, modelName, modelId } }) => {
       const handler = this.#known.of(handlerNames);
       return { model: { handler, slot, modelName, modelId }, token: this.#known.token({ handler, slot }) };
     });
     await this.#known.stores.ask(
-      ({ parked, name }) =>
-        parked.stillParked(models.map(({ model, token }) => ({ ...model, token: token[name] }))),
+      ({ blocked, name }) =>
+        blocked.stillBlocked(models.map(({ model, token }) => ({ ...model, token: token[name] }))),
       (found) => [...new Set(inOrder(found.map(({ handler, modelId }) => [handler, modelId])))],
     );
   }
@@ -81,7 +81,7 @@ export class Parking {
     const places = this.#known.places().map((place) => ({ ...place, ...(waitMaxMs && { waitMaxMs }) }));
     const except = this.#known.chance(0.2) ? this.#heads.map(({ memory: head }) => modelOf(head)) : [];
     const found = await this.#known.stores.ask(
-      ({ parked }) => parked.dueHeads(places, 1_000, { except }),
+      ({ blocked }) => blocked.dueHeads(places, 1_000, { except }),
       (heads) => inOrder(heads.map(headOf)),
     );
     if (found === undefined) return;
@@ -94,7 +94,7 @@ export class Parking {
   async suspectPlaces(): Promise<void> {
     const places = this.#known.places();
     await this.#known.stores.ask(
-      ({ parked }) => parked.suspectPlaces(places),
+      ({ blocked }) => blocked.suspectPlaces(places),
       (found) => inOrder(found.map(({ handler, slot }) => [handler, slot])),
     );
   }
@@ -102,7 +102,7 @@ export class Parking {
   async nextDueMs(): Promise<void> {
     const places = this.#known.places();
     await this.#known.stores.ask(
-      ({ parked }) => parked.nextDueMs(places),
+      ({ blocked }) => blocked.nextDueMs(places),
       (dueMs) => dueMs && Math.round(dueMs),
     );
   }
@@ -111,7 +111,7 @@ export class Parking {
     const head = this.#head();
     if (head === undefined) return;
     const attempt = this.#attempt();
-    await this.#known.stores.ask(({ name, parked }) => parked.beginAttempt(head[name], attempt));
+    await this.#known.stores.ask(({ name, blocked }) => blocked.beginAttempt(head[name], attempt));
   }
 
   async endAttempt(): Promise<void> {
@@ -119,29 +119,29 @@ export class Parking {
     if (head === undefined) return;
     const attempt = this.#known.chance(0.3) ? undefined : this.#attempt();
     const retryAfterMs = this.#known.below(9_973);
-    const outcome: ParkedOutcome = this.#known.of([
+    const outcome: BlockedOutcome = this.#known.of([
       { kind: 'done' },
       { kind: 'retry', error: 'again', retryAfterMs },
       { kind: 'postponed', error: 'away', retryAfterMs },
       { kind: 'dead', error: 'never' },
     ]);
-    await this.#known.stores.ask(({ name, parked }) => parked.endAttempt(head[name], attempt, outcome));
+    await this.#known.stores.ask(({ name, blocked }) => blocked.endAttempt(head[name], attempt, outcome));
   }
 
   async giveBackAttempt(): Promise<void> {
     const head = this.#head();
     if (head === undefined) return;
     const attempt = this.#attempt();
-    await this.#known.stores.ask(({ name, parked }) => parked.giveBackAttempt(head[name], attempt));
+    await this.#known.stores.ask(({ name, blocked }) => blocked.giveBackAttempt(head[name], attempt));
   }
 
   async mayComeAgain(): Promise<void> {
     const events = this.#known.some(this.#known.events).map(({ memory: { id } }) => ({
       handler: this.#known.of(handlerNames),
       eventId: id,
-      shard: home,
+      shard: firstShard,
     }));
-    await this.#known.stores.ask(({ parked }) => parked.mayComeAgain(events));
+    await this.#known.stores.ask(({ blocked }) => blocked.mayComeAgain(events));
   }
 
   async find(): Promise<void> {
@@ -189,7 +189,7 @@ export class Parking {
     };
   }
 
-  #head(): Both<ParkedHead> | undefined {
+  #head(): Both<BlockedHead> | undefined {
     return this.#heads.length === 0 ? undefined : this.#known.of(this.#heads);
   }
 }

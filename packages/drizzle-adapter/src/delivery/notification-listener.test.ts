@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { type AddressInfo, type Socket, createServer } from 'node:net';
 import { expect, it, onTestFinished, vi } from 'vitest';
 
-import { HintListener } from './pg-notifications.js';
+import { NotificationListener } from './pg-notifications.js';
 
-it('a listener for hints closes while the server takes its connection and says nothing', async () => {
+it('a listener for notifications closes while the server takes its connection and says nothing', async () => {
   // The time in which the server may answer never passes.
   vi.useFakeTimers({ toFake: ['setTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
@@ -19,12 +19,12 @@ it('a listener for hints closes while the server takes its connection and says n
     client: () => ({ host: '127.0.0.1', port, user: 'anybody', database: 'anything' }),
     lifetimeMaxMs: 0,
   };
-  const listener = new HintListener(settings, 'eventlog', () => undefined);
+  const listener = new NotificationListener(settings, 'eventlog', () => undefined);
   await connected;
   expect(await listener.close()).toBeUndefined();
 }, 30_000);
 
-it('a listener for hints listens in the async context of nobody, whoever began it', async () => {
+it('a listener for notifications listens in the async context of nobody, whoever began it', async () => {
   const server = createServer((client) => client.destroy()).listen(0, '127.0.0.1');
   onTestFinished(() => void server.close());
   await once(server, 'listening');
@@ -37,7 +37,7 @@ it('a listener for hints listens in the async context of nobody, whoever began i
   const heard = Promise.withResolvers<unknown>();
   const listener = request.run(
     'first',
-    () => new HintListener(settings, 'eventlog', () => heard.resolve(request.getStore())),
+    () => new NotificationListener(settings, 'eventlog', () => heard.resolve(request.getStore())),
   );
   expect(await heard.promise).toBeUndefined();
   await listener.close();
@@ -46,7 +46,7 @@ it('a listener for hints listens in the async context of nobody, whoever began i
 it.each([
   ['replaced when its time is over', 40, 1],
   ['kept where it has no time', 0, 0],
-])('the connection of a listener for hints is %s', async (_what, lifetimeMaxMs, expected) => {
+])('the connection of a listener for notifications is %s', async (_what, lifetimeMaxMs, expected) => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   const server = createServer().listen(0, '127.0.0.1');
@@ -56,7 +56,7 @@ it.each([
   const connected = once(server, 'connection') as Promise<[Socket]>;
   const client = (): { host: string; port: number } => ({ host: '127.0.0.1', port });
   let heardCount = 0;
-  const listener = new HintListener({ client, lifetimeMaxMs }, 'eventlog', () => heardCount++);
+  const listener = new NotificationListener({ client, lifetimeMaxMs }, 'eventlog', () => heardCount++);
   const [socket] = await connected;
   vi.advanceTimersByTime(40);
   if (expected > 0) await once(socket.resume(), 'close');

@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import type { DepositSide } from '../deposit-side.js';
-import type { DepositTarget, DepositWorld } from '../deposit-world.js';
+import type { DepositContender } from '../deposit-contender.js';
+import type { DepositTarget, DepositEnvironment } from '../deposit-environment.js';
 import {
   type ReadWallet,
   eventColumns,
@@ -17,20 +17,25 @@ const update =
 const insert = `insert into eventlog.events (${eventColumns}) values (${eventParameters(1)})`;
 
 /** Deposits in five round trips of prepared statements: begin, select, guarded update, insert, commit. */
-export function roundTripsSide(world: DepositWorld): DepositSide<'five round trips'> {
-  return { ...side(world, { name: 'round_trips_select', text: select }), name: 'five round trips' };
+export function roundTripsContender(environment: DepositEnvironment): DepositContender<'five round trips'> {
+  return {
+    ...contender(environment, { name: 'round_trips_select', text: select }),
+    name: 'five round trips',
+  };
 }
 
 /** The same with `select … for update`: deposits to one wallet wait for each other, and none is stale. */
-export function selectForUpdateSide(world: DepositWorld): DepositSide<'select for update'> {
+export function selectForUpdateContender(
+  environment: DepositEnvironment,
+): DepositContender<'select for update'> {
   const locking = { name: 'round_trips_lock', text: `${select} for update` };
-  return { ...side(world, locking), name: 'select for update' };
+  return { ...contender(environment, locking), name: 'select for update' };
 }
 
-function side(world: DepositWorld, read: { readonly name: string; readonly text: string }) {
-  const pool = poolOf(world);
+function contender(environment: DepositEnvironment, read: { readonly name: string; readonly text: string }) {
+  const pool = poolOf(environment);
   return {
-    world,
+    environment,
     deposit: (target: DepositTarget) =>
       untilFresh(async () => {
         const client = await pool.connect();

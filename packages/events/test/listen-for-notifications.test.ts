@@ -1,16 +1,16 @@
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
-import { listenForHints } from '../src/wake/notifications.js';
+import { listenForNotifications } from '../src/wake/notifications.js';
 import { workerContext } from './worker-context.js';
 
-test('hints are listened for until delivery stops, also when the database refuses it at first', async () => {
+test('notifications are listened for until delivery stops, also when the database refuses it at first', async () => {
   const clock = new VirtualClock();
   const stopping = new AbortController();
   const errors: unknown[] = [];
   const context = workerContext({ clock, stopping: stopping.signal, onError: (error) => errors.push(error) });
   const listeners = new Set<() => void>();
-  let hintCount = 0;
+  let notificationCount = 0;
   const refusals = [new Error('down')];
   const channel = {
     listen: async (listener: () => void) => {
@@ -20,12 +20,12 @@ test('hints are listened for until delivery stops, also when the database refuse
       return async () => void listeners.delete(listener);
     },
   };
-  const listening = listenForHints(context, channel, () => hintCount++);
+  const listening = listenForNotifications(context, channel, () => notificationCount++);
   await clock.advance(0);
   expect([listeners.size, errors]).toEqual([0, [new Error('down')]]);
   await clock.advance(1_000);
-  for (const hint of listeners) hint();
-  expect([listeners.size, hintCount]).toEqual([1, 1]);
+  for (const notification of listeners) notification();
+  expect([listeners.size, notificationCount]).toEqual([1, 1]);
   stopping.abort();
   await listening;
   expect([listeners.size, errors.length]).toEqual([0, 1]);
@@ -43,11 +43,11 @@ test('nobody listens any more whose delivery stops before the database lets him,
     },
   };
   const context = workerContext({ stopping: stopping.signal });
-  const listening = listenForHints(context, channel, () => undefined);
+  const listening = listenForNotifications(context, channel, () => undefined);
   stopping.abort();
   answer.resolve(async () => void unlistenCount++);
   await listening;
   expect([listenCount, unlistenCount]).toEqual([1, 1]);
-  await listenForHints(context, channel, () => undefined);
+  await listenForNotifications(context, channel, () => undefined);
   expect([listenCount, unlistenCount]).toEqual([1, 1]);
 });

@@ -1,42 +1,45 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { ShardIdentifier } from '@framework/core';
 import { expect, test } from 'vitest';
-import { hintCommits } from '../src/index.js';
+import { notifyOfCommits } from '../src/index.js';
 import { DeliveryBench, shard } from './delivery-bench.js';
 
 test.each([
   ['throws', (): void => fail()],
   ['rejects', async (): Promise<void> => fail()],
-])('hints go on after one that failed, also when the hook that is told of it %s', async (_how, onError) => {
-  const bench = new DeliveryBench();
-  const { access, store, executor } = bench.process();
-  const told: (readonly ShardIdentifier[])[] = [];
-  const end = hintCommits({
-    databases: { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] },
-    executor,
-    clock: bench.clock,
-    onError: (_error, shards) => {
-      told.push(shards);
-      return onError();
-    },
-  });
-  access.failures.set('hints.notify', [new Error('down')]);
-  executor.committed();
-  await bench.clock.advance(1_000);
-  expect([told, bench.database.writes.notifies]).toEqual([[[shard]], 0]);
-  executor.committed();
-  await bench.clock.advance(1_000);
-  expect(bench.database.writes.notifies).toBe(1);
-  end();
-});
+])(
+  'notifications go on after one that failed, also when the hook that is told of it %s',
+  async (_how, onError) => {
+    const bench = new DeliveryBench();
+    const { access, store, executor } = bench.process();
+    const told: (readonly ShardIdentifier[])[] = [];
+    const end = notifyOfCommits({
+      databases: { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] },
+      executor,
+      clock: bench.clock,
+      onError: (_error, shards) => {
+        told.push(shards);
+        return onError();
+      },
+    });
+    access.failures.set('notifications.notify', [new Error('down')]);
+    executor.committed();
+    await bench.clock.advance(1_000);
+    expect([told, bench.database.writes.notifies]).toEqual([[[shard]], 0]);
+    executor.committed();
+    await bench.clock.advance(1_000);
+    expect(bench.database.writes.notifies).toBe(1);
+    end();
+  },
+);
 
-test('hints are sent in the context of no request, however many requests commit meanwhile', async () => {
+test('notifications are sent in the context of no request, however many requests commit meanwhile', async () => {
   const request = new AsyncLocalStorage<string>();
   const bench = new DeliveryBench();
   const { store, executor } = bench.process();
   const contexts: unknown[] = [];
-  store.hints.notify = async () => void contexts.push(request.getStore());
-  const end = hintCommits({
+  store.notifications.notify = async () => void contexts.push(request.getStore());
+  const end = notifyOfCommits({
     databases: { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] },
     executor,
     clock: bench.clock,
@@ -48,21 +51,21 @@ test('hints are sent in the context of no request, however many requests commit 
 });
 
 test.each([0, NaN, Infinity, 2 ** 31])(
-  'an interval of %s ms between hints is refused',
+  'an interval of %s ms between notifications is refused',
   (notifyCoalesceMs) => {
     const { store, executor } = new DeliveryBench().process();
     const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
-    expect(() => hintCommits({ databases, executor, notifyCoalesceMs })).toThrow(
+    expect(() => notifyOfCommits({ databases, executor, notifyCoalesceMs })).toThrow(
       expect.objectContaining({ code: 'invalid-configuration' }) as Error,
     );
   },
 );
 
-test('hints are sent at most once per interval, and no more once they are ended', async () => {
+test('notifications are sent at most once per interval, and no more once they are ended', async () => {
   const bench = new DeliveryBench();
   const { store, executor } = bench.process();
   const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
-  const end = hintCommits({ databases, executor, clock: bench.clock });
+  const end = notifyOfCommits({ databases, executor, clock: bench.clock });
   for (let elapsedMs = 0; elapsedMs < 50; elapsedMs++) {
     executor.committed();
     await bench.clock.advance(1);
@@ -75,12 +78,12 @@ test('hints are sent at most once per interval, and no more once they are ended'
   expect(bench.database.writes.notifies).toBe(3);
 });
 
-test('hints that fail are told to nobody where no hook was given', async () => {
+test('notifications that fail are told to nobody where no hook was given', async () => {
   const bench = new DeliveryBench();
   const { access, store, executor } = bench.process();
   const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
-  const end = hintCommits({ databases, executor, clock: bench.clock, notifyCoalesceMs: 500 });
-  access.failures.set('hints.notify', [new Error('down')]);
+  const end = notifyOfCommits({ databases, executor, clock: bench.clock, notifyCoalesceMs: 500 });
+  access.failures.set('notifications.notify', [new Error('down')]);
   executor.committed();
   await bench.clock.advance(499);
   executor.committed();

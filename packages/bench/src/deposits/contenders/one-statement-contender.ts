@@ -1,6 +1,6 @@
 import pg from 'pg';
-import type { DepositSide } from '../deposit-side.js';
-import type { DepositTarget, DepositWorld } from '../deposit-world.js';
+import type { DepositContender } from '../deposit-contender.js';
+import type { DepositTarget, DepositEnvironment } from '../deposit-environment.js';
 import {
   type ReadWallet,
   eventColumns,
@@ -26,11 +26,11 @@ const write = {
 };
 
 /** Deposits by a prepared select and one prepared statement that updates and inserts; each on a connection of its own. */
-export function oneStatementSide(world: DepositWorld): DepositSide<'one statement'> {
-  const pool = poolOf(world);
+export function oneStatementContender(environment: DepositEnvironment): DepositContender<'one statement'> {
+  const pool = poolOf(environment);
   return {
     name: 'one statement',
-    world,
+    environment,
     deposit: (target) =>
       untilFresh(async () => {
         const client = await pool.connect();
@@ -45,10 +45,12 @@ export function oneStatementSide(world: DepositWorld): DepositSide<'one statemen
 }
 
 /** The same over few connections, each of which takes the statements of many callers without waiting for answers. */
-export async function pipelinedSide(world: DepositWorld): Promise<DepositSide<'one statement, pipelined'>> {
+export async function pipelinedContender(
+  environment: DepositEnvironment,
+): Promise<DepositContender<'one statement, pipelined'>> {
   const clients = Array.from(
     { length: connectionCount },
-    () => new pg.Client({ connectionString: urlOf(world), pipeline: true }),
+    () => new pg.Client({ connectionString: urlOf(environment), pipeline: true }),
   );
   // A broken connection shows in the calls that use it.
   for (const client of clients) client.on('error', () => undefined);
@@ -56,7 +58,7 @@ export async function pipelinedSide(world: DepositWorld): Promise<DepositSide<'o
   let turn = 0;
   return {
     name: 'one statement, pipelined',
-    world,
+    environment,
     deposit: (target) =>
       untilFresh(async () => {
         const client = clients[turn++ % connectionCount];

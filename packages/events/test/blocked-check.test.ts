@@ -2,7 +2,7 @@ import type { LeasedModel } from '@framework/core';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
-import { ParkedCheck } from '../src/subscription/blocked-events.js';
+import { BlockedCheck } from '../src/subscription/blocked-events.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
@@ -12,8 +12,8 @@ function isEven({ modelId }: LeasedModel): boolean {
 
 test('questions that come together are asked in statements of a bounded size, and each has its own answer', async () => {
   const sizes: number[] = [];
-  const check = new ParkedCheck(workerContext(), {
-    stillParked: async (models) => {
+  const check = new BlockedCheck(workerContext(), {
+    stillBlocked: async (models) => {
       sizes.push(models.length);
       return models.filter(isEven);
     },
@@ -25,7 +25,7 @@ test('questions that come together are asked in statements of a bounded size, an
     modelName: 'Account',
     modelId: `${index}`,
   }));
-  expect(await Promise.all(models.map((model) => check.isParked(model)))).toEqual(models.map(isEven));
+  expect(await Promise.all(models.map((model) => check.isBlocked(model)))).toEqual(models.map(isEven));
   expect(sizes).toEqual([500, 500, 100]);
 });
 
@@ -35,29 +35,29 @@ test('a question is asked again when the database could not answer, and later on
   const clock = new VirtualClock();
   const errors: unknown[] = [];
   let failing = 2;
-  const check = new ParkedCheck(workerContext({ clock, onError: (error) => errors.push(error) }), {
-    stillParked: async (models) => {
+  const check = new BlockedCheck(workerContext({ clock, onError: (error) => errors.push(error) }), {
+    stillBlocked: async (models) => {
       if (failing-- > 0) throw new Error('down');
       return models.filter(isEven);
     },
   });
-  const answers = Promise.all([check.isParked(model), check.isParked({ ...model, modelId: '3' })]);
+  const answers = Promise.all([check.isBlocked(model), check.isBlocked({ ...model, modelId: '3' })]);
   await clock.advance(299);
-  const later = check.isParked({ ...model, modelId: '4' });
+  const later = check.isBlocked({ ...model, modelId: '4' });
   expect(errors).toHaveLength(2);
   await clock.advance(1);
   expect(await answers).toEqual([true, false]);
   expect(await later).toBe(true);
-  expect(await check.isParked({ ...model, modelId: '5' })).toBe(false);
+  expect(await check.isBlocked({ ...model, modelId: '5' })).toBe(false);
 });
 
-test('a model counts as parked when delivery ends before its question was answered', async () => {
+test('a model counts as blocked when delivery ends before its question was answered', async () => {
   const clock = new VirtualClock();
   const ended = new AbortController();
-  const check = new ParkedCheck(workerContext({ clock, ended: ended.signal }), {
-    stillParked: () => Promise.reject(new Error('down')),
+  const check = new BlockedCheck(workerContext({ clock, ended: ended.signal }), {
+    stillBlocked: () => Promise.reject(new Error('down')),
   });
-  const answer = check.isParked({ ...model, modelId: '3' });
+  const answer = check.isBlocked({ ...model, modelId: '3' });
   await clock.advance(10_000);
   ended.abort();
   expect(await answer).toBe(true);
@@ -65,11 +65,11 @@ test('a model counts as parked when delivery ends before its question was answer
 });
 
 test('models of the same name of two handlers have answers of their own', async () => {
-  const check = new ParkedCheck(workerContext(), {
-    stillParked: async (models) => models.filter(({ handler }) => handler === 'other'),
+  const check = new BlockedCheck(workerContext(), {
+    stillBlocked: async (models) => models.filter(({ handler }) => handler === 'other'),
   });
   const handlers = ['one', 'other', 'third'];
-  expect(await Promise.all(handlers.map((handler) => check.isParked({ ...model, handler })))).toEqual([
+  expect(await Promise.all(handlers.map((handler) => check.isBlocked({ ...model, handler })))).toEqual([
     false,
     true,
     false,
@@ -79,16 +79,16 @@ test('models of the same name of two handlers have answers of their own', async 
 test('questions that come while others are asked are asked together behind them', async () => {
   const hold = gate();
   const sizes: number[] = [];
-  const check = new ParkedCheck(workerContext(), {
-    stillParked: async (models) => {
+  const check = new BlockedCheck(workerContext(), {
+    stillBlocked: async (models) => {
       sizes.push(models.length);
       await hold.opened;
       return models.filter(isEven);
     },
   });
-  const first = check.isParked(model);
+  const first = check.isBlocked(model);
   await new Promise((resolve) => setImmediate(resolve));
-  const others = [check.isParked({ ...model, modelId: '3' }), check.isParked({ ...model, modelId: '4' })];
+  const others = [check.isBlocked({ ...model, modelId: '3' }), check.isBlocked({ ...model, modelId: '4' })];
   await new Promise((resolve) => setImmediate(resolve));
   expect(sizes).toEqual([1]);
   hold.open();

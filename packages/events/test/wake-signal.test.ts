@@ -1,24 +1,24 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { Alarm } from '../src/wake/wake-signal.js';
+import { WakeSignal } from '../src/wake/wake-signal.js';
 
 describe('a wait', () => {
-  test('ends when the alarm is rung, and leaves nothing behind that waits for the clock', async () => {
+  test('ends when the wakeSignal is rung, and leaves nothing behind that waits for the clock', async () => {
     const clock = new VirtualClock();
-    const alarm = new Alarm(clock);
-    const wait = alarm.wait(1_000);
-    alarm.ring();
+    const wakeSignal = new WakeSignal(clock);
+    const wait = wakeSignal.wait(1_000);
+    wakeSignal.wake();
     expect(await wait).toBe(true);
     expect(await clock.wakeNext()).toBe(false);
   });
 
-  test('ends at once when the alarm was rung before, but only one', async () => {
+  test('ends at once when the wakeSignal was rung before, but only one', async () => {
     const clock = new VirtualClock();
-    const alarm = new Alarm(clock);
-    alarm.ring();
-    expect(await alarm.wait()).toBe(true);
-    const next = alarm.wait(1_000);
+    const wakeSignal = new WakeSignal(clock);
+    wakeSignal.wake();
+    expect(await wakeSignal.wait()).toBe(true);
+    const next = wakeSignal.wait(1_000);
     await clock.advance(1_000);
     expect(await next).toBe(false);
     expect(clock.elapsedMs()).toBe(1_000);
@@ -26,7 +26,7 @@ describe('a wait', () => {
 
   test('ends when its time is over, and says that nobody rang', async () => {
     const clock = new VirtualClock();
-    const wait = new Alarm(clock).wait(1_000);
+    const wait = new WakeSignal(clock).wait(1_000);
     let rung: boolean | undefined;
     void wait.then((was) => (rung = was));
     await clock.advance(999);
@@ -35,14 +35,14 @@ describe('a wait', () => {
     expect(rung).toBe(false);
   });
 
-  test('without a duration lasts until the alarm is rung', async () => {
+  test('without a duration lasts until the wakeSignal is rung', async () => {
     const clock = new VirtualClock();
-    const alarm = new Alarm(clock);
+    const wakeSignal = new WakeSignal(clock);
     let rung: boolean | undefined;
-    void alarm.wait().then((was) => (rung = was));
+    void wakeSignal.wait().then((was) => (rung = was));
     await clock.advance(86_400_000);
     expect(rung).toBeUndefined();
-    alarm.ring();
+    wakeSignal.wake();
     await clock.advance(0);
     expect(rung).toBe(true);
   });

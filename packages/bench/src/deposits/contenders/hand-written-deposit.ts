@@ -1,8 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { Big } from 'big.js';
 import { principal } from '../../load/bench-wallets.js';
-import { amount } from '../deposit-side.js';
-import type { DepositTarget } from '../deposit-world.js';
+import { amount } from '../deposit-contender.js';
+import type { DepositTarget } from '../deposit-environment.js';
 
 const attemptsMax = 1_000;
 

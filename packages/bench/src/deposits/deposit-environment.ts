@@ -2,8 +2,8 @@ import type { Wallet, WalletService } from 'wallet-service';
 import { type BenchServer, query } from '../database/bench-server.js';
 import { openService, openWallets } from '../load/bench-wallets.js';
 
-/** The databases that sides deposit in, and the wallet service on them. */
-export interface DepositWorld {
+/** The databases that contenders deposit in, and the wallet service on them. */
+export interface DepositEnvironment {
   /** One for each shard. */
   readonly urls: readonly string[];
   /** Composed, but delivering nothing. */
@@ -19,7 +19,7 @@ export interface DepositTarget {
 }
 
 /** Creates databases, and composes the wallet service on them. */
-export async function openWorld(server: BenchServer, shardCount = 1): Promise<DepositWorld> {
+export async function openEnvironment(server: BenchServer, shardCount = 1): Promise<DepositEnvironment> {
   const urls: string[] = [];
   while (urls.length < shardCount) urls.push(await server.createDatabase());
   const service = await openService(urls);
@@ -28,7 +28,7 @@ export async function openWorld(server: BenchServer, shardCount = 1): Promise<De
 
 /** Opens empty wallets, on each shard in turn. */
 export async function openTargets(
-  { urls, service }: DepositWorld,
+  { urls, service }: DepositEnvironment,
   count: number,
 ): Promise<readonly DepositTarget[]> {
   const wallets = await openWallets(service, count);

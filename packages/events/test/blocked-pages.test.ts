@@ -37,9 +37,9 @@ test('a database that is down fails its own part of an answer only', async () =>
   expect(await operator.lag()).toMatchObject({ items: [{ handler: 'one', shards: [shard] }], failures });
   expect(await operator.leases()).toMatchObject({ items: [{ shards: [shard] }], failures });
   const found = { items: [{ handler: 'one', dead: true }], next: undefined, failures };
-  expect(await operator.findParked()).toMatchObject(found);
-  expect(await operator.findParked({ handler: 'one' })).toMatchObject(found);
-  expect(await operator.findParked({ handler: 'nobody' })).toMatchObject({ items: [], failures });
+  expect(await operator.findBlocked()).toMatchObject(found);
+  expect(await operator.findBlocked({ handler: 'one' })).toMatchObject(found);
+  expect(await operator.findBlocked({ handler: 'nobody' })).toMatchObject({ items: [], failures });
   await expect(operator.replay({}, { dryRun: true })).rejects.toBe(error);
   expect(await operator.replay({}, { dryRun: true })).toBe(1);
 });
@@ -58,7 +58,7 @@ test('a database that is down keeps no change from the others, and is reported',
     ready,
   }));
   const operator = new DeliveryOperator({ deliveries: () => deliveries });
-  const letters = (): readonly boolean[] => bench.database.parkedOf('one').map(({ dead }) => dead);
+  const letters = (): readonly boolean[] => bench.database.blockedOf('one').map(({ dead }) => dead);
   for (const change of [() => operator.pause('one'), () => operator.replay({ handler: 'one' })]) {
     down.failures.set('cursors.find', [new Error('the database is down')]);
     await expect(change()).rejects.toThrow('the database is down');
@@ -123,8 +123,8 @@ describe('dead letters', () => {
     const handlers = [failing('one', 1), failing('two', 1), failing('three', 1)];
     bench.start(handlers);
     await bench.clock.advance(300);
-    const first = await operator.findParked({ dead: true }, { limit: 2 });
-    const second = await operator.findParked({ dead: true }, { limit: 2, after: first.next! });
+    const first = await operator.findBlocked({ dead: true }, { limit: 2 });
+    const second = await operator.findBlocked({ dead: true }, { limit: 2, after: first.next! });
     expect([...first.items, ...second.items].map(({ handler }) => handler).sort()).toEqual([
       'one',
       'three',
@@ -142,23 +142,25 @@ describe('dead letters', () => {
   test('refuse a limit that is no whole number', async () => {
     const operator = operatorOf(new DeliveryBench());
     for (const limit of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5]) {
-      await expect(operator.findParked({}, { limit })).rejects.toMatchObject({ code: 'invariant-violation' });
+      await expect(operator.findBlocked({}, { limit })).rejects.toMatchObject({
+        code: 'invariant-violation',
+      });
     }
   });
 
   test('refuse a cursor that no page gave', async () => {
     const operator = operatorOf(new DeliveryBench());
     for (const after of ['', 'x', '7:', '1:', '-1:', '0.5:', ':', ' :', 'x:', 'x0:']) {
-      await expect(operator.findParked({}, { after })).rejects.toMatchObject({ code: 'invalid-cursor' });
+      await expect(operator.findBlocked({}, { after })).rejects.toMatchObject({ code: 'invalid-cursor' });
     }
   });
 
   test('are found a hundred at a time', async () => {
     const bench = new DeliveryBench();
-    for (let index = 0; index < 101; index++) park(bench, deposited(`a${index}-`, 1));
-    const first = await operatorOf(bench).findParked();
+    for (let index = 0; index < 101; index++) block(bench, deposited(`a${index}-`, 1));
+    const first = await operatorOf(bench).findBlocked();
     expect(first.items).toHaveLength(100);
-    expect((await operatorOf(bench).findParked({}, { after: first.next! })).items).toHaveLength(1);
+    expect((await operatorOf(bench).findBlocked({}, { after: first.next! })).items).toHaveLength(1);
   });
 
   test.each([1, 2, 3, 4, 5])(
@@ -166,13 +168,13 @@ describe('dead letters', () => {
     async (limit) => {
       const benches = [2, 0, 2, 1].map((count) => {
         const bench = new DeliveryBench();
-        for (let index = 0; index < count; index++) park(bench, deposited('a', index + 1));
+        for (let index = 0; index < count; index++) block(bench, deposited('a', index + 1));
         return bench;
       });
       const operator = operatorOf(...benches);
       const pages: string[][] = [];
       for (let after: string | undefined; ;) {
-        const page = await operator.findParked({}, { limit, ...(after !== undefined && { after }) });
+        const page = await operator.findBlocked({}, { limit, ...(after !== undefined && { after }) });
         pages.push(page.items.map(({ event }) => event.id));
         after = page.next;
         if (after === undefined) break;
@@ -181,23 +183,23 @@ describe('dead letters', () => {
       expect(pages).toHaveLength(Math.ceil(5 / limit));
       expect(await operator.skip({}, { dryRun: true })).toBe(5);
       expect(await operator.skip({})).toBe(5);
-      expect(benches.map(({ database }) => database.parked.size)).toEqual([0, 0, 0, 0]);
+      expect(benches.map(({ database }) => database.blocked.size)).toEqual([0, 0, 0, 0]);
     },
   );
 
   test('of more than ten databases are found from any of their pages on', async () => {
     const benches = Array.from({ length: 12 }, () => new DeliveryBench());
-    for (const bench of benches) park(bench, deposited('a', 1));
+    for (const bench of benches) block(bench, deposited('a', 1));
     const operator = operatorOf(...benches);
-    const first = await operator.findParked({}, { limit: 11 });
-    expect((await operator.findParked({}, { after: first.next! })).items).toHaveLength(1);
+    const first = await operator.findBlocked({}, { limit: 11 });
+    expect((await operator.findBlocked({}, { after: first.next! })).items).toHaveLength(1);
   });
 
   test('are all that is ever replayed, and a dry run says so', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
-    park(bench, deposited('a', 1));
-    park(bench, deposited('b', 1), false);
+    block(bench, deposited('a', 1));
+    block(bench, deposited('b', 1), false);
     for (const [dead, count] of [
       [false, 0],
       [undefined, 1],
@@ -208,13 +210,13 @@ describe('dead letters', () => {
     }
     expect(await operator.replay({ dead: false })).toBe(0);
     expect(await operator.replay({})).toBe(1);
-    expect(bench.database.parkedOf('one').map(({ dead }) => dead)).toEqual([false, false]);
+    expect(bench.database.blockedOf('one').map(({ dead }) => dead)).toEqual([false, false]);
   });
 });
 
-/** Parks an event of the handler `one`, as a dead letter or as one that waits for its turn. */
-function park({ database }: DeliveryBench, event: DeliverableEvent, dead = true): void {
-  database.parked.set(`one ${event.id}`, {
+/** Blocks an event of the handler `one`, as a dead letter or as one that waits for its turn. */
+function block({ database }: DeliveryBench, event: DeliverableEvent, dead = true): void {
+  database.blocked.set(`one ${event.id}`, {
     handler: 'one',
     event,
     attempts: 1,
@@ -224,7 +226,7 @@ function park({ database }: DeliveryBench, event: DeliverableEvent, dead = true)
     nextMs: undefined,
     dead,
     suspect: false,
-    parkedMs: 0,
-    serial: database.parked.size,
+    blockedMs: 0,
+    serial: database.blocked.size,
   });
 }

@@ -1,16 +1,20 @@
 import { type Dispatcher, Pool } from 'undici';
-import { type DepositSide, amount } from '../deposit-side.js';
-import type { DepositWorld } from '../deposit-world.js';
+import { type DepositContender, amount } from '../deposit-contender.js';
+import type { DepositEnvironment } from '../deposit-environment.js';
 
 const headers = { 'content-type': 'application/json' } as const;
 const body = JSON.stringify({ amount: amount.toFixed(2) });
 
 /** Deposits by requests to a running service, over one kept connection for each client. */
-export function httpSide(world: DepositWorld, serviceUrl: string, clientCount: number): DepositSide<'http'> {
+export function httpContender(
+  environment: DepositEnvironment,
+  serviceUrl: string,
+  clientCount: number,
+): DepositContender<'http'> {
   const pool = new Pool(serviceUrl, { connections: clientCount });
   return {
     name: 'http',
-    world,
+    environment,
     deposit: ({ id }) => deposit(pool, `/wallets/${id.value}/deposit`),
     close: () => pool.close(),
   };

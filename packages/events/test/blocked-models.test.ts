@@ -24,7 +24,7 @@ describe('a handler that throws', () => {
     bench.start([handler]);
     await bench.clock.advance(300);
     expect(handler.seen).toEqual(['a1', 'b1']);
-    expect(bench.database.parkedOf('one').map(({ event, attempts: made }) => [event.id, made])).toEqual([
+    expect(bench.database.blockedOf('one').map(({ event, attempts: made }) => [event.id, made])).toEqual([
       ['a1', 1],
       ['a2', 0],
     ]);
@@ -33,26 +33,26 @@ describe('a handler that throws', () => {
     await bench.clock.advance(1_500);
     expect(attempts).toEqual([1, 2, 3]);
     expect(handler.seen).toEqual(['a1', 'b1', 'a1', 'a1', 'a2']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('flows again without parking once nothing is parked', async () => {
+  test('flows again without blocking once nothing is blocked', async () => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
     bench.database.commit(deposited('a', 1), deposited('a', 2));
     const { executor } = bench.start([handler]);
     await bench.clock.advance(5_000);
-    const { parked } = bench.database.writes;
-    expect(parked).toBe(2);
+    const { blocked } = bench.database.writes;
+    expect(blocked).toBe(2);
     bench.database.commit(deposited('a', 3));
     executor.committed();
     await bench.clock.advance(0);
     expect(handler.seen).toEqual(['a1', 'a1', 'a2', 'a3']);
-    expect(bench.database.writes.parked).toBe(parked);
+    expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('flows again without parking also where it is read late that something was parked when its slot was had', async () => {
+  test('flows again without blocking also where it is read late that something was blocked when its slot was had', async () => {
     const bench = new DeliveryBench();
     const models = ['a', 'b', 'c', 'd'];
     const failing = new Set(models.map((model) => `${model}1`));
@@ -67,31 +67,31 @@ describe('a handler that throws', () => {
     second.executor.committed();
     await bench.clock.advance(1_000);
     const { opened, open } = gate();
-    second.access.delays.set('parked.models', [opened]);
+    second.access.delays.set('blocked.models', [opened]);
     await first.delivery.stop();
     await bench.clock.advance(5_000);
-    expect(second.access.delays.get('parked.models')).toEqual([]);
+    expect(second.access.delays.get('blocked.models')).toEqual([]);
     failing.clear();
     await bench.clock.advance(2_000);
     open();
     await bench.clock.advance(5_000);
-    expect(bench.database.parked.size).toBe(0);
-    const { parked } = bench.database.writes;
+    expect(bench.database.blocked.size).toBe(0);
+    const { blocked } = bench.database.writes;
     bench.database.commit(...models.map((model) => deposited(model, 2)));
     second.executor.committed();
     await bench.clock.advance(0);
-    expect(bench.database.writes.parked).toBe(parked);
+    expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('flows again without parking also where its attempt ends after its slot was had again under the same lease', async () => {
+  test('flows again without blocking also where its attempt ends after its slot was had again under the same lease', async () => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
     const { store, access, executor } = bench.start([handler], { leaseMs: 3_000 });
     await bench.clock.advance(1_500);
     const { opened, open } = gate();
-    const end = store.parked.endAttempt.bind(store.parked);
-    store.parked.endAttempt = (...args) => opened.then(() => end(...args));
+    const end = store.blocked.endAttempt.bind(store.blocked);
+    store.blocked.endAttempt = (...args) => opened.then(() => end(...args));
     bench.database.commit(deposited('a', 1));
     executor.committed();
     const token = bench.database.token('one', 0);
@@ -103,12 +103,12 @@ describe('a handler that throws', () => {
     expect([bench.database.token('one', 0), loads()]).toEqual([token, before + 1]);
     open();
     await bench.clock.advance(2_000);
-    const { parked } = bench.database.writes;
+    const { blocked } = bench.database.writes;
     bench.database.commit(deposited('a', 2));
     executor.committed();
     await bench.clock.advance(0);
     expect(handler.seen.at(-1)).toBe('a2');
-    expect(bench.database.writes.parked).toBe(parked);
+    expect(bench.database.writes.blocked).toBe(blocked);
   });
 
   test('makes a dead letter after exactly its attempts, and holds up no other model', async () => {
@@ -124,7 +124,7 @@ describe('a handler that throws', () => {
     await bench.clock.advance(60_000);
     expect(handler.seen.filter((id) => id === 'a1')).toHaveLength(4);
     expect(handler.seen).not.toContain('a2');
-    expect(bench.database.parkedOf('one')).toMatchObject([
+    expect(bench.database.blockedOf('one')).toMatchObject([
       { event: { id: 'a1' }, attempts: 4, dead: true, error: 'Error: no' },
       { event: { id: 'a2' }, attempts: 0, dead: false },
     ]);
@@ -135,10 +135,10 @@ describe('a handler that throws', () => {
     bench.database.commit(deposited('a', 1));
     bench.start([handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, fail)]);
     await bench.clock.advance(300);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 1, dead: true }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 1, dead: true }]);
   });
 
-  test('parks its model only, not another one of the same id', async () => {
+  test('blocks its model only, not another one of the same id', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, ({ modelName }) => {
       if (modelName !== 'Other') throw new Error('fails');
@@ -160,10 +160,10 @@ describe('a handler that throws', () => {
     bench.start([handler]);
     await bench.clock.advance(300);
     expect(amounts).toEqual([]);
-    expect(bench.database.parkedOf('one')[0]!.error).toContain('DepositedEvent.amount');
+    expect(bench.database.blockedOf('one')[0]!.error).toContain('DepositedEvent.amount');
   });
 
-  test('is not kept from its turn by parked events of a handler that the process does not have', async () => {
+  test('is not kept from its turn by blocked events of a handler that the process does not have', async () => {
     const bench = new DeliveryBench();
     let broken = true;
     const one = handlerOf({ name: 'one', retry: { backoffBaseMs: 5_000 } }, ({ modelId }) =>
@@ -175,11 +175,11 @@ describe('a handler that throws', () => {
     const { delivery } = bench.start([elsewhere, one]);
     await bench.clock.advance(300);
     await delivery.stop();
-    expect(bench.database.parkedOf('elsewhere')).toHaveLength(201);
+    expect(bench.database.blockedOf('elsewhere')).toHaveLength(201);
     broken = false;
     bench.start([one], { dueMax: 1 });
     await bench.clock.advance(10_000);
-    expect(bench.database.parkedOf('one')).toEqual([]);
+    expect(bench.database.blockedOf('one')).toEqual([]);
   });
 });
 
@@ -212,7 +212,7 @@ describe('a dead letter', () => {
     expect((await letters.replay({ eventId: 'a1' }, step)).count).toBe(1);
     await bench.clock.advance(3_000);
     expect(seen).toEqual(['a1', 'a2', 'a3']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
   test('lets the others go on after skip', async () => {
@@ -220,12 +220,12 @@ describe('a dead letter', () => {
     expect((await letters.skip({ eventId: 'a1' }, step)).count).toBe(1);
     await bench.clock.advance(3_000);
     expect(seen).toEqual(['a2', 'a3']);
-    const { parked } = bench.database.writes;
+    const { blocked } = bench.database.writes;
     bench.database.commit(deposited('a', 4));
     executor.committed();
     await bench.clock.advance(0);
     expect(seen).toEqual(['a2', 'a3', 'a4']);
-    expect(bench.database.writes.parked).toBe(parked);
+    expect(bench.database.writes.blocked).toBe(blocked);
   });
 
   test('keeps later events in order while it is there', async () => {
@@ -274,10 +274,10 @@ describe('a handler that does not return', () => {
     expect(signals.map(({ aborted }) => aborted)).toEqual([false]);
     await bench.clock.advance(200);
     expect(signals[0]!.reason).toMatchObject({ code: 'handler-timeout' });
-    expect(bench.database.parkedOf('one').map(({ attempts }) => attempts)).toEqual([1, 0]);
+    expect(bench.database.blockedOf('one').map(({ attempts }) => attempts)).toEqual([1, 0]);
     await bench.clock.advance(5_000);
     expect(signals).toHaveLength(2);
-    expect(bench.database.parkedOf('one')).toMatchObject([{ attempts: 2, dead: true }, { attempts: 0 }]);
+    expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 2, dead: true }, { attempts: 0 }]);
   });
 
   test('gets no new calls while too many of its calls were given up and still run', async () => {
@@ -322,7 +322,7 @@ describe('a handler that does not return', () => {
     bench.database.commit(...Array.from({ length: 10 }, (_item, index) => deposited(`well${index}`, 1)));
     await bench.clock.advance(600_000);
     expect(healthy).toHaveLength(10);
-    expect(bench.database.parkedOf('hanging').map(({ dead }) => dead)).toEqual(Array(7).fill(true));
+    expect(bench.database.blockedOf('hanging').map(({ dead }) => dead)).toEqual(Array(7).fill(true));
     expect(second.restarts).toEqual([]);
   });
 
@@ -339,9 +339,9 @@ describe('a handler that does not return', () => {
   });
 });
 
-/** Parks an event of handler `one` without the knowledge of any process; it is due. */
-function parkLate({ database }: DeliveryBench, event: DeliverableEvent): void {
-  database.parked.set(`one ${event.id}`, {
+/** Blocks an event of handler `one` without the knowledge of any process; it is due. */
+function blockLate({ database }: DeliveryBench, event: DeliverableEvent): void {
+  database.blocked.set(`one ${event.id}`, {
     handler: 'one',
     event,
     attempts: 1,
@@ -351,13 +351,13 @@ function parkLate({ database }: DeliveryBench, event: DeliverableEvent): void {
     nextMs: 0,
     dead: false,
     suspect: false,
-    parkedMs: 0,
+    blockedMs: 0,
     serial: 0,
   });
 }
 
-/** A process that has handled `a1`, which is parked then without its knowledge. */
-async function parkedLate(work: (eventId: string, attempt: number) => void) {
+/** A process that has handled `a1`, which is blocked then without its knowledge. */
+async function blockedLate(work: (eventId: string, attempt: number) => void) {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one', retry: { backoffBaseMs: 5_000 } }, ({ eventId, attempt }) =>
     work(eventId, attempt),
@@ -367,19 +367,19 @@ async function parkedLate(work: (eventId: string, attempt: number) => void) {
   const { executor } = bench.start([handler]);
   await bench.clock.advance(2_000);
   expect(handler.seen).toEqual(['a1']);
-  parkLate(bench, event);
+  blockLate(bench, event);
   return { bench, handler, executor };
 }
 
-describe('an event that was handled and is parked all the same, by a statement that came too late', () => {
+describe('an event that was handled and is blocked all the same, by a statement that came too late', () => {
   test('is found within two leases', async () => {
-    const { bench, handler } = await parkedLate(() => undefined);
+    const { bench, handler } = await blockedLate(() => undefined);
     await bench.clock.advance(20_000);
     expect(handler.seen).toEqual(['a1', 'a1']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('holds back later events of its model also in a batch of which others are being parked', async () => {
+  test('holds back later events of its model also in a batch of which others are being blocked', async () => {
     const bench = new DeliveryBench();
     const batches: string[][] = [];
     class Batches {
@@ -399,11 +399,11 @@ describe('an event that was handled and is parked all the same, by a statement t
     executor.committed();
     await bench.clock.advance(2_000);
     const hold = gate();
-    access.delays.set('parked.park', [hold.opened]);
+    access.delays.set('blocked.block', [hold.opened]);
     bench.database.commit(deposited('a', 2), deposited('e', 2));
     executor.committed();
     await bench.clock.advance(10);
-    parkLate(bench, handled);
+    blockLate(bench, handled);
     await bench.clock.advance(3_000);
     hold.open();
     await bench.clock.advance(3_000);
@@ -412,7 +412,7 @@ describe('an event that was handled and is parked all the same, by a statement t
   });
 
   test('holds back the later events of its model from when it is tried again', async () => {
-    const { bench, handler, executor } = await parkedLate((eventId, attempt) => {
+    const { bench, handler, executor } = await blockedLate((eventId, attempt) => {
       if (eventId === 'a1' && attempt === 2) fail();
     });
     await bench.clock.advance(13_000);
@@ -421,6 +421,6 @@ describe('an event that was handled and is parked all the same, by a statement t
     executor.committed();
     await bench.clock.advance(20_000);
     expect(handler.seen).toEqual(['a1', 'a1', 'a1', 'a2']);
-    expect(bench.database.parked.size).toBe(0);
+    expect(bench.database.blocked.size).toBe(0);
   });
 });

@@ -1,26 +1,26 @@
 import type { BenchContext } from './benchmark.js';
 
 /** One of several ways to do the same work. */
-export interface Side {
+export interface Contender {
   readonly name: string;
   /** Does the work once and verifies it; gives the figure that is compared. */
   readonly measure: () => Promise<number>;
 }
 
 /**
- * Measures all sides in turn, round by round, so that what else the machine does meets all of them alike.
+ * Measures all contenders in turn, round by round, so that what else the machine does meets all of them alike.
  *
- * A first round warms up and is not counted; every other round goes through the sides in the opposite order.
+ * A first round warms up and is not counted; every other round goes through the contenders in the opposite order.
  *
- * @returns the median of each side, by its name
+ * @returns the median of each contender, by its name
  */
 export async function measureSides<Name extends string>(
-  sides: readonly (Side & { readonly name: Name })[],
+  contenders: readonly (Contender & { readonly name: Name })[],
   { rounds, say }: Pick<BenchContext, 'rounds' | 'say'>,
 ): Promise<Readonly<Record<Name, number>>> {
-  const values = new Map<Name, number[]>(sides.map(({ name }) => [name, []]));
+  const values = new Map<Name, number[]>(contenders.map(({ name }) => [name, []]));
   for (let round = 0; round <= rounds; round++) {
-    for (const { name, measure } of round % 2 === 0 ? sides : sides.toReversed()) {
+    for (const { name, measure } of round % 2 === 0 ? contenders : contenders.toReversed()) {
       const value = await measure();
       say(`  ${round === 0 ? 'warm-up' : `round ${round}`}, ${name}: ${value.toPrecision(5)}`);
       if (round > 0) values.get(name)?.push(value);
@@ -38,9 +38,9 @@ export function median(values: readonly number[]): number {
 export function quantile(
   values: readonly number[],
   share: number,
-  side: 'lower' | 'upper' = 'upper',
+  contender: 'lower' | 'upper' = 'upper',
 ): number {
   const sorted = values.toSorted((one, other) => one - other);
   const place = (sorted.length - 1) * share;
-  return sorted[side === 'lower' ? Math.floor(place) : Math.ceil(place)] ?? Number.NaN;
+  return sorted[contender === 'lower' ? Math.floor(place) : Math.ceil(place)] ?? Number.NaN;
 }

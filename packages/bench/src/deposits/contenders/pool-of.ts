@@ -1,16 +1,16 @@
 import pg from 'pg';
-import type { DepositWorld } from '../deposit-world.js';
+import type { DepositEnvironment } from '../deposit-environment.js';
 
 /** Opens as many connections as the framework has, for who writes by hand. */
-export function poolOf(world: DepositWorld): pg.Pool {
-  const pool = new pg.Pool({ connectionString: urlOf(world), max: 20 });
+export function poolOf(environment: DepositEnvironment): pg.Pool {
+  const pool = new pg.Pool({ connectionString: urlOf(environment), max: 20 });
   // A broken connection shows in the call that uses it.
   pool.on('error', () => undefined);
   return pool;
 }
 
-/** The database of a world with one shard. */
-export function urlOf({ urls }: DepositWorld): string {
+/** The database of a environment with one shard. */
+export function urlOf({ urls }: DepositEnvironment): string {
   const [url, another] = urls;
   if (url === undefined || another !== undefined) throw new Error('What is written by hand knows one shard');
   return url;
