@@ -128,7 +128,7 @@ describe('writes that wait for locks', () => {
     await vi.advanceTimersByTimeAsync(1_000);
     await expect(late.ended).rejects.toMatchObject(unavailable);
     await expect(late.ended).rejects.toThrow(
-      /shard \(0, 0\) firstShard-1 on db\/firstShard is unavailable: .*holds a lock on the row a.*pg_locks/,
+      /shard \(0, 0\) home-1 on db\/firstShard is unavailable: .*holds a lock on the row a.*pg_locks/,
     );
     expect(running).toEqual(['a1']);
   });
@@ -150,7 +150,7 @@ describe('writes that wait for locks', () => {
     const hurried = flushSoon('a');
     await expect(flushSoon('a')).rejects.toMatchObject(unavailable);
     await expect(flushSoon('a')).rejects.toThrow(
-      /firstShard-1 .*the row a.* tried again later waits for it already/,
+      /home-1 .*the row a.* tried again later waits for it already/,
     );
     expect(await flushSoon('b')).toBe('b');
     await first.release();
@@ -201,7 +201,7 @@ describe('writes that wait for locks', () => {
     await settled();
     await cancelled.fail(new ShardUnavailableError(shard, 'canceling statement', { cause }));
     await expect(cancelled.ended).rejects.toMatchObject({ ...unavailable, cause });
-    await expect(cancelled.ended).rejects.toThrow(/firstShard-1 .* may hold a lock on the row a.*pg_locks/);
+    await expect(cancelled.ended).rejects.toThrow(/home-1 .* may hold a lock on the row a.*pg_locks/);
   });
 
   it('are refused when their time has passed while they were tried', async () => {
