@@ -12,7 +12,7 @@ export interface Comparison {
   readonly value: number;
   /** `undefined` when it was never recorded. */
   readonly recorded: number | undefined;
-  /** Whether it is at most 20 % worse. */
+  /** Whether it is no worse than is tolerated: at most 20 % lower where it must be large, 25 % higher where it must be small. */
   readonly isGood: boolean;
 }
 
