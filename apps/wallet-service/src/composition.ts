@@ -56,7 +56,7 @@ export interface CompositionOptions {
 }
 
 /**
- * Puts the wallet service together: the only place that names concrete adapters. Does not wait for databases.
+ * Puts the wallet service together: the only place that chooses the driver and makes the repositories. Does not wait for databases.
  *
  * @throws ConfigurationError `invalid-configuration`
  */

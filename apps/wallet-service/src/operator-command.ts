@@ -20,7 +20,7 @@ export const operatorCommands: Required<OperatorCommands> = {
 
 const usage = [
   'Without a word the service starts. Commands for operators, with WALLET_CONFIG:',
-  '  migrate              applies the migrations that are missing, to all databases',
+  '  migrate              applies the migrations that are missing, to the database of every primary-config',
   '  adopt 0/1 [1/0 …]    lets the databases that are configured for these shards (group/member) hold them',
   '  release 1/0 […]      lets the databases that are configured for these shards not hold them any more, before a move',
 ].join('\n');

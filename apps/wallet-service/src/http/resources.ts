@@ -91,9 +91,7 @@ export const eventSchema = z
     id: z.uuid().openapi({ description: 'The same wherever the event is delivered.' }),
     type: z.string().openapi({ example: 'WalletMoneyDepositedEvent' }),
     version: z.int().openapi({ description: 'The version of the wallet that the event led to.', example: 2 }),
-    actionId: z
-      .uuid()
-      .openapi({ description: 'Shared by all events of one action, such as both sides of a transfer.' }),
+    actionId: z.uuid().openapi({ description: 'Shared by all events of one action.' }),
     actionName: z.string().openapi({ example: 'WalletDepositMoneyAction' }),
     principal: z.string().openapi({ description: 'Who asked for it.', example: 'wallet-service' }),
     payload: z.unknown().openapi({
