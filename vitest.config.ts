@@ -1,9 +1,20 @@
 import { readdirSync } from 'node:fs';
 import { basename } from 'node:path';
 
-import { defineConfig } from 'vitest/config';
+import { transform } from 'esbuild';
+import { defineConfig, type Plugin } from 'vitest/config';
 
-import { standardDecorators } from './scripts/vitest-decorators.mjs';
+/** Compiles standard decorators, which vitest's own compiler leaves as they are. */
+const standardDecorators: Plugin = {
+  name: 'standard-decorators',
+  enforce: 'pre',
+  async transform(code, id) {
+    const [sourcefile = id] = id.split('?');
+    if (!/\.[cm]?tsx?$/.test(sourcefile) || !/^\s*@[A-Za-z_$]/m.test(code)) return undefined;
+    const compiled = await transform(code, { loader: 'ts', target: 'es2022', sourcemap: true, sourcefile });
+    return { code: compiled.code, map: compiled.map };
+  },
+};
 
 // Workspace packages are read from their sources, so that tests need no build and stack traces show the sources.
 const conditions = ['@framework/source', 'module', 'node', 'development|production'];
@@ -80,8 +91,14 @@ const groupedProjects = Object.entries(grouped).map(([root, { include, exclude =
   },
 }));
 
+/** The commands of the README, and what a consumer gets: in processes of their own, one file after the other. */
+const e2e = {
+  extends: true as const,
+  test: { name: 'e2e', root: 'e2e', include: ['*.test.ts'], maxWorkers: 1, testTimeout: 900_000 },
+};
+
 export default defineConfig({
-  plugins: [standardDecorators()],
+  plugins: [standardDecorators],
   resolve: { conditions },
   ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
@@ -95,6 +112,6 @@ export default defineConfig({
     hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000, interval: 20 } },
     provide: { groupCommit: false },
-    projects: [...projects, ...groupedProjects],
+    projects: [...projects, ...groupedProjects, e2e],
   },
 });

@@ -13,46 +13,44 @@ const pollMs = 250;
  * machines sleep, so its age would tell less; and so would its holder's id, which another process may have by now.
  */
 const deadAfterPolls = 40;
+const holder = `${process.pid} ${performance.timeOrigin}`;
 
 /**
  * Does the work while no other command does such work in this workspace: whoever installs or builds removes and writes what
  * the others use. Waits for those that came before, and says so.
  */
 export async function alone(work) {
-  const holder = `${process.pid} ${performance.timeOrigin}`;
-  await take(holder);
-  const beat = setInterval(() => touch(holder), beatMs);
-  const end = () => release(holder);
-  process.once('exit', end);
+  await take();
+  const beat = setInterval(touch, beatMs);
+  process.once('exit', release);
   try {
     return await work();
   } finally {
     clearInterval(beat);
-    process.off('exit', end);
-    end();
+    process.off('exit', release);
+    release();
   }
 }
 
-async function take(holder) {
+async function take() {
   mkdirSync(dirname(lockFile), { recursive: true });
   let seen;
   let unchanged = 0;
-  for (let hasSaid = false; !create(holder);) {
+  for (let hasSaid = false; !create(); hasSaid = true) {
     const beat = statSync(lockFile, { throwIfNoEntry: false })?.mtimeMs;
     unchanged = beat === seen ? unchanged + 1 : 0;
     seen = beat;
     if (unchanged > deadAfterPolls) {
       rmSync(lockFile, { force: true });
       // Several may find it dead at once: the last one that made it anew has it.
-      if (create(holder) && (await pause(pollMs)) === undefined && isHeldBy(holder)) return;
+      if (create() && (await pause(pollMs)) === undefined && isHeld()) return;
     }
     if (!hasSaid) console.log('Another command installs or builds here, and is waited for …');
-    hasSaid = true;
     await pause(pollMs);
   }
 }
 
-function create(holder) {
+function create() {
   try {
     writeFileSync(lockFile, holder, { flag: 'wx' });
     return true;
@@ -62,25 +60,18 @@ function create(holder) {
   }
 }
 
-function isHeldBy(holder) {
-  try {
-    return readFileSync(lockFile, 'utf8') === holder;
-  } catch {
-    return false;
-  }
+/** Who stood still for long may find that another one has it, or nobody. */
+function isHeld() {
+  return (
+    statSync(lockFile, { throwIfNoEntry: false }) !== undefined && readFileSync(lockFile, 'utf8') === holder
+  );
 }
 
-/** Who stood still for long may find that another one has it. */
-function release(holder) {
-  if (isHeldBy(holder)) rmSync(lockFile, { force: true });
+function release() {
+  if (isHeld()) rmSync(lockFile, { force: true });
 }
 
-function touch(holder) {
-  if (!isHeldBy(holder)) return;
-  try {
-    const now = new Date();
-    utimesSync(lockFile, now, now);
-  } catch {
-    // Somebody has removed it by hand.
-  }
+function touch() {
+  const now = new Date();
+  if (isHeld()) utimesSync(lockFile, now, now);
 }

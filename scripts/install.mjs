@@ -1,77 +1,65 @@
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 
 import { alone } from './alone.mjs';
-import { pnpm } from './pnpm.mjs';
 import { run } from './run.mjs';
-import { stampIn } from './stamp.mjs';
-import { members, root, tool } from './workspace.mjs';
+import { members, packageManager, root, tool } from './workspace.mjs';
 
 const nodeMajorMin = 20;
-const unfinished = join(root, 'node_modules/.install-unfinished');
+/** There while an installation is under way; one that was killed may look complete to the package manager. */
+const unfinished = join(root, '.data/install-unfinished');
 
-const stamp = stampIn('node_modules/.install-stamp', [
-  'package.json',
-  'pnpm-lock.yaml',
-  'pnpm-workspace.yaml',
-  ...members.map((member) => `${member}/package.json`),
-]);
+const cannotInstall = `Installing failed (see above). Check that npm's registry can be reached, then try again.`;
+const doesNotRun =
+  'What was installed does not run here (see above). Let the package manager run install scripts, and on Linux use a distribution with glibc, then try again.';
 
 /** Installs the dependencies unless those that the lockfile names are there. Tells whether they are there now. */
-export async function installIfNeeded() {
+export async function install() {
   if (Number.parseInt(process.versions.node, 10) < nodeMajorMin) {
     console.error(`Node ${process.version} is too old: install Node ${nodeMajorMin} or newer and try again.`);
     return false;
   }
-  return stamp.matches() || alone(installUnlessThere);
+  return (await isInstalled()) || alone(installUnlessThere);
+}
+
+async function isInstalled() {
+  const [wanted, there] = ['pnpm-lock.yaml', 'node_modules/.pnpm/lock.yaml'].map((file) => join(root, file));
+  const isThere =
+    !existsSync(unfinished) && existsSync(there) && readFileSync(there).equals(readFileSync(wanted));
+  return isThere && (await errorOfTools()) === undefined;
 }
 
 async function installUnlessThere() {
   // Another command may have done it meanwhile.
-  if (stamp.matches()) return true;
+  if (await isInstalled()) return true;
   console.log('Installing dependencies (the first time takes a minute or two) …');
-  // An installation that was killed in the middle may look complete to the package manager.
-  if (existsSync(unfinished)) await removeInstalled();
-  let result = await install();
-  if (result.code === 0 && (await faultOfTools()) !== undefined) {
-    await removeInstalled();
-    result = await install();
+  if (existsSync(unfinished)) removeInstalled();
+  let result = await runPackageManager();
+  if (result.code === 0 && (await errorOfTools()) !== undefined) {
+    removeInstalled();
+    result = await runPackageManager();
   }
-  if (result.code !== 0) {
-    console.error(result.output);
-    console.error(`Installing failed (see above). Check that npm's registry can be reached, then try again.`);
-    return false;
-  }
-  const fault = await faultOfTools();
-  if (fault !== undefined) {
-    console.error(fault);
-    console.error(
-      'What was installed does not run here (see above). Let the package manager run install scripts, and on Linux use a distribution with glibc, then try again.',
-    );
-    return false;
-  }
-  rmSync(unfinished, { force: true });
-  stamp.set();
-  return true;
+  const error = result.code === 0 ? await errorOfTools() : result.output;
+  if (error === undefined) rmSync(unfinished, { force: true });
+  else console.error(`${error}\n${result.code === 0 ? doesNotRun : cannotInstall}`);
+  return error === undefined;
 }
 
-function install() {
-  stamp.begin();
-  mkdirSync(join(root, 'node_modules'), { recursive: true });
+function runPackageManager() {
+  mkdirSync(dirname(unfinished), { recursive: true });
   writeFileSync(unfinished, '');
-  // In CI mode the package manager asks nothing.
-  return pnpm(['install', '--frozen-lockfile'], { CI: 'true' });
+  // In CI mode the package manager asks nothing. Its Node is the one that npm was called with.
+  const env = { PATH: process.env.PATH, CI: 'true' };
+  return run('npx', ['--yes', packageManager, 'install', '--frozen-lockfile'], { env });
 }
 
 /** What the first tool says that does not run, if there is one. */
-async function faultOfTools() {
-  const results = await Promise.all(['node', 'turbo'].map((name) => run(tool(name), ['--version'])));
+async function errorOfTools() {
+  const results = await Promise.all(['node', 'pnpm', 'turbo'].map((name) => run(tool(name), ['--version'])));
   return results.find(({ code }) => code !== 0)?.output;
 }
 
-async function removeInstalled() {
-  for (const folder of ['.', ...members]) {
-    await rm(join(root, folder, 'node_modules'), { recursive: true, force: true });
-  }
+function removeInstalled() {
+  for (const folder of ['.', ...members])
+    rmSync(join(root, folder, 'node_modules'), { recursive: true, force: true });
 }

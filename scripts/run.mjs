@@ -4,9 +4,13 @@ import { delimiter, join } from 'node:path';
 
 import { root } from './workspace.mjs';
 
-const environment = { TURBO_TELEMETRY_DISABLED: '1', DO_NOT_TRACK: '1' };
-// The workspace brings the Node that its tools need; the one that npm was called with may be too old for them.
-const PATH = `${join(root, 'node_modules/.bin')}${delimiter}${process.env.PATH}`;
+/** The workspace brings the Node that its tools need; the one that npm was called with may be too old for them. */
+export const workspaceEnvironment = {
+  ...process.env,
+  PATH: `${join(root, 'node_modules/.bin')}${delimiter}${process.env.PATH}`,
+  TURBO_TELEMETRY_DISABLED: '1',
+  DO_NOT_TRACK: '1',
+};
 
 const endings = ['SIGHUP', 'SIGINT', 'SIGTERM'];
 
@@ -17,28 +21,23 @@ const untilInputEnds =
   'wait $program; code=$?; kill -s KILL $watch; exit $code';
 
 /**
- * Runs a program to its end and collects what it prints, unless `show` passes that on. It runs in the workspace's
- * folder unless `cwd` names another. A program that cannot be started counts as failed. Resolves to `{ code, output }`.
+ * Runs a program in the workspace's folder and collects what it prints. One that cannot be started counts as failed. Resolves to
+ * `{ code, output }`.
  *
- * A program that is not shown ends with this process, however that ends, and so do the programs that it has started: a
- * package manager that went on would write where the next one does.
+ * The program ends with this process, however that ends, and so do the programs that it has started: a package manager that went
+ * on would write where the next one does.
  */
-export function run(command, args, { cwd = root, env = {}, show = false } = {}) {
+export function run(command, args, { env = {} } = {}) {
   return new Promise((resolve) => {
-    const [program, words] = show
-      ? [command, args]
-      : ['/bin/sh', ['-c', untilInputEnds, 'sh', command, ...args]];
-    const child = spawn(program, words, {
-      cwd,
-      env: { ...process.env, ...environment, PATH, ...env },
-      stdio: show ? ['ignore', 'inherit', 'inherit'] : ['pipe', 'pipe', 'pipe'],
+    const child = spawn('/bin/sh', ['-c', untilInputEnds, 'sh', command, ...args], {
+      cwd: root,
+      env: { ...workspaceEnvironment, ...env },
       // A process group of its own, which can be ended as a whole.
-      detached: !show,
+      detached: true,
     });
-    if (!show) endTogether(child);
+    endTogether(child);
     const chunks = [];
-    child.stdout?.on('data', (chunk) => chunks.push(chunk));
-    child.stderr?.on('data', (chunk) => chunks.push(chunk));
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => chunks.push(chunk));
     child.on('error', (error) => resolve({ code: 1, output: `${command}: ${error.message}\n` }));
     child.on('close', (code) => resolve({ code: code ?? 1, output: Buffer.concat(chunks).toString('utf8') }));
   });

@@ -1,43 +1,53 @@
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
 
-import { serviceFile, buildIfNeeded } from './build.mjs';
-import { installIfNeeded } from './install.mjs';
+import { alone } from './alone.mjs';
+import { install } from './install.mjs';
+import { run, workspaceEnvironment } from './run.mjs';
 import { root, tool } from './workspace.mjs';
 
+// What every command of the project begins with: installs what is missing, builds the packages that are named by `--build`, and
+// becomes the program that follows. It is run by the Node that npm was called with, the program by the one of the workspace.
 const parentCheckIntervalMs = 200;
 /** Whoever started this: it may have been killed while something was installed or built. */
 const parent = process.ppid;
+const args = process.argv.slice(2);
+const [, build] = args[0] === '--build' ? args.splice(0, 2) : [];
 
-// What `npm start` runs: installs and builds when needed, then becomes the wallet service, or its command for operators.
-if ((await installIfNeeded()) && (await buildIfNeeded())) {
-  const service = spawn(tool('node'), ['--enable-source-maps', serviceFile, ...process.argv.slice(2)], {
+if ((await install()) && (build === undefined || (await alone(buildOrExplain)))) startProgram();
+else process.exitCode = 1;
+
+async function buildOrExplain() {
+  const { code, output } = await run(tool('turbo'), ['run', 'build', `--filter=${build}...`]);
+  if (code === 0) return true;
+  console.error(output);
+  console.error('Building failed (see above). Correct the first error that is named and try again.');
+  return false;
+}
+
+function startProgram() {
+  const options = ['--enable-source-maps', '--disable-warning=ExperimentalWarning'];
+  const child = spawn(tool('node'), [...options, ...args], {
     cwd: root,
+    env: workspaceEnvironment,
     stdio: 'inherit',
   });
-  passOn('SIGTERM', service);
-  passOn('SIGINT', service);
-  endWithParent(service);
-  service.on('error', (error) => {
-    console.error(`The service cannot be started: ${error.message}`);
+  // It may get a signal twice: a terminal sends Ctrl-C to every process, and npm repeats what it was sent.
+  for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => child.kill(signal));
+  endWithParent(child);
+  child.on('error', (error) => {
+    console.error(`${args[0]} cannot be started: ${error.message}`);
     process.exitCode = 1;
   });
-  service.on('exit', (code, signal) => (process.exitCode = code ?? 128 + constants.signals[signal]));
-} else {
-  process.exitCode = 1;
+  child.on('exit', (code, signal) => (process.exitCode = code ?? 128 + constants.signals[signal]));
 }
 
-function passOn(signal, service) {
-  // The service may get it twice: a terminal sends Ctrl-C to every process, and npm repeats what it was sent.
-  process.on(signal, () => service.kill(signal));
-}
-
-// A killed npm sends nothing; the service would go on without anybody to stop it, and keep its port.
-function endWithParent(service) {
+// A killed npm sends nothing; the program would go on without anybody to stop it, and a service keep its port.
+function endWithParent(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return;
     clearInterval(timer);
-    service.kill('SIGTERM');
+    child.kill('SIGTERM');
   }, parentCheckIntervalMs);
   timer.unref();
 }

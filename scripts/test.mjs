@@ -1,44 +1,87 @@
+import { relative } from 'node:path';
+
+import { createVitest, parseCLI } from 'vitest/node';
+
 import { alone } from './alone.mjs';
-import { installIfNeeded } from './install.mjs';
-import { turbo } from './pnpm.mjs';
-import { runVitest } from './run-vitest.mjs';
 import { run } from './run.mjs';
-import { Tally } from './tally.mjs';
-import { members, tool } from './workspace.mjs';
+import { root, tool } from './workspace.mjs';
 
-// What `npm test` runs: every check of the workspace, or with arguments vitest alone with these arguments.
+// What `npm test` runs: every check of the workspace and the tests, or with arguments vitest alone with these arguments. Ends with
+// a line that counts both.
+const checks = ['format:check', 'lint', 'knip', 'docs', 'typecheck', 'build', 'publint'];
+/** More files than these do not fail because the machine was busy. */
+const filesAgainMax = 3;
+
+const testsOf = (module) => [...module.children.allTests()];
 const args = process.argv.slice(2);
-const tally = new Tally();
+const counts = { passed: 0, failed: 0, skipped: 0 };
+const notes = [];
+if (args.length === 0) await runChecks();
+await runTests(args.length === 0 ? ['--project=!e2e'] : args);
+if (counts.passed === 0 && counts.failed === 0) counts.failed = 1;
+for (const note of notes) console.log(note);
+const skipped = counts.skipped > 0 ? `, ${counts.skipped} skipped` : '';
+console.log(`${counts.passed} passed, ${counts.failed} failed${skipped}`);
+process.exit(counts.failed > 0 ? 1 : 0);
 
-const steps = [
-  ['format', () => run(tool('prettier'), ['--check', '.']), 'Correct it with: npx prettier --write .'],
-  ['lint', () => run(tool('oxlint'), ['--type-aware', '--deny-warnings'])],
-  ['unused code and dependencies', () => run(tool('knip'), [])],
-  ['documents', () => run(tool('node'), ['scripts/check-docs.mjs'])],
-  ['types', () => turbo(['run', 'typecheck'])],
-  ['build', () => alone(() => turbo(['run', 'build']))],
-  ['names of built classes', () => run(tool('node'), ['scripts/check-class-names.mjs'])],
-  ...members
-    .filter((member) => member.startsWith('packages/'))
-    .map((member) => [
-      `package ${member}`,
-      () => run(tool('publint'), ['--strict', '--pack', 'npm', member]),
-    ]),
-];
-
-if (!(await installIfNeeded())) {
-  tally.add({ failed: 1 });
-} else {
-  if (args.length === 0) for (const step of steps) await check(step);
-  tally.add(await runVitest(args));
+/** Each check of each package counts once; what has not changed is not run again. */
+async function runChecks() {
+  const options = ['--continue', '--output-logs=errors-only', '--log-order=grouped'];
+  const { code, output } = await alone(() => run(tool('turbo'), ['run', ...checks, ...options]));
+  console.log(output.trimEnd());
+  const [, passed, total] = /Tasks: +(\d+) successful, (\d+) total/.exec(output) ?? [];
+  counts.passed += Number(passed ?? 0);
+  counts.failed += Number(total ?? 0) - Number(passed ?? 0) || Number(code !== 0);
+  const failed = /Failed: +(.+)/.exec(output)?.[1];
+  if (code !== 0)
+    notes.push(`✗ checks: ${failed ?? 'turbo ended with an error'} (format: npx prettier --write .)`);
 }
-tally.close();
 
-async function check([title, perform, notification]) {
-  const startedAtMs = performance.now();
-  const { code, output } = await perform();
-  const seconds = ((performance.now() - startedAtMs) / 1_000).toFixed(1);
-  console.log(`${code === 0 ? '✓' : '✗'} ${title} (${seconds} s)`);
-  if (code !== 0) console.log([output.trimEnd(), notification].filter(Boolean).join('\n'));
-  tally.add(code === 0 ? { passed: 1 } : { failed: 1 });
+/**
+ * Hundreds of files run side by side, and some measure real time or kill real servers. So the few files that failed run
+ * again, alone: a test that passes then is counted as passed, and noted. What names a seed is a finding, and stays failed.
+ */
+async function runTests(words) {
+  const { filter, options } = parseCLI(['vitest', 'run', ...words]);
+  const vitest = await createVitest('test', { ...options, watch: false });
+  await vitest.start(filter);
+  const first = failuresOf(vitest);
+  const files = new Set(first.map(({ module }) => module));
+  const isFinding = first.some(({ module, key, text }) => module === undefined || /seed/i.test(key + text));
+  if (!isFinding && filter.length === 0 && files.size <= filesAgainMax)
+    for (const file of files) await vitest.runTestSpecifications([file.toTestSpecification()]);
+  const last = failuresOf(vitest);
+  for (const { key } of first)
+    if (last.every((failure) => failure.key !== key))
+      notes.push(`~ failed beside others, passed alone: ${key}`);
+  for (const { key, text } of last) notes.push(`✗ ${key}: ${text.split('\n')[0]}`);
+  counts.failed += last.length;
+  for (const state of vitest.state
+    .getTestModules()
+    .flatMap(testsOf)
+    .map((test) => test.result().state))
+    if (state !== 'failed') counts[state === 'passed' ? 'passed' : 'skipped']++;
+  await vitest.close();
+}
+
+/** What failed: tests, files that could not be run to their end, and errors outside of tests, which have no file. */
+function failuresOf(vitest) {
+  const failures = vitest.state
+    .getUnhandledErrors()
+    .map((error) => ({ key: 'outside of tests', text: String(error) }));
+  for (const module of vitest.state.getTestModules().filter((one) => !one.ok())) {
+    const file = `${module.project.name} › ${relative(root, module.moduleId)}`;
+    const failed = testsOf(module).filter((test) => test.result().state === 'failed');
+    if (failed.length === 0) failures.push({ module, key: file, text: 'the file could not be run' });
+    for (const test of failed)
+      failures.push({
+        module,
+        key: `${file} › ${test.fullName}`,
+        text: test
+          .result()
+          .errors.map(({ message }) => message)
+          .join(),
+      });
+  }
+  return failures;
 }

@@ -1,15 +1,12 @@
-import { spawn } from 'node:child_process';
+import { build, type Plugin } from 'esbuild';
+import { execa } from 'execa';
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
-import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 
-import { installIfNeeded } from './install.mjs';
-import { run } from './run.mjs';
-import { root, tool } from './workspace.mjs';
-
-const bugsFolder = join(root, 'scripts/planted-bugs/bugs');
-const entry = join(root, 'scripts/planted-bugs/run-seeds.mjs');
+const root = join(import.meta.dirname, '../..');
+const bugsFolder = join(import.meta.dirname, 'bugs');
+const entry = join(import.meta.dirname, 'run-seeds.ts');
 /** Of this run alone. */
 const cache = join(root, `node_modules/.cache/planted-bugs/${process.pid}`);
 const page = join(root, 'docs/operations/guarantees.md');
@@ -28,12 +25,38 @@ const { values: options, positionals: names } = parseArgs({
   },
 });
 
+interface Bug {
+  readonly name: string;
+  readonly file: string;
+  /** The sentence with which its patch begins. */
+  readonly does: string;
+  readonly patched: readonly string[];
+}
+
+/** What became of the search for a bug. */
+interface Result {
+  readonly simulation?: string;
+  readonly seed?: number;
+  readonly seedCount?: number;
+  readonly violation?: string;
+  /** Why none was found. */
+  readonly reason?: string;
+  /** Whether the bug could not be searched for at all. */
+  readonly isBroken?: boolean;
+}
+
+/** What a process that runs seeds tells, line by line. */
+type Message =
+  | { readonly kind: 'seed'; readonly simulation: string; readonly seed: number }
+  | { readonly kind: 'violated'; readonly violations: readonly string[] }
+  | { readonly kind: 'passed' };
+
 /** Plants each bug in a copy of the sources, and tells which simulation finds it, after how many seeds. */
-async function main() {
+async function main(): Promise<void> {
   const bugs = readBugs(names);
   mkdirSync(cache, { recursive: true });
   const sound = await bundle('sound');
-  const found = [];
+  const found: (Bug & Result)[] = [];
   for (const bug of bugs) {
     const result = await search(bug, sound);
     found.push({ ...bug, ...result });
@@ -45,8 +68,7 @@ async function main() {
   else if (!options['dry-run']) await writeTable(found);
 }
 
-/** The bugs, each with the sentence with which its patch begins. */
-function readBugs(chosen) {
+function readBugs(chosen: readonly string[]): readonly Bug[] {
   const all = bugNames();
   const unknown = chosen.filter((name) => !all.includes(name));
   if (unknown.length > 0) throw new Error(`There is no ${unknown.join(', ')} in ${bugsFolder}`);
@@ -57,19 +79,19 @@ function readBugs(chosen) {
   });
 }
 
-function bugNames() {
+function bugNames(): readonly string[] {
   return readdirSync(bugsFolder)
     .filter((file) => file.endsWith('.patch'))
     .sort()
     .map((file) => basename(file, '.patch'));
 }
 
-function patchedFiles(patch) {
-  return [...patch.matchAll(/^\+\+\+ b\/(.+)$/gm)].map(([, path]) => path);
+function patchedFiles(patch: string): readonly string[] {
+  return [...patch.matchAll(/^\+\+\+ b\/(.+)$/gm)].map(([, path = '']) => path);
 }
 
 /** Runs the simulations with a bug until one of them fails, and the seed that fails once more without the bug. */
-async function search(bug, sound) {
+async function search(bug: Bug, sound: string): Promise<Result> {
   const copy = join(cache, bug.name);
   for (const path of bug.patched) {
     if (!existsSync(join(root, path))) return { isBroken: true, reason: `${path} is not there any more` };
@@ -77,20 +99,20 @@ async function search(bug, sound) {
     writeFileSync(join(copy, path), readFileSync(join(root, path)));
   }
   // Within a repository, git takes the paths of a patch from the folder that is named here only.
-  const applied = await run('git', ['apply', `--directory=${relative(root, copy)}`, bug.file], { cwd: root });
-  if (applied.code !== 0) return { isBroken: true, reason: `the patch does not apply: ${applied.output}` };
+  const directory = `--directory=${relative(root, copy)}`;
+  const applied = await execa('git', ['apply', directory, bug.file], { cwd: root, reject: false });
+  if (applied.failed) return { isBroken: true, reason: `the patch does not apply: ${applied.stderr}` };
   const planted = await bundle(bug.name, copy);
   const result = await runSeeds(planted, ['explore', options.seeds]);
-  if (result.violation === undefined) return result;
+  if (result.violation === undefined || result.simulation === undefined) return result;
   const again = await runSeeds(sound, ['one', result.simulation, String(result.seed)]);
   if (again.violation === undefined) return result;
   return { isBroken: true, reason: `${result.simulation} fails without it: ${again.violation}` };
 }
 
 /** Makes one file of the simulations and all that they run; takes files from a copy where it has them. */
-async function bundle(name, copy) {
+async function bundle(name: string, copy?: string): Promise<string> {
   const outfile = join(cache, `${name}.mjs`);
-  const { build } = await import('esbuild');
   await build({
     entryPoints: [entry],
     outfile,
@@ -111,11 +133,11 @@ async function bundle(name, copy) {
   return outfile;
 }
 
-function filesFrom(copy) {
+function filesFrom(copy: string): Plugin {
   return {
     name: 'planted-bug',
-    setup({ onLoad }) {
-      onLoad({ filter: /\.ts$/ }, ({ path }) => {
+    setup(bundler) {
+      bundler.onLoad({ filter: /\.ts$/ }, ({ path }) => {
         const planted = join(copy, relative(root, path));
         if (!existsSync(planted)) return undefined;
         return { contents: readFileSync(planted, 'utf8'), loader: 'ts', resolveDir: dirname(path) };
@@ -125,27 +147,20 @@ function filesFrom(copy) {
 }
 
 /** What a process that runs seeds has told when it ended, or took too long. */
-async function runSeeds(file, args) {
-  const child = spawn(tool('node'), ['--enable-source-maps', file, ...args], {
-    stdio: ['ignore', 'pipe', 'pipe'],
+async function runSeeds(file: string, args: readonly string[]): Promise<Result> {
+  const timeoutMs = Number(options.seconds) * 1_000;
+  const child = execa('node', ['--enable-source-maps', file, ...args], {
+    timeout: timeoutMs,
+    killSignal: 'SIGKILL',
+    buffer: { stdout: false },
+    reject: false,
   });
-  let errors = '';
-  child.stderr.on('data', (data) => (errors += data));
-  let isOverdue = false;
-  const overdue = setTimeout(
-    () => {
-      isOverdue = true;
-      child.kill('SIGKILL');
-    },
-    Number(options.seconds) * 1_000,
-  );
-  let at = {};
+  let at: Pick<Result, 'simulation' | 'seed'> = {};
   let seedCount = 0;
   let startedMs = Date.now();
-  let outcome;
-  const ended = new Promise((resolve) => child.once('close', resolve));
-  for await (const line of createInterface({ input: child.stdout })) {
-    const message = JSON.parse(line);
+  let outcome: Message | undefined;
+  for await (const line of child.iterable({ preserveNewlines: false })) {
+    const message = JSON.parse(line) as Message;
     if (message.kind !== 'seed') {
       outcome = message;
       continue;
@@ -154,36 +169,36 @@ async function runSeeds(file, args) {
     seedCount++;
     startedMs = Date.now();
   }
-  await ended;
-  clearTimeout(overdue);
-  if (outcome?.kind === 'violated') return { ...at, seedCount, violation: plain(outcome.violations[0]) };
+  const { timedOut, stderr } = await child;
+  if (outcome?.kind === 'violated')
+    return { ...at, seedCount, violation: plain(outcome.violations[0] ?? '') };
   if (outcome?.kind === 'passed') return { seedCount, reason: 'not found' };
   // A seed is a matter of milliseconds, or of some seconds where its steps have no end.
-  const isStuck = Date.now() - startedMs > (Number(options.seconds) * 1_000) / 2;
-  if (isOverdue && !isStuck) return { seedCount, reason: `not found within ${options.seconds} seconds` };
-  const what = isOverdue ? 'the process does nothing else any more' : `the process ends: ${errors.trim()}`;
+  const isStuck = Date.now() - startedMs > timeoutMs / 2;
+  if (timedOut && !isStuck) return { seedCount, reason: `not found within ${options.seconds} seconds` };
+  const what = timedOut ? 'the process does nothing else any more' : `the process ends: ${stderr.trim()}`;
   return { ...at, seedCount, violation: plain(what) };
 }
 
 /** The first of what is violated, in one short line, without ids. */
-function plain(violation) {
-  const [first] = violation.split('; ');
+function plain(violation: string): string {
+  const [first = ''] = violation.split('; ');
   const line = first.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}/g, '…').replaceAll(/\s+/g, ' ');
   return line.length > violationMax ? `${line.slice(0, violationMax)} …` : line;
 }
 
-function textOf({ simulation, seed, seedCount, violation, reason }) {
+function textOf({ simulation, seed, seedCount, violation, reason }: Result): string {
   if (simulation === undefined) return `${reason}${seedCount === undefined ? '' : `, ${seedCount} seeds`}`;
   return `found by ${simulation}, seed ${seed}, ${seedCount} seeds in all: ${violation}`;
 }
 
-function row(cells) {
+function row(cells: readonly unknown[]): string {
   const escaped = cells.map((cell) => String(cell).replaceAll('|', '\\|').replaceAll('<', '&lt;'));
   return `| ${escaped.join(' | ')} |`;
 }
 
 /** Writes what was found between the comments of the page; bugs that were not planted now keep their rows. */
-async function writeTable(found) {
+async function writeTable(found: readonly (Bug & Result)[]): Promise<void> {
   const text = readFileSync(page, 'utf8');
   const [before, after] = [text.indexOf(begin), text.indexOf(end)];
   if (before === -1 || after === -1) throw new Error(`${page} has no ${begin} … ${end}`);
@@ -199,15 +214,11 @@ async function writeTable(found) {
   ];
   const parts = [text.slice(0, before + begin.length), table.join('\n'), text.slice(after)];
   writeFileSync(page, parts.join('\n\n'));
-  await run(tool('prettier'), ['--write', page], { cwd: root });
+  await execa('prettier', ['--write', page], { cwd: root });
 }
 
-if (await installIfNeeded()) {
-  try {
-    await main();
-  } finally {
-    rmSync(cache, { recursive: true, force: true });
-  }
-} else {
-  process.exitCode = 1;
+try {
+  await main();
+} finally {
+  rmSync(cache, { recursive: true, force: true });
 }

@@ -1,17 +1,44 @@
 import { dirname } from 'node:path';
 
+import { type Change } from './explanations.ts';
+
+interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+interface Mutant {
+  readonly status: string;
+  readonly static?: boolean;
+  readonly testsCompleted?: number;
+  readonly replacement?: string;
+  readonly location: { readonly start: Position; readonly end: Position };
+}
+
+type Judged = Mutant & Change & { readonly isExplained: boolean };
+
+/** What of Stryker's report is read here. */
+export interface Report {
+  readonly files: Readonly<Record<string, { readonly source: string; readonly mutants: readonly Mutant[] }>>;
+  readonly config?: { readonly ignoreStatic?: boolean };
+}
+
 /**
  * Prints what became of the mutants that a report tells of, folder by folder, and the survivors that nothing explains.
  *
  * Gives the score of all, which is NaN where there are none, and whether it `isClean`: without such survivors, and without
  * explanations that nothing needs any more.
  */
-export function printScores({ files, config }, explanations, isWhole) {
+export function printScores(
+  { files, config }: Report,
+  explanations: readonly Change[],
+  isWhole: boolean,
+): { readonly score: number; readonly isClean: boolean } {
   const explained = new Set(explanations.map(keyOf));
   // Where static mutants are ignored, one that tests meet as well was not yet there when its module was loaded: that it
   // survived says nothing.
-  const isMeasured = (mutant) => !(config.ignoreStatic && mutant.static && hasSurvived(mutant));
-  const mutants = Object.entries(files).flatMap(([file, content]) =>
+  const isMeasured = (mutant: Mutant) => !(config?.ignoreStatic && mutant.static && hasSurvived(mutant));
+  const mutants: readonly Judged[] = Object.entries(files).flatMap(([file, content]) =>
     content.mutants.filter(isMeasured).map((mutant) => {
       const change = { file, ...changeOf(content.source, mutant) };
       return { ...mutant, ...change, isExplained: explained.has(keyOf(change)) };
@@ -39,21 +66,21 @@ export function printScores({ files, config }, explanations, isWhole) {
   return { score: countsOf(mutants).score, isClean };
 }
 
-function printChange(title, { was, is }) {
+function printChange(title: string, { was, is }: Change): void {
   console.log(`${title}\n- ${was}\n+ ${is}\n`);
 }
 
-function metOf({ status }) {
+function metOf({ status }: Mutant): string {
   return status === 'NoCoverage' ? ' (met by no test)' : '';
 }
 
-function printScore(title, mutants) {
+function printScore(title: string, mutants: readonly Judged[]): void {
   const { killed, survived, explained, score } = countsOf(mutants);
   const counts = `${killed} killed, ${survived} survived, ${explained} of them explained`;
   console.log(`${title}: ${Number.isNaN(score) ? 'no mutants' : `${counts}: ${score.toFixed(1)} %`}`);
 }
 
-function countsOf(mutants) {
+function countsOf(mutants: readonly Judged[]) {
   const killed = mutants.filter(({ status }) => status === 'Killed' || status === 'Timeout').length;
   const survivors = mutants.filter(hasSurvived);
   const explained = survivors.filter(({ isExplained }) => isExplained).length;
@@ -61,24 +88,28 @@ function countsOf(mutants) {
   return { killed, survived: survivors.length, explained, score };
 }
 
-function hasSurvived({ status }) {
+function hasSurvived({ status }: Mutant): boolean {
   return status === 'Survived' || status === 'NoCoverage';
 }
 
-function keyOf({ file, was, is }) {
+function keyOf({ file, was, is }: Change): string {
   return JSON.stringify([file, was, is]);
 }
 
 /** The lines that a mutant changes, each time as one line; of code that is left out, the first line. */
-function changeOf(source, { location: { start, end }, replacement }) {
+function changeOf(source: string, mutant: Mutant): Omit<Change, 'file'> {
+  const {
+    location: { start, end },
+    replacement = '',
+  } = mutant;
   const lines = source.split('\n');
-  const first = lines[start.line - 1];
+  const first = lines[start.line - 1] ?? '';
   const before = first.slice(0, start.column - 1);
-  const after = lines[end.line - 1].slice(end.column - 1);
+  const after = (lines[end.line - 1] ?? '').slice(end.column - 1);
   const was = end.line > start.line ? `${first} …` : first;
   return { was: flat(was), is: flat(`${before}${replacement}${after}`) };
 }
 
-function flat(code) {
+function flat(code: string): string {
   return code.trim().replaceAll(/\s+/g, ' ');
 }

@@ -1,14 +1,13 @@
+import { execa } from 'execa';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 
-import { installIfNeeded } from './install.mjs';
-import { explanations } from './mutants/explanations.mjs';
-import { printScores } from './mutants/scores.mjs';
-import { run } from './run.mjs';
-import { root, tool } from './workspace.mjs';
+import { explanations } from './explanations.ts';
+import { type Report, printScores } from './scores.ts';
 
+const root = join(import.meta.dirname, '../..');
 const usage = `npm run mutants -- [--changed COMMIT [--lines N]] [--without-databases] [--at-least PERCENT] [PATH …]
 
 Changes the sources, one small change at a time, and runs the tests that meet it. A change that no test notices survives:
@@ -42,7 +41,13 @@ const { values: options, positionals: paths } = parseArgs({
   },
 });
 
-async function main() {
+/** Lines of a source: the range as `file:first-last`. */
+interface Lines {
+  readonly range: string;
+  readonly count: number;
+}
+
+async function main(): Promise<void> {
   const changed = someOf(await changedLines(options.changed), Number(options.lines ?? Infinity));
   const sources = [...(await sourcesIn(paths)), ...changed.map(({ range }) => range)];
   if (sources.length === 0) {
@@ -67,7 +72,7 @@ async function main() {
 }
 
 /** The sources in these files and folders, relative to the workspace. */
-async function sourcesIn(places) {
+async function sourcesIn(places: readonly string[]): Promise<readonly string[]> {
   if (places.length === 0) return [];
   const named = places.map((path) => relative(root, resolve(process.env['INIT_CWD'] ?? root, path)));
   const missing = named.filter((path) => !existsSync(join(root, path)));
@@ -76,15 +81,15 @@ async function sourcesIn(places) {
   return lines.filter((file) => isChosen(file) && existsSync(join(root, file)));
 }
 
-function isChosen(file) {
+function isChosen(file: string): boolean {
   return mutable.test(file) && !(options['without-databases'] && file.startsWith(adapter));
 }
 
-/** The lines of sources that a commit does not have: ranges as `file:first-last`, and how many lines each has. */
-async function changedLines(commit) {
+/** The lines of sources that a commit does not have. */
+async function changedLines(commit: string | undefined): Promise<readonly Lines[]> {
   if (commit === undefined) return [];
-  const ranges = [];
-  let file;
+  const ranges: Lines[] = [];
+  let file = '';
   for (const line of await git([
     'diff',
     '--unified=0',
@@ -104,7 +109,7 @@ async function changedLines(commit) {
 }
 
 /** Lines of a file that follow one another, in ranges of a size of which some can be chosen. */
-function partsOf(file, first, count) {
+function partsOf(file: string, first: number, count: number): readonly Lines[] {
   const end = first + count;
   return Array.from({ length: Math.ceil(count / partMax) }, (_unused, index) => {
     const begin = first + index * partMax;
@@ -114,35 +119,34 @@ function partsOf(file, first, count) {
 }
 
 /** At most so many lines, spread over the sources; the same changes lead to the same ones. */
-function someOf(ranges, linesMax) {
+function someOf(ranges: readonly Lines[], linesMax: number): readonly Lines[] {
   const shuffled = ranges.toSorted((one, other) => (hashOf(one) < hashOf(other) ? -1 : 1));
   let left = linesMax;
   return shuffled.filter(({ count }) => count <= left && (left -= count) >= 0);
 }
 
-function hashOf({ range }) {
+function hashOf({ range }: Lines): string {
   return createHash('sha256').update(range).digest('hex');
 }
 
-async function git(args) {
-  const { code, output } = await run('git', args);
-  if (code !== 0) throw new Error(output);
-  return output.split('\n').filter(Boolean);
+async function git(args: readonly string[]): Promise<readonly string[]> {
+  const { stdout } = await execa('git', args, { cwd: root });
+  return stdout.split('\n').filter(Boolean);
 }
 
 /** What Stryker reports about these sources; `undefined` when it could not do its work, which it has said then. */
-async function mutate(sources, folder) {
+async function mutate(sources: readonly string[], folder: string): Promise<Report | undefined> {
   const reportFile = join(folder, 'report.json');
   const optionsFile = join(folder, 'options.json');
   const settings = {
     mutate: sources,
     testRunner: 'vitest',
-    vitest: { configFile: 'scripts/mutants/vitest.config.ts' },
-    plugins: ['@stryker-mutator/vitest-runner', './scripts/mutants/error-texts.mjs'],
+    vitest: { configFile: 'instruments/mutants/vitest.config.ts' },
+    plugins: ['@stryker-mutator/vitest-runner', './instruments/mutants/error-texts.mjs'],
     ignorers: ['error-texts'],
     ignorePatterns: ['.data', '.turbo', 'dist'],
     symlinkNodeModules: false,
-    buildCommand: 'node scripts/mutants/link-modules.mjs',
+    buildCommand: 'node instruments/mutants/link-modules.mjs',
     // A mutant of what is done when a module is loaded meets all tests: too much where only some lines are looked at.
     ignoreStatic: options.lines !== undefined,
     tempDirName: relative(root, join(folder, 'copies')),
@@ -157,10 +161,14 @@ async function mutate(sources, folder) {
   writeFileSync(optionsFile, JSON.stringify(settings));
   // Each runner has a server of its own, so that no mutant leaves databases on one that stays.
   const env = { MUTANTS_WORKSPACE: root, MUTANTS_SOURCES: sources.join(), TEST_DATABASE_URL: '' };
-  const { code } = await run(tool('stryker'), ['run', relative(root, optionsFile)], { env, show: true });
-  return code === 0 ? JSON.parse(readFileSync(reportFile, 'utf8')) : undefined;
+  const { failed } = await execa('stryker', ['run', relative(root, optionsFile)], {
+    cwd: root,
+    env,
+    stdio: ['ignore', 'inherit', 'inherit'],
+    reject: false,
+  });
+  return failed ? undefined : (JSON.parse(readFileSync(reportFile, 'utf8')) as Report);
 }
 
 if (options.help || (paths.length === 0 && options.changed === undefined)) console.log(usage);
-else if (await installIfNeeded()) await main();
-else process.exitCode = 1;
+else await main();

@@ -104,6 +104,7 @@ export default defineConfig({
     ...(databaseProjects.length > 0 && { globalSetup }),
     expect: { poll: { timeout: 1_000, interval: 20 } },
     sequence: { sequencer: NearestFirst },
+    // @ts-expect-error -- its type has it for the command line only
     tagsFilter: ['!slow'],
     projects: [...projects, ...databaseProjects],
   },

@@ -4,8 +4,15 @@ import {
   withLosses,
 } from '../../packages/testing/test/simulation/registers-simulation.ts';
 
+interface Searched {
+  readonly seedsPerRound: number;
+  readonly simulation: {
+    run(seed: number): Promise<{ readonly violations: readonly string[] }>;
+  };
+}
+
 /** The simulations that the project's own tests run, and how many seeds each of them gets for one of the others. */
-const simulations = {
+const simulations: Readonly<Record<string, Searched>> = {
   actions: { seedsPerRound: 3, simulation: registersSimulation({ handles: false }) },
   deliveries: { seedsPerRound: 1, simulation: registersSimulation() },
   losses: { seedsPerRound: 1, simulation: registersSimulation({ faults: withLosses }) },
@@ -13,25 +20,30 @@ const simulations = {
 };
 
 /** Tells one thing to whoever started this process. */
-function tell(message) {
+function tell(message: object): void {
   process.stdout.write(`${JSON.stringify(message)}\n`);
 }
 
-async function violationsOf(name, seed) {
+async function violationsOf(
+  name: string,
+  { simulation }: Searched,
+  seed: number,
+): Promise<readonly string[]> {
   tell({ kind: 'seed', simulation: name, seed });
   try {
-    return (await simulations[name].simulation.run(seed)).violations;
+    return (await simulation.run(seed)).violations;
   } catch (error) {
     return [`the simulation itself fails: ${String(error)}`];
   }
 }
 
 /** Runs seeds of all simulations in turns, until one fails. */
-async function explore(rounds) {
+async function explore(rounds: number): Promise<void> {
   for (let round = 0; round < rounds; round++) {
-    for (const [name, { seedsPerRound }] of Object.entries(simulations)) {
+    for (const [name, searched] of Object.entries(simulations)) {
+      const { seedsPerRound } = searched;
       for (let seed = round * seedsPerRound + 1; seed <= (round + 1) * seedsPerRound; seed++) {
-        const violations = await violationsOf(name, seed);
+        const violations = await violationsOf(name, searched, seed);
         if (violations.length > 0) return tell({ kind: 'violated', violations });
       }
     }
@@ -40,12 +52,14 @@ async function explore(rounds) {
 }
 
 /** Runs one seed of one simulation. */
-async function runOne(name, seed) {
-  const violations = await violationsOf(name, seed);
+async function runOne(name: string, seed: number): Promise<void> {
+  const searched = simulations[name];
+  if (searched === undefined) throw new Error(`There is no simulation ${name}`);
+  const violations = await violationsOf(name, searched, seed);
   tell(violations.length > 0 ? { kind: 'violated', violations } : { kind: 'passed' });
 }
 
 const [how, ...rest] = process.argv.slice(2);
-await (how === 'explore' ? explore(Number(rest[0])) : runOne(rest[0], Number(rest[1])));
+await (how === 'explore' ? explore(Number(rest[0])) : runOne(rest[0] ?? '', Number(rest[1])));
 // A bug may leave something behind that keeps the process alive.
 process.exit();

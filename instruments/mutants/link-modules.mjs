@@ -1,7 +1,7 @@
 import { cpSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { members, root } from '../workspace.mjs';
+import { members, root } from '../../scripts/workspace.mjs';
 
 // Runs in the copy of the workspace that holds the mutants. The members' links are copied as they are, so that members find
 // each other within the copy: tests of one would meet the sources of another otherwise, without their mutants.

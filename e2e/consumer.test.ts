@@ -1,0 +1,134 @@
+import { execa } from 'execa';
+import {
+  cpSync,
+  existsSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
+
+// A consumer outside the workspace: installs the packed packages, runs the README's example, in TypeScript and in plain JavaScript,
+// and runs the conformance suite against adapters.
+const root = join(import.meta.dirname, '..');
+/** In the order in which they are built from each other: packing builds. */
+const packages = ['core', 'events', 'drizzle-adapter', 'testing'];
+const peers = ['zod', 'drizzle-orm', 'typescript', 'vitest', '@types/node', '@types/pg'];
+const suites = {
+  testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts'],
+  'drizzle-adapter': ['conformance.test.ts', 'fixtures'],
+};
+/** How a package's tests import what it exports. */
+const ownSource = /'(?:\.\.\/)+src(\/.+)?\/index\.js'/g;
+const folder = mkdtempSync(join(tmpdir(), 'e2e-consumer-'));
+
+interface Manifest {
+  readonly version: string;
+  readonly exports?: object;
+}
+
+beforeAll(async () => {
+  for (const name of packages)
+    await execa('pnpm', ['pack', '--pack-destination', folder], { cwd: join(root, 'packages', name) });
+  const manifest = { name: 'consumer', private: true, type: 'module', dependencies: peerVersions() };
+  writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest));
+  const tarballs = readdirSync(folder).filter((file) => file.endsWith('.tgz'));
+  const files = tarballs.map((file) => `./${file}`);
+  await execa('npm', ['install', '--no-audit', '--no-fund', ...files], { cwd: folder });
+
+  const example = exampleOf(readFileSync(join(root, 'README.md'), 'utf8'));
+  writeFileSync(join(folder, 'example.ts'), example);
+  writeFileSync(join(folder, 'plain.js'), stripTypeScriptTypes(example));
+  cpSync(join(import.meta.dirname, 'consumer-tsconfig.json'), join(folder, 'tsconfig.json'));
+  for (const [name, paths] of Object.entries(suites)) copySuite(name, paths);
+});
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test('the packed packages are installed', () => {
+  expect(readdirSync(join(folder, 'node_modules/@framework')).toSorted()).toEqual(packages.toSorted());
+});
+
+test("the README's example and the conformance suites compile against the packed packages", async () => {
+  const { stdout } = await execa('tsc', ['-p', '.'], { cwd: folder });
+  expect(stdout).toBe('');
+});
+
+test.each(['example.ts', 'plain.js'])("the README's example runs as %s", async (file) => {
+  const database = await createTestDatabase();
+  try {
+    const { stdout } = await execa('node', [file], { cwd: folder, env: { DATABASE_URL: database.url } });
+    expect(stdout).toContain('value 5, version 2');
+  } finally {
+    await database.drop();
+  }
+});
+
+test.each(Object.keys(suites))('the conformance suite passes as %s runs it', async (name) => {
+  const vitest = join(folder, 'node_modules/vitest/vitest.mjs');
+  const timeouts = ['--testTimeout=20000', '--hookTimeout=60000'];
+  const args = [vitest, 'run', ...timeouts, `${name}/`];
+  const { stdout } = await execa('node', args, {
+    cwd: folder,
+    env: { NO_COLOR: '1', FORCE_COLOR: undefined },
+  });
+  expect(stdout).toMatch(/Tests +[1-9]\d* passed/);
+});
+
+// Errors show the names of classes.
+test.each(packages)('every class that %s exports has the name by which it is exported', async (name) => {
+  const { exports = {} } = manifestIn(join(folder, 'node_modules/@framework', name));
+  const entries = Object.keys(exports).filter((entry) => entry !== './package.json');
+  // As modules of the consumer, which this test is none of.
+  const program = `
+    for (const entry of ${JSON.stringify(entries)})
+      for (const [exported, value] of Object.entries(await import(entry.replace('.', '@framework/${name}'))))
+        if (/^class\\b/.test(String(value))) console.log(exported, value.name);`;
+  const { stdout } = await execa('node', ['--input-type=module', '--eval', program], { cwd: folder });
+  const classes = stdout.split('\n').map((line) => line.split(' '));
+  expect(classes.map(([, own]) => own)).toEqual(classes.map(([exported]) => exported));
+});
+
+/** The versions that the workspace itself uses. */
+function peerVersions(): Readonly<Record<string, string>> {
+  const folders = ['.', ...packages.map((name) => `packages/${name}`)];
+  return Object.fromEntries(
+    peers.map((name) => {
+      const places = folders.map((path) => join(root, path, 'node_modules', name));
+      const place = places.find((path) => existsSync(path));
+      if (place === undefined) throw new Error(`The workspace does not have ${name}`);
+      return [name, manifestIn(place).version];
+    }),
+  );
+}
+
+function manifestIn(path: string): Manifest {
+  return JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Manifest;
+}
+
+/** The first block of TypeScript. */
+function exampleOf(readme: string): string {
+  const block = /```ts\n(.*?)```/s.exec(readme)?.[1];
+  if (block === undefined) throw new Error('README.md has no block of TypeScript');
+  return block;
+}
+
+/** Copies tests of a package, so that they import the packed one. */
+function copySuite(name: string, paths: readonly string[]): void {
+  const copy = join(folder, name);
+  for (const path of paths)
+    cpSync(join(root, 'packages', name, 'test', path), join(copy, path), { recursive: true });
+  for (const path of globSync('**/*.ts', { cwd: copy })) {
+    const text = readFileSync(join(copy, path), 'utf8');
+    const packed = text.replaceAll(ownSource, (_path, entry: string = '') => `'@framework/${name}${entry}'`);
+    writeFileSync(join(copy, path), packed);
+  }
+}

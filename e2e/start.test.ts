@@ -1,0 +1,151 @@
+import { execa } from 'execa';
+import { randomUUID } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, onTestFailed, test } from 'vitest';
+
+import { processesWithin } from './processes-within.ts';
+import { hostPath, killAllWithin, StartedService, until } from './started-service.ts';
+
+// Tries the first command as a newcomer would: `npm start` in a fresh clone, and again after it ended in several ways. Each test
+// builds on those before it: after a failure the rest is skipped.
+const firstReadyMs = 15 * 60_000;
+const againReadyMs = 5_000;
+const endMs = 20_000;
+
+const temporary = realpathSync(mkdtempSync(join(tmpdir(), 'e2e-start-')));
+const checkout = join(temporary, 'clone');
+let hasFailed = false;
+let service: StartedService;
+let wallet: string;
+
+beforeAll(async () => {
+  await execa('git', ['clone', '--quiet', '--no-local', join(import.meta.dirname, '..'), checkout]);
+});
+
+beforeEach(({ skip }) => {
+  skip(hasFailed, 'a test before it failed');
+  onTestFailed(() => {
+    hasFailed = true;
+  });
+});
+
+afterAll(async () => {
+  await killAllWithin(temporary, endMs);
+  rmSync(temporary, { recursive: true, force: true });
+});
+
+test('a lock is taken over whose holder was killed, also when the clock was set back since', async () => {
+  const lock = join(checkout, '.data/install.lock');
+  mkdirSync(join(checkout, '.data'));
+  writeFileSync(lock, 'killed');
+  const tomorrow = Date.now() / 1_000 + 86_400;
+  utimesSync(lock, tomorrow, tomorrow);
+  const { all } = await startWhereNpxDoes('exit 1');
+  expect(all).toContain('Installing failed');
+});
+
+test('an installation ends with the command that began it, however that ends', async () => {
+  const begun = join(checkout, 'begun');
+  for (const signal of ['SIGHUP', 'SIGINT', 'SIGKILL'] as const) {
+    const command = startWhereNpxDoes('touch begun; exec sleep 600');
+    await until('an installation begins', endMs, () => existsSync(begun));
+    rmSync(begun);
+    command.kill(signal);
+    await until(`everything ends after ${signal}`, endMs, () => processesWithin(checkout).length === 0);
+    expect((await command).failed).toBe(true);
+  }
+});
+
+test('an installation that brings nothing fails, and is not taken for one later', async () => {
+  for (const _time of ['first', 'second']) {
+    const { exitCode, all } = await startWhereNpxDoes('');
+    expect({ exitCode, all }).toEqual({ exitCode: 1, all: expect.stringContaining('does not run here') });
+  }
+});
+
+test('npm start becomes ready, also when another command is given while it installs', async () => {
+  service = await StartedService.start(checkout);
+  await until('an installation begins', firstReadyMs, () => existsSync(join(checkout, 'node_modules/.pnpm')));
+  const env = { WALLET_CONFIG: '', PATH: hostPath };
+  const other = execa('npm', ['run', 'migrate'], { cwd: checkout, env, all: true, reject: false });
+  await service.readyAfterMs(firstReadyMs);
+  expect((await other).all).toContain('WALLET_CONFIG is missing');
+});
+
+test('a wallet is created with its initial balance', async () => {
+  const asked = { country: 'MX', ownerId: randomUUID(), currency: 'MXN', initialBalance: '100.00' };
+  const { status, body } = await service.request('POST', '/wallets', asked);
+  expect({ status, body }).toMatchObject({ status: 201, body: { balance: '100' } });
+  wallet = (body as { id: string }).id;
+});
+
+test('a deposit is added to the balance', async () => {
+  const answer = await service.request('POST', `/wallets/${wallet}/deposit`, { amount: '25.50' });
+  expect(answer).toMatchObject({ status: 200, body: { balance: '125.5' } });
+});
+
+test('the balance is read back', expectBalance);
+
+test('SIGTERM ends it with nothing left running', terminate);
+
+test('the second npm start is ready within 5 s', () => expectReady(againReadyMs));
+
+test('the balance is still there after a restart', expectBalance);
+
+test('npm start is ready within 5 s after everything was killed', async () => {
+  await killAllWithin(checkout, endMs);
+  await expectReady(againReadyMs);
+});
+
+test('the balance is still there after everything was killed', expectBalance);
+
+test('Ctrl-C ends it with nothing left running', async () => {
+  await service.interrupt(endMs);
+  expect(service.output).not.toMatch(/cut short|recovery/);
+});
+
+test('nothing is left running of an npm that is killed while it builds', async () => {
+  const built = join(checkout, 'packages/core/dist/index.js');
+  rmSync(join(checkout, '.turbo'), { recursive: true });
+  rmSync(built);
+  service = await StartedService.start(checkout);
+  await until('something is built', endMs, () => existsSync(built));
+  expect(await service.signal('SIGKILL', firstReadyMs)).toBe(null);
+  expect(service.output).not.toContain('Building failed');
+});
+
+test('npm start is ready after it was killed while it built', () => expectReady(firstReadyMs));
+
+test('npm start is ready within 5 s where no registry can be reached', async () => {
+  await terminate();
+  await expectReady(againReadyMs, { npm_config_registry: 'http://127.0.0.1:9' });
+});
+
+test('the balance is still there after Ctrl-C', expectBalance);
+
+test('SIGTERM ends it once more', terminate);
+
+async function expectReady(timeoutMs: number, env: NodeJS.ProcessEnv = {}): Promise<void> {
+  service = await StartedService.start(checkout, env);
+  expect(await service.readyAfterMs(firstReadyMs)).toBeLessThan(timeoutMs);
+}
+
+async function terminate(): Promise<void> {
+  expect(await service.signal('SIGTERM', endMs)).toBe(0);
+  expect(service.output).not.toMatch(/cut short|recovery/);
+}
+
+async function expectBalance(): Promise<void> {
+  const answer = await service.request('GET', `/wallets/${wallet}`);
+  expect(answer).toMatchObject({ status: 200, body: { balance: '125.5' } });
+}
+
+/** Runs what `npm start` runs while the package manager does this. */
+function startWhereNpxDoes(script: string) {
+  writeFileSync(join(temporary, 'npx'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  const env = { PATH: `${temporary}${delimiter}${hostPath}` };
+  const args = ['scripts/start.mjs', 'anything.mjs'];
+  return execa('node', args, { cwd: checkout, env, timeout: endMs, all: true, reject: false });
+}
