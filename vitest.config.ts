@@ -94,7 +94,14 @@ const groupedProjects = Object.entries(grouped).map(([root, { include, exclude =
 /** The commands of the README, and what a consumer gets: in processes of their own, one file after the other. */
 const e2e = {
   extends: true as const,
-  test: { name: 'e2e', root: 'e2e', include: ['*.test.ts'], maxWorkers: 1, testTimeout: 900_000 },
+  test: {
+    name: 'e2e',
+    root: 'e2e',
+    include: ['*.test.ts'],
+    maxWorkers: 1,
+    testTimeout: 900_000,
+    hookTimeout: 900_000,
+  },
 };
 
 export default defineConfig({
