@@ -3,6 +3,7 @@ import {
   cpSync,
   existsSync,
   globSync,
+  mkdirSync,
   mkdtempSync,
   readFileSync,
   readdirSync,
@@ -16,7 +17,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
 
-// A consumer outside the workspace: installs the packed packages, runs the README's example, in TypeScript and in plain JavaScript,
+// A consumer outside the workspace: installs the packed packages, runs apps/counter, in TypeScript and in plain JavaScript,
 // and runs the conformance suite against adapters.
 const root = join(import.meta.dirname, '..');
 /** In the order in which they are built from each other: packing builds. */
@@ -44,9 +45,12 @@ beforeAll(async () => {
   const files = tarballs.map((file) => `./${file}`);
   await execa('npm', ['install', '--no-audit', '--no-fund', ...files], { cwd: folder });
 
-  const example = exampleOf(readFileSync(join(root, 'README.md'), 'utf8'));
-  writeFileSync(join(folder, 'example.ts'), example);
-  writeFileSync(join(folder, 'plain.js'), stripTypeScriptTypes(example));
+  cpSync(join(root, 'apps/counter/src'), join(folder, 'counter'), { recursive: true });
+  mkdirSync(join(folder, 'plain'));
+  for (const file of readdirSync(join(folder, 'counter'))) {
+    const code = stripTypeScriptTypes(readFileSync(join(folder, 'counter', file), 'utf8'));
+    writeFileSync(join(folder, 'plain', file.replace(/ts$/, 'js')), code.replaceAll(".ts';", ".js';"));
+  }
   cpSync(join(import.meta.dirname, 'consumer-tsconfig.json'), join(folder, 'tsconfig.json'));
   for (const [name, paths] of Object.entries(suites)) copySuite(name, paths);
 });
@@ -57,12 +61,12 @@ test('the packed packages are installed', () => {
   expect(readdirSync(join(folder, 'node_modules/@framework')).toSorted()).toEqual(packages.toSorted());
 });
 
-test("the README's example and the conformance suites compile against the packed packages", async () => {
+test('the smallest program and the conformance suites compile against the packed packages', async () => {
   const { stdout } = await execa('tsc', ['-p', '.'], { cwd: folder });
   expect(stdout).toBe('');
 });
 
-test.each(['example.ts', 'plain.js'])("the README's example runs as %s", async (file) => {
+test.each(['counter/main.ts', 'plain/main.js'])('the smallest program runs as %s', async (file) => {
   const database = await createTestDatabase();
   try {
     const { stdout } = await execa('node', [file], { cwd: folder, env: { DATABASE_URL: database.url } });
@@ -112,13 +116,6 @@ function peerVersions(): Readonly<Record<string, string>> {
 
 function manifestIn(path: string): Manifest {
   return JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Manifest;
-}
-
-/** The first block of TypeScript. */
-function exampleOf(readme: string): string {
-  const block = /```ts\n(.*?)```/s.exec(readme)?.[1];
-  if (block === undefined) throw new Error('README.md has no block of TypeScript');
-  return block;
 }
 
 /** Copies tests of a package, so that they import the packed one. */
