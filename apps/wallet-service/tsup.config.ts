@@ -12,7 +12,7 @@ const service = {
 /** What makes up most of the modules. */
 const bundled = [
   /^drizzle-orm/,
-  /^@framework\/(core|drizzle-adapter|events)$/,
+  /^@framework\/(core|drizzle-adapter|events)(\/adapter)?$/,
   /^zod/,
   /^@?hono/,
   /^big.js/,

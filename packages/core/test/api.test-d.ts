@@ -17,16 +17,16 @@ import {
   ModelEvent,
   type New,
   type NewEntity,
-  type OwnFields,
   type Plan,
   type Principal,
   type Repository,
   type ShardIdentifier,
   ShardedId,
-  decodeEvent,
   type notNull,
   shardedIdCodec,
 } from '../src/index.js';
+import type { OwnFields } from '../src/model/model.js';
+import { decodeEvent } from '../src/adapter.js';
 import { FakeRepository } from './fake-repository.js';
 import { Address, Order, OrderShippedEvent } from './order.js';
 import { Wallet, WalletDepositedEvent } from './wallet.js';

@@ -1,14 +1,11 @@
+import { type AnyEntity, type ModelSource, readById, readByIds } from '../src/adapter.js';
 import {
-  type AnyEntity,
   EmbeddedBitsShardingStrategy,
   EntityNotFoundError,
   type Id,
   type ModelClass,
-  type ModelSource,
   type Repository,
   type ShardingStrategy,
-  readById,
-  readByIds,
 } from '../src/index.js';
 
 /** A repository of models in memory, which a test puts there. */

@@ -1,4 +1,4 @@
-import type { IdSource } from '../src/index.js';
+import type { IdSource } from '../src/id/uuid-v7.js';
 
 /** An id source whose time a test sets, and whose random bytes are always the same. */
 export class FixedIdSource implements IdSource {

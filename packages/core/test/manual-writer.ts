@@ -1,7 +1,7 @@
 import { ShardWriter } from '../src/group-commit/commit-queue.js';
 import { type GroupSettings, defaultGroupSettings } from '../src/group-commit/group-commit.js';
 import { QueuedPlan, StagedModels } from '../src/group-commit/pending-commit.js';
-import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManager } from '../src/index.js';
+import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManager } from '../src/adapter.js';
 import { FakeRepository } from './fake-repository.js';
 import { ManualClock, settled } from './manual-clock.js';
 import { global } from './test-executor.js';

@@ -2,7 +2,8 @@ import { format, inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { FakeDriver } from './fake-databases.js';
 import { databaseConfig, memberConfig } from './sharding-configs.js';
-import { Secret, ShardIdentifier, openDatabases, parseFrameworkConfig } from '../src/index.js';
+import { Secret } from '../src/config/database-url.js';
+import { ShardIdentifier, openDatabases, parseFrameworkConfig } from '../src/index.js';
 
 const password = 's3cret-1';
 const shard = ShardIdentifier.of(0, 0);

@@ -1,4 +1,6 @@
-import { type DatabaseConfig, type MemberConfig, Secret, type ShardIdentifier } from '../src/index.js';
+import type { DatabaseConfig, MemberConfig } from '../src/adapter.js';
+import { Secret } from '../src/config/database-url.js';
+import type { ShardIdentifier } from '../src/index.js';
 
 /** A member with one database of its own. */
 export function memberConfig(

@@ -1,5 +1,4 @@
 import {
-  type AnyEntity,
   type DatabaseRegistry,
   EmbeddedBitsShardingStrategy,
   EntityNotFoundError,
@@ -10,14 +9,17 @@ import {
   type Page,
   type Repository,
   ShardIdentifier,
-  ShardUndeterminedError,
   type ShardingStrategy,
+} from '@framework/core';
+import {
+  type AnyEntity,
+  ShardUndeterminedError,
   madeModels,
   modelNameOf,
   pageSize,
   readById,
   readByIds,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import type { SQL } from 'drizzle-orm';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 

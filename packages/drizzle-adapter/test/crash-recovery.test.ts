@@ -1,7 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Cursor, type DeliveryStore, FrameworkError, type SlotLease } from '@framework/core';
+import { FrameworkError } from '@framework/core';
+import type { Cursor, DeliveryStore, SlotLease } from '@framework/core/adapter';
 import { seededRandom } from '@framework/testing';
 import { decimal, firstShard } from '@framework/testing/conformance';
 import { EmbeddedPostgres, TestPostgres } from '@framework/testing/postgres';

@@ -1,4 +1,4 @@
-import type { DeliverableEvent, BlockedFilter } from '@framework/core';
+import type { DeliverableEvent, BlockedFilter } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf } from './fixtures/delivery-store.js';
 import { step, withEvents } from './fixtures/blocked-events.js';

@@ -1,4 +1,4 @@
-import type { DuePlace, BlockedAttempt } from '@framework/core';
+import type { DuePlace, BlockedAttempt } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 import { alone, asJson, everywhere, never, nobody, step, withEvents } from './fixtures/blocked-events.js';
 

@@ -1,4 +1,5 @@
-import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
+import { ShardIdentifier } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf } from './fixtures/delivery-store.js';
 import { alone, everywhere, never, nobody, step, withEvents } from './fixtures/blocked-events.js';

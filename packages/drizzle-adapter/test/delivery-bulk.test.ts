@@ -4,7 +4,7 @@ import type {
   DeliveryStore,
   LeasedModel,
   BlockedModel,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';

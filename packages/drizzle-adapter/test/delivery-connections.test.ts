@@ -1,4 +1,5 @@
-import type { DatabaseRegistry, DeliveryStore } from '@framework/core';
+import type { DatabaseRegistry } from '@framework/core';
+import type { DeliveryStore } from '@framework/core/adapter';
 import { firstShard } from '@framework/testing/conformance';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';

@@ -1,4 +1,4 @@
-import type { Cursor, DeliveryStore, SlotLease } from '@framework/core';
+import type { Cursor, DeliveryStore, SlotLease } from '@framework/core/adapter';
 import { describe, expect, it, vi } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { EventWriter } from './fixtures/event-writer.js';

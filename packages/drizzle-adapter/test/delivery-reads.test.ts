@@ -1,4 +1,4 @@
-import { type Cursor, type DeliverableEvent, type DeliveryStore, slotOf } from '@framework/core';
+import { type Cursor, type DeliverableEvent, type DeliveryStore, slotOf } from '@framework/core/adapter';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
 import { ChildProgram } from './fixtures/child-program.js';

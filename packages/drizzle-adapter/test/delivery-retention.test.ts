@@ -1,4 +1,4 @@
-import type { DeliveryStore } from '@framework/core';
+import type { DeliveryStore } from '@framework/core/adapter';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';

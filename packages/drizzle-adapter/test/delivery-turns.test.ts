@@ -1,4 +1,4 @@
-import type { DeliverableEvent, DeliveryStore, BlockedEvent } from '@framework/core';
+import type { DeliverableEvent, DeliveryStore, BlockedEvent } from '@framework/core/adapter';
 import { seededRandom } from '@framework/testing';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';

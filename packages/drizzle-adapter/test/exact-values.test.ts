@@ -1,4 +1,5 @@
-import { type DatabaseRegistry, UnstorableValueError } from '@framework/core';
+import type { DatabaseRegistry } from '@framework/core';
+import { UnstorableValueError } from '@framework/core/adapter';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgTable, real } from 'drizzle-orm/pg-core';
 import fc from 'fast-check';

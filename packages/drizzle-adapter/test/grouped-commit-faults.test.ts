@@ -1,4 +1,5 @@
-import { type ChangeSet, systemClock } from '@framework/core';
+import { systemClock } from '@framework/core';
+import type { ChangeSet } from '@framework/core/adapter';
 import { Account, Tag, decimal, firstShard, once } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';

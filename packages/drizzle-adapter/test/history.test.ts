@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { DeliverableEvent, DeliveryStore } from '@framework/core';
+import type { DeliverableEvent, DeliveryStore } from '@framework/core/adapter';
 import { seededRandom } from '@framework/testing';
 import { EmbeddedPostgres, TestPostgres } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';

@@ -1,11 +1,5 @@
-import {
-  type ChangeSet,
-  type DatabaseRegistry,
-  FrameworkError,
-  type GroupOutcome,
-  ShardedId,
-  systemClock,
-} from '@framework/core';
+import { type DatabaseRegistry, FrameworkError, ShardedId, systemClock } from '@framework/core';
+import type { ChangeSet, GroupOutcome } from '@framework/core/adapter';
 import { Account, Tag, decimal, firstShard } from '@framework/testing/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgEnum, pgTable, text, varchar } from 'drizzle-orm/pg-core';

@@ -1,11 +1,5 @@
-import {
-  type Change,
-  type ChangeSet,
-  FrameworkError,
-  ShardedId,
-  type TransactionManager,
-  systemClock,
-} from '@framework/core';
+import { FrameworkError, ShardedId, systemClock } from '@framework/core';
+import type { Change, ChangeSet, TransactionManager } from '@framework/core/adapter';
 import { seededRandom } from '@framework/testing';
 import {
   Account,

@@ -1,4 +1,4 @@
-import { type DatabaseConfig, primaryConfig } from '@framework/core';
+import { type DatabaseConfig, primaryConfig } from '@framework/core/adapter';
 import { otherDatabaseShard, firstShard } from '@framework/testing/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';

@@ -1,7 +1,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CommitOutcomeUnknownError, ShardedId, type TransactionManager } from '@framework/core';
+import { CommitOutcomeUnknownError, ShardedId } from '@framework/core';
+import type { TransactionManager } from '@framework/core/adapter';
 import type { Verdict } from '@framework/testing';
 import { Tag, firstShard } from '@framework/testing/conformance';
 import { EmbeddedPostgres, TestDatabase } from '@framework/testing/postgres';

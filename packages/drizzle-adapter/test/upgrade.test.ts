@@ -1,4 +1,4 @@
-import type { ActionRecord, KeyRecord } from '@framework/core';
+import type { ActionRecord, KeyRecord } from '@framework/core/adapter';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { randomUUID } from 'node:crypto';

@@ -1,13 +1,11 @@
 import {
   type ActionExecutor,
-  type DatabaseDelivery,
-  type DeliveryStore,
   FrameworkError,
   HandlerNamesError,
-  type KnownHandler,
   type ModelClass,
   type ShardIdentifier,
 } from '@framework/core';
+import type { DatabaseDelivery, DeliveryStore, KnownHandler } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from './call/call-deadlines.js';
 import { eventBytesMax } from './delivery-settings.js';

@@ -1,4 +1,5 @@
-import { ConfigurationError, type ConfigurationIssue, kebabCasePath } from '@framework/core';
+import { ConfigurationError, type ConfigurationIssue } from '@framework/core';
+import { kebabCasePath } from '@framework/core/adapter';
 
 import type { HandlerRetry } from './handler/event-handler.js';
 

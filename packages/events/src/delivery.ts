@@ -7,10 +7,9 @@ import {
   type ModelClass,
   type ShardIdentifier,
   UnknownShardError,
-  outsideRequests,
-  randomUuid,
   systemClock,
 } from '@framework/core';
+import { outsideRequests, randomUuid } from '@framework/core/adapter';
 import { hostname } from 'node:os';
 
 import { type AttemptFailureHook, errorText, logAttemptFailure } from './call/attempt-failure.js';

@@ -1,4 +1,4 @@
-import type { DeliverableEvent } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { ModelEvent } from '@framework/core';
 import * as z from 'zod';
 

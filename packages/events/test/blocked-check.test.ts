@@ -1,4 +1,4 @@
-import type { LeasedModel } from '@framework/core';
+import type { LeasedModel } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 

@@ -1,4 +1,4 @@
-import type { DeadLetters, DeliverableEvent } from '@framework/core';
+import type { DeadLetters, DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 import { FrameworkEventHandler } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';

@@ -1,4 +1,5 @@
-import { type DeliverableEvent, ShardIdentifier } from '@framework/core';
+import { ShardIdentifier } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
 import { DeliveryOperator } from '../src/index.js';

@@ -1,4 +1,5 @@
-import { type DeliverableEvent, ShardUnavailableError } from '@framework/core';
+import { ShardUnavailableError } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 import { FrameworkEventHandler } from '../src/index.js';
 import { DepositedEvent, deposited } from './account.js';

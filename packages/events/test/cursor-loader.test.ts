@@ -1,4 +1,4 @@
-import type { HandlerCursor, KnownHandler, BlockedModel } from '@framework/core';
+import type { HandlerCursor, KnownHandler, BlockedModel } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 

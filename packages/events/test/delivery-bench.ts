@@ -1,10 +1,5 @@
-import {
-  type ActionClass,
-  type Clock,
-  type DatabaseDelivery,
-  type Principal,
-  ShardIdentifier,
-} from '@framework/core';
+import { type ActionClass, type Clock, type Principal, ShardIdentifier } from '@framework/core';
+import type { DatabaseDelivery } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { MemoryAccess, MemoryDeliveryStore, MemoryDeliveryTables } from '@framework/testing/memory';
 import {

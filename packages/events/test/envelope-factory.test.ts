@@ -1,4 +1,5 @@
-import { type ModelClass, ShardIdentifier, ShardedId, modelNameOf } from '@framework/core';
+import { type ModelClass, ShardIdentifier, ShardedId } from '@framework/core';
+import { modelNameOf } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';

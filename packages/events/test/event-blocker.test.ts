@@ -1,4 +1,4 @@
-import type { BlockedEvent } from '@framework/core';
+import type { BlockedEvent } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 

@@ -1,4 +1,4 @@
-import type { DeliverableEvent } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { MemoryAccess, MemoryDeliveryStore } from '@framework/testing/memory';
 import { describe, expect, test } from 'vitest';
 import { DeliveryOperator } from '../src/index.js';

@@ -1,4 +1,4 @@
-import type { DeliverableEvent, BlockedHead } from '@framework/core';
+import type { DeliverableEvent, BlockedHead } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 

@@ -1,4 +1,4 @@
-import type { DeliverableEvent } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 

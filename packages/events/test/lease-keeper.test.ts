@@ -1,4 +1,5 @@
-import { type LeaseRenewal, ShardIdentifier, UnknownShardError } from '@framework/core';
+import { ShardIdentifier, UnknownShardError } from '@framework/core';
+import type { LeaseRenewal } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 

@@ -1,4 +1,4 @@
-import type { DeliverableEvent, EventBatch } from '@framework/core';
+import type { DeliverableEvent, EventBatch } from '@framework/core/adapter';
 import { expect, test } from 'vitest';
 
 import { LogReader } from '../src/subscription/log-reader.js';

@@ -1,4 +1,5 @@
-import { type DeliverableEvent, ShardUnavailableError } from '@framework/core';
+import { ShardUnavailableError } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import { describe, expect, test, vi } from 'vitest';
 import {
   type BatchEventHandler,

@@ -1,4 +1,10 @@
-import type { DeliverableEvent, DuePlace, BlockedHead, BlockedModel, BlockedPlace } from '@framework/core';
+import type {
+  DeliverableEvent,
+  DuePlace,
+  BlockedHead,
+  BlockedModel,
+  BlockedPlace,
+} from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';

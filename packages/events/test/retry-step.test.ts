@@ -1,4 +1,5 @@
-import { type BlockedHead, ShardUnavailableError, UnknownActionError } from '@framework/core';
+import { ShardUnavailableError, UnknownActionError } from '@framework/core';
+import type { BlockedHead } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 

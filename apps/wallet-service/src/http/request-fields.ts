@@ -4,8 +4,8 @@ import {
   FrameworkError,
   type ModelClass,
   ShardedId,
-  modelNameOf,
 } from '@framework/core';
+import { modelNameOf } from '@framework/core/adapter';
 import { z } from '@hono/zod-openapi';
 import { Big } from 'big.js';
 

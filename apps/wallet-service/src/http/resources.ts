@@ -1,4 +1,5 @@
-import { type EventClass, type LoggedEvent, currentPayload, eventTypeOf } from '@framework/core';
+import type { EventClass } from '@framework/core';
+import { type LoggedEvent, currentPayload, eventTypeOf } from '@framework/core/adapter';
 import { z } from '@hono/zod-openapi';
 
 import type { Transfer } from '../transfer/transfer.js';

@@ -1,4 +1,4 @@
-import type { NotReadyKind } from '@framework/core';
+import type { NotReadyKind } from '@framework/core/adapter';
 
 /** Why a shard cannot serve, as readiness answers it. */
 export type ShardCause = NotReadyKind | 'opening' | 'delivery-starting';

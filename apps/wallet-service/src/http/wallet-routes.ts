@@ -1,4 +1,4 @@
-import { modelNameOf } from '@framework/core';
+import { modelNameOf } from '@framework/core/adapter';
 import { z } from '@hono/zod-openapi';
 import { Big } from 'big.js';
 

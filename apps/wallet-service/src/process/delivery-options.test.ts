@@ -1,12 +1,11 @@
 import {
   CommitOutcomeUnknownError,
-  type DeliverableEvent,
-  HistoryChangedError,
   ShardIdentifier,
   ShardUnavailableError,
   TransientStorageError,
   UnknownShardError,
 } from '@framework/core';
+import { type DeliverableEvent, HistoryChangedError } from '@framework/core/adapter';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 

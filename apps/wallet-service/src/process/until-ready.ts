@@ -1,10 +1,5 @@
-import {
-  DatabaseNotReadyError,
-  type ShardIdentifier,
-  type ShardingConfig,
-  databasePlace,
-  primaryConfig,
-} from '@framework/core';
+import { DatabaseNotReadyError, type ShardIdentifier } from '@framework/core';
+import { type ShardingConfig, databasePlace, primaryConfig } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { WalletService } from '../http/wallet-app-env.js';

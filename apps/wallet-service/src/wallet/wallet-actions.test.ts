@@ -1,4 +1,5 @@
-import { ActionRegistry, type AnyAction, systemClock } from '@framework/core';
+import { ActionRegistry, systemClock } from '@framework/core';
+import type { AnyAction } from '@framework/core/adapter';
 import { type TestEnvironment, like } from '@framework/testing/specification';
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';

@@ -1,4 +1,5 @@
-import { ShardIdentifier, ShardedId, decodeEvent, encodePayload, eventTypeOf } from '@framework/core';
+import { ShardIdentifier, ShardedId } from '@framework/core';
+import { decodeEvent, encodePayload, eventTypeOf } from '@framework/core/adapter';
 import { Big } from 'big.js';
 import { describe, expect, test } from 'vitest';
 

@@ -1,4 +1,4 @@
-import { outsideRequests } from '@framework/core';
+import { outsideRequests } from '@framework/core/adapter';
 import dns from 'node:dns';
 import { type LookupFunction, Socket, type SocketConnectOpts } from 'node:net';
 import pg from 'pg';

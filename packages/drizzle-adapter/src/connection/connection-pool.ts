@@ -1,11 +1,5 @@
-import {
-  type DatabaseConfig,
-  type ShardIdentifier,
-  ShardUnavailableError,
-  StaleRecordError,
-  databaseName,
-  primaryConfig,
-} from '@framework/core';
+import { type ShardIdentifier, ShardUnavailableError, StaleRecordError } from '@framework/core';
+import { type DatabaseConfig, databaseName, primaryConfig } from '@framework/core/adapter';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
 

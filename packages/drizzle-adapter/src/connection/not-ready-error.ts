@@ -1,12 +1,5 @@
-import {
-  type DatabaseConfig,
-  DatabaseNotReadyError,
-  type NotReadyKind,
-  type ShardIdentifier,
-  ShardUnavailableError,
-  databaseName,
-  databasePlace,
-} from '@framework/core';
+import { DatabaseNotReadyError, type ShardIdentifier, ShardUnavailableError } from '@framework/core';
+import { type DatabaseConfig, type NotReadyKind, databaseName, databasePlace } from '@framework/core/adapter';
 import pg from 'pg';
 
 import { ReadOnlyServerError, ServerInRecoveryError } from './server-role.js';

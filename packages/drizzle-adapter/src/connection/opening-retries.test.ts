@@ -1,4 +1,5 @@
-import { DatabaseNotReadyError, type NotReadyKind } from '@framework/core';
+import { DatabaseNotReadyError } from '@framework/core';
+import type { NotReadyKind } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
 import { TablesInUseError } from '../migration/migrate-database.js';

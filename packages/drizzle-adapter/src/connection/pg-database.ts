@@ -1,16 +1,18 @@
 import {
+  type DatabaseNotReadyError,
+  InvariantViolationError,
+  type ShardIdentifier,
+  ShardUnavailableError,
+} from '@framework/core';
+import {
   type ConfiguredDatabase,
   type Database,
   type DatabaseConfig,
-  type DatabaseNotReadyError,
   type DeliveryStore,
-  InvariantViolationError,
   type MigrateMode,
-  type ShardIdentifier,
-  ShardUnavailableError,
   outsideRequests,
   primaryConfig,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 

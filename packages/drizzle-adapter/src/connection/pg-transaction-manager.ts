@@ -1,20 +1,22 @@
 import {
-  type ChangeSet,
   CommitOutcomeUnknownError,
   FrameworkError,
-  type GroupOutcome,
   InvariantViolationError,
+  type ShardIdentifier,
+  StaleRecordError,
+} from '@framework/core';
+import {
+  type ChangeSet,
+  type GroupOutcome,
   NestedTransactionError,
   OpenTransactions,
   type PersistOptions,
   type PersistOutcome,
-  type ShardIdentifier,
-  StaleRecordError,
   StorageFailureError,
   type TransactionManager,
   TransactionOverError,
   updateOfOtherTimeline,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import { type NodePgDatabase, drizzle } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
 

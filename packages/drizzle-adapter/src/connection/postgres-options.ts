@@ -1,4 +1,5 @@
-import { ConfigurationError, type DatabaseConfig, type MigrateMode } from '@framework/core';
+import { ConfigurationError } from '@framework/core';
+import type { DatabaseConfig, MigrateMode } from '@framework/core/adapter';
 
 import type { OperatorCommands } from '../migration/held-shards.js';
 

@@ -1,4 +1,5 @@
-import { ConfigurationError, type DatabaseDriver } from '@framework/core';
+import { ConfigurationError } from '@framework/core';
+import type { DatabaseDriver } from '@framework/core/adapter';
 
 import { PgDatabase } from './pg-database.js';
 import type { PostgresOptions } from './postgres-options.js';

@@ -1,4 +1,5 @@
-import { type ShardIdentifier, outsideRequests } from '@framework/core';
+import type { ShardIdentifier } from '@framework/core';
+import { outsideRequests } from '@framework/core/adapter';
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
 

@@ -3,10 +3,9 @@ import {
   FrameworkError,
   type ShardIdentifier,
   ShardUnavailableError,
-  StorageFailureError,
   TransientStorageError,
-  type UnavailableKind,
 } from '@framework/core';
+import { StorageFailureError, type UnavailableKind } from '@framework/core/adapter';
 import pg from 'pg';
 
 import { readOnlyReason } from './server-role.js';

@@ -1,4 +1,4 @@
-import type { DatabaseConfig } from '@framework/core';
+import type { DatabaseConfig } from '@framework/core/adapter';
 import type pg from 'pg';
 
 import type { PostgresWarning } from './postgres-options.js';

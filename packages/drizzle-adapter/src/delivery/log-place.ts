@@ -1,4 +1,5 @@
-import { type Cursor, InvalidCursorError } from '@framework/core';
+import { InvalidCursorError } from '@framework/core';
+import type { Cursor } from '@framework/core/adapter';
 
 /** A place in the log: within one epoch, and as it was learnt in one history of the database. */
 export interface LogPlace {

@@ -1,16 +1,16 @@
-import {
-  type DuePlace,
-  type HandledEvent,
-  InvariantViolationError,
-  type LeasedModel,
-  type BlockedAttempt,
-  type BlockedEvent,
-  type BlockedEvents,
-  type BlockedHead,
-  type BlockedModel,
-  type BlockedOutcome,
-  type BlockedPlace,
-} from '@framework/core';
+import { InvariantViolationError } from '@framework/core';
+import type {
+  DuePlace,
+  HandledEvent,
+  LeasedModel,
+  BlockedAttempt,
+  BlockedEvent,
+  BlockedEvents,
+  BlockedHead,
+  BlockedModel,
+  BlockedOutcome,
+  BlockedPlace,
+} from '@framework/core/adapter';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { blockedEvent, wholeEvent } from '../read/event-row.js';

@@ -1,14 +1,13 @@
+import { InvalidCursorError, type Page } from '@framework/core';
 import {
   type DeadLetters,
   type DeadLettersStep,
-  InvalidCursorError,
-  type Page,
   type BlockedFilter,
   type BlockedRow,
   type StepPlace,
   isStorableText,
   pageSize,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import { type SQL, and, sql } from 'drizzle-orm';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';

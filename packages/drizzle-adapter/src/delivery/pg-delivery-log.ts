@@ -1,11 +1,11 @@
+import { InvariantViolationError } from '@framework/core';
 import {
   type Cursor,
   type DeliverableEvent,
   type DeliveryLog,
   type EventBatch,
   HistoryChangedError,
-  InvariantViolationError,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import {

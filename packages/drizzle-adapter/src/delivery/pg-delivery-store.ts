@@ -1,4 +1,4 @@
-import type { DeliveryStore } from '@framework/core';
+import type { DeliveryStore } from '@framework/core/adapter';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { slotCount } from '../read/event-row.js';

@@ -1,3 +1,4 @@
+import { HandlerNamesError } from '@framework/core';
 import {
   type CursorMove,
   type DeliverableEvent,
@@ -5,13 +6,12 @@ import {
   type HandlerCursors,
   HandlerInUseError,
   type HandlerLag,
-  HandlerNamesError,
   type HandlerRegistration,
   type KnownHandler,
   type StartFrom,
   assertDistinctHandlers,
   isStorableText,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import { sql } from 'drizzle-orm';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';

@@ -1,4 +1,5 @@
-import { FrameworkError, type LogPartitions } from '@framework/core';
+import { FrameworkError } from '@framework/core';
+import type { LogPartitions } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';

@@ -1,4 +1,4 @@
-import { type NotificationChannel, outsideRequests } from '@framework/core';
+import { type NotificationChannel, outsideRequests } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 

@@ -1,4 +1,4 @@
-import type { LeaseRenewal, LeasedSlot, SlotLease, SlotLeases } from '@framework/core';
+import type { LeaseRenewal, LeasedSlot, SlotLease, SlotLeases } from '@framework/core/adapter';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 

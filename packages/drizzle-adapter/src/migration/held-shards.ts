@@ -1,9 +1,5 @@
-import {
-  type ConfiguredDatabase,
-  DatabaseNotReadyError,
-  ShardIdentifier,
-  primaryConfig,
-} from '@framework/core';
+import { DatabaseNotReadyError, ShardIdentifier } from '@framework/core';
+import { type ConfiguredDatabase, primaryConfig } from '@framework/core/adapter';
 import pg from 'pg';
 
 import type { ConnectionGuard } from '../connection/client.js';

@@ -1,12 +1,11 @@
+import { type ShardIdentifier, UnknownShardError } from '@framework/core';
 import {
   type ConfiguredDatabase,
-  type ShardIdentifier,
   type ShardingConfig,
-  UnknownShardError,
   configuredDatabases,
   databasePlace,
   primaryConfig,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 

@@ -1,4 +1,5 @@
-import { type DatabaseConfig, FrameworkError, databasePlace } from '@framework/core';
+import { FrameworkError } from '@framework/core';
+import { type DatabaseConfig, databasePlace } from '@framework/core/adapter';
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 

@@ -1,4 +1,5 @@
-import { type DatabaseConfig, DatabaseNotReadyError } from '@framework/core';
+import { DatabaseNotReadyError } from '@framework/core';
+import type { DatabaseConfig } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 

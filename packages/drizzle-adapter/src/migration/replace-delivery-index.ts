@@ -1,4 +1,4 @@
-import type { DatabaseConfig } from '@framework/core';
+import type { DatabaseConfig } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 

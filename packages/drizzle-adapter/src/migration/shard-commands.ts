@@ -1,10 +1,10 @@
+import type { ShardIdentifier } from '@framework/core';
 import {
   type ConfiguredDatabase,
-  type ShardIdentifier,
   type ShardingConfig,
   configuredDatabases,
   primaryConfig,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import { printWarning } from '../connection/postgres-options.js';
 import { EpochGuard } from '../delivery/pg-handler-cursors.js';

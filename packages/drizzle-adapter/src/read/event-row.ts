@@ -1,4 +1,4 @@
-import type { DeliverableEvent } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import pg from 'pg';
 
 /** What separates the packed columns; none of them can hold it. */

@@ -1,11 +1,5 @@
-import {
-  type EventLog,
-  InvalidCursorError,
-  type LoggedEvent,
-  type Page,
-  isStorableText,
-  pageSize,
-} from '@framework/core';
+import { InvalidCursorError, type Page } from '@framework/core';
+import { type EventLog, type LoggedEvent, isStorableText, pageSize } from '@framework/core/adapter';
 import type pg from 'pg';
 
 /** Sends a statement to the shard whose log is read. */

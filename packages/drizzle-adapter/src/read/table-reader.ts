@@ -1,11 +1,5 @@
-import {
-  type AnyEntity,
-  InvalidCursorError,
-  InvalidIdError,
-  type ModelClass,
-  type ModelSource,
-  isStorableText,
-} from '@framework/core';
+import { InvalidCursorError, InvalidIdError, type ModelClass } from '@framework/core';
+import { type AnyEntity, type ModelSource, isStorableText } from '@framework/core/adapter';
 import { type SQL, and, asc, count, getTableColumns, gt, is, ne, sql } from 'drizzle-orm';
 import {
   PgArray,

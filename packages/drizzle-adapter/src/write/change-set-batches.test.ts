@@ -1,4 +1,5 @@
-import { type ChangeSet, type EventRecord, ShardIdentifier } from '@framework/core';
+import { ShardIdentifier } from '@framework/core';
+import type { ChangeSet, EventRecord } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
 import { batchesOf } from './change-set-writer.js';

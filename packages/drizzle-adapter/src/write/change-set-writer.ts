@@ -1,16 +1,13 @@
+import { InvariantViolationError, type ShardIdentifier, ShardedId, StaleRecordError } from '@framework/core';
 import {
   type Change,
   type ChangeSet,
   type EventRecord,
-  InvariantViolationError,
   type PersistOutcome,
-  type ShardIdentifier,
-  ShardedId,
-  StaleRecordError,
   StorageFailureError,
   UnstorableValueError,
   modelNameOf,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import pg from 'pg';
 
 import { sentEventIds } from '../connection/commit-outcome.js';

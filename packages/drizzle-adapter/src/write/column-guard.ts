@@ -1,4 +1,5 @@
-import { InvariantViolationError, UnstorableValueError, checkText, exactJson } from '@framework/core';
+import { InvariantViolationError } from '@framework/core';
+import { UnstorableValueError, checkText, exactJson } from '@framework/core/adapter';
 import { is } from 'drizzle-orm';
 import {
   PgArray,

@@ -1,4 +1,4 @@
-import { type ActionRecord, type EventRecord, slotOf } from '@framework/core';
+import { type ActionRecord, type EventRecord, slotOf } from '@framework/core/adapter';
 
 import { slotCount } from '../read/event-row.js';
 

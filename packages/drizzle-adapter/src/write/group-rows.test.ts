@@ -1,4 +1,5 @@
-import { type Change, type ChangeSet, ShardIdentifier, ShardedId } from '@framework/core';
+import { ShardIdentifier, ShardedId } from '@framework/core';
+import type { Change, ChangeSet } from '@framework/core/adapter';
 import { Tag } from '@framework/testing/conformance';
 import { expect, it } from 'vitest';
 

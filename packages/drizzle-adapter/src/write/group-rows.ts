@@ -1,4 +1,4 @@
-import type { Change, ChangeSet } from '@framework/core';
+import type { Change, ChangeSet } from '@framework/core/adapter';
 
 import type { Row, RowShape } from './row-encoder.js';
 

@@ -1,11 +1,5 @@
-import {
-  type AnyEntity,
-  type ChangeSet,
-  type Repository,
-  ShardIdentifier,
-  ShardedId,
-  openDatabases,
-} from '@framework/core';
+import { type Repository, ShardIdentifier, ShardedId, openDatabases } from '@framework/core';
+import type { AnyEntity, ChangeSet } from '@framework/core/adapter';
 import { Tag } from '@framework/testing/conformance';
 import pg from 'pg';
 import { afterAll, describe, expect, it } from 'vitest';

@@ -1,9 +1,5 @@
-import {
-  type ChangeSet,
-  type GroupOutcome,
-  InvariantViolationError,
-  StaleRecordError,
-} from '@framework/core';
+import { InvariantViolationError, StaleRecordError } from '@framework/core';
+import type { ChangeSet, GroupOutcome } from '@framework/core/adapter';
 import type pg from 'pg';
 
 import { isRefusal, queryOf } from '../connection/storage-error.js';

@@ -1,4 +1,4 @@
-import type { ActionRecord, KeyRecord } from '@framework/core';
+import type { ActionRecord, KeyRecord } from '@framework/core/adapter';
 
 /** How many parameters {@link keyClause} takes. */
 export const keyParameterCount = 9;

@@ -1,12 +1,5 @@
-import {
-  type HandlerKey,
-  type IdempotencyKeys,
-  InvalidCursorError,
-  type KeyScope,
-  type Page,
-  ShardUnavailableError,
-  type StoredKey,
-} from '@framework/core';
+import { InvalidCursorError, type Page, ShardUnavailableError } from '@framework/core';
+import type { HandlerKey, IdempotencyKeys, KeyScope, StoredKey } from '@framework/core/adapter';
 
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 

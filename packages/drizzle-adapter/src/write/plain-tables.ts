@@ -1,4 +1,4 @@
-import { outsideRequests } from '@framework/core';
+import { outsideRequests } from '@framework/core/adapter';
 import type pg from 'pg';
 
 import { queryOf } from '../connection/storage-error.js';

@@ -1,4 +1,5 @@
-import { type AnyEntity, InvariantViolationError, UnstorableValueError } from '@framework/core';
+import { InvariantViolationError } from '@framework/core';
+import { type AnyEntity, UnstorableValueError } from '@framework/core/adapter';
 import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 

@@ -5,7 +5,7 @@ import type {
   BlockedHead,
   BlockedModel,
   BlockedPlace,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import type { Both, Store } from './store-pair.js';
 
 export async function readAll(

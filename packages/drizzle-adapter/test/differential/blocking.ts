@@ -1,4 +1,4 @@
-import type { BlockedHead, BlockedOutcome } from '@framework/core';
+import type { BlockedHead, BlockedOutcome } from '@framework/core/adapter';
 import { firstShard } from '@framework/testing/conformance';
 import { headOf, inOrder, keyOf, modelOf, modelsOf, nextOf } from './answers.js';
 import { type Known, handlerNames } from './known.js';

@@ -1,11 +1,5 @@
-import {
-  type Change,
-  type ChangeSet,
-  CommitOutcomeUnknownError,
-  FrameworkError,
-  type KeyRecord,
-  ShardedId,
-} from '@framework/core';
+import { CommitOutcomeUnknownError, FrameworkError, ShardedId } from '@framework/core';
+import type { Change, ChangeSet, KeyRecord } from '@framework/core/adapter';
 import { type Account, firstShard } from '@framework/testing/conformance';
 import type { Store } from './store-pair.js';
 

@@ -1,4 +1,4 @@
-import { type Cursor, type DeliverableEvent, type BlockedPlace, type SlotLease } from '@framework/core';
+import type { Cursor, DeliverableEvent, BlockedPlace, SlotLease } from '@framework/core/adapter';
 import { seededRandom } from '@framework/testing';
 import { Account, firstShard } from '@framework/testing/conformance';
 import type { Both, StorePair } from './store-pair.js';

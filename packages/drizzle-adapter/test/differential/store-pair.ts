@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict';
-import {
-  type DatabaseRegistry,
-  type DeliveryStore,
-  FrameworkError,
-  type Repository,
-  type TransactionManager,
-  openDatabases,
-} from '@framework/core';
+import { type DatabaseRegistry, FrameworkError, type Repository, openDatabases } from '@framework/core';
+import type { DeliveryStore, TransactionManager } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { Account, firstShard } from '@framework/testing/conformance';
 import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';

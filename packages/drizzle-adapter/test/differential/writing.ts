@@ -1,4 +1,4 @@
-import type { KeyRecord } from '@framework/core';
+import type { KeyRecord } from '@framework/core/adapter';
 import type { Account } from '@framework/testing/conformance';
 import { handlerKeysOf, inOrder, nextOf, plain } from './answers.js';
 import { type Write, changeSet, eventsOf, newId, writeTogether } from './changes.js';

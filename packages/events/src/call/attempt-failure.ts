@@ -1,4 +1,5 @@
-import { type DeliverableEvent, FrameworkError } from '@framework/core';
+import { FrameworkError } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 
 /** A call of a handler that did not succeed. */
 export interface AttemptFailure {

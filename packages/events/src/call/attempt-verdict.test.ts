@@ -1,10 +1,10 @@
 import {
-  HandlerTimeoutError,
   InvariantViolationError,
   ShardIdentifier,
   ShardUnavailableError,
   UnknownShardError,
 } from '@framework/core';
+import { HandlerTimeoutError } from '@framework/core/adapter';
 import { expect, test } from 'vitest';
 
 import { attemptVerdict } from './attempt-failure.js';

@@ -1,14 +1,16 @@
+import type {
+  ActionClass,
+  ActionExecutor,
+  Clock,
+  ExecutionConfiguration,
+  ShardIdentifier,
+} from '@framework/core';
 import {
-  type ActionClass,
-  type ActionExecutor,
-  type Clock,
   type DeliverableEvent,
   type DeliveryLog,
-  type ExecutionConfiguration,
   HandlerTimeoutError,
-  type ShardIdentifier,
   actionNameOf,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { HandlerContext, HandlerExecution } from '../handler/event-handler.js';

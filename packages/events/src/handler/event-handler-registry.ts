@@ -1,10 +1,5 @@
-import {
-  type EventClass,
-  InvariantViolationError,
-  type StartFrom,
-  eventTypeOf,
-  isStorableText,
-} from '@framework/core';
+import { type EventClass, InvariantViolationError } from '@framework/core';
+import { type StartFrom, eventTypeOf, isStorableText } from '@framework/core/adapter';
 
 import {
   type AnyEventHandler,

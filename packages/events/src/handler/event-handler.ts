@@ -5,8 +5,8 @@ import type {
   ModelEvent,
   Principal,
   ShardIdentifier,
-  StartFrom,
 } from '@framework/core';
+import type { StartFrom } from '@framework/core/adapter';
 
 /** What a handler may receive: typed events of the classes that it names, or every event, undecoded. */
 export type AnyHandledEvent = ModelEvent<unknown> | undefined;

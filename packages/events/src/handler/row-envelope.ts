@@ -1,13 +1,11 @@
 import {
-  type DeliverableEvent,
   type EventClass,
   InvariantViolationError,
   type ModelClass,
   ShardIdentifier,
   ShardedId,
-  decodeEvent,
-  modelNameOf,
 } from '@framework/core';
+import { type DeliverableEvent, decodeEvent, modelNameOf } from '@framework/core/adapter';
 
 import type { EventEnvelope } from './event-handler.js';
 

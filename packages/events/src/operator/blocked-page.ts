@@ -1,13 +1,11 @@
+import { InvalidCursorError, type Page, type ShardIdentifier } from '@framework/core';
 import {
   type DatabaseDelivery,
   type DeliveryStore,
-  InvalidCursorError,
-  type Page,
   type BlockedFilter,
   type BlockedRow,
-  type ShardIdentifier,
   pageSize,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 const limitDefault = 100;
 

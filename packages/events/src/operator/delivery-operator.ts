@@ -1,17 +1,16 @@
+import type { DatabaseRegistry, ShardIdentifier } from '@framework/core';
 import {
   type DatabaseDelivery,
-  type DatabaseRegistry,
   type DeadLetters,
   type DeadLettersStep,
   type DeliveryStore,
   type HandlerLag,
   type LeasedSlot,
   type BlockedFilter,
-  type ShardIdentifier,
   type StepPlace,
   UnknownHandlerError,
   outsideRequests,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import {
   type DatabaseAnswers,

@@ -1,3 +1,4 @@
+import type { ShardIdentifier } from '@framework/core';
 import type {
   DatabaseDelivery,
   DeadLetters,
@@ -6,8 +7,7 @@ import type {
   HandlerCursor,
   BlockedFilter,
   BlockedRow,
-  ShardIdentifier,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 const pageMax = 1_000;
 

@@ -4,7 +4,7 @@ import type {
   BlockedEvents,
   BlockedModel,
   BlockedPlace,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import { modelKey } from '../subscription/event-work.js';
 import type { HandlerFlow } from '../subscription/subscription.js';

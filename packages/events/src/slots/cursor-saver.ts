@@ -1,4 +1,4 @@
-import type { Cursor, CursorMove, HandlerCursors } from '@framework/core';
+import type { Cursor, CursorMove, HandlerCursors } from '@framework/core/adapter';
 
 import { WakeSignal } from '../wake/wake-signal.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';

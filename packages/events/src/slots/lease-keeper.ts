@@ -1,4 +1,5 @@
-import type { Clock, LeaseRenewal, SlotLease, SlotLeases } from '@framework/core';
+import type { Clock } from '@framework/core';
+import type { LeaseRenewal, SlotLease, SlotLeases } from '@framework/core/adapter';
 
 import { WakeSignal } from '../wake/wake-signal.js';
 import { type StoreBackoff, type WorkerContext, storeBackoff } from '../worker-context.js';

@@ -1,4 +1,4 @@
-import type { Cursor } from '@framework/core';
+import type { Cursor } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
 import { HeldSlot } from './lease-keeper.js';

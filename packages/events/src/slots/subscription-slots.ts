@@ -1,4 +1,4 @@
-import type { Cursor } from '@framework/core';
+import type { Cursor } from '@framework/core/adapter';
 
 import { type CursorSaver, SlotProgress } from './cursor-saver.js';
 import type { HeldSlot } from './lease-keeper.js';

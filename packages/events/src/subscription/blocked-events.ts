@@ -1,4 +1,4 @@
-import type { DeliverableEvent, LeasedModel, BlockedEvent, BlockedEvents } from '@framework/core';
+import type { DeliverableEvent, LeasedModel, BlockedEvent, BlockedEvents } from '@framework/core/adapter';
 
 import type { HeldSlot } from '../slots/lease-keeper.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';

@@ -1,10 +1,5 @@
-import type {
-  ActionExecutor,
-  DeliverableEvent,
-  DeliveryLog,
-  BlockedEvents,
-  BlockedHead,
-} from '@framework/core';
+import type { ActionExecutor } from '@framework/core';
+import type { DeliverableEvent, DeliveryLog, BlockedEvents, BlockedHead } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from '../call/call-deadlines.js';
 import { HandlerCaller } from '../call/handler-caller.js';

@@ -1,4 +1,5 @@
-import { InvariantViolationError, type BlockedEvent } from '@framework/core';
+import { InvariantViolationError } from '@framework/core';
+import type { BlockedEvent } from '@framework/core/adapter';
 
 import { type AttemptVerdict, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';

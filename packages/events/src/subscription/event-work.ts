@@ -1,4 +1,4 @@
-import type { DeliverableEvent, BlockedHead } from '@framework/core';
+import type { DeliverableEvent, BlockedHead } from '@framework/core/adapter';
 
 import type { HeldSlot } from '../slots/lease-keeper.js';
 

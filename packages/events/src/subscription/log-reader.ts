@@ -1,4 +1,4 @@
-import type { Cursor, DeliveryLog, EventBatch, LogPartitions } from '@framework/core';
+import type { Cursor, DeliveryLog, EventBatch, LogPartitions } from '@framework/core/adapter';
 
 import { WakeSignal } from '../wake/wake-signal.js';
 import type { WorkerContext } from '../worker-context.js';

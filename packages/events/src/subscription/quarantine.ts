@@ -1,4 +1,5 @@
-import type { Clock, DeliverableEvent, EventBatch } from '@framework/core';
+import type { Clock } from '@framework/core';
+import type { DeliverableEvent, EventBatch } from '@framework/core/adapter';
 
 import type { DeliverySettings } from '../delivery-settings.js';
 import type { HeldSlot } from '../slots/lease-keeper.js';

@@ -1,4 +1,4 @@
-import type { BlockedEvents, BlockedHead } from '@framework/core';
+import type { BlockedEvents, BlockedHead } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
 import type { HeldSlot, LeaseKeeper } from '../slots/lease-keeper.js';

@@ -4,7 +4,7 @@ import {
   type BlockedHead,
   type BlockedOutcome,
   randomUuid,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import { errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';

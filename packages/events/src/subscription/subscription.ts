@@ -1,4 +1,4 @@
-import type { Cursor, DeliverableEvent } from '@framework/core';
+import type { Cursor, DeliverableEvent } from '@framework/core/adapter';
 
 import { type DatabaseHandler, wantsEvent } from '../handler/event-handler-registry.js';
 import type { HeldSlot } from '../slots/lease-keeper.js';

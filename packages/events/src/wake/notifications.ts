@@ -2,11 +2,10 @@ import {
   type ActionExecutor,
   type Clock,
   type DatabaseRegistry,
-  type NotificationChannel,
   type ShardIdentifier,
-  outsideRequests,
   systemClock,
 } from '@framework/core';
+import { type NotificationChannel, outsideRequests } from '@framework/core/adapter';
 
 import { deliverySettings } from '../delivery-settings.js';
 import type { WorkerContext } from '../worker-context.js';

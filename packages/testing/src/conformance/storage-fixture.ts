@@ -1,4 +1,5 @@
-import type { AnyEntity, DatabaseRegistry, Id, Page, Repository, ShardIdentifier } from '@framework/core';
+import type { DatabaseRegistry, Id, Page, Repository, ShardIdentifier } from '@framework/core';
+import type { AnyEntity } from '@framework/core/adapter';
 
 import type { Account, Tag } from './account.js';
 

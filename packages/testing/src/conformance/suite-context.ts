@@ -1,7 +1,5 @@
 import {
   ActionExecutor,
-  type AnyEntity,
-  type ChangeSet,
   type ExecutionConfiguration,
   type ExecutorOptions,
   type Plan,
@@ -9,6 +7,7 @@ import {
   ShardedId,
   systemClock,
 } from '@framework/core';
+import type { AnyEntity, ChangeSet } from '@framework/core/adapter';
 
 import {
   CreditAccountAction,

@@ -1,22 +1,24 @@
 import {
+  type CommitOutcomeUnknownError,
+  ConstraintViolationError,
+  FrameworkError,
+  InvariantViolationError,
+  StaleRecordError,
+} from '@framework/core';
+import {
   type AnyEntity,
   type Change,
   type ChangeSet,
-  type CommitOutcomeUnknownError,
-  ConstraintViolationError,
   type DeliverableEvent,
   type EventRecord,
-  FrameworkError,
   type GroupOutcome,
-  InvariantViolationError,
   type PersistOutcome,
-  StaleRecordError,
   StorageFailureError,
   modelNameOf,
   randomUuid,
   slotOf,
   updateOfOtherTimeline,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import { isKeyTaken, storeKey } from './memory-idempotency-keys.js';
 import { MemoryRow } from './memory-row.js';

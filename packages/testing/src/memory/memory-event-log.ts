@@ -1,4 +1,5 @@
-import { type EventLog, InvalidCursorError, type LoggedEvent, type Page, pageSize } from '@framework/core';
+import { InvalidCursorError, type Page } from '@framework/core';
+import { type EventLog, type LoggedEvent, pageSize } from '@framework/core/adapter';
 
 import { faithfulCopy } from './memory-row.js';
 import type { MemoryTransactionManager } from './memory-transaction-manager.js';

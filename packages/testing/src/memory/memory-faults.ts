@@ -1,9 +1,5 @@
-import {
-  type ChangeSet,
-  type PersistOptions,
-  type ShardIdentifier,
-  TransientStorageError,
-} from '@framework/core';
+import { type ShardIdentifier, TransientStorageError } from '@framework/core';
+import type { ChangeSet, PersistOptions } from '@framework/core/adapter';
 
 import type { StoreMethod } from './delivery/memory-access.js';
 

@@ -1,4 +1,5 @@
-import type { ChangeSet, HandlerKey, IdempotencyKeys, KeyScope, Page, StoredKey } from '@framework/core';
+import type { Page } from '@framework/core';
+import type { ChangeSet, HandlerKey, IdempotencyKeys, KeyScope, StoredKey } from '@framework/core/adapter';
 
 import type { MemoryTables } from './memory-tables.js';
 import type { MemoryTransactionManager } from './memory-transaction-manager.js';

@@ -1,7 +1,6 @@
 import {
   Action,
   ActionExecutor,
-  type DatabaseDriver,
   Model,
   type New,
   ShardIdentifier,
@@ -9,6 +8,7 @@ import {
   openDatabases,
   systemClock,
 } from '@framework/core';
+import type { DatabaseDriver } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
 import { MemoryRepository } from './memory-repository.js';

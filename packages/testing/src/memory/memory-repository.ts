@@ -1,5 +1,4 @@
 import {
-  type AnyEntity,
   type DatabaseRegistry,
   EmbeddedBitsShardingStrategy,
   EntityNotFoundError,
@@ -8,18 +7,21 @@ import {
   InvariantViolationError,
   LimitExceededError,
   type ModelClass,
-  type ModelSource,
   NotUniqueError,
   type Page,
   type Repository,
-  ShardUndeterminedError,
   type ShardingStrategy,
+} from '@framework/core';
+import {
+  type AnyEntity,
+  type ModelSource,
+  ShardUndeterminedError,
   madeModels,
   modelNameOf,
   pageSize,
   readById,
   readByIds,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import { MemoryRow, faithfulCopy } from './memory-row.js';
 import { type MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';

@@ -1,4 +1,5 @@
-import { ShardIdentifier, UnstorableValueError, checkText } from '@framework/core';
+import { ShardIdentifier } from '@framework/core';
+import { UnstorableValueError, checkText } from '@framework/core/adapter';
 
 /** One row of a database in memory: belongs to the database alone, so nobody changes it. */
 export class MemoryRow {

@@ -1,15 +1,17 @@
 import {
   type Clock,
   ConfigurationError,
-  type Database,
-  type DatabaseConfig,
   InvariantViolationError,
   type ShardIdentifier,
-  type ShardingConfig,
   UnknownShardError,
-  primaryConfig,
   systemClock,
 } from '@framework/core';
+import {
+  type Database,
+  type DatabaseConfig,
+  type ShardingConfig,
+  primaryConfig,
+} from '@framework/core/adapter';
 
 import { MemoryAccess } from './delivery/memory-access.js';
 import { MemoryDeliveryStore } from './delivery/memory-delivery-store.js';

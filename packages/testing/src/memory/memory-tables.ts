@@ -1,11 +1,5 @@
-import type {
-  ActionRecord,
-  Clock,
-  DeliverableEvent,
-  HandlerKey,
-  ShardIdentifier,
-  StoredKey,
-} from '@framework/core';
+import type { Clock, ShardIdentifier } from '@framework/core';
+import type { ActionRecord, DeliverableEvent, HandlerKey, StoredKey } from '@framework/core/adapter';
 
 import { type MemoryDeliverySnapshot, MemoryDeliveryTables } from './delivery/memory-delivery-tables.js';
 import type { MemoryRow } from './memory-row.js';

@@ -1,17 +1,15 @@
+import { CommitOutcomeUnknownError, InvariantViolationError, type ShardIdentifier } from '@framework/core';
 import {
   type ChangeSet,
-  CommitOutcomeUnknownError,
   type DeliverableEvent,
   type GroupOutcome,
-  InvariantViolationError,
   NestedTransactionError,
   OpenTransactions,
   type PersistOptions,
   type PersistOutcome,
-  type ShardIdentifier,
   type TransactionManager,
   TransactionOverError,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import { applyChangeSet, applyGroup, isCommitted } from './apply-change-set.js';
 import { MemoryEventLog } from './memory-event-log.js';

@@ -1,13 +1,11 @@
+import { type Clock, type ShardIdentifier, systemClock } from '@framework/core';
 import {
-  type Clock,
   type DatabaseConfig,
   type DatabaseDriver,
   type MemberConfig,
-  type ShardIdentifier,
   type ShardingConfig,
   primaryConfig,
-  systemClock,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import { MemoryFaults } from './memory-faults.js';
 import { MemoryDatabase, type MemoryServer, defaultSlotCount } from './memory-server.js';

@@ -1,4 +1,4 @@
-import type { LoggedEvent } from '@framework/core';
+import type { LoggedEvent } from '@framework/core/adapter';
 import type { RegisteredHandler } from '@framework/events';
 
 import type { DeliveryRecord } from './delivery-record.js';

@@ -1,4 +1,5 @@
-import type { Clock, DatabaseDelivery, DatabaseRegistry, ShardIdentifier, SlotLeases } from '@framework/core';
+import type { Clock, DatabaseRegistry, ShardIdentifier } from '@framework/core';
+import type { DatabaseDelivery, SlotLeases } from '@framework/core/adapter';
 import type { Delivery } from '@framework/events';
 
 import type { History } from './history.js';

@@ -1,10 +1,5 @@
-import {
-  type AnyEntity,
-  FrameworkError,
-  type ModelClass,
-  type Principal,
-  modelNameOf,
-} from '@framework/core';
+import { FrameworkError, type ModelClass, type Principal } from '@framework/core';
+import { type AnyEntity, modelNameOf } from '@framework/core/adapter';
 
 import type { MemoryCommit, MemoryTables } from '../memory/index.js';
 import type { RepositoryOf } from '../specification/test-environment.js';

@@ -4,9 +4,9 @@ import {
   type ExecutorOptions,
   FrameworkError,
   type ShardIdentifier,
-  type ShardingConfig,
   openDatabases,
 } from '@framework/core';
+import type { ShardingConfig } from '@framework/core/adapter';
 import { Delivery } from '@framework/events';
 
 import { MemoryFaults, type MemoryPassage, memory } from '../memory/index.js';

@@ -1,4 +1,5 @@
-import type { Clock, DeliverableEvent, ShardIdentifier, ShardingConfig } from '@framework/core';
+import type { Clock, ShardIdentifier } from '@framework/core';
+import type { DeliverableEvent, ShardingConfig } from '@framework/core/adapter';
 
 import { type MemoryCommit, MemoryServer, type MemorySnapshot, type MemoryTables } from '../memory/index.js';
 import type { DeliveredLog } from '../record/check-deliveries.js';

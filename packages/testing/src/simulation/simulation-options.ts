@@ -1,7 +1,5 @@
 import type {
   ActionClass,
-  AnyAction,
-  AnyEntity,
   Clock,
   DatabaseRegistry,
   ExecutionConfiguration,
@@ -9,6 +7,7 @@ import type {
   Principal,
   ShardIdentifier,
 } from '@framework/core';
+import type { AnyAction, AnyEntity } from '@framework/core/adapter';
 import type { AnyEventHandler, DeliveryOverrides } from '@framework/events';
 
 import type { RepositoryOf, TestEnvironmentOptions } from '../specification/test-environment.js';

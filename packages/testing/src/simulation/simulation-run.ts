@@ -1,11 +1,5 @@
-import {
-  type AnyEntity,
-  type DatabaseRegistry,
-  type ModelClass,
-  ShardIdentifier,
-  modelNameOf,
-  useIdSource,
-} from '@framework/core';
+import { type DatabaseRegistry, type ModelClass, ShardIdentifier } from '@framework/core';
+import { type AnyEntity, modelNameOf, useIdSource } from '@framework/core/adapter';
 
 import { memorySharding } from '../memory/index.js';
 import { checkDeliveries } from '../record/check-deliveries.js';

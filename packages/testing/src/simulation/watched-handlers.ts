@@ -1,4 +1,5 @@
-import { type ActionClass, type Clock, FrameworkError, actionNameOf } from '@framework/core';
+import { type ActionClass, type Clock, FrameworkError } from '@framework/core';
+import { actionNameOf } from '@framework/core/adapter';
 import {
   type AnyEventHandler,
   EventHandlerRegistry,

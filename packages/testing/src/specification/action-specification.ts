@@ -1,4 +1,5 @@
-import { type EventClass, eventTypeOf } from '@framework/core';
+import type { EventClass } from '@framework/core';
+import { eventTypeOf } from '@framework/core/adapter';
 
 import {
   type Ending,

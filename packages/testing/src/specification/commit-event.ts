@@ -6,11 +6,8 @@ import {
   type Principal,
   type ShardIdentifier,
   ShardedId,
-  encodePayload,
-  eventTypeOf,
-  exactJson,
-  modelNameOf,
 } from '@framework/core';
+import { encodePayload, eventTypeOf, exactJson, modelNameOf } from '@framework/core/adapter';
 
 import { type MemoryTables, memoryManager } from '../memory/index.js';
 

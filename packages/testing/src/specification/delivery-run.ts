@@ -1,11 +1,5 @@
-import type {
-  ActionExecutor,
-  Clock,
-  DatabaseDelivery,
-  ModelClass,
-  BlockedRow,
-  ShardIdentifier,
-} from '@framework/core';
+import type { ActionExecutor, Clock, ModelClass, ShardIdentifier } from '@framework/core';
+import type { DatabaseDelivery, BlockedRow } from '@framework/core/adapter';
 import {
   type AnyEventHandler,
   Delivery,

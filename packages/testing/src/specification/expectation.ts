@@ -1,4 +1,5 @@
-import { type AnyEntity, Entity, FrameworkError, ModelEvent } from '@framework/core';
+import { Entity, FrameworkError, ModelEvent } from '@framework/core';
+import type { AnyEntity } from '@framework/core/adapter';
 import { AssertionError } from 'node:assert';
 import { isDeepStrictEqual } from 'node:util';
 

@@ -1,4 +1,5 @@
-import type { ActionClass, AnyEntity, ModelEvent } from '@framework/core';
+import type { ActionClass, ModelEvent } from '@framework/core';
+import type { AnyEntity } from '@framework/core/adapter';
 
 import { ActionSpecification } from './action-specification.js';
 import type { EventOrigin } from './commit-event.js';

@@ -1,10 +1,7 @@
 import {
   type ActionClass,
   ActionExecutor,
-  type AnyAction,
-  type AnyEntity,
   type DatabaseRegistry,
-  type DeliverableEvent,
   type EventClass,
   type ExecutionConfiguration,
   type ExecutorOptions,
@@ -13,11 +10,16 @@ import {
   type Principal,
   type Repository,
   ShardIdentifier,
+  openDatabases,
+} from '@framework/core';
+import {
+  type AnyAction,
+  type AnyEntity,
+  type DeliverableEvent,
   decodeEvent,
   eventTypeOf,
   modelNameOf,
-  openDatabases,
-} from '@framework/core';
+} from '@framework/core/adapter';
 import { type AnyEventHandler, type DeliveryOverrides, EventHandlerRegistry } from '@framework/events';
 
 import {

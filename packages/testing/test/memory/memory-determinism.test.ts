@@ -1,4 +1,5 @@
-import { ActionExecutor, useIdSource } from '@framework/core';
+import { ActionExecutor } from '@framework/core';
+import { useIdSource } from '@framework/core/adapter';
 import { Delivery } from '@framework/events';
 import { expect, it } from 'vitest';
 

@@ -1,9 +1,5 @@
-import {
-  type DatabaseRegistry,
-  type ShardIdentifier,
-  type ShardingConfig,
-  openDatabases,
-} from '@framework/core';
+import { type DatabaseRegistry, type ShardIdentifier, openDatabases } from '@framework/core';
+import type { ShardingConfig } from '@framework/core/adapter';
 import {
   Account,
   type AccountReader,

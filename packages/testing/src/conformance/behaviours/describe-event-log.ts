@@ -1,4 +1,5 @@
-import { decodeEvent, systemClock } from '@framework/core';
+import { systemClock } from '@framework/core';
+import { decodeEvent } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
 import { FindOwnerAction } from '../account-actions.js';

@@ -1,4 +1,5 @@
-import { type ChangeSet, FrameworkError, type TransactionManager, systemClock } from '@framework/core';
+import { FrameworkError, systemClock } from '@framework/core';
+import type { ChangeSet, TransactionManager } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
 import { Account, Tag, decimal } from '../account.js';

@@ -1,4 +1,5 @@
-import { ShardedId, slotOf, systemClock } from '@framework/core';
+import { ShardedId, systemClock } from '@framework/core';
+import { slotOf } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
 import { TransferAction } from '../account-actions.js';

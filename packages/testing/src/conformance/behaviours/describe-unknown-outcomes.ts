@@ -1,9 +1,5 @@
-import {
-  type ChangeSet,
-  CommitOutcomeUnknownError,
-  ShardedId,
-  type TransactionManager,
-} from '@framework/core';
+import { CommitOutcomeUnknownError, ShardedId } from '@framework/core';
+import type { ChangeSet, TransactionManager } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
 import { type Account, Tag, decimal } from '../account.js';

@@ -1,4 +1,5 @@
-import { type DeliveryStore, ShardIdentifier } from '@framework/core';
+import { ShardIdentifier } from '@framework/core';
+import type { DeliveryStore } from '@framework/core/adapter';
 
 import { MemoryFaults } from '../memory-faults.js';
 import type { MemoryDeliveryTables } from './memory-delivery-tables.js';

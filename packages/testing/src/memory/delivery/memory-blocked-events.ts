@@ -9,7 +9,7 @@ import type {
   BlockedModel,
   BlockedOutcome,
   BlockedPlace,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
 import {

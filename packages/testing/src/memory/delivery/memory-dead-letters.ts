@@ -1,12 +1,12 @@
+import type { Page } from '@framework/core';
 import {
   type DeadLetters,
   type DeadLettersStep,
-  type Page,
   type BlockedFilter,
   type BlockedRow,
   type StepPlace,
   pageSize,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryBlocked } from './memory-delivery-tables.js';

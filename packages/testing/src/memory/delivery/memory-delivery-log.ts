@@ -1,12 +1,11 @@
+import { InvalidCursorError, InvariantViolationError } from '@framework/core';
 import {
   type Cursor,
   type DeliverableEvent,
   type DeliveryLog,
   type EventBatch,
   HistoryChangedError,
-  InvalidCursorError,
-  InvariantViolationError,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
 import { type MemoryDeliveryTables, boundedCopy } from './memory-delivery-tables.js';

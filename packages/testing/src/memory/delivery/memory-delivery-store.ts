@@ -1,4 +1,4 @@
-import type { DeliveryStore, NotificationChannel, LogPartitions } from '@framework/core';
+import type { DeliveryStore, NotificationChannel, LogPartitions } from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
 import { MemoryBlockedEvents } from './memory-blocked-events.js';

@@ -1,4 +1,5 @@
-import type { Clock, DeliverableEvent } from '@framework/core';
+import type { Clock } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 
 /** Who holds a slot for a handler. */
 export interface MemoryLease {

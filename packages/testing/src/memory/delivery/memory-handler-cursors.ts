@@ -1,3 +1,4 @@
+import { HandlerNamesError } from '@framework/core';
 import {
   type CursorMove,
   type DeliverableEvent,
@@ -5,11 +6,10 @@ import {
   type HandlerCursors,
   HandlerInUseError,
   type HandlerLag,
-  HandlerNamesError,
   type HandlerRegistration,
   type KnownHandler,
   assertDistinctHandlers,
-} from '@framework/core';
+} from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
 import { formatPlace, parsePlace } from './memory-delivery-log.js';

@@ -1,4 +1,4 @@
-import type { LeaseRenewal, LeasedSlot, SlotLeases } from '@framework/core';
+import type { LeaseRenewal, LeasedSlot, SlotLeases } from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryLease, MemoryProcess } from './memory-delivery-tables.js';

@@ -1,4 +1,5 @@
-import { type DeliverableEvent, type BlockedHead, ShardIdentifier } from '@framework/core';
+import { ShardIdentifier } from '@framework/core';
+import type { DeliverableEvent, BlockedHead } from '@framework/core/adapter';
 import { expect, test } from 'vitest';
 
 import { MemoryAccess, MemoryDeliveryStore, MemoryFaults, MemoryTables } from '../../memory/index.js';

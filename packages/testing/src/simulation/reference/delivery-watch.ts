@@ -1,4 +1,5 @@
-import { type DeliverableEvent, FrameworkError } from '@framework/core';
+import { FrameworkError } from '@framework/core';
+import type { DeliverableEvent } from '@framework/core/adapter';
 import type { RegisteredHandler } from '@framework/events';
 
 import type { MemoryBlocked, MemoryPassage, MemorySnapshot, MemoryTables } from '../../memory/index.js';

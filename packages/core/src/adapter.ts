@@ -1,0 +1,122 @@
+import { assertSupportedNode } from './supported-node.js';
+
+// For whoever stores, delivers or tests: ports, the records that pass through them, and what their implementations share.
+export type { AnyEntity } from './model/model.js';
+export { modelNameOf, isStorableText } from './model/model-class.js';
+export { eventTypeOf, currentPayload, decodeEvent, encodePayload } from './model/model-event.js';
+export { checkText, exactJson } from './model/exact-json.js';
+
+export { useIdSource, randomUuid } from './id/uuid-v7.js';
+
+export { actionNameOf } from './action/action.js';
+export type { AnyAction } from './action/action-registry.js';
+
+export type { IdempotencySettings } from './idempotency/key-cleanup.js';
+
+export type { ExecutionLimits } from './config/execution-limits.js';
+export type { GroupSettings } from './group-commit/group-commit.js';
+export type { TurnSettings } from './reads/keyed-mutex.js';
+
+export { outsideRequests } from './outside-requests.js';
+
+export {
+  OpenTransactions,
+  type GroupOutcome,
+  type PersistOptions,
+  type PersistOutcome,
+  type TransactionManager,
+} from './storage/transaction-manager.js';
+export { type ModelSource, pageSize } from './storage/repository.js';
+export {
+  type ActionRecord,
+  type Change,
+  type ChangeSet,
+  type EventRecord,
+  updateOfOtherTimeline,
+} from './storage/change-set.js';
+export { madeModels, readById, readByIds } from './reads/read-batcher.js';
+export type {
+  HandlerKey,
+  IdempotencyKeys,
+  KeyRecord,
+  KeyScope,
+  StoredKey,
+  HandledEvent,
+} from './storage/idempotency-keys.js';
+export type { EventLog, LoggedEvent, DeliverableEvent } from './storage/event-log.js';
+export type { Database, DatabaseDriver } from './storage/database.js';
+
+export {
+  type DeliveryStore,
+  slotOf,
+  type LeasedSlot,
+  type LeaseRenewal,
+  type SlotLease,
+  type SlotLeases,
+  type DeliveryLog,
+  type EventBatch,
+  type NotificationChannel,
+  type LogPartitions,
+} from './storage/delivery-store.js';
+export {
+  type Cursor,
+  type CursorMove,
+  type HandlerCursor,
+  type HandlerCursors,
+  type HandlerLag,
+  type HandlerRegistration,
+  type KnownHandler,
+  type StartFrom,
+  assertDistinctHandlers,
+} from './storage/handler-cursors.js';
+export type {
+  DuePlace,
+  LeasedModel,
+  BlockedAttempt,
+  BlockedEvent,
+  BlockedEvents,
+  BlockedHead,
+  BlockedModel,
+  BlockedOutcome,
+  BlockedPlace,
+  DeadLetters,
+  DeadLettersStep,
+  BlockedFilter,
+  BlockedRow,
+  StepPlace,
+} from './storage/blocked-events.js';
+
+export type { MigrateMode } from './config/framework-config.js';
+export { kebabCasePath } from './config/config-keys.js';
+export {
+  type DatabaseConfig,
+  type MemberConfig,
+  type ShardingConfig,
+  primaryConfig,
+} from './config/sharding-config.js';
+export {
+  type ConfiguredDatabase,
+  configuredDatabases,
+  type DatabaseDelivery,
+} from './sharding/database-registry.js';
+export { databaseName, databasePlace } from './config/database-url.js';
+
+export {
+  NestedExecutionError,
+  PlanSealedError,
+  PlanUnavailableError,
+  StagedTwiceError,
+} from './errors/action-errors.js';
+export { InvalidModelError, InvalidShardError, UnstorableValueError } from './errors/value-errors.js';
+export {
+  ShardUndeterminedError,
+  HistoryChangedError,
+  StorageFailureError,
+  type UnavailableKind,
+  NestedTransactionError,
+  TransactionOverError,
+} from './errors/storage-errors.js';
+export type { NotReadyKind } from './errors/database-not-ready-error.js';
+export { HandlerInUseError, UnknownHandlerError, HandlerTimeoutError } from './errors/handler-errors.js';
+
+assertSupportedNode();
