@@ -1,5 +1,5 @@
+import { type GroupSettings, defaultGroupSettings } from '../src/config/executor-settings.js';
 import { ShardWriter } from '../src/group-commit/commit-queue.js';
-import { type GroupSettings, defaultGroupSettings } from '../src/group-commit/group-commit.js';
 import { QueuedPlan, StagedModels } from '../src/group-commit/pending-commit.js';
 import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManager } from '../src/adapter.js';
 import { FakeRepository } from './fake-repository.js';

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { WakeSignal } from '../src/wake/wake-signal.js';
 
 describe('a wait', () => {
-  test('ends when the wakeSignal is rung, and leaves nothing behind that waits for the clock', async () => {
+  test('ends when the signal is given, and leaves nothing behind that waits for the clock', async () => {
     const clock = new VirtualClock();
     const wakeSignal = new WakeSignal(clock);
     const wait = wakeSignal.wait(1_000);
@@ -13,7 +13,7 @@ describe('a wait', () => {
     expect(await clock.wakeNext()).toBe(false);
   });
 
-  test('ends at once when the wakeSignal was rung before, but only one', async () => {
+  test('ends at once when the signal was given before, but only one', async () => {
     const clock = new VirtualClock();
     const wakeSignal = new WakeSignal(clock);
     wakeSignal.wake();
@@ -27,23 +27,23 @@ describe('a wait', () => {
   test('ends when its time is over, and says that nobody rang', async () => {
     const clock = new VirtualClock();
     const wait = new WakeSignal(clock).wait(1_000);
-    let rung: boolean | undefined;
-    void wait.then((was) => (rung = was));
+    let woken: boolean | undefined;
+    void wait.then((was) => (woken = was));
     await clock.advance(999);
-    expect(rung).toBeUndefined();
+    expect(woken).toBeUndefined();
     await clock.advance(1);
-    expect(rung).toBe(false);
+    expect(woken).toBe(false);
   });
 
-  test('without a duration lasts until the wakeSignal is rung', async () => {
+  test('without a duration lasts until the signal is given', async () => {
     const clock = new VirtualClock();
     const wakeSignal = new WakeSignal(clock);
-    let rung: boolean | undefined;
-    void wakeSignal.wait().then((was) => (rung = was));
+    let woken: boolean | undefined;
+    void wakeSignal.wait().then((was) => (woken = was));
     await clock.advance(86_400_000);
-    expect(rung).toBeUndefined();
+    expect(woken).toBeUndefined();
     wakeSignal.wake();
     await clock.advance(0);
-    expect(rung).toBe(true);
+    expect(woken).toBe(true);
   });
 });

@@ -1,12 +1,16 @@
 import { type Clock, systemClock } from '../clock.js';
-import { defaultExecutionLimits, executionLimitRanges } from '../config/execution-limits.js';
+import {
+  defaultExecutionLimits,
+  defaultIdempotencySettings,
+  executionLimitRanges,
+  idempotencyRanges,
+} from '../config/executor-settings.js';
 import { checkNamespace } from '../config/namespace.js';
 import { settingsOf } from '../config/settings.js';
 import { NestedExecutionError } from '../errors/action-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import { InvariantViolationError } from '../errors/invariant-violation.js';
 import { isLostBaseError } from '../group-commit/pending-commit.js';
-import { defaultIdempotencySettings, idempotencyRanges } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventClass } from '../model/model-event.js';
@@ -14,7 +18,7 @@ import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry } from './action-registry.js';
 import type { ActionClass, Principal } from './action.js';
-import { currentExecution } from './attempt-context.js';
+import { currentAttempt } from './attempt-context.js';
 import { Attempts } from './attempt.js';
 import { UnknownCommits } from './commit.js';
 import { type Run, isSearched, replay } from './execution.js';
@@ -97,7 +101,7 @@ export class ActionExecutor {
     configuration: ExecutionConfiguration = {},
   ): Promise<Result> {
     const registered = this.#actions.get(actionClass);
-    const outer = currentExecution();
+    const outer = currentAttempt();
     if (outer !== undefined && !outer.plan.sealed)
       throw new NestedExecutionError(registered.name, outer.actionName);
     // What is recorded and what is performed are the same, also where the caller's params say something else each time.

@@ -3,7 +3,7 @@ import type * as z from 'zod';
 import type { Clock } from '../clock.js';
 import { PlanUnavailableError } from '../errors/action-errors.js';
 import { durableName } from '../model/model-class.js';
-import { currentExecution } from './attempt-context.js';
+import { currentAttempt } from './attempt-context.js';
 import type { Plan } from './plan.js';
 
 declare const paramsOf: unique symbol;
@@ -39,14 +39,14 @@ export abstract class Action<Params, Result> {
   protected abstract perform(principal: Principal, params: Params): Promise<Result>;
 
   /**
-   * The plan of the running execution.
+   * The plan of the running attempt.
    *
    * @throws PlanUnavailableError `plan-unavailable` outside of perform
    */
   protected plan(): Plan {
-    const execution = currentExecution();
-    if (execution === undefined) throw new PlanUnavailableError(this.constructor.name);
-    return execution.plan;
+    const attempt = currentAttempt();
+    if (attempt === undefined) throw new PlanUnavailableError(this.constructor.name);
+    return attempt.plan;
   }
 }
 

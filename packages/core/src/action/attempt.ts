@@ -1,22 +1,26 @@
 import type { Clock } from '../clock.js';
-import type { ExecutionLimits } from '../config/execution-limits.js';
+import {
+  type ExecutionLimits,
+  type GroupSettings,
+  type IdempotencySettings,
+  type ModelLockSettings,
+  defaultGroupSettings,
+  defaultModelLockSettings,
+  groupRanges,
+  modelLockRanges,
+} from '../config/executor-settings.js';
 import { type RangesOf, settingsOf } from '../config/settings.js';
 import { CrossShardError, PartialCommitError } from '../errors/configuration-errors.js';
 import { InvariantViolationError } from '../errors/invariant-violation.js';
-import {
-  GroupCommit,
-  type GroupSettings,
-  defaultGroupSettings,
-  groupRanges,
-} from '../group-commit/group-commit.js';
-import { type IdempotencySettings, KeySweep } from '../idempotency/key-cleanup.js';
+import { GroupCommit } from '../group-commit/group-commit.js';
+import { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
 import { modelNameOf } from '../model/model-class.js';
 import { EventTypes } from '../model/model-event.js';
-import { ModelTurns, type TurnSettings, defaultTurnSettings, turnRanges } from '../reads/keyed-mutex.js';
+import { KeyedMutex } from '../reads/keyed-mutex.js';
 import { CombinedReads } from '../reads/read-batcher.js';
-import { AttemptReads } from '../reads/read-context.js';
+import { ReadContext } from '../reads/read-context.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ChangeSet } from '../storage/change-set.js';
@@ -24,7 +28,7 @@ import type { StoredKey } from '../storage/idempotency-keys.js';
 import type { Repository } from '../storage/repository.js';
 import type { PersistOutcome } from '../storage/transaction-manager.js';
 import { perform } from './action.js';
-import { runAs } from './attempt-context.js';
+import { runInAttempt } from './attempt-context.js';
 import { commit } from './commit.js';
 import { type Run, isSearched, replay } from './execution.js';
 import type { ExecutionConfiguration, ExecutorOptions } from './options.js';
@@ -87,17 +91,17 @@ export class Attempts {
     try {
       return await this.#performAndCommit(run, reads);
     } catch (error) {
-      reads.giveBackTurns();
+      reads.releaseLocks();
       // A refusal because of a model that is not committed yet holds only if that is committed. A commit checks that
       // itself.
       await reads.untilWritten();
       throw error;
     } finally {
-      reads.giveBackTurns();
+      reads.releaseLocks();
     }
   }
 
-  async #performAndCommit<Params, Result>(run: Run<Params, Result>, reads: AttemptReads): Promise<Result> {
+  async #performAndCommit<Params, Result>(run: Run<Params, Result>, reads: ReadContext): Promise<Result> {
     const { record: action, configuration, request } = run;
     const plan = new Plan({
       actionName: action.name,
@@ -107,7 +111,7 @@ export class Attempts {
       eventTypes: this.eventTypes,
     });
     const { result, staged } = await performed(run, plan, reads);
-    reads.keepTurnsOf(staged);
+    reads.keepLocksOf(staged);
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardError(
         action.name,
@@ -148,7 +152,7 @@ export class Attempts {
   async #commit<Params, Result>(
     { configuration, unknownCommits }: Run<Params, Result>,
     changeSets: readonly ChangeSet[],
-    { result, reads }: { readonly result: Result; readonly reads: AttemptReads },
+    { result, reads }: { readonly result: Result; readonly reads: ReadContext },
   ): Promise<PersistOutcome> {
     const shards = changeSets.map(({ shard }) => shard);
     try {
@@ -169,7 +173,7 @@ export class Attempts {
   async #earlierEffect<Params, Result>(
     run: Run<Params, Result>,
     { scope }: KeyedRequest<Result>,
-    reads: AttemptReads,
+    reads: ReadContext,
   ): Promise<StoredKey | undefined> {
     const recordShard = this.#recordShard(run);
     const others = new Set([...run.shards].filter((shard) => shard !== recordShard));
@@ -201,7 +205,7 @@ export class Attempts {
     run: Run<Params, Result>,
     request: KeyedRequest<Result>,
     changeSets: readonly ChangeSet[],
-    { result, reads }: { readonly result: Result; readonly reads: AttemptReads },
+    { result, reads }: { readonly result: Result; readonly reads: ReadContext },
   ): Promise<Result> {
     const { record, configuration } = run;
     const key = request.record(result, this.#keyLifetimeMs);
@@ -229,7 +233,7 @@ export class Attempts {
   #changeSets<Params, Result>(
     staged: readonly ShardPlan[],
     run: Run<Params, Result>,
-    reads: AttemptReads,
+    reads: ReadContext,
   ): readonly ChangeSet[] {
     const { record: action, unknownCommits } = run;
     const plans = staged.length === 0 ? [{ shard: this.#recordShard(run), changes: [], events: [] }] : staged;
@@ -268,12 +272,12 @@ function tell(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentif
 async function performed<Params, Result>(
   { registered, principal, params, shards }: Run<Params, Result>,
   plan: Plan,
-  reads: AttemptReads,
+  reads: ReadContext,
 ): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
   try {
     const { action, name } = registered;
     const execution = { actionName: name, plan, reads, shards };
-    const result = await runAs(execution, () => perform(action, principal, copyOfParams(params)));
+    const result = await runInAttempt(execution, () => perform(action, principal, copyOfParams(params)));
     return { result, staged: sealPlan(plan) };
   } finally {
     sealPlan(plan);
@@ -299,12 +303,12 @@ function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repo
   return map;
 }
 
-/** What the attempts of one executor have in common: combined reads, turns, and the groups in which they commit. */
+/** What the attempts of one executor have in common: combined reads, locks on models, and the groups in which they commit. */
 class AttemptCommits {
   readonly #databases: DatabaseRegistry;
   readonly #isGroupedByDefault: boolean;
   readonly #reads: CombinedReads;
-  readonly #turns: ModelTurns | undefined;
+  readonly #mutex: KeyedMutex | undefined;
   readonly #groups: GroupCommit;
 
   /** @throws ConfigurationError `invalid-configuration` when a setting is out of its range */
@@ -313,10 +317,10 @@ class AttemptCommits {
     clock: Clock,
     {
       groupCommit = false,
-      turns = true,
+      modelLocks = true,
     }: {
       readonly groupCommit?: boolean | Partial<GroupSettings>;
-      readonly turns?: boolean | Partial<TurnSettings>;
+      readonly modelLocks?: boolean | Partial<ModelLockSettings>;
     },
   ) {
     this.#databases = databases;
@@ -324,20 +328,20 @@ class AttemptCommits {
     this.#isGroupedByDefault = groupCommit !== false;
     const groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
     this.#groups = new GroupCommit(databases, groupSettings, clock);
-    const turnSettings = switched('turns', defaultTurnSettings, turnRanges, turns);
-    if (turns !== false) this.#turns = new ModelTurns(turnSettings, clock);
+    const lockSettings = switched('modelLocks', defaultModelLockSettings, modelLockRanges, modelLocks);
+    if (modelLocks !== false) this.#mutex = new KeyedMutex(lockSettings, clock);
   }
 
   /**
-   * What a new attempt reads through; its turns are to be given back.
+   * What a new attempt reads through; its locks are to be released.
    *
    * @param mayBuild whether it may build on what is not committed yet, where the execution commits in groups
    */
   openReads(
     { groupCommit: isGrouped = this.#isGroupedByDefault, handledEvent }: ExecutionConfiguration,
     mayBuild: boolean,
-  ): AttemptReads {
-    return new AttemptReads(this.#reads, this.#turns, this.#groups, {
+  ): ReadContext {
+    return new ReadContext(this.#reads, this.#mutex, this.#groups, {
       mayBuild: isGrouped && mayBuild,
       isOfHandler: handledEvent !== undefined,
     });
@@ -347,13 +351,13 @@ class AttemptCommits {
   async commit(
     changeSets: readonly ChangeSet[],
     { groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration,
-    reads: AttemptReads,
+    reads: ReadContext,
   ): Promise<PersistOutcome> {
     const [first] = changeSets;
     if (isGrouped && first !== undefined && this.#groups.takes(changeSets))
-      return this.#groups.commit(first, reads.handOver(), () => reads.giveBackTurns());
+      return this.#groups.commit(first, reads.handOver(), () => reads.releaseLocks());
     await reads.untilWritten();
-    return commit(changeSets, this.#databases, { onLockedOut: () => reads.holdUpTurns() });
+    return commit(changeSets, this.#databases, { onLockedOut: () => reads.holdUpLocks() });
   }
 }
 

@@ -1,8 +1,10 @@
 import type { Clock } from '../clock.js';
-import type { ExecutionLimits } from '../config/execution-limits.js';
-import type { GroupSettings } from '../group-commit/group-commit.js';
-import type { IdempotencySettings } from '../idempotency/key-cleanup.js';
-import type { TurnSettings } from '../reads/keyed-mutex.js';
+import type {
+  ExecutionLimits,
+  GroupSettings,
+  IdempotencySettings,
+  ModelLockSettings,
+} from '../config/executor-settings.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { Repository } from '../storage/repository.js';
@@ -29,10 +31,10 @@ export interface ExecutorOptions {
    */
   readonly groupCommit?: boolean | Partial<GroupSettings>;
   /**
-   * Whether executions of this executor that read the same model by its id take turns, so that they are not stale
-   * because of each other, or how. Default true.
+   * Whether executions of this executor that read the same model by its id wait for each other, so that they do not make each
+   * other stale, or how. Default true.
    */
-  readonly turns?: boolean | Partial<TurnSettings>;
+  readonly modelLocks?: boolean | Partial<ModelLockSettings>;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
   /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */

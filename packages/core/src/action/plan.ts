@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.js';
-import type { ExecutionLimits } from '../config/execution-limits.js';
+import type { ExecutionLimits } from '../config/executor-settings.js';
 import { LimitExceededError, PlanSealedError, StagedTwiceError } from '../errors/action-errors.js';
 import { InvariantViolationError } from '../errors/invariant-violation.js';
 import type { Id } from '../id/id.js';

@@ -1,8 +1,8 @@
+import { defaultGroupSettings } from './executor-settings.js';
 import { describe, expect, test } from 'vitest';
 
 import { Wallet } from '../../test/wallet.js';
 import { ConfigurationError } from '../errors/configuration-errors.js';
-import { defaultGroupSettings } from '../group-commit/group-commit.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { EmbeddedBitsShardingStrategy } from '../sharding/sharding-strategy.js';

@@ -1,8 +1,8 @@
+import { type GroupSettings, defaultGroupSettings } from './executor-settings.js';
 import * as z from 'zod';
 
 import { timerMaxMs } from '../clock.js';
 import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
-import { type GroupSettings, defaultGroupSettings } from '../group-commit/group-commit.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { camelCaseKeys, kebabCasePath, unknownKeys, unknownKeysBesidePassword } from './config-keys.js';
 import { Secret, parseDatabaseUrl } from './database-url.js';

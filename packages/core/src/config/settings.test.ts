@@ -20,7 +20,7 @@ const settings: readonly (readonly [section: keyof ExecutorOptions, setting: str
   ['groupCommit', 'queueWaitMs'],
   ['groupCommit', 'planSizeMax'],
   ['groupCommit', 'planCharactersMax'],
-  ['turns', 'waitMs'],
+  ['modelLocks', 'waitMs'],
 ];
 
 function faultsOf(options: unknown): unknown {

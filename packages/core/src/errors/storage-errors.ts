@@ -1,6 +1,5 @@
-import { modelNameOf } from '../model/model-class.js';
+import { type ModelClass, modelNameOf } from '../model/model-class.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { Change } from '../storage/change-set.js';
 import type { NotReadyKind } from './database-not-ready-error.js';
 import { FrameworkError } from './framework-error.js';
 
@@ -27,9 +26,16 @@ export class StaleRecordError extends FrameworkError {
   }
 
   /** The error of an update that finds another version; for adapters. */
-  static of({ repository, model, expectedVersion }: Change): StaleRecordError {
+  static of({ repository, model, expectedVersion }: StaleUpdate): StaleRecordError {
     return new StaleRecordError(modelNameOf(repository.model), model.id.value, expectedVersion);
   }
+}
+
+/** What the error says of a staged change. */
+interface StaleUpdate {
+  readonly repository: { readonly model: ModelClass<unknown> };
+  readonly model: { readonly id: { readonly value: string } };
+  readonly expectedVersion: number;
 }
 
 /** A deadlock, a serialization failure or a connection lost before the commit was sent; nothing was written. */

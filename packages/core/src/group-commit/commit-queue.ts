@@ -1,3 +1,4 @@
+import type { GroupSettings } from '../config/executor-settings.js';
 import { outcomeOf } from '../action/commit.js';
 import type { Clock } from '../clock.js';
 import { ShardUnavailableError, StaleRecordError } from '../errors/storage-errors.js';
@@ -6,7 +7,6 @@ import { outsideRequests } from '../outside-requests.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import { Ticker } from '../ticker.js';
-import type { GroupSettings } from './group-commit.js';
 import { type QueuedPlan, type StagedModels, lostBaseError } from './pending-commit.js';
 import { type Batch, nextGroup, writeBatch } from './write-group.js';
 

@@ -1,3 +1,4 @@
+import { type GroupSettings, defaultGroupSettings } from '../config/executor-settings.js';
 import { describe, expect, test } from 'vitest';
 
 import { settled } from '../../test/manual-clock.js';
@@ -13,7 +14,7 @@ import {
 } from '../errors/storage-errors.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { GroupOutcome } from '../storage/transaction-manager.js';
-import { GroupCommit, type GroupSettings, defaultGroupSettings } from './group-commit.js';
+import { GroupCommit } from './group-commit.js';
 
 const once: ExecutionConfiguration = { retry: { attemptsMax: 1 } };
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });

@@ -40,7 +40,7 @@ function rereading(): TestExecutor & {
       seen.push([...new Set([before.version, after.version])]);
       return plan().update((from === 'older' ? before : after).deposit(amount));
     },
-    { groupCommit: true, turns: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
+    { groupCommit: true, modelLocks: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
   );
   const manager = running.manager(global);
   const persist = manager.persist.bind(manager);

@@ -1,3 +1,4 @@
+import { defaultIdempotencySettings } from '../config/executor-settings.js';
 import { expect, test } from 'vitest';
 
 import { global, mexico } from '../../test/test-executor.js';
@@ -5,7 +6,7 @@ import { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { sourceOf } from '../storage/idempotency-keys.js';
-import { KeySweep, defaultIdempotencySettings } from './key-cleanup.js';
+import { KeySweep } from './key-cleanup.js';
 
 async function down(): Promise<never> {
   throw new ShardUnavailableError(mexico, 'it is down');

@@ -6,16 +6,16 @@ import { executorOf, global, openWallet, storedWallet } from '../../test/test-ex
 import { Wallet } from '../../test/wallet.js';
 import type { Clock } from '../clock.js';
 import { StaleRecordError } from '../errors/storage-errors.js';
-import { ModelTurns, type Turn } from './keyed-mutex.js';
+import { KeyedMutex, type ModelLock } from './keyed-mutex.js';
 
-function turnsOf(clock: Clock = new ManualClock()): ModelTurns {
-  return new ModelTurns({ waitMs: 100 }, clock);
+function mutexOf(clock: Clock = new ManualClock()): KeyedMutex {
+  return new KeyedMutex({ waitMs: 100 }, clock);
 }
 
-function taken(turns: ModelTurns, id: string): Turn {
-  const turn = turns.takeFree(Wallet, id);
-  if (turn === undefined) throw new Error(`The turn of ${id} is not free`);
-  return turn;
+function taken(locks: KeyedMutex, id: string): ModelLock {
+  const lock = locks.tryAcquire(Wallet, id);
+  if (lock === undefined) throw new Error(`The lock of ${id} is not free`);
+  return lock;
 }
 
 function depositing(options: Parameters<typeof executorOf>[1] = {}) {
@@ -50,36 +50,36 @@ function depositing(options: Parameters<typeof executorOf>[1] = {}) {
   return { ...running, manual: clock, most: () => most };
 }
 
-describe('turns', () => {
+describe('locks', () => {
   test('go to one at a time, in the order in which they were asked for', async () => {
-    const turns = turnsOf();
-    const first = taken(turns, 'a');
-    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
+    const locks = mutexOf();
+    const first = taken(locks, 'a');
+    expect(locks.tryAcquire(Wallet, 'a')).toBeUndefined();
     const order: number[] = [];
     const waits = [1, 2, 3].map(async (number) => {
-      const turn = await turns.waitFor(Wallet, 'a');
+      const lock = await locks.acquire(Wallet, 'a');
       order.push(number);
-      if (turn !== undefined) turns.giveBack(turn);
+      if (lock !== undefined) locks.release(lock);
     });
     await settled();
     expect(order).toEqual([]);
-    turns.giveBack(first);
+    locks.release(first);
     await Promise.all(waits);
     expect(order).toEqual([1, 2, 3]);
-    expect(turns.takeFree(Wallet, 'a')).toBeDefined();
+    expect(locks.tryAcquire(Wallet, 'a')).toBeDefined();
   });
 
   test('of one model say nothing about another one', () => {
-    const turns = turnsOf();
-    taken(turns, 'a');
-    expect(turns.takeFree(Wallet, 'b')).toBeDefined();
+    const locks = mutexOf();
+    taken(locks, 'a');
+    expect(locks.tryAcquire(Wallet, 'b')).toBeDefined();
   });
 
   test('are waited for no longer than the limit allows, by one timer for all', async () => {
     const clock = new ManualClock();
-    const turns = turnsOf(clock);
-    const held = taken(turns, 'a');
-    const waits = [turns.waitFor(Wallet, 'a'), turns.waitFor(Wallet, 'a')];
+    const locks = mutexOf(clock);
+    const held = taken(locks, 'a');
+    const waits = [locks.acquire(Wallet, 'a'), locks.acquire(Wallet, 'a')];
     let ended = 0;
     for (const wait of waits) void wait.then(() => ended++);
     await clock.wake();
@@ -89,23 +89,23 @@ describe('turns', () => {
     const [next, other] = await Promise.all(waits);
     expect(other).toBeUndefined();
     expect(clock.sleeps).toBe(3);
-    turns.giveBack(held);
-    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
-    turns.giveBack(next!);
-    expect(turns.takeFree(Wallet, 'a')).toBeDefined();
+    locks.release(held);
+    expect(locks.tryAcquire(Wallet, 'a')).toBeUndefined();
+    locks.release(next!);
+    expect(locks.tryAcquire(Wallet, 'a')).toBeDefined();
   });
 
   test('come at once to whoever waits when nobody holds them', async () => {
-    expect(await turnsOf().waitFor(Wallet, 'a')).toEqual({ model: Wallet, id: 'a' });
+    expect(await mutexOf().acquire(Wallet, 'a')).toEqual({ model: Wallet, id: 'a' });
   });
 
   test('that are never given back by one who waited for them go on to the next one, too', async () => {
     const clock = new ManualClock();
-    const turns = turnsOf(clock);
-    const held = taken(turns, 'a');
-    const first = turns.waitFor(Wallet, 'a');
-    const second = turns.waitFor(Wallet, 'a');
-    turns.giveBack(held);
+    const locks = mutexOf(clock);
+    const held = taken(locks, 'a');
+    const first = locks.acquire(Wallet, 'a');
+    const second = locks.acquire(Wallet, 'a');
+    locks.release(held);
     expect(await first).toBeDefined();
     for (let tick = 0; tick < 3; tick++) await clock.wake();
     expect(await Promise.race([second, settled()])).toBeDefined();
@@ -113,71 +113,71 @@ describe('turns', () => {
 
   test('that are never given back hold up others once, and not each of them', async () => {
     const clock = new ManualClock();
-    const turns = turnsOf(clock);
-    taken(turns, 'a');
-    const first = turns.waitFor(Wallet, 'a');
+    const locks = mutexOf(clock);
+    taken(locks, 'a');
+    const first = locks.acquire(Wallet, 'a');
     for (let tick = 0; tick < 3; tick++) await clock.wake();
-    const second = turns.waitFor(Wallet, 'a');
-    turns.giveBack((await first)!);
+    const second = locks.acquire(Wallet, 'a');
+    locks.release((await first)!);
     expect(await second).toBeDefined();
   });
 
-  test('are not waited for by who is in a flushSoon while their holder is held up, until they go to the next one', async () => {
-    const turns = turnsOf();
-    const held = taken(turns, 'a');
-    const [hurried, patient] = [turns.waitFor(Wallet, 'a', true), turns.waitFor(Wallet, 'a')];
-    turns.holdUp(held);
+  test('are not waited for by who is in a hurry while their holder is held up, until they go to the next one', async () => {
+    const locks = mutexOf();
+    const held = taken(locks, 'a');
+    const [hurried, patient] = [locks.acquire(Wallet, 'a', true), locks.acquire(Wallet, 'a')];
+    locks.holdUp(held);
     expect(await hurried).toBeUndefined();
-    expect(await turns.waitFor(Wallet, 'a', true)).toBeUndefined();
-    turns.giveBack(held);
+    expect(await locks.acquire(Wallet, 'a', true)).toBeUndefined();
+    locks.release(held);
     const next = await patient;
-    turns.holdUp(held);
-    const later = turns.waitFor(Wallet, 'a', true);
-    turns.giveBack(next!);
+    locks.holdUp(held);
+    const later = locks.acquire(Wallet, 'a', true);
+    locks.release(next!);
     expect(await later).toBeDefined();
   });
 
-  test('are waited for also by who is in a flushSoon while their first holder is not held up', async () => {
-    const turns = turnsOf();
-    const held = taken(turns, 'a');
-    const hurried = turns.waitFor(Wallet, 'a', true);
-    turns.giveBack(held);
+  test('are waited for also by who is in a hurry while their first holder is not held up', async () => {
+    const locks = mutexOf();
+    const held = taken(locks, 'a');
+    const hurried = locks.acquire(Wallet, 'a', true);
+    locks.release(held);
     expect(await hurried).toBeDefined();
   });
 
   test('whose holder is held up go to a patient one in time', async () => {
     const clock = new ManualClock();
-    const turns = turnsOf(clock);
-    const held = taken(turns, 'a');
-    const patient = turns.waitFor(Wallet, 'a');
-    turns.holdUp(held);
+    const locks = mutexOf(clock);
+    const held = taken(locks, 'a');
+    const patient = locks.acquire(Wallet, 'a');
+    locks.holdUp(held);
     for (let tick = 0; tick < 3; tick++) await clock.wake();
     expect(await Promise.race([patient, settled()])).toBeDefined();
   });
 
   test('that were given back already are not held up', async () => {
-    const turns = turnsOf();
-    const old = taken(turns, 'a');
-    turns.giveBack(old);
-    turns.holdUp(old);
-    const held = taken(turns, 'a');
-    const hurried = turns.waitFor(Wallet, 'a', true);
-    turns.giveBack(held);
+    const locks = mutexOf();
+    const old = taken(locks, 'a');
+    locks.release(old);
+    locks.holdUp(old);
+    const held = taken(locks, 'a');
+    const hurried = locks.acquire(Wallet, 'a', true);
+    locks.release(held);
     expect(await hurried).toBeDefined();
   });
 
   test('that were given back already are not given back twice', () => {
-    const turns = turnsOf();
-    const old = taken(turns, 'a');
-    turns.giveBack(old);
-    turns.giveBack(old);
-    taken(turns, 'a');
-    turns.giveBack(old);
-    expect(turns.takeFree(Wallet, 'a')).toBeUndefined();
+    const locks = mutexOf();
+    const old = taken(locks, 'a');
+    locks.release(old);
+    locks.release(old);
+    taken(locks, 'a');
+    locks.release(old);
+    expect(locks.tryAcquire(Wallet, 'a')).toBeUndefined();
   });
 });
 
-describe('executions that take turns', () => {
+describe('executions that take locks', () => {
   const once = { retry: { attemptsMax: 1 } };
 
   test.each([false, true])('are not stale because of each other (grouped: %s)', async (groupCommit) => {
@@ -187,7 +187,7 @@ describe('executions that take turns', () => {
     expect(await running.wallets.getById(wallet.id)).toMatchObject({ version: 11, balance: 110n });
   });
 
-  test('hold the turn until the commit has ended, one at a time', async () => {
+  test('hold the lock until the commit has ended, one at a time', async () => {
     const running = depositing();
     const wallet = storedWallet(running);
     await Promise.all(Array.from({ length: 3 }, () => running.execute([wallet], once)));
@@ -195,7 +195,7 @@ describe('executions that take turns', () => {
   });
 
   test('do without when that is switched off', async () => {
-    const running = depositing({ turns: false });
+    const running = depositing({ modelLocks: false });
     const wallet = storedWallet(running);
     const outcomes = await Promise.allSettled(
       Array.from({ length: 3 }, () => running.execute([wallet], once)),
@@ -215,7 +215,7 @@ describe('executions that take turns', () => {
     expect(running.manual.sleeps).toBe(0);
   });
 
-  test('give the turn back before they wait to run again', async () => {
+  test('give the lock back before they wait to run again', async () => {
     const running = depositing();
     const wallet = storedWallet(running);
     running.manager(global).persistFailures.push(new StaleRecordError('Wallet', wallet.id.value, 1));
@@ -232,10 +232,10 @@ describe('executions that take turns', () => {
   const handledEvent = { handler: 'notify', eventId: 'event', shard: global };
   const [ofClient, ofHandler] = [{}, { handledEvent }];
   test.each([
-    ['an action of a handler gives the turn back', ofHandler, ofClient, true],
-    ['an action of a client keeps the turn', ofClient, ofClient, false],
+    ['an action of a handler gives the lock back', ofHandler, ofClient, true],
+    ['an action of a client keeps the lock', ofClient, ofClient, false],
     [
-      'the action of a handler that comes next does not wait for the turn of a client',
+      'the action of a handler that comes next does not wait for the lock of a client',
       ofClient,
       ofHandler,
       true,
@@ -262,7 +262,7 @@ describe('executions that take turns', () => {
       .catch(() => undefined);
     await settled();
     let isOver = false;
-    // The clock stands still: whoever has to wait for the turn waits until it is given back.
+    // The clock stands still: whoever has to wait for the lock waits until it is given back.
     const other = running
       .execute(wallet, { ...once, ...next, idempotencyKey: 'other' })
       .then(() => (isOver = true));
@@ -272,7 +272,7 @@ describe('executions that take turns', () => {
     await Promise.all([lockedOut, other]);
   });
 
-  test('give the turn back when perform fails', async () => {
+  test('give the lock back when perform fails', async () => {
     const running = executorOf(async (_plan, params) => {
       await running.wallets.getById((params as Wallet).id);
       throw new Error('refused');
@@ -294,7 +294,7 @@ describe('executions that take turns', () => {
     await Promise.all(executions);
   });
 
-  test('keep the turns of the models that they change until the commit, and give back the others before', async () => {
+  test('keep the locks of the models that they change until the commit, and give back the others before', async () => {
     const running = executorOf(
       async (plan, params) => {
         const { reads, updates } = params as Record<'reads' | 'updates', readonly Wallet[]>;
@@ -307,7 +307,7 @@ describe('executions that take turns', () => {
     const release = holdCommits(running.manager(global));
     const executions = [running.execute({ reads: [one, other, third], updates: [one, other] }, once)];
     await settled();
-    // The clock stands still: whoever has to wait for a turn does not read.
+    // The clock stands still: whoever has to wait for a lock does not read.
     for (const [wallet, reads] of [
       [one, 3],
       [other, 3],
@@ -357,7 +357,7 @@ describe('executions that take turns', () => {
     const holder = running.execute(wallets, once);
     await settled();
     expect(running.wallets.reads).toBe(65);
-    // The clock stands still: whoever has to wait for a turn does not read.
+    // The clock stands still: whoever has to wait for a lock does not read.
     const next = running.execute([wallets[64]], once);
     await settled();
     expect(running.wallets.reads).toBe(66);
@@ -368,7 +368,7 @@ describe('executions that take turns', () => {
     await Promise.all([holder, next, last]);
   });
 
-  test('give back a turn that comes when perform has ended, because nobody awaited the read', async () => {
+  test('give back a lock that comes when perform has ended, because nobody awaited the read', async () => {
     const running = executorOf(
       async (plan, params) => {
         const { wallet, other } = params as { readonly wallet: Wallet; readonly other?: Wallet };
@@ -387,7 +387,7 @@ describe('executions that take turns', () => {
     release();
     await holder;
     await settled();
-    // The clock stands still: whoever has to wait for the turn waits for ever.
+    // The clock stands still: whoever has to wait for the lock waits for ever.
     await running.execute({ wallet }, once);
     expect(running.driver.committed).toHaveLength(2);
   });

@@ -1,11 +1,10 @@
-import { currentExecution } from '../action/attempt-context.js';
+import { type AttemptReads, currentAttempt } from '../action/attempt-context.js';
 import type { Clock } from '../clock.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import type { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { AnyEntity } from '../model/model.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { ModelSource } from '../storage/repository.js';
-import type { AttemptReads } from './read-context.js';
 
 /** How many models one statement asks for at most. */
 const readsMax = 128;
@@ -149,8 +148,8 @@ export function madeModels<M>(stored: ReadonlyMap<string, () => M>): ReadonlyMap
   return new Map([...stored].map(([id, toModel]) => [id, toModel()]));
 }
 
-/** What the caller's execution reads through, while its plan is open. */
+/** What the caller's attempt reads through, while its plan is open. */
 function currentReads(): AttemptReads | undefined {
-  const execution = currentExecution();
-  return execution === undefined || execution.plan.sealed ? undefined : execution.reads;
+  const attempt = currentAttempt();
+  return attempt === undefined || attempt.plan.sealed ? undefined : attempt.reads;
 }

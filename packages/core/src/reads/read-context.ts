@@ -1,3 +1,4 @@
+import type { AttemptReads } from '../action/attempt-context.js';
 import type { ShardPlan } from '../action/plan.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
 import type { StagedModel } from '../group-commit/pending-commit.js';
@@ -6,17 +7,17 @@ import type { AnyEntity } from '../model/model.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ModelSource } from '../storage/repository.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
-import type { ModelTurns, Turn } from './keyed-mutex.js';
+import type { KeyedMutex, ModelLock } from './keyed-mutex.js';
 import { type CombinedReads, madeModels } from './read-batcher.js';
 
-/** How many turns one attempt holds at most; it goes on without further ones. */
-const turnsMax = 64;
+/** How many locks one attempt holds at most; it goes on without further ones. */
+const locksMax = 64;
 const deletedState = 'DELETED';
 
-/** What the reads by id of one attempt have in common: the turns that it holds, and the staged models that it saw. */
-export class AttemptReads {
+/** What the reads by id of one attempt have in common: the locks that it holds, and the staged models that it saw. */
+export class ReadContext implements AttemptReads {
   readonly #combined: CombinedReads;
-  readonly #turns: ModelTurns | undefined;
+  readonly #mutex: KeyedMutex | undefined;
   readonly #groups: GroupCommit;
   readonly #mayBuild: boolean;
   readonly #isOfHandler: boolean;
@@ -24,24 +25,24 @@ export class AttemptReads {
   readonly #timelines = new Map<ShardIdentifier, number>();
   #isOver = false;
   #builtOn: StagedModel[] = [];
-  #held: Turn[] = [];
+  #held: ModelLock[] = [];
   #mayWait = true;
 
   /**
    * @param combined what combines them with the reads of other attempts
-   * @param turns `undefined` when executions take no turns
+   * @param locks `undefined` when executions take no locks
    * @param groups what the executor writes in groups
    * @param mayBuild whether this attempt may build on what is not committed yet
    * @param isOfHandler whether a handler executes it, whose event is tried again when it fails
    */
   constructor(
     combined: CombinedReads,
-    turns: ModelTurns | undefined,
+    locks: KeyedMutex | undefined,
     groups: GroupCommit,
     { mayBuild, isOfHandler }: { readonly mayBuild: boolean; readonly isOfHandler: boolean },
   ) {
     this.#combined = combined;
-    this.#turns = turns;
+    this.#mutex = locks;
     this.#groups = groups;
     this.#mayBuild = mayBuild;
     this.#isOfHandler = isOfHandler;
@@ -55,7 +56,7 @@ export class AttemptReads {
     return timeline;
   }
 
-  /** Reads a model when it is this attempt's turn, or when that took too long. */
+  /** Reads a model when this attempt has the lock on it, or has waited too long for it. */
   async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
     const wait = this.#takeTurn(source.model, id);
     if (wait !== undefined) await wait;
@@ -68,7 +69,7 @@ export class AttemptReads {
     return this.#latest(source.model, id, await this.#combined.read(source, id));
   }
 
-  /** Reads models without waiting for turns, as they are when everything that is queued is written. */
+  /** Reads models without waiting for locks, as they are when everything that is queued is written. */
   async readSeveral<M extends AnyEntity>(
     source: ModelSource<M>,
     ids: readonly string[],
@@ -87,7 +88,7 @@ export class AttemptReads {
   }
 
   /**
-   * Ends reading, when perform has: what is still being read, because nobody waits for it, takes no turn any more, and is
+   * Ends reading, when perform has: what is still being read, because nobody waits for it, takes no lock any more, and is
    * nothing that the plan is built on.
    */
   end(): void {
@@ -106,48 +107,48 @@ export class AttemptReads {
     await this.#groups.untilWritten(this.handOver(), this.#isOfHandler);
   }
 
-  /** Gives back the turns of models that the plan does not change. */
-  keepTurnsOf(staged: readonly ShardPlan[]): void {
-    this.#held = this.#held.filter((turn) => {
+  /** Gives back the locks of models that the plan does not change. */
+  keepLocksOf(staged: readonly ShardPlan[]): void {
+    this.#held = this.#held.filter((lock) => {
       const isKept = staged.some(({ changes }) =>
         changes.some(
-          ({ repository, model }) => repository.model === turn.model && model.id.value === turn.id,
+          ({ repository, model }) => repository.model === lock.model && model.id.value === lock.id,
         ),
       );
-      if (!isKept) this.#turns?.giveBack(turn);
+      if (!isKept) this.#mutex?.release(lock);
       return isKept;
     });
   }
 
-  /** Gives back every turn. */
-  giveBackTurns(): void {
-    for (const turn of this.#held) this.#turns?.giveBack(turn);
+  /** Gives back every lock. */
+  releaseLocks(): void {
+    for (const lock of this.#held) this.#mutex?.release(lock);
   }
 
   /**
-   * Does with the turns what is right while the commit waits for a lock. The event of a handler is tried again later, and so are
+   * Does with the locks what is right while the commit waits for a lock. The event of a handler is tried again later, and so are
    * those that come next: they need not wait. A client's next executions would be stale one after the other, so they do.
    */
-  holdUpTurns(): void {
-    if (this.#isOfHandler) this.giveBackTurns();
-    else for (const turn of this.#held) this.#turns?.holdUp(turn);
+  holdUpLocks(): void {
+    if (this.#isOfHandler) this.releaseLocks();
+    else for (const lock of this.#held) this.#mutex?.holdUp(lock);
   }
 
-  /** Waits only for the first turn: waiting while holding one could end in a deadlock. */
+  /** Waits only for the first lock: waiting while holding one could end in a deadlock. */
   #takeTurn(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
-    if (this.#turns === undefined || this.#held.length >= turnsMax) return undefined;
-    const free = this.#turns.takeFree(model, id);
+    if (this.#mutex === undefined || this.#held.length >= locksMax) return undefined;
+    const free = this.#mutex.tryAcquire(model, id);
     if (free !== undefined) this.#held.push(free);
-    else if (this.#held.length === 0 && this.#mayWait) return this.#waitForTurn(this.#turns, model, id);
+    else if (this.#held.length === 0 && this.#mayWait) return this.#waitForTurn(this.#mutex, model, id);
     return undefined;
   }
 
-  async #waitForTurn(turns: ModelTurns, model: ModelClass<unknown>, id: string): Promise<void> {
+  async #waitForTurn(locks: KeyedMutex, model: ModelClass<unknown>, id: string): Promise<void> {
     this.#mayWait = false;
-    const turn = await turns.waitFor(model, id, this.#isOfHandler);
-    if (turn === undefined) return;
-    if (this.#isOver) turns.giveBack(turn);
-    else this.#held.push(turn);
+    const lock = await locks.acquire(model, id, this.#isOfHandler);
+    if (lock === undefined) return;
+    if (this.#isOver) locks.release(lock);
+    else this.#held.push(lock);
   }
 
   async #outcomeOf(model: ModelClass<unknown>, id: string): Promise<void> {

@@ -1,4 +1,4 @@
-import { currentExecution } from '../action/attempt-context.js';
+import { currentAttempt } from '../action/attempt-context.js';
 import { comparableAddress, databasePlace } from '../config/database-url.js';
 import {
   type DatabaseConfig,
@@ -99,14 +99,14 @@ export class DatabaseRegistry {
    */
   transactionManager(shard: ShardIdentifier, name: string = primaryConfig): TransactionManager {
     const { managers } = this.#shard(shard);
-    const execution = currentExecution();
-    execution?.shards.add(shard);
+    const attempt = currentAttempt();
+    attempt?.shards.add(shard);
     const manager = managers.get(name);
     if (manager === undefined) {
       throw new ConfigurationError([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);
     }
     // Only the primary's is what the execution may commit to.
-    if (name === primaryConfig) execution?.reads.timelineOf(manager);
+    if (name === primaryConfig) attempt?.reads.timelineOf(manager);
     return manager;
   }
 

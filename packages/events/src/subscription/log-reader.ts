@@ -125,8 +125,8 @@ export class LogPoll {
     let waitMs = pollMinMs;
     let foundCount = 0;
     while (!stopping.aborted) {
-      const rung = await this.#wakeSignal.wait(waitMs);
-      const busy = rung || this.#foundCount() > foundCount;
+      const woken = await this.#wakeSignal.wait(waitMs);
+      const busy = woken || this.#foundCount() > foundCount;
       foundCount = this.#foundCount();
       waitMs = busy ? pollMinMs : Math.min(pollMaxMs, waitMs * 2);
       this.#look();

@@ -2,10 +2,10 @@ import type { Clock } from '@framework/core';
 
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 
-/** What one loop waits on: ends a wait early when it is rung, also when it was rung before the wait began. */
+/** What one loop waits on: ends a wait early when it is given, also when it was given before the wait began. */
 export class WakeSignal {
   readonly #clock: Clock;
-  #rung = false;
+  #woken = false;
   #wake: (() => void) | undefined;
 
   constructor(clock: Clock) {
@@ -14,13 +14,13 @@ export class WakeSignal {
 
   /** Ends the running wait, or the next one at once. */
   wake(): void {
-    this.#rung = true;
+    this.#woken = true;
     this.#wake?.();
   }
 
-  /** Waits until it is rung, or for a duration in milliseconds when one is given; tells whether it was rung. */
+  /** Waits until somebody wakes it, or for a duration in milliseconds when there is one; tells whether somebody did. */
   async wait(durationMs?: number): Promise<boolean> {
-    if (!this.#rung) {
+    if (!this.#woken) {
       await new Promise<void>((resolve) => {
         // Not a sleep, which would have to be aborted: that collects a stack trace, at each wait of each loop.
         const cancel = durationMs === undefined ? undefined : this.#clock.after(durationMs, resolve);
@@ -31,9 +31,9 @@ export class WakeSignal {
       });
       this.#wake = undefined;
     }
-    const wasRung = this.#rung;
-    this.#rung = false;
-    return wasRung;
+    const wasWoken = this.#woken;
+    this.#woken = false;
+    return wasWoken;
   }
 }
 

@@ -84,7 +84,7 @@ export class RandomExecutions {
   constructor(
     fixture: StorageFixture,
     random: () => number,
-    options: Pick<ExecutorOptions, 'groupCommit' | 'turns'> = { groupCommit: true },
+    options: Pick<ExecutorOptions, 'groupCommit' | 'modelLocks'> = { groupCommit: true },
   ) {
     this.#fixture = fixture;
     this.#random = random;
@@ -273,7 +273,7 @@ export class RandomExecutions {
 }
 
 /**
- * Nobody comes to his turn because time has passed: turns are handed on by those who hold them, so whoever is still waiting at
+ * No lock is handed on because time has passed: only those who hold it release it, so whoever is still waiting at
  * the end waits for a turn that was lost.
  */
 const withoutWaits: Clock = {

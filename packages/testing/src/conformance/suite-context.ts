@@ -38,7 +38,7 @@ export const namespace = 'conformance.suite';
 export const noLimits: readonly number[] = [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5];
 
 /** How the suite's executor differs from one with the defaults. */
-export type SuiteOptions = Pick<ExecutorOptions, 'groupCommit' | 'turns' | 'retry' | 'idempotency'>;
+export type SuiteOptions = Pick<ExecutorOptions, 'groupCommit' | 'modelLocks' | 'retry' | 'idempotency'>;
 
 /**
  * What the tests of the suite share: the fixture, and an executor of the suite's actions on it.

@@ -42,7 +42,7 @@ function possibleFaults<Given extends SimulationGiven>({
 /** What holds for a run as a whole. */
 export interface RunSettings {
   readonly processCount: number;
-  readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'turns'>;
+  readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'modelLocks'>;
   readonly passageKinds: readonly PassageFaultKind[];
   readonly nemesisKinds: readonly NemesisKind[];
   /** How many ways to databases have a fault, and how many of the others take a step of their own, from 0 to 1. */
@@ -66,7 +66,7 @@ export function chooseSettings<Given extends SimulationGiven>(
   const processCount = 1 + choices.below(processesMax);
   const executor = {
     groupCommit: options.groupCommit ?? choices.pick([false, true, { plansMax: 2 }]),
-    turns: options.turns ?? choices.chance(0.5),
+    modelLocks: options.modelLocks ?? choices.chance(0.5),
   };
   const kinds = choices.some(possibleFaults(options), 0.35);
   const share = choices.pick([0, 0.01, 0.03, 0.1]);

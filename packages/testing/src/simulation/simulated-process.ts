@@ -33,7 +33,7 @@ export interface ProcessDependencies {
   readonly history: History;
   readonly watch: DeliveryWatch;
   readonly start: Date;
-  readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'turns'>;
+  readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'modelLocks'>;
   readonly delivery: RunSettings['delivery'];
   readonly versions: HandlerVersions;
   readonly randomOf: (name: string) => () => number;

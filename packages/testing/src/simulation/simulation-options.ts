@@ -96,7 +96,7 @@ export interface SimulationOptions<Given extends SimulationGiven> {
   /** Default: chosen for each run. */
   readonly groupCommit?: ExecutorOptions['groupCommit'];
   /** Default: chosen for each run. */
-  readonly turns?: ExecutorOptions['turns'];
+  readonly modelLocks?: ExecutorOptions['modelLocks'];
   readonly idempotency?: ExecutorOptions['idempotency'];
   /** What to change in the executors' retry policy. */
   readonly retry?: ExecutorOptions['retry'];

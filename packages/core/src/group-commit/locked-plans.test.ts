@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { ConstraintViolationError, TransientStorageError } from '../errors/storage-errors.js';
-import type { QueuedPlan } from '../group-commit/pending-commit.js';
+import type { QueuedPlan } from './pending-commit.js';
 
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
 const locked = new TransientStorageError(global, 'a lock was not had in time');

@@ -41,7 +41,7 @@ describe('a model that is staged and not committed yet', () => {
         if (seen.length === 2) await gate.promise;
         return plan().update(wallet.deposit(1n));
       },
-      { groupCommit: true, turns: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
+      { groupCommit: true, modelLocks: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
     );
     const wallet = storedWallet(running);
     const manager = running.manager(global);
@@ -95,7 +95,7 @@ describe('a model that is staged and not committed yet', () => {
           seen.push(wallet.version);
           return plan().update(wallet.deposit(1n));
         },
-        { groupCommit: true, turns: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
+        { groupCommit: true, modelLocks: false, clock: new PatientClock('2026-03-03T03:03:03Z') },
       );
       const seen: number[] = [];
       const wallet = storedWallet(running);
