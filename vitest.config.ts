@@ -104,6 +104,12 @@ const e2e = {
   },
 };
 
+/** What must not grow again. */
+const house = {
+  extends: true as const,
+  test: { name: 'house', root: 'instruments', include: ['*.test.ts'] },
+};
+
 export default defineConfig({
   plugins: [standardDecorators],
   resolve: { conditions },
@@ -119,6 +125,6 @@ export default defineConfig({
     hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000, interval: 20 } },
     provide: { groupCommit: false },
-    projects: [...projects, ...groupedProjects, e2e],
+    projects: [...projects, ...groupedProjects, e2e, house],
   },
 });

@@ -1,6 +1,6 @@
 export { postgres } from './connection/postgres.js';
 export type { PostgresOptions, PostgresWarning } from './connection/postgres-options.js';
-export type { OperatorCommands } from './migration/held-shards.js';
+export type { OperatorCommands } from './connection/postgres-options.js';
 export {
   type ShardAdoption,
   adoptShards,

@@ -18,7 +18,7 @@ import type pg from 'pg';
 
 import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
 import { EpochGuard } from '../delivery/pg-handler-cursors.js';
-import { HeldShards, defaultCommands } from '../migration/held-shards.js';
+import { HeldShards } from '../migration/held-shards.js';
 import {
   type OpenedDatabase,
   type Opening,
@@ -36,7 +36,13 @@ import { ConnectionPool, connectionSettings } from './connection-pool.js';
 import { LockWaits } from './lock-waits.js';
 import { DatabasePlace, notReadyError } from './not-ready-error.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
-import { type PostgresOptions, type PostgresWarning, printWarning, quiet } from './postgres-options.js';
+import {
+  type PostgresOptions,
+  type PostgresWarning,
+  defaultCommands,
+  printWarning,
+  quiet,
+} from './postgres-options.js';
 import { refuseWithoutWrites } from './server-role.js';
 import { sqlStateOf } from './storage-error.js';
 

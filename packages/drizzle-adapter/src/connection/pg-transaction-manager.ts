@@ -21,12 +21,16 @@ import { type NodePgDatabase, drizzle } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
 
 import { PgEventLog } from '../read/pg-event-log.js';
-import type { PreparedWrite } from '../write/change-set-writer.js';
+import type { ChangeSetWriter, PreparedWrite } from '../write/change-set-writer.js';
+import type { GroupWriter } from '../write/group-writer.js';
+import type { PlainTables } from '../write/plain-tables.js';
 import { PgIdempotencyKeys } from '../write/pg-idempotency-keys.js';
 import type { Row } from '../write/row-encoder.js';
 import { type SentCommit, findCommit } from './commit-outcome.js';
 import type { ConnectionPool } from './connection-pool.js';
-import type { PgDatabase } from './pg-database.js';
+import type { DatabasePlace } from './not-ready-error.js';
+import type { LockWaits } from './lock-waits.js';
+import type { Connection } from './connection.js';
 import { isLockTimeout, isRefusal, storageError } from './storage-error.js';
 
 /** How often something is sent at most, each time on a new connection, while what the old ones have prepared does not fit. */
@@ -45,21 +49,35 @@ interface OpenTransaction {
   over: boolean;
 }
 
+/** What the transactions of all shards of a database share. */
+export interface TransactionDatabase {
+  /** The connections of requests. */
+  readonly pool: ConnectionPool;
+  readonly writer: ChangeSetWriter;
+  readonly groups: GroupWriter;
+  readonly plainTables: PlainTables;
+  readonly lockWaits: LockWaits;
+  readonly place: DatabasePlace;
+  readonly statementTimeoutMs: number;
+  /** @throws ShardUnavailableError `shard-unavailable` while the database does not serve */
+  assertReady(shard: ShardIdentifier): void;
+}
+
 const transactions = new OpenTransactions<OpenTransaction>();
 
 /** The transactions of one shard on PostgreSQL. */
-export class PgTransactionManager implements TransactionManager {
+export class PgTransactionManager implements TransactionManager, Connection {
   readonly shard: ShardIdentifier;
   readonly log: PgEventLog;
   readonly keys: PgIdempotencyKeys;
   /** Drizzle on this shard; joins the transaction in which it is used. */
   readonly db: NodePgDatabase;
   /** The database that holds the shard. */
-  readonly database: PgDatabase;
+  readonly database: TransactionDatabase;
   readonly #pool: ConnectionPool;
 
   /** @param pool where the connections come from; those of the requests, unless told otherwise */
-  constructor(shard: ShardIdentifier, database: PgDatabase, pool: ConnectionPool = database.pool) {
+  constructor(shard: ShardIdentifier, database: TransactionDatabase, pool: ConnectionPool = database.pool) {
     this.shard = shard;
     this.database = database;
     this.#pool = pool;

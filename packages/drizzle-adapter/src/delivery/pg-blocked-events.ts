@@ -12,7 +12,7 @@ import type {
   BlockedPlace,
 } from '@framework/core/adapter';
 
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { Connection } from '../connection/connection.js';
 import { blockedEvent, wholeEvent } from '../read/event-row.js';
 import { isBeyond } from './pg-handler-cursors.js';
 import { heldLeases } from './pg-slot-leases.js';
@@ -237,9 +237,9 @@ function givenEvent({ event, retryAfterMs, ...state }: BlockedEvent): object {
 
 /** The events that wait for handlers, of one PostgreSQL database. */
 export class PgBlockedEvents implements BlockedEvents {
-  readonly #manager: PgTransactionManager;
+  readonly #manager: Connection;
 
-  constructor(manager: PgTransactionManager) {
+  constructor(manager: Connection) {
     this.#manager = manager;
   }
 

@@ -7,7 +7,7 @@ import {
   HistoryChangedError,
 } from '@framework/core/adapter';
 
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { Connection } from '../connection/connection.js';
 import {
   EventRow,
   type EventTexts,
@@ -92,10 +92,10 @@ interface ReadRange {
 
 /** Reads the log of one PostgreSQL database beyond cursors. */
 export class PgDeliveryLog implements DeliveryLog {
-  readonly #manager: Pick<PgTransactionManager, 'query'>;
+  readonly #manager: Pick<Connection, 'query'>;
   readonly #names = new Map<string, string>();
 
-  constructor(manager: Pick<PgTransactionManager, 'query'>) {
+  constructor(manager: Pick<Connection, 'query'>) {
     this.#manager = manager;
   }
 

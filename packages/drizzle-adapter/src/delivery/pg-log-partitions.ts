@@ -2,7 +2,7 @@ import { FrameworkError } from '@framework/core';
 import type { LogPartitions } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { Connection } from '../connection/connection.js';
 
 /** How many months ahead partitions are created. */
 export const partitionMonthsAhead = 3;
@@ -17,9 +17,9 @@ const dropTimeoutMs = 300;
 
 /** Creates and drops the partitions of the log of one PostgreSQL database; holds up no commit for longer than 300 ms. */
 export class PgLogPartitions implements LogPartitions {
-  readonly #manager: PgTransactionManager;
+  readonly #manager: Connection;
 
-  constructor(manager: PgTransactionManager) {
+  constructor(manager: Connection) {
     this.#manager = manager;
   }
 

@@ -3,17 +3,17 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 
 import { ClosingClient, isBehindPooler, streamOf } from '../connection/client.js';
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { Connection } from '../connection/connection.js';
 
 const eventLogChannel = 'eventlog';
 
 /** How processes tell each other of commits to one PostgreSQL database: `notify` and `listen`. */
 export class PgNotificationChannel implements NotificationChannel {
-  readonly #manager: PgTransactionManager;
+  readonly #manager: Connection;
   readonly #settings: NotificationSettings;
 
   /** @param settings where to listen, on connections of its own */
-  constructor(manager: PgTransactionManager, settings: NotificationSettings) {
+  constructor(manager: Connection, settings: NotificationSettings) {
     this.#manager = manager;
     this.#settings = settings;
   }

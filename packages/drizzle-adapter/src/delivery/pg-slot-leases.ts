@@ -1,6 +1,6 @@
 import type { LeaseRenewal, LeasedSlot, SlotLease, SlotLeases } from '@framework/core/adapter';
 
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { Connection } from '../connection/connection.js';
 
 /** What a renewal tells of the other processes, beside each lease. */
 interface Others {
@@ -15,9 +15,9 @@ interface NoLease {
 
 /** Who works on which slots of one PostgreSQL database. */
 export class PgSlotLeases implements SlotLeases {
-  readonly #manager: PgTransactionManager;
+  readonly #manager: Connection;
 
-  constructor(manager: PgTransactionManager) {
+  constructor(manager: Connection) {
     this.#manager = manager;
   }
 

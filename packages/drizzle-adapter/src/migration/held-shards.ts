@@ -1,26 +1,10 @@
+import { type OperatorCommands, defaultCommands } from '../connection/postgres-options.js';
 import { DatabaseNotReadyError, ShardIdentifier } from '@framework/core';
 import { type ConfiguredDatabase, primaryConfig } from '@framework/core/adapter';
 import pg from 'pg';
 
 import type { ConnectionGuard } from '../connection/client.js';
 import { inShortTransaction } from './in-database.js';
-
-/** What operators of an application do about its databases, for messages. */
-export interface OperatorCommands {
-  /** Applies the migrations, such as `npm run migrate`. Default: the call of `migrateShards`. */
-  readonly migrate?: string;
-  /** Lets the databases that are configured for shards hold them. Default: the call of `adoptShards`. */
-  readonly adopt?: (shards: readonly ShardIdentifier[]) => string;
-}
-
-/** The functions of this package. */
-export const defaultCommands: Required<OperatorCommands> = {
-  migrate: 'migrateShards(sharding, migrationsFolder)',
-  adopt: (shards) => {
-    const list = shards.map(({ group, member }) => `ShardIdentifier.of(${group}, ${member})`);
-    return `adoptShards(sharding, [${list.join(', ')}])`;
-  },
-};
 
 /** SQLSTATEs of a database that is not migrated yet: no such schema, or table. */
 const unmigratedStates = new Set(['3F000', '42P01']);

@@ -6,18 +6,9 @@ import {
   primaryConfig,
 } from '@framework/core/adapter';
 
-import { printWarning } from '../connection/postgres-options.js';
+import { type OperatorCommands, defaultCommands, printWarning } from '../connection/postgres-options.js';
 import { EpochGuard } from '../delivery/pg-handler-cursors.js';
-import {
-  HeldShards,
-  type OperatorCommands,
-  type ShardNotes,
-  adopt,
-  defaultCommands,
-  namedShards,
-  release,
-  shardNotes,
-} from './held-shards.js';
+import { HeldShards, type ShardNotes, adopt, namedShards, release, shardNotes } from './held-shards.js';
 import { HoldingsChange, type Trial, holdersIn } from './holdings-change.js';
 import { namingDatabase } from './in-database.js';
 import { migrateDatabase } from './migrate-database.js';

@@ -12,7 +12,7 @@ import {
 import pg from 'pg';
 import { parse } from 'postgres-array';
 
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { Connection } from '../connection/connection.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
 
@@ -49,7 +49,7 @@ export class TableReader<T extends ModelTable> {
   }
 
   /** Reads the row of an id by a prepared statement; no other one that the database takes for it, such as one in another case. */
-  async byId(manager: PgTransactionManager, id: string): Promise<T['$inferSelect'] | undefined> {
+  async byId(manager: Connection, id: string): Promise<T['$inferSelect'] | undefined> {
     const { rows } = await manager.query<unknown[]>(queryOf(this.#byId, [id, ...this.#idConstants]));
     const values = rows[0];
     if (values === undefined) return undefined;
@@ -59,7 +59,7 @@ export class TableReader<T extends ModelTable> {
 
   /** Reads the rows of several ids by a prepared statement; by their ids. Each call decodes a row of its own. */
   async bySeveralIds(
-    manager: PgTransactionManager,
+    manager: Connection,
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, () => T['$inferSelect']>> {
     const { rows } = await manager.query<unknown[]>(queryOf(this.#bySeveralIds, [ids, ...this.#idConstants]));
@@ -97,7 +97,7 @@ export class TableReader<T extends ModelTable> {
    * @throws InvalidCursorError `invalid-cursor` when `after` is not an id of the table
    */
   async page(
-    manager: PgTransactionManager,
+    manager: Connection,
     {
       where,
       limit,
@@ -110,7 +110,7 @@ export class TableReader<T extends ModelTable> {
   }
 
   /** Counts the rows that match. */
-  async count(manager: PgTransactionManager, condition: SQL | undefined): Promise<number> {
+  async count(manager: Connection, condition: SQL | undefined): Promise<number> {
     const query = new QueryBuilder()
       .select({ count: count() })
       .from<ModelTable>(this.#table)
@@ -128,7 +128,7 @@ export class TableReader<T extends ModelTable> {
   }
 
   async #select(
-    manager: PgTransactionManager,
+    manager: Connection,
     condition: SQL | undefined,
     limit: number,
   ): Promise<T['$inferSelect'][]> {
@@ -165,7 +165,7 @@ function rowId(row: object): string {
 
 /** Sends a query past Drizzle's session, which would wrap errors and read JSON twice. */
 async function rowsOf(
-  manager: PgTransactionManager,
+  manager: Connection,
   query: { toSQL(): { readonly sql: string; readonly params: unknown[] } },
 ): Promise<readonly unknown[][]> {
   const { sql: text, params: values } = query.toSQL();
@@ -231,13 +231,13 @@ function asText(value: string): string {
 /** The models of one table on one shard, by their ids. */
 export class PgModelSource<M extends AnyEntity, T extends ModelTable> implements ModelSource<M> {
   readonly model: ModelClass<M>;
-  readonly #manager: PgTransactionManager;
+  readonly #manager: Connection;
   readonly #reader: TableReader<T>;
   readonly #toModel: (row: T['$inferSelect']) => M;
 
   constructor(
     model: ModelClass<M>,
-    manager: PgTransactionManager,
+    manager: Connection,
     reader: TableReader<T>,
     toModel: (row: T['$inferSelect']) => M,
   ) {

@@ -1,8 +1,6 @@
 import { is } from 'drizzle-orm';
 import { PgArray, type PgColumn, PgEnumColumn } from 'drizzle-orm/pg-core';
 
-import type { DeclaredColumn } from './row-encoder.js';
-
 /** Types whose values go into a group, by Drizzle's names for them, and what they are called in a cast. */
 const castTypes: Readonly<Record<string, string>> = {
   uuid: 'uuid',
@@ -67,4 +65,13 @@ export function declaredColumn(column: PgColumn): DeclaredColumn {
 
 function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
+}
+
+/** What Drizzle's table says of a column beside its type. */
+export interface DeclaredColumn {
+  /** The type's length, precision or scale, as the database writes it. */
+  readonly modifier: string | null;
+  readonly notNull: boolean;
+  /** Of an enum. */
+  readonly labels: readonly string[] | null;
 }

@@ -1,7 +1,7 @@
 import { InvalidCursorError, type Page, ShardUnavailableError } from '@framework/core';
 import type { HandlerKey, IdempotencyKeys, KeyScope, StoredKey } from '@framework/core/adapter';
 
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { Connection } from '../connection/connection.js';
 
 interface KeyRow {
   readonly fingerprint: string;
@@ -17,14 +17,14 @@ interface NoAnswer {
 
 /** The idempotency keys in one database. */
 export class PgIdempotencyKeys implements IdempotencyKeys {
-  readonly #manager: PgTransactionManager;
+  readonly #manager: Connection;
   /**
    * How many answers are missing for which a wait has timed out. Until the last one has come, no further call asks: else a database that
    * is busy would have ever more questions before it that nobody waits for, and its own requests behind them.
    */
   #overdueCount = 0;
 
-  constructor(manager: PgTransactionManager) {
+  constructor(manager: Connection) {
     this.#manager = manager;
   }
 

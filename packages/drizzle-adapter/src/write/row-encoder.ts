@@ -4,7 +4,7 @@ import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 
 import { type ColumnGuard, columnGuard } from './column-guard.js';
-import { declaredColumn, groupType } from './group-type.js';
+import { type DeclaredColumn, declaredColumn, groupType } from './group-type.js';
 import { type StagedValue, stagedValue } from './staged-value.js';
 
 /** Which columns of a table a row gives values for; one object for all rows of the same columns. */
@@ -25,15 +25,6 @@ export interface RowShape {
   readonly staged: readonly StagedValue[] | undefined;
   /** What the columns' values were checked for. */
   readonly declared: readonly DeclaredColumn[];
-}
-
-/** What Drizzle's table says of a column beside its type. */
-export interface DeclaredColumn {
-  /** The type's length, precision or scale, as the database writes it. */
-  readonly modifier: string | null;
-  readonly notNull: boolean;
-  /** Of an enum. */
-  readonly labels: readonly string[] | null;
 }
 
 /** A row as it is sent: values in the order of its shape's columns. */

@@ -20,7 +20,8 @@ export {
 } from './memory-faults.js';
 export { MemoryRow } from './memory-row.js';
 
-export { MemoryAccess, type StoreMethod } from './delivery/memory-access.js';
+export { MemoryAccess } from './delivery/memory-access.js';
+export type { StoreMethod } from './memory-faults.js';
 export { MemoryDeliveryStore } from './delivery/memory-delivery-store.js';
 export {
   type MemoryDeliverySnapshot,

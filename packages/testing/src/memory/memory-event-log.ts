@@ -2,13 +2,13 @@ import { InvalidCursorError, type Page } from '@framework/core';
 import { type EventLog, type LoggedEvent, pageSize } from '@framework/core/adapter';
 
 import { faithfulCopy } from './memory-row.js';
-import type { MemoryTransactionManager } from './memory-transaction-manager.js';
+import type { MemoryReads } from './memory-tables.js';
 
 /** The log of one shard in memory. */
 export class MemoryEventLog implements EventLog {
-  readonly #manager: MemoryTransactionManager;
+  readonly #manager: MemoryReads;
 
-  constructor(manager: MemoryTransactionManager) {
+  constructor(manager: MemoryReads) {
     this.#manager = manager;
   }
 

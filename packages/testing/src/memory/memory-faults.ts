@@ -1,7 +1,5 @@
 import { type ShardIdentifier, TransientStorageError } from '@framework/core';
-import type { ChangeSet, PersistOptions } from '@framework/core/adapter';
-
-import type { StoreMethod } from './delivery/memory-access.js';
+import type { ChangeSet, DeliveryStore, PersistOptions } from '@framework/core/adapter';
 
 /**
  * What is asked of a database in memory: whatever a repository reads, a write of one plan or of a group, what became of a
@@ -181,3 +179,10 @@ function answerOf<T>(work: () => T): Answer<T> {
     return { isDone: false, error };
   }
 }
+
+/** A method of one of the store's ports, such as `blocked.block`. */
+export type StoreMethod = {
+  [Port in keyof DeliveryStore]: DeliveryStore[Port] extends object
+    ? `${Port}.${keyof DeliveryStore[Port] & string}`
+    : never;
+}[keyof DeliveryStore];

@@ -1,14 +1,13 @@
 import type { Page } from '@framework/core';
 import type { ChangeSet, HandlerKey, IdempotencyKeys, KeyScope, StoredKey } from '@framework/core/adapter';
 
-import type { MemoryTables } from './memory-tables.js';
-import type { MemoryTransactionManager } from './memory-transaction-manager.js';
+import type { MemoryTables, MemoryReads } from './memory-tables.js';
 
 /** The idempotency keys in one database in memory. */
 export class MemoryIdempotencyKeys implements IdempotencyKeys {
-  readonly #manager: MemoryTransactionManager;
+  readonly #manager: MemoryReads;
 
-  constructor(manager: MemoryTransactionManager) {
+  constructor(manager: MemoryReads) {
     this.#manager = manager;
   }
 

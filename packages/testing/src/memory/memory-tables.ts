@@ -2,6 +2,7 @@ import type { Clock, ShardIdentifier } from '@framework/core';
 import type { ActionRecord, DeliverableEvent, HandlerKey, StoredKey } from '@framework/core/adapter';
 
 import { type MemoryDeliverySnapshot, MemoryDeliveryTables } from './delivery/memory-delivery-tables.js';
+import type { MemoryOperation } from './memory-faults.js';
 import type { MemoryRow } from './memory-row.js';
 
 /** An idempotency key with the time at which it expires. */
@@ -12,6 +13,14 @@ export interface MemoryKey extends StoredKey {
   readonly serial: number;
   /** For a key of a handler. */
   readonly handled: HandlerKey | undefined;
+}
+
+/** Reads one shard's database, as the transaction sees it in which the caller runs. */
+export interface MemoryReads {
+  readonly tables: MemoryTables;
+  /** The events, in the order of the log. */
+  events(): readonly DeliverableEvent[];
+  read<T>(work: () => T, operation?: MemoryOperation, waitMs?: number): Promise<T>;
 }
 
 /** Everything that a database in memory held at one instant. */

@@ -21,7 +21,7 @@ import {
 } from './memory-faults.js';
 import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
 import type { MemoryRow } from './memory-row.js';
-import type { MemoryTables } from './memory-tables.js';
+import type { MemoryReads, MemoryTables } from './memory-tables.js';
 
 /** A transaction in which the caller runs. */
 interface OpenTransaction {
@@ -47,7 +47,7 @@ class SentWrite {
 const transactions = new OpenTransactions<OpenTransaction>();
 
 /** The transactions of one shard in memory. */
-export class MemoryTransactionManager implements TransactionManager {
+export class MemoryTransactionManager implements TransactionManager, MemoryReads {
   readonly shard: ShardIdentifier;
   readonly log: MemoryEventLog;
   readonly keys: MemoryIdempotencyKeys;

@@ -2,12 +2,11 @@ import { FrameworkError } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
 
 import type { ChoiceStreams, Choices } from './choices.js';
-import type { CallRecord, History } from './history.js';
+import type { CallRecord, History, SimulationCall } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 import type { SimulatedClients } from './simulated-clients.js';
 import { openFaultless } from './simulated-process.js';
 import type { SimulatedServer } from './simulated-server.js';
-import type { SimulationCall } from './simulation-options.js';
 
 /** How long a call may take when there are no faults and no others: less than anybody waits for what is never given back. */
 const callMs = 600;

@@ -1,6 +1,6 @@
+import type { ActionClass, ExecutionConfiguration, Principal } from '@framework/core';
 import type { MemoryCommit } from '../memory/index.js';
 import type { DeliveryRecord } from '../record/delivery-record.js';
-import type { SimulationCall } from './simulation-options.js';
 
 /** How a call ended for its client: nobody knows after a crash, or when the answer to its commit was lost. */
 export type CallOutcome = 'ok' | 'refused' | 'unknown';
@@ -72,4 +72,26 @@ export function codeOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${String(error)}`;
   const { code } = error as { readonly code?: unknown };
   return typeof code === 'string' ? code : error.name;
+}
+
+/** A call of an action by a client. */
+export interface SimulationCall {
+  readonly action: ActionClass<never, unknown>;
+  readonly params: unknown;
+  readonly principal?: Principal | undefined;
+  /**
+   * Whether it has an idempotency key, under which it is repeated until its outcome is known, and sometimes sent twice. Default: most
+   * calls have one.
+   */
+  readonly keyed?: boolean | undefined;
+  readonly configuration?: Omit<ExecutionConfiguration, 'idempotencyKey' | 'handledEvent'> | undefined;
+}
+
+/** Describes a call, with the types of its params checked. */
+export function callOf<Params, Result>(
+  action: ActionClass<Params, Result>,
+  params: NoInfer<Params>,
+  how: Pick<SimulationCall, 'principal' | 'keyed' | 'configuration'> = {},
+): SimulationCall {
+  return { action, params, ...how };
 }

@@ -1,3 +1,4 @@
+import type { NemesisKind } from './fault-kinds.js';
 import type { ShardIdentifier } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
 
@@ -9,25 +10,6 @@ import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 import { type SimulatedProcess, openFaultless } from './simulated-process.js';
 import type { SimulatedServer } from './simulated-server.js';
-
-/** What can happen to processes and databases as a whole. */
-export const nemesisKinds = [
-  'kill',
-  'pause',
-  'clock-jump',
-  'outage',
-  'partition',
-  'failover',
-  'lossy-failover',
-  'operator-pause',
-  'operator-replay',
-  'notification',
-  'fewer-shards',
-  'stop',
-  'rollout',
-] as const;
-
-export type NemesisKind = (typeof nemesisKinds)[number];
 
 const eventsMax = 6;
 const pauseMaxMs = 8_000;

@@ -1,25 +1,10 @@
+import type { PassageFaultKind } from './fault-kinds.js';
 import { type ShardIdentifier, ShardUnavailableError, TransientStorageError } from '@framework/core';
 
 import { ConnectionLostError, type MemoryPassage } from '../memory/index.js';
 import type { Choices } from './choices.js';
 import type { History } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
-
-/** What can happen on one way to a database or back. */
-export const passageFaultKinds = [
-  'slow',
-  'deadlock',
-  'lock-wait',
-  'unavailable',
-  'request-lost',
-  'answer-lost',
-  'late-commit',
-  'silent',
-  'crash-before',
-  'crash-after',
-] as const;
-
-export type PassageFaultKind = (typeof passageFaultKinds)[number];
 
 /** A process, as what is on its ways sees it. */
 export interface PassingProcess {

@@ -1,10 +1,15 @@
+import {
+  type FaultKind,
+  type NemesisKind,
+  type PassageFaultKind,
+  nemesisKinds,
+  passageFaultKinds,
+} from './fault-kinds.js';
 import type { ExecutorOptions } from '@framework/core';
 import type { DeliveryOverrides } from '@framework/events';
 
 import type { Choices } from './choices.js';
-import { type NemesisKind, nemesisKinds } from './nemesis.js';
-import { type PassageFaultKind, passageFaultKinds } from './passage-faults.js';
-import type { FaultKind, SimulationGiven, SimulationOptions } from './simulation-options.js';
+import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
 
 const processesMax = 3;
 const defaultFaults = [...passageFaultKinds, ...nemesisKinds].filter((kind) => kind !== 'lossy-failover');

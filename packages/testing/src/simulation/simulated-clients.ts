@@ -1,3 +1,4 @@
+import type { CommitListener } from './simulation-options.js';
 import { FrameworkError, type ModelClass, type Principal } from '@framework/core';
 import { type AnyEntity, modelNameOf } from '@framework/core/adapter';
 
@@ -5,10 +6,9 @@ import type { MemoryCommit, MemoryTables } from '../memory/index.js';
 import type { RepositoryOf } from '../specification/test-environment.js';
 import type { ChoiceStreams, Choices } from './choices.js';
 import type { Fleet } from './fleet.js';
-import { type CallRecord, type History, callHeader, codeOf } from './history.js';
+import { type CallRecord, type History, type SimulationCall, callHeader, codeOf } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 import type { SimulatedProcess } from './simulated-process.js';
-import type { SimulationCall } from './simulation-options.js';
 
 type Answer =
   | { readonly kind: 'ok'; readonly result: unknown }
@@ -150,15 +150,6 @@ function take(record: CallRecord, answer: Answer): void {
     }
   }
 }
-
-/** A commit of a run, for an invariant that holds after each of them. */
-export interface WatchedCommit extends Omit<MemoryCommit, 'changes'> {
-  /** The models of a class that it added or changed, as it left them. */
-  changed<M extends AnyEntity>(model: ModelClass<M>): readonly M[];
-}
-
-/** Is told each commit; throws when an invariant does not hold after it. */
-export type CommitListener = (commit: WatchedCommit) => void;
 
 /** Tells a listener all commits of a run, those of all databases in their order, until it throws. */
 export class CommitWatch {

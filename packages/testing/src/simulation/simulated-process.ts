@@ -1,3 +1,4 @@
+import type { HandlerVersions } from './handler-versions.js';
 import {
   ActionExecutor,
   type DatabaseRegistry,
@@ -19,7 +20,7 @@ import type { RunSettings } from './run-settings.js';
 import { type Scheduler, SimulatedClock, StepOwner } from './scheduler.js';
 import type { SimulatedServer } from './simulated-server.js';
 import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
-import { type HandlerVersions, watchedHandlers } from './watched-handlers.js';
+import { watchedHandlers } from './watched-handlers.js';
 
 /** The namespace of everything that simulated processes write. */
 const namespace = 'simulation';

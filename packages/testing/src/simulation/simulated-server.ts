@@ -1,10 +1,9 @@
 import type { Clock, ShardIdentifier } from '@framework/core';
-import type { DeliverableEvent, ShardingConfig } from '@framework/core/adapter';
+import type { ShardingConfig } from '@framework/core/adapter';
 
-import { type MemoryCommit, MemoryServer, type MemorySnapshot, type MemoryTables } from '../memory/index.js';
+import { MemoryServer, type MemorySnapshot, type MemoryTables } from '../memory/index.js';
 import type { DeliveredLog } from '../record/check-deliveries.js';
-import type { RepositoryOf } from '../specification/test-environment.js';
-import type { CallRecord, History } from './history.js';
+import type { History } from './history.js';
 import type { PassedServer } from './passage-faults.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 
@@ -111,18 +110,4 @@ export function deadLettersIn({ delivery }: MemoryTables): readonly string[] {
   return [...delivery.blocked.values()]
     .filter(({ dead }) => dead)
     .map(({ handler, event, error }) => `${handler} gave up ${event.type}: ${error}`);
-}
-
-/** What a run has left behind, for own invariants. */
-export interface SimulationState<Given> {
-  readonly given: Given;
-  /** Finds a repository by its class, or by that of its models; reads what is stored now. */
-  readonly repository: RepositoryOf;
-  /** All that was committed and is still there, by databases, in the order of their commits. */
-  readonly commits: readonly MemoryCommit[];
-  readonly events: readonly DeliverableEvent[];
-  /** All calls, with their outcomes. */
-  readonly calls: readonly CallRecord[];
-  /** Whether a failover has lost commits, so that acknowledged writes may be gone. */
-  readonly hasLosses: boolean;
 }

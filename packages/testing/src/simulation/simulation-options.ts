@@ -1,21 +1,19 @@
+import type { MemoryCommit } from '../memory/index.js';
+import type { CallRecord, SimulationCall } from './history.js';
+import type { FaultKind } from './fault-kinds.js';
 import type {
-  ActionClass,
   Clock,
   DatabaseRegistry,
-  ExecutionConfiguration,
   ExecutorOptions,
+  ModelClass,
   Principal,
   ShardIdentifier,
 } from '@framework/core';
-import type { AnyAction, AnyEntity } from '@framework/core/adapter';
+import type { AnyAction, AnyEntity, DeliverableEvent } from '@framework/core/adapter';
 import type { AnyEventHandler, DeliveryOverrides } from '@framework/events';
 
 import type { RepositoryOf, TestEnvironmentOptions } from '../specification/test-environment.js';
 import type { Choices } from './choices.js';
-import type { NemesisKind } from './nemesis.js';
-import type { PassageFaultKind } from './passage-faults.js';
-import type { CommitListener } from './simulated-clients.js';
-import type { SimulationState } from './simulated-server.js';
 
 /** What the actions and handlers of one simulated process are made with. */
 export interface ProcessSetup {
@@ -26,31 +24,6 @@ export interface ProcessSetup {
   /** Which version of the code it runs, from 0, the last one. */
   readonly version: number;
 }
-
-/** A call of an action by a client. */
-export interface SimulationCall {
-  readonly action: ActionClass<never, unknown>;
-  readonly params: unknown;
-  readonly principal?: Principal | undefined;
-  /**
-   * Whether it has an idempotency key, under which it is repeated until its outcome is known, and sometimes sent twice. Default: most
-   * calls have one.
-   */
-  readonly keyed?: boolean | undefined;
-  readonly configuration?: Omit<ExecutionConfiguration, 'idempotencyKey' | 'handledEvent'> | undefined;
-}
-
-/** Describes a call, with the types of its params checked. */
-export function callOf<Params, Result>(
-  action: ActionClass<Params, Result>,
-  params: NoInfer<Params>,
-  how: Pick<SimulationCall, 'principal' | 'keyed' | 'configuration'> = {},
-): SimulationCall {
-  return { action, params, ...how };
-}
-
-/** What can go wrong in a run. */
-export type FaultKind = NemesisKind | PassageFaultKind;
 
 /** What is there before the calls begin. */
 export interface SimulationGiven {
@@ -106,4 +79,27 @@ export interface SimulationOptions<Given extends SimulationGiven> {
   readonly start?: Date;
   /** How many steps a run may take before it counts as endless. Default 200,000. */
   readonly stepsMax?: number;
+}
+
+/** A commit of a run, for an invariant that holds after each of them. */
+export interface WatchedCommit extends Omit<MemoryCommit, 'changes'> {
+  /** The models of a class that it added or changed, as it left them. */
+  changed<M extends AnyEntity>(model: ModelClass<M>): readonly M[];
+}
+
+/** Is told each commit; throws when an invariant does not hold after it. */
+export type CommitListener = (commit: WatchedCommit) => void;
+
+/** What a run has left behind, for own invariants. */
+export interface SimulationState<Given> {
+  readonly given: Given;
+  /** Finds a repository by its class, or by that of its models; reads what is stored now. */
+  readonly repository: RepositoryOf;
+  /** All that was committed and is still there, by databases, in the order of their commits. */
+  readonly commits: readonly MemoryCommit[];
+  readonly events: readonly DeliverableEvent[];
+  /** All calls, with their outcomes. */
+  readonly calls: readonly CallRecord[];
+  /** Whether a failover has lost commits, so that acknowledged writes may be gone. */
+  readonly hasLosses: boolean;
 }

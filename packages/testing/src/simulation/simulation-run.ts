@@ -1,3 +1,4 @@
+import { HandlerVersions } from './handler-versions.js';
 import { type DatabaseRegistry, type ModelClass, ShardIdentifier } from '@framework/core';
 import { type AnyEntity, modelNameOf, useIdSource } from '@framework/core/adapter';
 
@@ -18,9 +19,8 @@ import { BoundExceededError, Scheduler, SimulatedClock, StepOwner } from './sche
 import { Trace } from './shrink.js';
 import { CommitWatch, SimulatedClients } from './simulated-clients.js';
 import { openFaultless } from './simulated-process.js';
-import { SimulatedServer, type SimulationState, deadLettersIn, deliveredLog } from './simulated-server.js';
-import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
-import { HandlerVersions } from './watched-handlers.js';
+import { SimulatedServer, deadLettersIn, deliveredLog } from './simulated-server.js';
+import type { SimulationGiven, SimulationOptions, SimulationState } from './simulation-options.js';
 
 const trafficMs = 6_000;
 const callsMaxDefault = 60;

@@ -1,18 +1,11 @@
 import { type ActionClass, type Clock, FrameworkError } from '@framework/core';
 import { actionNameOf } from '@framework/core/adapter';
-import {
-  type AnyEventHandler,
-  EventHandlerRegistry,
-  type HandlerContext,
-  type HandlerExecution,
-  type RegisteredHandler,
-} from '@framework/events';
+import { type AnyEventHandler, type HandlerContext, type HandlerExecution } from '@framework/events';
 
 import { type HandlerCall, deliveryRecords, handlersAround } from '../record/delivery-record.js';
 import { type History, effectHeader } from './history.js';
 import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { StepOwner } from './scheduler.js';
-import type { ProcessSetup, SimulationGiven, SimulationOptions } from './simulation-options.js';
 
 /** For whom handlers are watched. */
 export interface HandlerWatch {
@@ -126,47 +119,4 @@ function watchedContext(
       return result;
     },
   };
-}
-
-/** The handlers that the versions of the code have, known by the names that they have in the last version. */
-export class HandlerVersions {
-  readonly #registries: readonly EventHandlerRegistry[];
-  readonly #names = new Map<string, string>();
-
-  constructor(options: SimulationOptions<SimulationGiven>, setup: Omit<ProcessSetup, 'version'>) {
-    this.#registries = Array.from(
-      { length: options.versions ?? 1 },
-      (_item, version) => new EventHandlerRegistry(options.handlers?.({ ...setup, version }) ?? []),
-    );
-    for (const { name, options: declared } of this.last)
-      for (const former of declared.aliases ?? []) this.#names.set(former, name);
-  }
-
-  /** How many versions there are. */
-  get count(): number {
-    return this.#registries.length;
-  }
-
-  /** Those of the version that runs in the end. */
-  get last(): readonly RegisteredHandler[] {
-    return this.#registries[0]?.handlers ?? [];
-  }
-
-  /** The present names of the handlers of a version. */
-  namesIn(version: number): readonly string[] {
-    return this.#registries[version]?.handlers.map(({ name }) => name) ?? [];
-  }
-
-  /** The name under which a handler is known, whatever a version calls it. */
-  nameOf(name: string): string {
-    return this.#names.get(name) ?? name;
-  }
-
-  /** Whether every one of some versions that has a handler wants the events of a type. */
-  areWanted(handler: string, type: string, versions: ReadonlySet<number>): boolean {
-    return this.#registries
-      .filter((_each, version) => versions.has(version))
-      .flatMap(({ handlers }) => handlers.filter(({ name }) => this.nameOf(name) === handler))
-      .every(({ eventClasses }) => eventClasses?.has(type) ?? true);
-  }
 }

@@ -1,15 +1,7 @@
 import { ShardIdentifier } from '@framework/core';
-import type { DeliveryStore } from '@framework/core/adapter';
 
-import { MemoryFaults } from '../memory-faults.js';
+import { MemoryFaults, type StoreMethod } from '../memory-faults.js';
 import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
-
-/** A method of one of the store's ports, such as `blocked.block`. */
-export type StoreMethod = {
-  [Port in keyof DeliveryStore]: DeliveryStore[Port] extends object
-    ? `${Port}.${keyof DeliveryStore[Port] & string}`
-    : never;
-}[keyof DeliveryStore];
 
 /** One process's access to a database in memory; what the process does after its death has no effect. */
 export class MemoryAccess {

@@ -1,3 +1,4 @@
+import type { HandlerVersions } from '../handler-versions.js';
 import { FrameworkError } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 import type { RegisteredHandler } from '@framework/events';
@@ -5,7 +6,6 @@ import type { RegisteredHandler } from '@framework/events';
 import type { MemoryBlocked, MemoryPassage, MemorySnapshot, MemoryTables } from '../../memory/index.js';
 import type { History } from '../history.js';
 import type { Scheduler, StepOwner } from '../scheduler.js';
-import type { HandlerVersions } from '../watched-handlers.js';
 import { AttemptWatch, type CallFailure } from './attempt-watch.js';
 import { LeaseWatch } from './lease-watch.js';
 
