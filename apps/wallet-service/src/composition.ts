@@ -24,13 +24,17 @@ import type { WalletService } from './http/wallet-app-env.js';
 import { NotificationRepository } from './notification/notification-repository.js';
 import { NotifyRecipientAction, NotifyRecipientOnDeposit } from './notification/notify-recipient.js';
 import { migrationsFolder, operatorCommands } from './operator-command.js';
-import { CompleteTransferAction } from './transfer/complete-transfer-action.js';
 import { InitiateTransferAction } from './transfer/initiate-transfer-action.js';
-import { RefundTransferAction } from './transfer/refund-transfer-action.js';
-import { SettleTransferAction } from './transfer/settle-transfer-action.js';
 import { TransferDecisionRepository, isDecidedMeanwhile } from './transfer/transfer-decision-repository.js';
-import { ReceiveTransfer, RefundTransfer, SettleTransfer } from './transfer/transfer-handlers.js';
 import { TransferRepository } from './transfer/transfer-repository.js';
+import {
+  CompleteTransferAction,
+  ReceiveTransfer,
+  RefundTransfer,
+  RefundTransferAction,
+  SettleTransfer,
+  SettleTransferAction,
+} from './transfer/transfer-saga.js';
 import { WalletTransferAction } from './transfer/wallet-transfer-action.js';
 import { WalletCloseAction } from './wallet/wallet-close-action.js';
 import { WalletCreateAction } from './wallet/wallet-create-action.js';

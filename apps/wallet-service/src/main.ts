@@ -2,11 +2,10 @@ import type { FrameworkConfig } from '@framework/core';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 
-import { startEmbeddedDatabases } from './configuration/embedded-databases.js';
-import { readConfigFile } from './configuration/read-config-file.js';
-import { type ServiceSettings, readServiceSettings } from './configuration/service-settings.js';
 import { type OperatorCommand, operatorCommand } from './operator-command.js';
+import { startEmbeddedDatabases } from './process/embedded-databases.js';
 import { errorStack, logTaken, serviceLogger } from './process/service-logger.js';
+import { type ServiceSettings, readConfigFile, readServiceSettings } from './process/service-settings.js';
 import { Shutdown, startError } from './process/shutdown.js';
 import { startService, startWorker } from './process/start.js';
 import { changeText, readyText, untilReady, waitingText, workerReadyText } from './process/until-ready.js';

@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { readConfigFile } from '../src/configuration/read-config-file.js';
-import { readServiceSettings } from '../src/configuration/service-settings.js';
+import { readConfigFile, readServiceSettings } from '../src/process/service-settings.js';
 
 let folder: string;
 

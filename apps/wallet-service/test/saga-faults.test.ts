@@ -14,9 +14,13 @@ import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 
 import { composeWalletService } from '../src/composition.js';
 import type { WalletService } from '../src/http/wallet-app-env.js';
-import { CompleteTransferAction } from '../src/transfer/complete-transfer-action.js';
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
-import { ReceiveTransfer, RefundTransfer, SettleTransfer } from '../src/transfer/transfer-handlers.js';
+import {
+  CompleteTransferAction,
+  ReceiveTransfer,
+  RefundTransfer,
+  SettleTransfer,
+} from '../src/transfer/transfer-saga.js';
 import type { Transfer } from '../src/transfer/transfer.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';

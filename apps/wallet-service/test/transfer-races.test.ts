@@ -5,9 +5,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import { composeWalletService } from '../src/composition.js';
 import type { WalletService } from '../src/http/wallet-app-env.js';
-import { CompleteTransferAction } from '../src/transfer/complete-transfer-action.js';
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
-import { RefundTransferAction } from '../src/transfer/refund-transfer-action.js';
+import { CompleteTransferAction, RefundTransferAction } from '../src/transfer/transfer-saga.js';
 import type { Transfer } from '../src/transfer/transfer.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';

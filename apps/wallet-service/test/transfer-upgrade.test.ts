@@ -19,10 +19,9 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
-import { RefundTransferAction } from '../src/transfer/refund-transfer-action.js';
-import { SettleTransferAction } from '../src/transfer/settle-transfer-action.js';
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
 import { TransferRepository } from '../src/transfer/transfer-repository.js';
+import { RefundTransferAction, SettleTransferAction } from '../src/transfer/transfer-saga.js';
 import type { Transfer } from '../src/transfer/transfer.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';

@@ -2,14 +2,21 @@ import { ShardIdentifier, ShardedId } from '@framework/core';
 import { type Specification, specification } from '@framework/testing/specification';
 import { Big } from 'big.js';
 
-import { Notification } from '../src/notification/notification.js';
-import { NotifyRecipientAction, NotifyRecipientOnDeposit } from '../src/notification/notify-recipient.js';
-import { CompleteTransferAction } from '../src/transfer/complete-transfer-action.js';
+import {
+  Notification,
+  NotifyRecipientAction,
+  NotifyRecipientOnDeposit,
+} from '../src/notification/notify-recipient.js';
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
-import { RefundTransferAction } from '../src/transfer/refund-transfer-action.js';
-import { SettleTransferAction } from '../src/transfer/settle-transfer-action.js';
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
-import { ReceiveTransfer, RefundTransfer, SettleTransfer } from '../src/transfer/transfer-handlers.js';
+import {
+  CompleteTransferAction,
+  ReceiveTransfer,
+  RefundTransfer,
+  RefundTransferAction,
+  SettleTransfer,
+  SettleTransferAction,
+} from '../src/transfer/transfer-saga.js';
 import { Transfer } from '../src/transfer/transfer.js';
 import { WalletTransferAction } from '../src/transfer/wallet-transfer-action.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';

@@ -11,11 +11,11 @@ export { useIdSource, randomUuid } from './id/uuid-v7.js';
 export { actionNameOf } from './action/action.js';
 export type { AnyAction } from './action/action-registry.js';
 
-export type { IdempotencySettings } from './config/executor-settings.js';
+export type { IdempotencySettings } from './config/settings.js';
 
-export type { ExecutionLimits } from './config/executor-settings.js';
-export type { GroupSettings } from './config/executor-settings.js';
-export type { ModelLockSettings } from './config/executor-settings.js';
+export type { ExecutionLimits } from './config/settings.js';
+export type { GroupSettings } from './config/settings.js';
+export type { ModelLockSettings } from './config/settings.js';
 
 export { outsideRequests } from './outside-requests.js';
 

@@ -29,7 +29,7 @@ export { type ShardingStrategy, EmbeddedBitsShardingStrategy } from './sharding/
 export { type FrameworkConfig, parseFrameworkConfig } from './config/framework-config.js';
 export { DatabaseRegistry, type ShardStatus, openDatabases } from './sharding/database-registry.js';
 
-export { type ErrorCode, FrameworkError } from './errors/framework-error.js';
+export { type ErrorCode, FrameworkError, InvariantViolationError } from './errors/framework-error.js';
 export {
   IdempotencyKeyReusedError,
   InvalidIdempotencyKeyError,
@@ -57,6 +57,5 @@ export {
   type ConfigurationIssue,
 } from './errors/configuration-errors.js';
 export { HandlerNamesError } from './errors/handler-errors.js';
-export { InvariantViolationError } from './errors/invariant-violation.js';
 
 assertSupportedNode();

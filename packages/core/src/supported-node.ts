@@ -1,4 +1,4 @@
-import { InvariantViolationError } from './errors/invariant-violation.js';
+import { InvariantViolationError } from './errors/framework-error.js';
 
 const oldest = { major: 22, minor: 18 };
 

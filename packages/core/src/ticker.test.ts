@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { expect, test } from 'vitest';
 
 import { ManualClock } from '../test/manual-clock.js';
-import { Ticker } from './ticker.js';
+import { Ticker } from './clock.js';
 
 test('a ticker waits and tells in the async context of nobody, whoever started it', async () => {
   const request = new AsyncLocalStorage<string>();

@@ -1,6 +1,7 @@
-import { defaultGroupSettings } from '../src/config/executor-settings.js';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+
+import { defaultGroupSettings } from '../src/config/settings.js';
 
 const reference = readFileSync(new URL('../../../docs/reference/configuration.md', import.meta.url), 'utf8');
 const section = reference.slice(

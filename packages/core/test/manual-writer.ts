@@ -1,7 +1,7 @@
-import { type GroupSettings, defaultGroupSettings } from '../src/config/executor-settings.js';
+import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManager } from '../src/adapter.js';
+import { type GroupSettings, defaultGroupSettings } from '../src/config/settings.js';
 import { ShardWriter } from '../src/group-commit/commit-queue.js';
 import { QueuedPlan, StagedModels } from '../src/group-commit/pending-commit.js';
-import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManager } from '../src/adapter.js';
 import { FakeRepository } from './fake-repository.js';
 import { ManualClock, settled } from './manual-clock.js';
 import { global } from './test-executor.js';

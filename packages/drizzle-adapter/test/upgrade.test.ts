@@ -9,7 +9,7 @@ import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 
 import { frameworkMigrationsFolder } from '../src/migration/migration-folder.js';
-import { keyClause, keyValues } from '../src/write/key-clause.js';
+import { keyClause, keyValues } from '../src/write/statement-clauses.js';
 import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';

@@ -12,7 +12,6 @@ import { eventBytesMax } from './delivery-settings.js';
 import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import { EnvelopeFactory } from './handler/row-envelope.js';
 import { onPause } from './operator/delivery-operator.js';
-import { OutageReport } from './outage-report.js';
 import { CursorLoader } from './slots/cursor-loader.js';
 import { CursorSaver } from './slots/cursor-saver.js';
 import { type HeldSlot, LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
@@ -25,7 +24,7 @@ import { RetryLoop } from './subscription/retry-loop.js';
 import { HandlerFlow } from './subscription/subscription.js';
 import { CommitNotifications, listenForNotifications } from './wake/notifications.js';
 import { untilAborted, untilDone } from './wake/wake-signal.js';
-import type { WorkerContext } from './worker-context.js';
+import { OutageReport, type WorkerContext } from './worker-context.js';
 
 /** What the worker of one database is made of. */
 export interface DatabaseWorkerOptions {

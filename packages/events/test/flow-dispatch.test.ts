@@ -1,4 +1,4 @@
-import type { DeliverableEvent, BlockedHead } from '@framework/core/adapter';
+import type { BlockedHead, DeliverableEvent } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
@@ -13,7 +13,7 @@ import {
   FrameworkEventHandler,
 } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import { FlowDispatch, type FlowDependencies } from '../src/subscription/event-dispatch.js';
+import { type FlowDependencies, FlowDispatch } from '../src/subscription/event-dispatch.js';
 import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';

@@ -6,7 +6,7 @@ import {
 } from '@framework/core';
 import { describe, expect, test } from 'vitest';
 
-import { OutageReport } from '../src/outage-report.js';
+import { OutageReport } from '../src/worker-context.js';
 import { shard } from './delivery-bench.js';
 
 function reported(): { readonly report: OutageReport; readonly told: unknown[] } {

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 
 import { type AttemptFailure, defaultDeliverySettings } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import type { RetryWork } from '../src/subscription/event-work.js';
+import type { RetryWork } from '../src/subscription/keyed-queue.js';
 import { RetryStep } from '../src/subscription/retry-step.js';
 import { deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';

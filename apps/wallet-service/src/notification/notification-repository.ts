@@ -2,8 +2,8 @@ import { type DatabaseRegistry, ShardedId } from '@framework/core';
 import { PgRepository } from '@framework/drizzle-adapter';
 
 import { Wallet } from '../wallet/wallet.js';
-import { Notification } from './notification.js';
 import { notifications } from './notifications-table.js';
+import { Notification } from './notify-recipient.js';
 
 /** Notifications, on the shards of the wallets that they are about. */
 export class NotificationRepository extends PgRepository<Notification, typeof notifications> {

@@ -5,7 +5,7 @@ import { describe, test } from 'vitest';
 import { walletSpecification as spec, walletOf } from '../../test/wallet-specification.js';
 import { WalletDepositMoneyAction } from '../wallet/wallet-deposit-money-action.js';
 import { WalletMoneyDepositedEvent } from '../wallet/wallet.js';
-import { Notification } from './notification.js';
+import { Notification } from './notify-recipient.js';
 
 const wallet = walletOf('100');
 const amount = new Big('5.00');

@@ -1,6 +1,6 @@
 import { ConfigurationError, HandlerNamesError, NoUsableShardError } from '@framework/core';
 
-import type { ServiceSettings } from '../configuration/service-settings.js';
+import type { ServiceSettings } from './service-settings.js';
 
 const signals = ['SIGTERM', 'SIGINT'] as const;
 /**

@@ -4,12 +4,12 @@ import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 
 import { composeWalletService } from '../composition.js';
-import type { ServiceRole } from '../configuration/service-settings.js';
 import { HttpServer, type WebHandler } from '../http/http-server.js';
 import { problemOf, problemResponse } from '../http/problem-of.js';
 import { type WalletService, requestIdHeader } from '../http/wallet-app-env.js';
 import { walletApp } from '../http/wallet-app.js';
 import { deliveryOptions } from './delivery-options.js';
+import type { ServiceRole } from './service-settings.js';
 
 /** A wallet service that accepts requests. */
 export interface RunningService {

@@ -11,11 +11,9 @@ import {
   WalletMoneyWithdrawnEvent,
   WalletTransferReceivedEvent,
 } from '../wallet/wallet.js';
-import { CompleteTransferAction } from './complete-transfer-action.js';
 import { InitiateTransferAction } from './initiate-transfer-action.js';
-import { RefundTransferAction } from './refund-transfer-action.js';
-import { SettleTransferAction } from './settle-transfer-action.js';
 import { TransferDecision, TransferReceivedEvent, TransferRefusedEvent } from './transfer-decision.js';
+import { CompleteTransferAction, RefundTransferAction, SettleTransferAction } from './transfer-saga.js';
 import {
   Transfer,
   TransferCompletedEvent,

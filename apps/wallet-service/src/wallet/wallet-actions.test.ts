@@ -12,10 +12,12 @@ import {
   walletOf,
 } from '../../test/wallet-specification.js';
 import { NotifyRecipientAction } from '../notification/notify-recipient.js';
-import { CompleteTransferAction } from '../transfer/complete-transfer-action.js';
 import { InitiateTransferAction } from '../transfer/initiate-transfer-action.js';
-import { RefundTransferAction } from '../transfer/refund-transfer-action.js';
-import { SettleTransferAction } from '../transfer/settle-transfer-action.js';
+import {
+  CompleteTransferAction,
+  RefundTransferAction,
+  SettleTransferAction,
+} from '../transfer/transfer-saga.js';
 import { Transfer } from '../transfer/transfer.js';
 import { WalletTransferAction } from '../transfer/wallet-transfer-action.js';
 import { WalletCloseAction } from './wallet-close-action.js';

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { composeWalletService } from '../../src/composition.js';
-import type { ServiceRole } from '../../src/configuration/service-settings.js';
 import type { WalletService } from '../../src/http/wallet-app-env.js';
+import type { ServiceRole } from '../../src/process/service-settings.js';
 import { WalletCreateAction } from '../../src/wallet/wallet-create-action.js';
 import { WalletDepositMoneyAction } from '../../src/wallet/wallet-deposit-money-action.js';
 import type { Wallet } from '../../src/wallet/wallet.js';

@@ -1,7 +1,6 @@
 import { destination, pino } from 'pino';
 
-import { readConfigFile } from '../../src/configuration/read-config-file.js';
-import { readServiceSettings } from '../../src/configuration/service-settings.js';
+import { readConfigFile, readServiceSettings } from '../../src/process/service-settings.js';
 import { Shutdown } from '../../src/process/shutdown.js';
 import { startWorker } from '../../src/process/start.js';
 import { recordingHandlers } from './recording-handlers.js';

@@ -1,15 +1,14 @@
 import { type Clock, systemClock } from '../clock.js';
+import { checkNamespace } from '../config/framework-config.js';
 import {
   defaultExecutionLimits,
   defaultIdempotencySettings,
   executionLimitRanges,
   idempotencyRanges,
-} from '../config/executor-settings.js';
-import { checkNamespace } from '../config/namespace.js';
-import { settingsOf } from '../config/settings.js';
+  settingsOf,
+} from '../config/settings.js';
 import { NestedExecutionError } from '../errors/action-errors.js';
-import { FrameworkError } from '../errors/framework-error.js';
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { FrameworkError, InvariantViolationError } from '../errors/framework-error.js';
 import { isLostBaseError } from '../group-commit/pending-commit.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { KeyedRequest } from '../idempotency/keyed-request.js';

@@ -1,7 +1,7 @@
 import { propagation, context as traceContext } from '@opentelemetry/api';
 
 import type { Clock } from '../clock.js';
-import type { ExecutionLimits } from '../config/executor-settings.js';
+import type { ExecutionLimits } from '../config/settings.js';
 import { LimitExceededError } from '../errors/action-errors.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';

@@ -4,14 +4,15 @@ import {
   type GroupSettings,
   type IdempotencySettings,
   type ModelLockSettings,
+  type RangesOf,
   defaultGroupSettings,
   defaultModelLockSettings,
   groupRanges,
   modelLockRanges,
-} from '../config/executor-settings.js';
-import { type RangesOf, settingsOf } from '../config/settings.js';
+  settingsOf,
+} from '../config/settings.js';
 import { CrossShardError, PartialCommitError } from '../errors/configuration-errors.js';
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import { GroupCommit } from '../group-commit/group-commit.js';
 import { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';

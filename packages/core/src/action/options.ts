@@ -4,7 +4,7 @@ import type {
   GroupSettings,
   IdempotencySettings,
   ModelLockSettings,
-} from '../config/executor-settings.js';
+} from '../config/settings.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';
 import type { Repository } from '../storage/repository.js';

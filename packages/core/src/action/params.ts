@@ -1,6 +1,6 @@
 import type * as z from 'zod';
 
-import type { ExecutionLimits } from '../config/executor-settings.js';
+import type { ExecutionLimits } from '../config/settings.js';
 import { InvalidParamsError, LimitExceededError } from '../errors/action-errors.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { droppedField } from '../model/dropped-fields.js';

@@ -4,7 +4,7 @@ import { FakeRepository } from '../../test/fake-repository.js';
 import { Address, Order, OrderShippedEvent } from '../../test/order.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
 import { Wallet, WalletDepositedEvent } from '../../test/wallet.js';
-import { type ExecutionLimits, defaultExecutionLimits } from '../config/executor-settings.js';
+import { type ExecutionLimits, defaultExecutionLimits } from '../config/settings.js';
 import { ShardedId } from '../id/sharded-id.js';
 import { EventTypes } from '../model/model-event.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';

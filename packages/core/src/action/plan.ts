@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.js';
-import type { ExecutionLimits } from '../config/executor-settings.js';
+import type { ExecutionLimits } from '../config/settings.js';
 import { LimitExceededError, PlanSealedError, StagedTwiceError } from '../errors/action-errors.js';
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import type { Id } from '../id/id.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { type ModelClass, modelNameOf } from '../model/model-class.js';

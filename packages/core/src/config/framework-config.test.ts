@@ -1,4 +1,3 @@
-import { defaultGroupSettings } from './executor-settings.js';
 import { describe, expect, test } from 'vitest';
 
 import { Wallet } from '../../test/wallet.js';
@@ -7,6 +6,7 @@ import { ShardedId } from '../id/sharded-id.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { EmbeddedBitsShardingStrategy } from '../sharding/sharding-strategy.js';
 import { parseFrameworkConfig } from './framework-config.js';
+import { defaultGroupSettings } from './settings.js';
 
 const jdbcUrl = 'jdbc:postgresql://127.0.0.1:5432/global';
 const primary = { 'jdbc-url': jdbcUrl, username: 'wallet', password: 's3cret-1' };

@@ -1,4 +1,3 @@
-import { type GroupSettings, defaultGroupSettings } from './executor-settings.js';
 import * as z from 'zod';
 
 import { timerMaxMs } from '../clock.js';
@@ -6,8 +5,26 @@ import { ConfigurationError, type ConfigurationIssue } from '../errors/configura
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { camelCaseKeys, kebabCasePath, unknownKeys, unknownKeysBesidePassword } from './config-keys.js';
 import { Secret, parseDatabaseUrl } from './database-url.js';
-import { namespaceIssue, namespaceMax, namespacePattern } from './namespace.js';
+import { type GroupSettings, defaultGroupSettings } from './settings.js';
 import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-config.js';
+
+const namePart = '[A-Za-z_][A-Za-z0-9_-]*';
+
+/** What every namespace looks like. */
+const namespacePattern: RegExp = new RegExp(`^${namePart}(\\.${namePart})*$`);
+/** How many characters it has at most: it stands in the index of idempotency keys. */
+const namespaceMax = 255;
+/** What is wrong with one that looks otherwise. */
+const namespaceIssue: string =
+  `is not a list of names with dots between, of ${namespaceMax} characters at most: each name is of letters, digits, _ and -, ` +
+  'and begins with a letter or _';
+
+/** @throws ConfigurationError `invalid-configuration` for what the configuration would refuse, too */
+export function checkNamespace(namespace: string): void {
+  if (namespacePattern.test(namespace) && namespace.length <= namespaceMax) return;
+  const message = `'${namespace.slice(0, 64)}' ${namespaceIssue}`;
+  throw new ConfigurationError([{ path: 'namespace', message }]);
+}
 
 const fromOne = 'must be a whole number from 1';
 const waitMs = `must be a whole number from 1 to ${timerMaxMs}`;

@@ -5,10 +5,9 @@ import * as actions from './action-errors.js';
 import { LimitExceededError } from './action-errors.js';
 import * as sharding from './configuration-errors.js';
 import { ConfigurationError } from './configuration-errors.js';
-import { type ErrorCode, FrameworkError, errorCodes } from './framework-error.js';
+import { type ErrorCode, FrameworkError, InvariantViolationError, errorCodes } from './framework-error.js';
 import * as handlers from './handler-errors.js';
 import { HandlerTimeoutError } from './handler-errors.js';
-import { InvariantViolationError } from './invariant-violation.js';
 import * as storage from './storage-errors.js';
 import * as values from './value-errors.js';
 
@@ -107,7 +106,7 @@ test.each(entries.filter(([, error]) => error.cause !== undefined))('%s keeps it
 describe('is', () => {
   test('knows errors of another copy of the package', async () => {
     vi.resetModules();
-    const copy = await import('./invariant-violation.js');
+    const copy = await import('./framework-error.js');
     const foreign = new copy.InvariantViolationError('of the other copy');
     expect(foreign).not.toBeInstanceOf(FrameworkError);
     expect(FrameworkError.is(foreign)).toBe(true);

@@ -100,3 +100,10 @@ function causeOf(error: unknown): unknown {
     return undefined;
   }
 }
+
+/** A bug in the calling code or in the framework: never retried, to be fixed where it is thrown. */
+export class InvariantViolationError extends FrameworkError {
+  constructor(message: string, options?: { readonly cause?: unknown }) {
+    super('invariant-violation', message, options);
+  }
+}

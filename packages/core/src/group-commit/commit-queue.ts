@@ -1,12 +1,11 @@
-import type { GroupSettings } from '../config/executor-settings.js';
 import { outcomeOf } from '../action/commit.js';
-import type { Clock } from '../clock.js';
+import { type Clock, Ticker } from '../clock.js';
+import type { GroupSettings } from '../config/settings.js';
 import { ShardUnavailableError, StaleRecordError } from '../errors/storage-errors.js';
-import { ModelMap } from '../model/model-map.js';
+import { ModelMap } from '../model/model-class.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
-import { Ticker } from '../ticker.js';
 import { type QueuedPlan, type StagedModels, lostBaseError } from './pending-commit.js';
 import { type Batch, nextGroup, writeBatch } from './write-group.js';
 

@@ -1,4 +1,3 @@
-import { type GroupSettings, defaultGroupSettings } from '../config/executor-settings.js';
 import { describe, expect, test } from 'vitest';
 
 import { settled } from '../../test/manual-clock.js';
@@ -6,6 +5,7 @@ import { type TestExecutor, executorOf, global, mexico, openWallet } from '../..
 import { PatientClock } from '../../test/virtual-clock.js';
 import { Wallet } from '../../test/wallet.js';
 import type { ExecutionConfiguration } from '../action/options.js';
+import { type GroupSettings, defaultGroupSettings } from '../config/settings.js';
 import {
   CommitOutcomeUnknownError,
   ConstraintViolationError,

@@ -1,5 +1,5 @@
-import type { GroupSettings } from '../config/executor-settings.js';
 import type { Clock } from '../clock.js';
+import type { GroupSettings } from '../config/settings.js';
 import { StaleRecordError } from '../errors/storage-errors.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';

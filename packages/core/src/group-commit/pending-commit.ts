@@ -1,7 +1,6 @@
 import { isOutcomeUnknown } from '../action/commit.js';
 import { StaleRecordError, TransientStorageError } from '../errors/storage-errors.js';
-import { type ModelClass, modelNameOf } from '../model/model-class.js';
-import { ModelMap } from '../model/model-map.js';
+import { type ModelClass, ModelMap, modelNameOf } from '../model/model-class.js';
 import type { Change, ChangeSet } from '../storage/change-set.js';
 import type { PersistOutcome } from '../storage/transaction-manager.js';
 

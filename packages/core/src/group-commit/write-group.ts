@@ -1,7 +1,7 @@
 import { isOutcomeUnknown } from '../action/commit.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
-import { ModelMap } from '../model/model-map.js';
+import { ModelMap } from '../model/model-class.js';
 import type { Change } from '../storage/change-set.js';
 import type { KeyScope } from '../storage/idempotency-keys.js';
 import type { GroupOutcome, PersistOptions, TransactionManager } from '../storage/transaction-manager.js';

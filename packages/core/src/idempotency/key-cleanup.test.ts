@@ -1,7 +1,7 @@
-import { defaultIdempotencySettings } from '../config/executor-settings.js';
 import { expect, test } from 'vitest';
 
 import { global, mexico } from '../../test/test-executor.js';
+import { defaultIdempotencySettings } from '../config/settings.js';
 import { ShardUnavailableError } from '../errors/storage-errors.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';

@@ -1,4 +1,4 @@
-import type { IdempotencySettings } from '../config/executor-settings.js';
+import type { IdempotencySettings } from '../config/settings.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { DeliveryStore } from '../storage/delivery-store.js';

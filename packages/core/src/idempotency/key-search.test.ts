@@ -11,7 +11,7 @@ import {
   writtenWallet,
 } from '../../test/test-executor.js';
 import type { Wallet } from '../../test/wallet.js';
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import { TransientStorageError } from '../errors/storage-errors.js';
 import type { Id } from '../id/id.js';
 

@@ -5,8 +5,8 @@ import { CountAction, countingExecutor, key, unavailable, unsearched } from '../
 import { executorOf, global, mexico, openWallet, principal } from '../../test/test-executor.js';
 import { Action, FrameworkAction } from '../action/action.js';
 import { systemClock } from '../clock.js';
-import { checkNamespace } from '../config/namespace.js';
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { checkNamespace } from '../config/framework-config.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import {
   CommitOutcomeUnknownError,
   StaleRecordError,

@@ -1,4 +1,4 @@
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 
 /** The class of a model or entity, as a value: for ids, events and repositories. */
 export type ModelClass<T> = (abstract new (...args: never[]) => T) & {
@@ -46,4 +46,23 @@ function checkedName(name: string, named: { readonly name: string }, declared: s
 /** Tells whether a value is text that a database holds as it is: without `\u0000` and without half of a surrogate pair. */
 export function isStorableText(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed() && !value.includes('\u0000');
+}
+
+/** Values by the class and the id of a model. */
+export class ModelMap<T> {
+  readonly #byClass = new Map<ModelClass<unknown>, Map<string, T>>();
+
+  get(model: ModelClass<unknown>, id: string): T | undefined {
+    return this.#byClass.get(model)?.get(id);
+  }
+
+  set(model: ModelClass<unknown>, id: string, value: T): void {
+    const byId = this.#byClass.get(model);
+    if (byId === undefined) this.#byClass.set(model, new Map([[id, value]]));
+    else byId.set(id, value);
+  }
+
+  delete(model: ModelClass<unknown>, id: string): void {
+    this.#byClass.get(model)?.delete(id);
+  }
 }

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { droppedField } from './dropped-fields.js';
 import { encodeBySchema, exactJson } from './exact-json.js';

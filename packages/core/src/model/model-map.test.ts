@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { Address } from '../../test/order.js';
 import { Wallet } from '../../test/wallet.js';
-import { ModelMap } from './model-map.js';
+import { ModelMap } from './model-class.js';
 
 test('models of two classes may have one id', () => {
   const map = new ModelMap<string>();

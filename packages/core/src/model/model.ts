@@ -1,4 +1,4 @@
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import { InvalidModelError } from '../errors/value-errors.js';
 import type { Id } from '../id/id.js';
 import type { ModelEvent } from './model-event.js';

@@ -1,8 +1,6 @@
-import type { ModelLockSettings } from '../config/executor-settings.js';
-import type { Clock } from '../clock.js';
-import type { ModelClass } from '../model/model-class.js';
-import { ModelMap } from '../model/model-map.js';
-import { Ticker } from '../ticker.js';
+import { type Clock, Ticker } from '../clock.js';
+import type { ModelLockSettings } from '../config/settings.js';
+import { type ModelClass, ModelMap } from '../model/model-class.js';
 
 /** The right to be the one execution of this process that changes a model: held until it is released. */
 export interface ModelLock {

@@ -13,7 +13,7 @@ import {
   UnknownShardError,
 } from '../errors/configuration-errors.js';
 import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
-import { InvariantViolationError } from '../errors/invariant-violation.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import type { Database, DatabaseDriver } from '../storage/database.js';
 import type { DeliveryStore } from '../storage/delivery-store.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';

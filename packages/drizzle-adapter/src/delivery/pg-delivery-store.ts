@@ -1,12 +1,14 @@
-import type { DeliveryStore } from '@framework/core/adapter';
+import { FrameworkError } from '@framework/core';
+import type { DeliveryStore, LogPartitions } from '@framework/core/adapter';
+import { setTimeout as delay } from 'node:timers/promises';
 
+import type { Connection } from '../connection/connection.js';
 import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
 import { slotCount } from '../read/event-row.js';
 import { PgBlockedEvents } from './pg-blocked-events.js';
 import { PgDeadLetters } from './pg-dead-letters.js';
 import { PgDeliveryLog } from './pg-delivery-log.js';
 import { PgHandlerCursors } from './pg-handler-cursors.js';
-import { PgLogPartitions } from './pg-log-partitions.js';
 import { type NotificationSettings, PgNotificationChannel } from './pg-notifications.js';
 import { PgSlotLeases } from './pg-slot-leases.js';
 
@@ -38,4 +40,75 @@ export class PgDeliveryStore implements DeliveryStore {
     this.notifications = new PgNotificationChannel(manager, notifications);
     this.partitions = new PgLogPartitions(manager);
   }
+}
+
+/** How many months ahead partitions are created. */
+export const partitionMonthsAhead = 3;
+
+/** How often a change of the log's partitions is tried at once: each time it waits for 100 ms for a lock. */
+const triesMax = 5;
+const firstWaitMs = 200;
+/** Its locks do not block commits. */
+const createTimeoutMs = 5_000;
+/** Commits wait while it holds its locks. */
+const dropTimeoutMs = 300;
+
+/** Creates and drops the partitions of the log of one PostgreSQL database; holds up no commit for longer than 300 ms. */
+class PgLogPartitions implements LogPartitions {
+  readonly #manager: Connection;
+
+  constructor(manager: Connection) {
+    this.#manager = manager;
+  }
+
+  async create(): Promise<void> {
+    await this.#change(`eventlog.create_partitions(${partitionMonthsAhead})`, createTimeoutMs);
+  }
+
+  async drop(olderThanMs: number): Promise<readonly string[]> {
+    const { rows } = await this.#manager.query<{ name: string }>({
+      text: `select child.relname as name
+             from pg_inherits join pg_class child on child.oid = inhrelid
+             where inhparent = 'eventlog.events'::regclass and child.relname ~ '^events_\\d{4}_\\d{2}$'
+               and (to_date(right(child.relname, 7), 'YYYY_MM') + interval '1 month') at time zone 'UTC'
+                   < clock_timestamp() - $1::double precision * interval '1 millisecond'
+             order by child.relname`,
+      values: [olderThanMs],
+    });
+    const dropped: string[] = [];
+    for (const { name } of rows) {
+      // The name is one of those that were asked for, and holds nothing that would have to be quoted.
+      const isDropped = await this.#change(`eventlog.drop_partition('${name}')`, dropTimeoutMs);
+      if (isDropped === true) dropped.push(name);
+    }
+    return dropped;
+  }
+
+  /**
+   * Changes the partitions when no lock is in the way: a statement that waits for a lock blocks all that come after it.
+   *
+   * It is one message, and so one transaction: its locks are held for no longer when nothing is heard of this process any more.
+   *
+   * @param call of a function, without parameters
+   */
+  async #change(call: string, timeoutMs: number): Promise<unknown> {
+    const text = `set local statement_timeout = ${timeoutMs}; select ${call} as changed`;
+    for (let tryCount = 1; ; tryCount++) {
+      try {
+        return changedBy(await this.#manager.query({ text }));
+      } catch (error) {
+        if (tryCount === triesMax || !(FrameworkError.is(error) && error.retryable)) throw error;
+        await delay(firstWaitMs * 2 ** (tryCount - 1));
+      }
+    }
+  }
+}
+
+/** What the last of several statements gives; the types of `pg` do not show that there are several results. */
+function changedBy(results: unknown): unknown {
+  const [, { rows }] = results as readonly [
+    unknown,
+    { readonly rows: readonly [{ readonly changed: unknown }] },
+  ];
+  return rows[0].changed;
 }

@@ -6,7 +6,7 @@ import pg from 'pg';
 import type { ConnectionGuard } from '../connection/client.js';
 import { refuseInRecovery } from '../connection/server-role.js';
 import { sqlStateOf } from '../connection/storage-error.js';
-import { partitionMonthsAhead } from '../delivery/pg-log-partitions.js';
+import { partitionMonthsAhead } from '../delivery/pg-delivery-store.js';
 import { endTimeouts, inDatabase, inShortTransaction } from './in-database.js';
 import { MigrationFolder } from './migration-folder.js';
 import {

@@ -12,9 +12,8 @@ import pg from 'pg';
 
 import { sentEventIds } from '../connection/commit-outcome.js';
 import { queryOf } from '../connection/storage-error.js';
-import { type ActionRow, eventValues } from './events-clause.js';
-import { keyValues } from './key-clause.js';
 import type { Row } from './row-encoder.js';
+import { type ActionRow, eventValues, keyValues } from './statement-clauses.js';
 import {
   type WriteShape,
   beginText,

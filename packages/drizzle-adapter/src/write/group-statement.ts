@@ -1,6 +1,5 @@
-import { eventColumnTypes, eventColumns } from './events-clause.js';
-import { keyConflictClause } from './key-clause.js';
 import type { RowShape } from './row-encoder.js';
+import { eventColumnTypes, eventColumns, keyConflictClause } from './statement-clauses.js';
 
 /** What determines the text of a group's statement: everything but the values and their number. */
 export interface GroupShape {

@@ -4,12 +4,11 @@ import type pg from 'pg';
 
 import { isRefusal, queryOf } from '../connection/storage-error.js';
 import { loggedEvents } from './change-set-writer.js';
-import { actionValues, eventRowValues } from './events-clause.js';
 import { type GroupRow, type GroupRows, groupRows, textArray } from './group-rows.js';
 import { type GroupShape, groupShapeKey, groupStatement, shapesAt } from './group-statement.js';
-import { keyParameterCount, keyValues } from './key-clause.js';
 import type { LookUp, PlainTables } from './plain-tables.js';
 import type { RowShape } from './row-encoder.js';
+import { actionValues, eventRowValues, keyParameterCount, keyValues } from './statement-clauses.js';
 
 /** How many statements are kept prepared; further shapes are parsed at each use. */
 const preparedMax = 100;

@@ -4,8 +4,13 @@ import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 
 import { type ColumnGuard, columnGuard } from './column-guard.js';
-import { type DeclaredColumn, declaredColumn, groupType } from './group-type.js';
-import { type StagedValue, stagedValue } from './staged-value.js';
+import {
+  type DeclaredColumn,
+  type StagedValue,
+  declaredColumn,
+  groupType,
+  stagedValue,
+} from './column-type.js';
 
 /** Which columns of a table a row gives values for; one object for all rows of the same columns. */
 export interface RowShape {

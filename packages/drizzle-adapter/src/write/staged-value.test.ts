@@ -1,7 +1,7 @@
 import { numeric, pgTable } from 'drizzle-orm/pg-core';
 import { expect, test } from 'vitest';
 
-import { stagedValue } from './staged-value.js';
+import { stagedValue } from './column-type.js';
 
 const table = pgTable('staged', {
   free: numeric('free'),

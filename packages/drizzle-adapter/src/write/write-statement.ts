@@ -1,7 +1,6 @@
-import { eventsClause } from './events-clause.js';
 import { lockTimeoutMs } from './group-statement.js';
-import { keyClause, keyParameterCount } from './key-clause.js';
 import type { RowShape } from './row-encoder.js';
+import { eventsClause, keyClause, keyParameterCount } from './statement-clauses.js';
 
 /** What determines the text of a statement: everything but the values. */
 export interface WriteShape {

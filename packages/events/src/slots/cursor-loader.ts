@@ -1,12 +1,12 @@
 import type {
-  HandlerCursors,
-  KnownHandler,
   BlockedEvents,
   BlockedModel,
   BlockedPlace,
+  HandlerCursors,
+  KnownHandler,
 } from '@framework/core/adapter';
 
-import { modelKey } from '../subscription/event-work.js';
+import { modelKey } from '../subscription/keyed-queue.js';
 import type { HandlerFlow } from '../subscription/subscription.js';
 import { untilDone } from '../wake/wake-signal.js';
 import type { WorkerContext } from '../worker-context.js';

@@ -1,8 +1,8 @@
-import type { DeliverableEvent, LeasedModel, BlockedEvent, BlockedEvents } from '@framework/core/adapter';
+import type { BlockedEvent, BlockedEvents, DeliverableEvent, LeasedModel } from '@framework/core/adapter';
 
 import type { HeldSlot } from '../slots/lease-keeper.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
-import { modelKey } from './event-work.js';
+import { modelKey } from './keyed-queue.js';
 
 /** How much events are to block. */
 interface Load {

@@ -1,5 +1,5 @@
 import type { ActionExecutor } from '@framework/core';
-import type { DeliverableEvent, DeliveryLog, BlockedEvents, BlockedHead } from '@framework/core/adapter';
+import type { BlockedEvents, BlockedHead, DeliverableEvent, DeliveryLog } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from '../call/call-deadlines.js';
 import { HandlerCaller } from '../call/handler-caller.js';
@@ -10,8 +10,15 @@ import type { HeldSlot, LoopWatch } from '../slots/lease-keeper.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { BlockedCheck, EventBlocker } from './blocked-events.js';
 import { EventStep, type FlowPolicy, type LeftEvents, flowPolicy } from './event-step.js';
-import { type EventWork, type FlowWork, type RetryWork, modelKey } from './event-work.js';
-import { type Lane, Lanes, type BlockedModelSet } from './keyed-queue.js';
+import {
+  type BlockedModelSet,
+  type EventWork,
+  type FlowWork,
+  type Lane,
+  Lanes,
+  type RetryWork,
+  modelKey,
+} from './keyed-queue.js';
 import type { LogReader } from './log-reader.js';
 import { RetryStep } from './retry-step.js';
 

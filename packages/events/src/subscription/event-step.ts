@@ -8,8 +8,7 @@ import type { RegisteredHandler } from '../handler/event-handler-registry.js';
 import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { EventBlocker } from './blocked-events.js';
-import { type EventWork, modelKey } from './event-work.js';
-import type { BlockedModelSet } from './keyed-queue.js';
+import { type BlockedModelSet, type EventWork, modelKey } from './keyed-queue.js';
 
 /** Events that are neither done nor blocked, and are to be tried again together. */
 export interface LeftEvents {

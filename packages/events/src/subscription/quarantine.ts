@@ -5,8 +5,7 @@ import type { DeliverySettings } from '../delivery-settings.js';
 import type { HeldSlot } from '../slots/lease-keeper.js';
 import type { SlotPosition } from '../slots/subscription-slots.js';
 import type { EventBlocker } from './blocked-events.js';
-import { modelKey } from './event-work.js';
-import type { BlockedModelSet } from './keyed-queue.js';
+import { type BlockedModelSet, modelKey } from './keyed-queue.js';
 
 /**
  * For how long suspects are due already when they are blocked, a hundred years: a slot waits until they were tried, so that they

@@ -4,7 +4,7 @@ import { eventBytesMax } from '../delivery-settings.js';
 import type { HeldSlot, LeaseKeeper } from '../slots/lease-keeper.js';
 import { WakeSignal } from '../wake/wake-signal.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
-import { modelKey } from './event-work.js';
+import { modelKey } from './keyed-queue.js';
 import type { SuspectGate } from './quarantine.js';
 import type { HandlerFlow } from './subscription.js';
 

@@ -13,7 +13,7 @@ import type { HeldSlot, LoopWatch } from '../slots/lease-keeper.js';
 import { untilAborted } from '../wake/wake-signal.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import { type FlowPolicy, verdictOf } from './event-step.js';
-import type { RetryWork } from './event-work.js';
+import type { RetryWork } from './keyed-queue.js';
 
 /** How often giving a count back is tried while delivery ends, because there is no later. */
 const lastTriesMax = 3;

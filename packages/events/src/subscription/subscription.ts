@@ -5,9 +5,8 @@ import type { HeldSlot } from '../slots/lease-keeper.js';
 import { FlowSlots, type SlotPosition, groupPositions } from '../slots/subscription-slots.js';
 import { WakeSignal } from '../wake/wake-signal.js';
 import { storeBackoff } from '../worker-context.js';
-import { FlowDispatch, type FlowDependencies } from './event-dispatch.js';
-import { modelKey } from './event-work.js';
-import { BlockedModelSet } from './keyed-queue.js';
+import { type FlowDependencies, FlowDispatch } from './event-dispatch.js';
+import { BlockedModelSet, modelKey } from './keyed-queue.js';
 import type { ReadBatch } from './log-reader.js';
 import { SuspectIntake } from './quarantine.js';
 

@@ -1,6 +1,5 @@
 // In the order in which a datum flows: databases, repositories, what was committed, delivery.
-export { type MemoryOptions, memory, memorySharding } from './memory.js';
-export { MemoryServer } from './memory-server.js';
+export { type MemoryOptions, memory, memorySharding, MemoryServer } from './memory.js';
 export { type Condition, type MemoryPageRequest, MemoryRepository } from './memory-repository.js';
 export { MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
 export {
@@ -17,11 +16,11 @@ export {
   type MemoryOperation,
   type MemoryPassage,
   type MemoryRequest,
+  type StoreMethod,
 } from './memory-faults.js';
 export { MemoryRow } from './memory-row.js';
 
 export { MemoryAccess } from './delivery/memory-access.js';
-export type { StoreMethod } from './memory-faults.js';
 export { MemoryDeliveryStore } from './delivery/memory-delivery-store.js';
 export {
   type MemoryDeliverySnapshot,

@@ -1,5 +1,6 @@
-import type { ProcessSetup, SimulationGiven, SimulationOptions } from './simulation-options.js';
 import { EventHandlerRegistry, type RegisteredHandler } from '@framework/events';
+
+import type { ProcessSetup, SimulationGiven, SimulationOptions } from './simulation-options.js';
 
 /** The handlers that the versions of the code have, known by the names that they have in the last version. */
 export class HandlerVersions {

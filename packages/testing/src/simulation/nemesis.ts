@@ -1,4 +1,3 @@
-import type { NemesisKind } from './fault-kinds.js';
 import type { ShardIdentifier } from '@framework/core';
 import { DeliveryOperator } from '@framework/events';
 
@@ -10,6 +9,7 @@ import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 import { type SimulatedProcess, openFaultless } from './simulated-process.js';
 import type { SimulatedServer } from './simulated-server.js';
+import type { NemesisKind } from './simulation-options.js';
 
 const eventsMax = 6;
 const pauseMaxMs = 8_000;

@@ -1,10 +1,10 @@
-import type { PassageFaultKind } from './fault-kinds.js';
 import { type ShardIdentifier, ShardUnavailableError, TransientStorageError } from '@framework/core';
 
 import { ConnectionLostError, type MemoryPassage } from '../memory/index.js';
 import type { Choices } from './choices.js';
 import type { History } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
+import type { PassageFaultKind } from './simulation-options.js';
 
 /** A process, as what is on its ways sees it. */
 export interface PassingProcess {

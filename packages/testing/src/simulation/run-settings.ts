@@ -1,15 +1,16 @@
-import {
-  type FaultKind,
-  type NemesisKind,
-  type PassageFaultKind,
-  nemesisKinds,
-  passageFaultKinds,
-} from './fault-kinds.js';
 import type { ExecutorOptions } from '@framework/core';
 import type { DeliveryOverrides } from '@framework/events';
 
 import type { Choices } from './choices.js';
-import type { SimulationGiven, SimulationOptions } from './simulation-options.js';
+import {
+  type FaultKind,
+  type NemesisKind,
+  type PassageFaultKind,
+  type SimulationGiven,
+  type SimulationOptions,
+  nemesisKinds,
+  passageFaultKinds,
+} from './simulation-options.js';
 
 const processesMax = 3;
 const defaultFaults = [...passageFaultKinds, ...nemesisKinds].filter((kind) => kind !== 'lossy-failover');

@@ -1,4 +1,3 @@
-import type { CommitListener } from './simulation-options.js';
 import { FrameworkError, type ModelClass, type Principal } from '@framework/core';
 import { type AnyEntity, modelNameOf } from '@framework/core/adapter';
 
@@ -9,6 +8,7 @@ import type { Fleet } from './fleet.js';
 import { type CallRecord, type History, type SimulationCall, callHeader, codeOf } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 import type { SimulatedProcess } from './simulated-process.js';
+import type { CommitListener } from './simulation-options.js';
 
 type Answer =
   | { readonly kind: 'ok'; readonly result: unknown }

@@ -1,4 +1,3 @@
-import type { HandlerVersions } from './handler-versions.js';
 import {
   ActionExecutor,
   type DatabaseRegistry,
@@ -13,6 +12,7 @@ import { Delivery } from '@framework/events';
 import { MemoryFaults, type MemoryPassage, memory } from '../memory/index.js';
 import { EnvironmentRepositories } from '../specification/test-environment.js';
 import { GracefulStop } from './graceful-stop.js';
+import type { HandlerVersions } from './handler-versions.js';
 import { type History, codeOf } from './history.js';
 import type { PassageFaults, PassingProcess } from './passage-faults.js';
 import type { DeliveryWatch } from './reference/delivery-watch.js';

@@ -1,6 +1,3 @@
-import type { MemoryCommit } from '../memory/index.js';
-import type { CallRecord, SimulationCall } from './history.js';
-import type { FaultKind } from './fault-kinds.js';
 import type {
   Clock,
   DatabaseRegistry,
@@ -12,8 +9,48 @@ import type {
 import type { AnyAction, AnyEntity, DeliverableEvent } from '@framework/core/adapter';
 import type { AnyEventHandler, DeliveryOverrides } from '@framework/events';
 
+import type { MemoryCommit } from '../memory/index.js';
 import type { RepositoryOf, TestEnvironmentOptions } from '../specification/test-environment.js';
 import type { Choices } from './choices.js';
+import type { CallRecord, SimulationCall } from './history.js';
+
+/** What can happen to processes and databases as a whole. */
+export const nemesisKinds = [
+  'kill',
+  'pause',
+  'clock-jump',
+  'outage',
+  'partition',
+  'failover',
+  'lossy-failover',
+  'operator-pause',
+  'operator-replay',
+  'notification',
+  'fewer-shards',
+  'stop',
+  'rollout',
+] as const;
+
+export type NemesisKind = (typeof nemesisKinds)[number];
+
+/** What can happen on one way to a database or back. */
+export const passageFaultKinds = [
+  'slow',
+  'deadlock',
+  'lock-wait',
+  'unavailable',
+  'request-lost',
+  'answer-lost',
+  'late-commit',
+  'silent',
+  'crash-before',
+  'crash-after',
+] as const;
+
+export type PassageFaultKind = (typeof passageFaultKinds)[number];
+
+/** What can go wrong in a run. */
+export type FaultKind = NemesisKind | PassageFaultKind;
 
 /** What the actions and handlers of one simulated process are made with. */
 export interface ProcessSetup {

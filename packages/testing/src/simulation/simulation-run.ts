@@ -1,4 +1,3 @@
-import { HandlerVersions } from './handler-versions.js';
 import { type DatabaseRegistry, type ModelClass, ShardIdentifier } from '@framework/core';
 import { type AnyEntity, modelNameOf, useIdSource } from '@framework/core/adapter';
 
@@ -9,6 +8,7 @@ import { EnvironmentRepositories } from '../specification/test-environment.js';
 import { Calm } from './calm.js';
 import { ChoiceStreams, type Script, randomBytesOf } from './choices.js';
 import { Fleet } from './fleet.js';
+import { HandlerVersions } from './handler-versions.js';
 import { History, codeOf } from './history.js';
 import { Nemesis } from './nemesis.js';
 import { PassageFaults, faultMaxMs } from './passage-faults.js';

@@ -1,5 +1,5 @@
 import type { ActionExecutor, Clock, ModelClass, ShardIdentifier } from '@framework/core';
-import type { DatabaseDelivery, BlockedRow } from '@framework/core/adapter';
+import type { BlockedRow, DatabaseDelivery } from '@framework/core/adapter';
 import {
   type AnyEventHandler,
   Delivery,
@@ -12,7 +12,7 @@ import {
 import { MemoryAccess, MemoryDeliveryStore, type MemoryDeliveryTables } from '../memory/index.js';
 import { type HandlerCall, handlersAround } from '../record/delivery-record.js';
 import type { VirtualClock } from '../virtual-clock.js';
-import { SpecificationError } from './specification-error.js';
+import { SpecificationError } from './expectation.js';
 
 /** How long a handler may wait for something else than the virtual clock before time passes all the same: over 1 s. */
 const patienceTurns = 2_000;

@@ -4,6 +4,24 @@ import { AssertionError } from 'node:assert';
 import { isDeepStrictEqual } from 'node:util';
 
 /**
+ * Which fault it was: `dead-letter` (a handler gave an event up), `neverIdle` (handlers keep each other going),
+ * `unwanted-event` (no handler wants the event that is to be handled), `unknown-model` (a model that the
+ * specification does not list).
+ */
+export type SpecificationErrorCode = 'dead-letter' | 'neverIdle' | 'unwanted-event' | 'unknown-model';
+
+/** Says why a specification cannot go on, and what to do about it. */
+export class SpecificationError extends Error {
+  override readonly name = 'SpecificationError';
+  readonly code: SpecificationErrorCode;
+
+  constructor(code: SpecificationErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/**
  * Compares what is with what is expected, by everything that the expectation does not leave open.
  *
  * @param what names it in the error, such as `events`

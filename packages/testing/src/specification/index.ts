@@ -19,8 +19,9 @@ export {
   type ExpectedEvent,
   type ExpectedModel,
   type ExpectedError,
+  SpecificationError,
+  type SpecificationErrorCode,
 } from './expectation.js';
 export type { EventOrigin } from './commit-event.js';
 export type { DeliverAllOptions } from './environment-delivery.js';
 export type { DeliveryReport, HandlerAttempt } from './delivery-run.js';
-export { SpecificationError, type SpecificationErrorCode } from './specification-error.js';

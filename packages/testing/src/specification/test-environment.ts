@@ -33,7 +33,7 @@ import { VirtualClock } from '../virtual-clock.js';
 import { type EventOrigin, commitEvent } from './commit-event.js';
 import { type DeliveryReport, driven } from './delivery-run.js';
 import { type DeliverAllOptions, EnvironmentDelivery } from './environment-delivery.js';
-import { SpecificationError } from './specification-error.js';
+import { SpecificationError } from './expectation.js';
 
 const namespace = 'specification';
 

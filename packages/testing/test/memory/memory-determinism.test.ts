@@ -7,7 +7,7 @@ import { CreditAccountAction } from '../../src/conformance/account-actions.js';
 import { Account, decimal, firstShard, principal } from '../../src/conformance/index.js';
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLostError, MemoryServer } from '../../src/memory/index.js';
-import { seededRandom } from '../../src/seeded-random.js';
+import { seededRandom } from '../../src/simulation/choices.js';
 import { driven } from '../../src/specification/delivery-run.js';
 import { onCredit } from '../specification/accounts.js';
 import { MemoryFixture, suiteSharding } from './memory-fixture.js';

@@ -9,7 +9,7 @@ import {
   hops,
 } from '../../src/conformance/index.js';
 import { ConnectionLostError, type MemoryFault } from '../../src/memory/index.js';
-import { seededRandom } from '../../src/seeded-random.js';
+import { seededRandom } from '../../src/simulation/choices.js';
 import { MemoryFixture } from './memory-fixture.js';
 
 const runs = 200;

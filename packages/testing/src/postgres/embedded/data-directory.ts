@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { type Cluster, isAlive, postmasterFile, readPostmaster, refusedPassword } from './cluster.js';
 import { Deadline, PostgresServerError } from './deadline.js';
 import { OwnerSession } from './owner-session.js';
-import { serves } from './serves.js';
+import { serves } from './server-process.js';
 
 // The server notices the end of an owner within milliseconds; only then is its lock free.
 const takenGraceMs = 1_000;

@@ -6,8 +6,7 @@ import { Deadline, PostgresServerError } from './deadline.js';
 import { OwnerSession, type Ownership } from './owner-session.js';
 import type { ServerAccount } from './server-account.js';
 import type { ServerBinaries } from './server-binaries.js';
-import { ServerLog, ServerProcess } from './server-process.js';
-import { freePort } from './serves.js';
+import { ServerLog, ServerProcess, freePort } from './server-process.js';
 
 const ownershipTimeoutMs = 5_000;
 // Long enough that starts in vain cost little, short enough that nobody notices one.

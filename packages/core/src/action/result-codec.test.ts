@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import * as z from 'zod';
 
-import { resultCodec } from './result-codec.js';
+import { resultCodec } from './action-registry.js';
 
 const codec = resultCodec('CountAction', z.object({ count: z.int() }).optional());
 

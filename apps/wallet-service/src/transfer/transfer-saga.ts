@@ -1,0 +1,185 @@
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Id,
+  type Principal,
+  ShardedId,
+  shardedIdCodec,
+} from '@framework/core';
+import {
+  type EventEnvelope,
+  type EventHandler,
+  FrameworkEventHandler,
+  type HandlerContext,
+} from '@framework/events';
+import type { Big } from 'big.js';
+import * as z from 'zod';
+
+import { decimal } from '../wallet/money.js';
+import { CurrencyMismatchError, WalletError } from '../wallet/wallet-error.js';
+import type { WalletRepository } from '../wallet/wallet-repository.js';
+import { Wallet, WalletTransferReceivedEvent } from '../wallet/wallet.js';
+import { type TransferDecisionRepository, transferDecisionCodec } from './transfer-decision-repository.js';
+import { type Arrival, TransferDecision, TransferRefusedEvent } from './transfer-decision.js';
+import type { TransferRepository } from './transfer-repository.js';
+import { Transfer, TransferInitiatedEvent } from './transfer.js';
+
+interface CompleteParams {
+  readonly transferId: Id<Transfer>;
+  readonly destId: Id<Wallet>;
+  readonly amount: Big;
+  readonly currency: string;
+}
+
+const completeParams = z.object({
+  transferId: shardedIdCodec(Transfer),
+  destId: shardedIdCodec(Wallet),
+  amount: decimal,
+  currency: z.string(),
+});
+
+/**
+ * Step 2 of a transfer, on the destination's shard alone: decides, once for good, whether the money is received.
+ *
+ * The decision and the credit are one commit. Executing it again, for whatever reason, returns what was decided. It
+ * throws only where nothing is decided, such as when the shard cannot be reached or is not configured here.
+ */
+@FrameworkAction({ params: completeParams, result: transferDecisionCodec })
+export class CompleteTransferAction extends Action<CompleteParams, TransferDecision> {
+  constructor(
+    clock: Clock,
+    private readonly wallets: Pick<WalletRepository, 'findById'>,
+    private readonly decisions: Pick<TransferDecisionRepository, 'findById'>,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, arrival: CompleteParams): Promise<TransferDecision> {
+    // The wallet first: its turn is the one worth waiting for, and what was decided on it before is seen below.
+    const wallet = await this.wallets.findById(arrival.destId);
+    const decided = await this.decisions.findById(TransferDecision.idOf(arrival));
+    if (decided !== undefined) return decided.of(arrival);
+    const credited = wallet === undefined ? 'wallet-not-found' : creditedOrReason(wallet, arrival);
+    if (typeof credited === 'string')
+      return this.plan().add(TransferDecision.refused(arrival, credited, this.clock.now()));
+    this.plan().update(credited);
+    return this.plan().add(TransferDecision.received(arrival, this.clock.now()));
+  }
+}
+
+/** The wallet with the money in it, or why its rules refuse it. */
+function creditedOrReason(wallet: Wallet, { transferId, amount, currency }: Arrival): Wallet | string {
+  try {
+    if (wallet.currency !== currency) throw new CurrencyMismatchError(currency, wallet.currency);
+    return wallet.receive(transferId.value, amount);
+  } catch (error) {
+    if (error instanceof WalletError) return error.code;
+    throw error;
+  }
+}
+
+interface RefundParams {
+  readonly transferId: Id<Transfer>;
+  /** Why the destination refused. */
+  readonly reason: string;
+}
+
+const refundParams = z.object({ transferId: shardedIdCodec(Transfer), reason: z.string() });
+
+/**
+ * The last step of a transfer whose destination has refused the money, on the source's shard: puts it back, in one commit.
+ *
+ * Execute it for a committed refusal only, as `RefundTransfer` does; nothing else proves that the money has not arrived.
+ */
+@FrameworkAction({ params: refundParams })
+export class RefundTransferAction extends Action<RefundParams, undefined> {
+  constructor(
+    clock: Clock,
+    private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly transfers: Pick<TransferRepository, 'getById'>,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, { transferId, reason }: RefundParams): Promise<undefined> {
+    const transfer = await this.transfers.getById(transferId);
+    if (transfer.state !== 'INITIATED') return;
+    const source = await this.wallets.getById(transfer.sourceId);
+    this.plan().update(source.takeBack(transfer.amount));
+    this.plan().update(transfer.refund(reason));
+  }
+}
+
+interface SettleParams {
+  readonly transferId: Id<Transfer>;
+}
+
+const settleParams = z.object({ transferId: shardedIdCodec(Transfer) });
+
+/** The last step of a transfer whose destination has received the money, on the source's shard: says so there. */
+@FrameworkAction({ params: settleParams })
+export class SettleTransferAction extends Action<SettleParams, undefined> {
+  constructor(
+    clock: Clock,
+    private readonly transfers: Pick<TransferRepository, 'getById'>,
+  ) {
+    super(clock);
+  }
+
+  protected async perform(_principal: Principal, { transferId }: SettleParams): Promise<undefined> {
+    const transfer = await this.transfers.getById(transferId);
+    if (transfer.state === 'INITIATED') this.plan().update(transfer.complete());
+  }
+}
+
+/**
+ * Step 2 of a transfer: has the destination decide about the money.
+ *
+ * An error says nothing about what was decided: the event is tried again until there is a decision, however long its shard
+ * is down, or not configured in the process that tries. What follows is the business of the decision's events.
+ */
+@FrameworkEventHandler({ name: 'receive-transfer', startFrom: 'beginning' })
+export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
+  readonly event = TransferInitiatedEvent;
+
+  constructor(private readonly transfers: Pick<TransferRepository, 'getById'>) {}
+
+  async handle({ event }: EventEnvelope<TransferInitiatedEvent>, context: HandlerContext): Promise<void> {
+    const transferId = ShardedId.of(Transfer, event.modelId);
+    const { destId, amount, currency } = event;
+    // Before there were decisions, a transfer could be refunded without one.
+    const { state } = await this.transfers.getById(transferId);
+    if (state !== 'INITIATED') return;
+    await context.execute(CompleteTransferAction, { transferId, destId, amount, currency });
+  }
+}
+
+/** Step 3 of a transfer that was refused: puts the money back into the source. Nothing but the committed refusal leads here. */
+@FrameworkEventHandler({ name: 'refund-transfer', startFrom: 'beginning' })
+export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
+  readonly event = TransferRefusedEvent;
+
+  async handle({ event }: EventEnvelope<TransferRefusedEvent>, context: HandlerContext): Promise<void> {
+    const { transferId, reason } = event;
+    await context.execute(RefundTransferAction, { transferId, reason });
+  }
+}
+
+/**
+ * Step 3 of a transfer that was received: says at the source that it is complete.
+ *
+ * The wallet's event is committed with the decision. It is as old as the service, so a receipt from before there were
+ * decisions is settled, too.
+ */
+@FrameworkEventHandler({ name: 'settle-transfer', aliases: ['complete-transfer'], startFrom: 'beginning' })
+export class SettleTransfer implements EventHandler<WalletTransferReceivedEvent> {
+  readonly event = WalletTransferReceivedEvent;
+
+  async handle(
+    { event }: EventEnvelope<WalletTransferReceivedEvent>,
+    context: HandlerContext,
+  ): Promise<void> {
+    await context.execute(SettleTransferAction, { transferId: ShardedId.of(Transfer, event.transferId) });
+  }
+}
