@@ -1,7 +1,7 @@
 import type { Change, ChangeSet, GroupOutcome, PersistOutcome, TransactionManager } from '../src/adapter.js';
 import { type GroupSettings, defaultGroupSettings } from '../src/config/settings.js';
-import { ShardWriter } from '../src/group-commit/commit-queue.js';
-import { QueuedPlan, StagedModels } from '../src/group-commit/pending-commit.js';
+import { CommitQueue } from '../src/group-commit/commit-queue.js';
+import { PendingCommit, PendingVersions } from '../src/group-commit/pending-commit.js';
 import { FakeRepository } from './fake-repository.js';
 import { ManualClock, settled } from './manual-clock.js';
 import { global } from './test-executor.js';
@@ -26,7 +26,7 @@ interface Sent {
 
 /** A writer whose manager answers when the test says so. */
 export class ManualWriter {
-  readonly staged = new StagedModels();
+  readonly staged = new PendingVersions();
   readonly sent: Sent[] = [];
   readonly asked: {
     readonly action: string | undefined;
@@ -34,7 +34,7 @@ export class ManualWriter {
     readonly answer: (is: boolean | Error) => Promise<void>;
   }[] = [];
   readonly clock = new ManualClock();
-  readonly #writer: ShardWriter;
+  readonly #writer: CommitQueue;
 
   constructor(settings: Partial<GroupSettings> = {}) {
     const manager: Partial<TransactionManager> = {
@@ -55,7 +55,7 @@ export class ManualWriter {
           this.asked.push({ action, session, answer });
         }),
     };
-    this.#writer = new ShardWriter(
+    this.#writer = new CommitQueue(
       manager as TransactionManager,
       { ...defaultGroupSettings, ...settings },
       this.staged,
@@ -79,16 +79,16 @@ export class ManualWriter {
   }
 
   /** Queues a plan that changes a wallet, and continues what is staged of it. */
-  add(name: string, ...wallets: readonly Wallet[]): Promise<QueuedPlan> {
+  add(name: string, ...wallets: readonly Wallet[]): Promise<PendingCommit> {
     return this.#add({ action: { id: name } }, wallets);
   }
 
   /** The same for an action that a handler executes. */
-  addOfHandler(name: string, ...wallets: readonly Wallet[]): Promise<QueuedPlan> {
+  addOfHandler(name: string, ...wallets: readonly Wallet[]): Promise<PendingCommit> {
     return this.#add({ action: { id: name }, key: { key: name, source: 'event' } }, wallets);
   }
 
-  async #add(about: object, wallets: readonly Wallet[]): Promise<QueuedPlan> {
+  async #add(about: object, wallets: readonly Wallet[]): Promise<PendingCommit> {
     const bases = wallets.flatMap(({ id }) => this.staged.get(Wallet, id.value) ?? []);
     const changes = wallets.map(({ id, createdDate }): Change => {
       const expectedVersion = this.staged.get(Wallet, id.value)?.change.model.version ?? 1;
@@ -103,7 +103,7 @@ export class ManualWriter {
       return { kind: 'update', repository, model, expectedVersion, row: {} };
     });
     const set = { shard: global, ...about, changes, events: [] } as unknown as ChangeSet;
-    const plan = new QueuedPlan(set, bases);
+    const plan = new PendingCommit(set, bases);
     plan.outcome.catch(() => undefined);
     this.#writer.add(plan);
     await settled();
@@ -157,12 +157,12 @@ export class ManualWriter {
 }
 
 function one(outcome: GroupOutcome | undefined): PersistOutcome {
-  if (typeof outcome === 'string' && outcome !== 'alone') return outcome;
+  if (typeof outcome === 'string' && outcome !== 'single') return outcome;
   throw outcome ?? new Error('no outcome');
 }
 
 /** What a plan has failed with; `undefined` when it was written. */
-export async function errorOf(plan: QueuedPlan): Promise<unknown> {
+export async function errorOf(plan: PendingCommit): Promise<unknown> {
   return plan.outcome.then(
     () => undefined,
     (error: unknown) => error,

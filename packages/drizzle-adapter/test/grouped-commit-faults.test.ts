@@ -181,7 +181,7 @@ describe('grouped commit', () => {
       changeSetOf(suite.fixture.tags, tagOf('a')),
     ];
     await expect(manager.persistAll(group())).rejects.toMatchObject({ code: 'storage-failure' });
-    expect(await manager.persistAll(group())).toEqual(['written', 'alone']);
+    expect(await manager.persistAll(group())).toEqual(['written', 'single']);
   });
 
   it('keeps no rows out of groups because a trigger has failed', async () => {

@@ -170,7 +170,7 @@ describe('a row that two plans of a group change in turn', () => {
     ],
   ])('is written twice where the table has %s', async (_what, statements, undo) => {
     await alter(statements, undo);
-    expect(await renamedTwice()).toEqual(['written', 'alone']);
+    expect(await renamedTwice()).toEqual(['written', 'single']);
   });
 
   it.each([
@@ -192,8 +192,8 @@ describe('a row that two plans of a group change in turn', () => {
 
   it.each([
     ['once where a column has the length that Drizzle says', 9, 'written'],
-    ['twice where it is shorter', 8, 'alone'],
-    ['twice where it is longer', 10, 'alone'],
+    ['twice where it is shorter', 8, 'single'],
+    ['twice where it is longer', 10, 'single'],
   ])('is written %s', async (_what, length, outcome) => {
     await alter(
       `alter table tags alter label type varchar(${length})`,
@@ -219,12 +219,12 @@ describe('a row that two plans of a group change in turn', () => {
     );
     const other = openRegistry([{ group: 0, member: 0, url: database.url }]);
     await other.ready();
-    expect(await other.transactionManager(firstShard).persistAll(group())).toEqual(['written', 'alone']);
+    expect(await other.transactionManager(firstShard).persistAll(group())).toEqual(['written', 'single']);
   });
 
   it.each([
     ['once where it has every label of an enum', `'first', 'second', 'third'`, 'written'],
-    ['twice where it lacks a label of an enum', `'first', 'third'`, 'alone'],
+    ['twice where it lacks a label of an enum', `'first', 'third'`, 'single'],
   ])('is written %s', async (_what, labels, outcome) => {
     await alter(
       `create type tag_label as enum (${labels}); alter table tags alter label type tag_label using label::tag_label`,
@@ -241,7 +241,7 @@ describe('a row that two plans of a group change in turn', () => {
     const gadgets = new PgGadgetRepository(registry);
     const gadget = Gadget.of({ version: 1 });
     const group = [gadget, gadget.with({ version: 2 })].map((each) => changeSetOf(gadgets, each));
-    expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', 'alone']);
+    expect(await registry.transactionManager(firstShard).persistAll(group)).toEqual(['written', 'single']);
   });
 
   it('is written twice once the table was altered, after a while', async () => {
@@ -251,7 +251,7 @@ describe('a row that two plans of a group change in turn', () => {
     expect(await renamedTwice()).toEqual(['written', 'written']);
     await alter('create unique index rule on tags (label)', 'drop index rule');
     nowMs += 10_000;
-    expect(await renamedTwice()).toEqual(['written', 'alone']);
+    expect(await renamedTwice()).toEqual(['written', 'single']);
   });
 });
 

@@ -350,7 +350,7 @@ async function together(sets: readonly ChangeSet[], suite: SuiteContext): Promis
     const codes: string[] = [];
     for (const [index, outcome] of outcomes.entries()) {
       const set = sets[index]!;
-      if (outcome === 'alone') codes.push(await writeOne(set, manager, lost));
+      if (outcome === 'single') codes.push(await writeOne(set, manager, lost));
       else codes.push(typeof outcome === 'string' ? outcome : outcome.code);
       if (codes.at(-1) !== 'written') for (const { model } of set.changes) lost.add(model.id.value);
     }

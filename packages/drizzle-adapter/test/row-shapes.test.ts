@@ -132,7 +132,7 @@ test('a model that is updated twice in a group with different columns gets both'
   ];
   const manager = registry.transactionManager(firstShard);
   for (const [index, outcome] of (await manager.persistAll(group)).entries())
-    if (outcome === 'alone') await manager.persist(group[index]!);
+    if (outcome === 'single') await manager.persist(group[index]!);
   expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 3, price: 3.5, amount: 9 });
 });
 

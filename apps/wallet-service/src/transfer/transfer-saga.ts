@@ -56,7 +56,7 @@ export class CompleteTransferAction extends Action<CompleteParams, TransferDecis
   }
 
   protected async perform(_principal: Principal, arrival: CompleteParams): Promise<TransferDecision> {
-    // The wallet first: its turn is the one worth waiting for, and what was decided on it before is seen below.
+    // The wallet first: the lock on it is the one worth waiting for, and what was decided on it before is seen below.
     const wallet = await this.wallets.findById(arrival.destId);
     const decided = await this.decisions.findById(TransferDecision.idOf(arrival));
     if (decided !== undefined) return decided.of(arrival);

@@ -9,7 +9,7 @@ import {
 } from '../config/settings.js';
 import { NestedExecutionError } from '../errors/action-errors.js';
 import { FrameworkError, InvariantViolationError } from '../errors/framework-error.js';
-import { isLostBaseError } from '../group-commit/pending-commit.js';
+import { isDependencyAborted } from '../group-commit/pending-commit.js';
 import { KeySearch } from '../idempotency/key-search.js';
 import { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { EventClass } from '../model/model-event.js';
@@ -144,16 +144,16 @@ export class ActionExecutor {
 
   async #run<Params, Result>(run: Run<Params, Result>): Promise<Result> {
     const policy = settingsOf('retry', this.#retry, retryRanges, run.configuration.retry);
-    let mayBuild = true;
+    let mayDepend = true;
     let attempt = 1;
     for (;;) {
       try {
-        return await this.#attempts.make(run, mayBuild);
+        return await this.#attempts.make(run, mayDepend);
       } catch (error) {
         // An attempt that was lost with another action does not count; from now on, this one reads nothing that is not
         // committed.
-        if (mayBuild && isLostBaseError(error)) {
-          mayBuild = false;
+        if (mayDepend && isDependencyAborted(error)) {
+          mayDepend = false;
           continue;
         }
         const isLast = attempt >= policy.attemptsMax || isPartialCommit(error) || !policy.isRetryable(error);

@@ -83,12 +83,12 @@ export class Attempts {
   /**
    * Makes one attempt, once it is certain that none before is committed; throws what perform throws, and what its commit does.
    *
-   * @param mayBuild whether it may build on what is not committed yet
+   * @param mayDepend whether it may depend on what is not committed yet
    */
-  async make<Params, Result>(run: Run<Params, Result>, mayBuild: boolean): Promise<Result> {
+  async make<Params, Result>(run: Run<Params, Result>, mayDepend: boolean): Promise<Result> {
     const earlier = await this.earlierResult(run, 'open');
     if (earlier !== undefined) return earlier.result;
-    const reads = this.#commits.openReads(run.configuration, mayBuild);
+    const reads = this.#commits.openReads(run.configuration, mayDepend);
     try {
       return await this.#performAndCommit(run, reads);
     } catch (error) {
@@ -336,14 +336,14 @@ class AttemptCommits {
   /**
    * What a new attempt reads through; its locks are to be released.
    *
-   * @param mayBuild whether it may build on what is not committed yet, where the execution commits in groups
+   * @param mayDepend whether it may depend on what is not committed yet, where the execution commits in groups
    */
   openReads(
     { groupCommit: isGrouped = this.#isGroupedByDefault, handledEvent }: ExecutionConfiguration,
-    mayBuild: boolean,
+    mayDepend: boolean,
   ): ReadContext {
     return new ReadContext(this.#reads, this.#mutex, this.#groups, {
-      mayBuild: isGrouped && mayBuild,
+      mayDepend: isGrouped && mayDepend,
       isOfHandler: handledEvent !== undefined,
     });
   }

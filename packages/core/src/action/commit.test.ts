@@ -196,13 +196,13 @@ describe('a run after a commit whose outcome was not known', () => {
 
   test('does not take the commit of another action for its own', async () => {
     const elsewhere = new CommitOutcomeUnknownError(global, 'another action');
-    const lostBase = new TransientStorageError(global, 'it may be lost', { cause: elsewhere });
+    const abortedDependency = new TransientStorageError(global, 'it may be lost', { cause: elsewhere });
     const overdrawn = new Error('overdrawn');
     let runs = 0;
     const { execute, manager } = executorOf(async () => {
       if (++runs === 2) throw overdrawn;
     });
-    manager(global).persistFailures.push(lostBase);
+    manager(global).persistFailures.push(abortedDependency);
     manager(global).hasHappened = true;
     await expect(execute()).rejects.toBe(overdrawn);
     expect(manager(global).asked).toEqual([]);

@@ -13,7 +13,7 @@ import {
 } from '../errors/storage-errors.js';
 
 describe('a model that is staged and not committed yet', () => {
-  test('takes what was built on it along when it is not written, which runs again at once with fresh reads', async () => {
+  test('takes what depends on it along when it is not written, which runs again at once with fresh reads', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -31,7 +31,7 @@ describe('a model that is staged and not committed yet', () => {
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 2]);
   });
 
-  test('takes along, too, what is built on it and is not queued before it is lost', async () => {
+  test('takes along, too, what depends on it and is not queued before it is lost', async () => {
     const gate = Promise.withResolvers<void>();
     const seen: number[] = [];
     const running = executorOf(
@@ -59,7 +59,7 @@ describe('a model that is staged and not committed yet', () => {
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1]);
   });
 
-  test('takes along within a group what was built on it', async () => {
+  test('takes along within a group what depends on it', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);
@@ -70,7 +70,7 @@ describe('a model that is staged and not committed yet', () => {
     const persistAll = running.manager(global).persistAll.bind(running.manager(global));
     running.manager(global).persistAll = async (group) => {
       running.manager(global).persistAll = persistAll;
-      return group.map((_each, index) => (index === 0 ? stale : 'alone'));
+      return group.map((_each, index) => (index === 0 ? stale : 'single'));
     };
     running.release();
     await first;
@@ -110,7 +110,7 @@ describe('a model that is staged and not committed yet', () => {
       };
       const refused = running.execute(wallet, once);
       await settled();
-      const lost = running.execute(wallet, once);
+      const aborted = running.execute(wallet, once);
       await settled();
       manager.persistFailures.push(new Error('refused'));
       writes[0]!();
@@ -125,7 +125,7 @@ describe('a model that is staged and not committed yet', () => {
       await settled();
       expect(seen).toEqual([1, 2, 1, 2]);
       writes[2]!();
-      expect(await Promise.all([lost, other])).toMatchObject([{ version: 3 }, { version: 2 }]);
+      expect(await Promise.all([aborted, other])).toMatchObject([{ version: 3 }, { version: 2 }]);
     },
   );
 
@@ -146,7 +146,7 @@ describe('a model that is staged and not committed yet', () => {
 
   test.each([
     ['refuses as soon as it is written', undefined, [100n, 101n]],
-    ['is asked again when it is not written', new Error('lost'), [100n, 101n, 100n]],
+    ['is asked again when it is not written', new Error('aborted'), [100n, 101n, 100n]],
   ])('%s what an execution refuses because of it', async (_what, failure, seen) => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);

@@ -4,7 +4,7 @@ import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { Wallet } from '../../test/wallet.js';
 import { CommitOutcomeUnknownError, ConstraintViolationError } from '../errors/storage-errors.js';
-import { QueuedPlan } from './pending-commit.js';
+import { PendingCommit } from './pending-commit.js';
 
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
@@ -22,7 +22,7 @@ describe('a plan that waits behind a locked model', () => {
       kind: 'locked',
       reason: expect.stringMatching(/within 5000 ms/) as string,
     });
-    expect(waiting.state).toBe('lost');
+    expect(waiting.state).toBe('aborted');
     expect(writer.open).toEqual(['sent']);
     await writer.answer('sent');
     expect(sent.state).toBe('written');
@@ -49,7 +49,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(handler.state).toBe('pending');
     await writer.clock.pass(50);
     await writer.clock.wake();
-    expect([client, handler].map(({ state }) => state)).toEqual(['pending', 'lost']);
+    expect([client, handler].map(({ state }) => state)).toEqual(['pending', 'aborted']);
     expect(await errorOf(handler)).toMatchObject({
       code: 'shard-unavailable',
       kind: 'locked',
@@ -64,7 +64,7 @@ describe('a plan that waits behind a locked model', () => {
     const first = await writer.addOfHandler('first', a);
     await writer.clock.wake();
     await writer.clock.wake();
-    expect(first.state).toBe('lost');
+    expect(first.state).toBe('aborted');
     await expect(writer.addOfHandler('next', a)).rejects.toMatchObject({
       code: 'shard-unavailable',
       kind: 'locked',
@@ -110,14 +110,14 @@ describe('a plan that waits behind a locked model', () => {
     await failed.answer(failed.open[0] ?? '', constraint);
     expect(failed.open).not.toContain('p11');
     await failed.passWait();
-    expect(last.state).toBe('lost');
+    expect(last.state).toBe('aborted');
     expect(await errorOf(last)).toMatchObject({ code: 'shard-unavailable' });
 
     const single = new ManualWriter({ plansMax: 1 });
     const [, second] = await Promise.all([single.add('locked', a), single.add('second', a)]);
     await single.passWait();
     expect(single.open).toEqual(['locked']);
-    expect(second.state).toBe('lost');
+    expect(second.state).toBe('aborted');
     // Nobody knows of a lock.
     expect(await errorOf(second)).toMatchObject({
       code: 'shard-unavailable',
@@ -135,11 +135,11 @@ describe('a plan that waits behind a locked model', () => {
     await writer.clock.wake();
     await writer.add('behind', b);
     for (let tick = 0; tick < 4; tick++) await writer.clock.wake();
-    expect(waiting.state).toBe('lost');
+    expect(waiting.state).toBe('aborted');
     expect(writer.open).toEqual(['locked', 'behind']);
   });
 
-  test('lets what was built on it run again', async () => {
+  test('lets what depends on it run again', async () => {
     const writer = new ManualWriter();
     await writer.add('sent', a);
     const waiting = await writer.add('waiting', a);
@@ -158,7 +158,7 @@ describe('a plan that waits behind a locked model', () => {
     await writer.add('awaited', b);
     for (let index = 0; index < 3; index++) await writer.add(`waiting${index}`, a, openWallet());
     await expect(writer.add('one more', a)).rejects.toMatchObject({ code: 'shard-unavailable' });
-    const others: QueuedPlan[] = [];
+    const others: PendingCommit[] = [];
     for (let index = 0; index < 3; index++) others.push(await writer.add(`other${index}`, openWallet()));
     await expect(writer.add('other3', openWallet())).rejects.toMatchObject({ code: 'shard-unavailable' });
     await writer.answer('awaited');
@@ -218,7 +218,7 @@ describe('plans that expect the same version', () => {
 });
 
 describe('a plan whose idempotency key is taken', () => {
-  test('leaves nothing to those that were built on it, which run again', async () => {
+  test('leaves nothing to those that depend on it, which run again', async () => {
     const writer = new ManualWriter();
     const taken = await writer.addOfHandler('taken', a);
     const built = await writer.add('built', a);
@@ -301,7 +301,7 @@ describe('a write that takes long', () => {
 });
 
 describe('a write of which only the log knows the outcome', () => {
-  test('is waited for by plans of its models that were not built on it', async () => {
+  test('is waited for by plans of its models that do not depend on it', async () => {
     const writer = new ManualWriter();
     const first = await writer.add('first', a);
     await writer.answer('first', new CommitOutcomeUnknownError(global, 'first'));
@@ -328,7 +328,7 @@ describe('a write of which only the log knows the outcome', () => {
 /** What happens first: that it goes on, or that the event loop comes round. */
 async function orderOf(
   writer: ManualWriter,
-  plan: QueuedPlan,
+  plan: PendingCommit,
   answer: () => Promise<void>,
 ): Promise<unknown> {
   const order: string[] = [];
@@ -352,7 +352,7 @@ describe('the execution of a plan that is written', () => {
     const plan = await writer.add('p0', a);
     await writer.add('p1', b);
     await writer.answer('first');
-    const answer = () => writer.answer('p0+p1', ['written', 'alone']);
+    const answer = () => writer.answer('p0+p1', ['written', 'single']);
     expect(await orderOf(writer, plan, answer)).toEqual(['turn', 'goes on']);
     expect(writer.open).toEqual(['p1']);
   });
@@ -362,7 +362,7 @@ describe('what is staged of a model', () => {
   test('is what the first plan leaves, where the second one does not continue it', async () => {
     const writer = new ManualWriter();
     const good = await writer.add('good', a);
-    const stale = new QueuedPlan(good.changes, []);
+    const stale = new PendingCommit(good.changes, []);
     writer.staged.show(stale);
     expect(writer.staged.get(Wallet, a.id.value)?.plan).toBe(good);
     writer.staged.hide(stale);
@@ -371,14 +371,14 @@ describe('what is staged of a model', () => {
 });
 
 describe('a plan that has ended', () => {
-  test('keeps nothing of what it was built on', async () => {
+  test('keeps nothing of what it depends on', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', a)];
-    expect(plans[1]!.builtOn).toHaveLength(1);
+    expect(plans[1]!.dependsOn).toHaveLength(1);
     await writer.answer('first');
     await writer.answer('p0+p1');
-    expect(plans[1]!.builtOn).toEqual([]);
+    expect(plans[1]!.dependsOn).toEqual([]);
   });
 
   test.each<[string, Error | undefined]>([
@@ -398,7 +398,7 @@ describe('a plan that has ended', () => {
     const waiting = await writer.add('waiting', a);
     const hide = vi.spyOn(writer.staged, 'hide');
     await writer.passWait();
-    expect(waiting.state).toBe('lost');
+    expect(waiting.state).toBe('aborted');
     expect(hide.mock.calls).toEqual([[waiting]]);
   });
 

@@ -6,7 +6,7 @@ import { ModelMap } from '../model/model-class.js';
 import { outsideRequests } from '../outside-requests.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
-import { type QueuedPlan, type StagedModels, lostBaseError } from './pending-commit.js';
+import { type PendingCommit, type PendingVersions, dependencyAborted } from './pending-commit.js';
 import { type Batch, nextGroup, writeBatch } from './write-group.js';
 
 /** How long a write is waited for, so that those that come meanwhile go together; then they do not wait for it any more. */
@@ -31,26 +31,34 @@ const ticksPerHandlerWait = 1;
 const handlersLockedMax = 8;
 
 /**
- * Writes the plans of one shard in groups.
+ * Writes the plans of one shard in groups. Where a plan stands, by the fields that hold it:
  *
- * A plan that finds it idle goes at once; those that come while a write is under way form the next group. A write that
- * takes long, because a row of it is locked, continues aside: only plans that change the same models wait for it. So do
- * the parts of a group that failed, and plans whose outcome is looked up in the log. Plans that find
- * no place to wait for a lock in the database wait here, and are tried for a moment in turn. What has waited too long is
- * refused.
+ *     add ──▶ queue ──▶ under way ──▶ written
+ *               │         ▲  │  │
+ *               │         │  │  └──▶ asked ──▶ written, aborted, or unknown
+ *               │         └ again    the answer was lost, so the log is asked
+ *               ▼            │
+ *            aborted ◀───────┘
+ *
+ * - A plan that finds the queue idle goes under way at once; those that come meanwhile form the next group.
+ * - A write that takes long, because a row of it is locked, goes on aside: only plans that change the same models wait for it. So do
+ *   the parts of a group that failed, and plans whose outcome is asked of the log.
+ * - `again` holds what is to be sent once more: parts of a group that failed, each on its own, and plans that found a row locked and no
+ *   place to wait for it in the database; these are tried for a moment, one after the other.
+ * - A plan is aborted, with nothing of it written, when it is stale or refused, has waited too long, or depends on an aborted one.
  */
-export class ShardWriter {
+export class CommitQueue {
   readonly #manager: TransactionManager;
   readonly #settings: GroupSettings;
-  readonly #staged: StagedModels;
+  readonly #pending: PendingVersions;
   /** In the order in which they came. */
-  #queue: QueuedPlan[] = [];
+  #queue: PendingCommit[] = [];
   /** Before the queue, and in order where they change the same models. */
   #again: Batch[] = [];
   readonly #underWay = new Set<Batch>();
   /** Those of them that wait for locks as long as a statement may take. */
   readonly #patient = new Set<Batch>();
-  readonly #asked = new Set<QueuedPlan>();
+  readonly #asked = new Set<PendingCommit>();
   /** The one of those under way that is waited for. */
   #awaited: Batch | undefined;
   #endPatience: () => void = () => undefined;
@@ -60,10 +68,10 @@ export class ShardWriter {
   readonly #clock: Clock;
   readonly #ticker: Ticker;
 
-  constructor(manager: TransactionManager, settings: GroupSettings, staged: StagedModels, clock: Clock) {
+  constructor(manager: TransactionManager, settings: GroupSettings, pending: PendingVersions, clock: Clock) {
     this.#manager = manager;
     this.#settings = settings;
-    this.#staged = staged;
+    this.#pending = pending;
     this.#clock = clock;
     this.#ticker = new Ticker(clock, settings.queueWaitMs, () => this.#refuseOverdue(), ticksPerWait);
   }
@@ -72,13 +80,13 @@ export class ShardWriter {
    * @throws ShardUnavailableError `shard-unavailable` when too many plans wait already, or, for the plan of a handler, when a
    * write of its models takes long
    */
-  add(plan: QueuedPlan): void {
-    plan.isHeldUp = this.#staged.areHeldUp(plan);
+  add(plan: PendingCommit): void {
+    plan.isHeldUp = this.#pending.areHeldUp(plan);
     this.#refuseBeyondQueue(plan);
     this.#refuseBehindLocked(plan);
     plan.queuedTick = this.#ticker.tick;
     this.#queue.push(plan);
-    this.#staged.show(plan);
+    this.#pending.show(plan);
     if (this.#isAboutToSend) return;
     this.#isAboutToSend = true;
     // Plans that are ready at this very moment, such as those of one combined read, go together. Groups belong to nobody.
@@ -92,7 +100,7 @@ export class ShardWriter {
   }
 
   /** Those that are held up are counted apart: they must not keep out what could be written. */
-  #refuseBeyondQueue({ isHeldUp }: QueuedPlan): void {
+  #refuseBeyondQueue({ isHeldUp }: PendingCommit): void {
     const { queueMax } = this.#settings;
     if (this.#queue.length < queueMax) return;
     const alike = this.#queue.filter((waiting) => waiting.isHeldUp === isHeldUp);
@@ -101,7 +109,7 @@ export class ShardWriter {
   }
 
   /** One plan of a handler after the other would wait for the same write. */
-  #refuseBehindLocked(plan: QueuedPlan): void {
+  #refuseBehindLocked(plan: PendingCommit): void {
     if (!plan.isOfHandler) return;
     const ahead = [...this.#tried, ...this.#asked];
     const takesLong = ahead.some((each) => this.#takesLong(each) && plan.sharesModel(each));
@@ -111,7 +119,7 @@ export class ShardWriter {
   }
 
   /** The plans of handlers that wait for locks, then those that wait behind them. */
-  #handlersBehindLocks(): readonly QueuedPlan[] {
+  #handlersBehindLocks(): readonly PendingCommit[] {
     const locked = this.#tried.filter(isLockedHandler);
     const behind = [...this.#again.flat(), ...this.#queue].filter(
       (plan) => plan.isOfHandler && !plan.isLockedOut && locked.some((each) => plan.sharesModel(each)),
@@ -119,18 +127,18 @@ export class ShardWriter {
     return [...locked, ...behind];
   }
 
-  #takesLong({ sentTick }: QueuedPlan): boolean {
+  #takesLong({ sentTick }: PendingCommit): boolean {
     return sentTick !== undefined && this.#ticker.isOver(sentTick, ticksPerHandlerWait);
   }
 
-  #waitsForLock(plan: QueuedPlan): void {
+  #waitsForLock(plan: PendingCommit): void {
     plan.isLockedOut = true;
     this.#refuseForLocked(plan);
     this.#sendAll();
   }
 
   /** Few plans of handlers wait for locks, or behind plans of handlers that do. */
-  #refuseForLocked(locked: QueuedPlan): void {
+  #refuseForLocked(locked: PendingCommit): void {
     if (!isLockedHandler(locked)) return;
     const others = this.#handlersBehindLocks().filter((plan) => plan !== locked);
     const behind = others.findIndex(({ isLockedOut }) => !isLockedOut);
@@ -143,7 +151,7 @@ export class ShardWriter {
   }
 
   /** What is under way, or was, and has no outcome yet. */
-  get #tried(): readonly QueuedPlan[] {
+  get #tried(): readonly PendingCommit[] {
     return [...this.#underWay, ...this.#again].flat();
   }
 
@@ -250,7 +258,7 @@ export class ShardWriter {
   }
 
   /** Asks the log where the outcome is not known. */
-  async #ask(plan: QueuedPlan, error: unknown): Promise<void> {
+  async #ask(plan: PendingCommit, error: unknown): Promise<void> {
     this.#asked.add(plan);
     holdUp([plan]);
     try {
@@ -267,7 +275,7 @@ export class ShardWriter {
     const written = new ModelMap<number>();
     for (const plan of batch) {
       if (plan.state === 'pending') continue;
-      this.#staged.hide(plan);
+      this.#pending.hide(plan);
       if (plan.state === 'written')
         for (const { repository, model } of plan.changes.changes)
           written.set(repository.model, model.id.value, model.version);
@@ -294,7 +302,7 @@ export class ShardWriter {
     }
   }
 
-  /** Leaves out what has ended, and fails what was built on what is lost, in order: what was built on that is lost, too. */
+  /** Leaves out what has ended, and fails what depends on an aborted plan, in order: what depends on that is aborted, too. */
   #dropEnded(): void {
     this.#again = this.#again
       .map((batch) => batch.filter((plan) => !this.#hasEnded(plan)))
@@ -302,18 +310,18 @@ export class ShardWriter {
     this.#queue = this.#queue.filter((plan) => !this.#hasEnded(plan));
   }
 
-  #hasEnded(plan: QueuedPlan): boolean {
+  #hasEnded(plan: PendingCommit): boolean {
     if (plan.state !== 'pending') return true;
-    const lost = plan.lostBase;
-    if (lost === undefined) return false;
-    this.#fail(plan, lostBaseError(lost));
+    const aborted = plan.abortedDependency;
+    if (aborted === undefined) return false;
+    this.#fail(plan, dependencyAborted(aborted));
     return true;
   }
 
   /** Fails a plan that waits to be sent. */
-  #fail(plan: QueuedPlan, error: unknown): void {
+  #fail(plan: PendingCommit, error: unknown): void {
     plan.fail(error);
-    this.#staged.hide(plan);
+    this.#pending.hide(plan);
   }
 }
 
@@ -333,7 +341,7 @@ function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): S
   );
 }
 
-function isLockedHandler(plan: QueuedPlan): boolean {
+function isLockedHandler(plan: PendingCommit): boolean {
   return plan.isOfHandler && plan.isLockedOut && plan.state === 'pending';
 }
 
@@ -341,10 +349,10 @@ function holdUp(batch: Batch): void {
   for (const plan of batch) plan.isHeldUp = true;
 }
 
-/** Whether a batch waits for no other one. Of plans that change the same model each was built on the one before. */
+/** Whether a batch waits for no other one. Of plans that change the same model each depends on the one before. */
 function isFree(batch: Batch): boolean {
-  return batch.every(({ builtOn }) =>
-    builtOn.every(({ plan }) => plan.state !== 'pending' || batch.includes(plan)),
+  return batch.every(({ dependsOn }) =>
+    dependsOn.every(({ plan }) => plan.state !== 'pending' || batch.includes(plan)),
   );
 }
 

@@ -298,7 +298,7 @@ describe('the plans of a group', () => {
 
   test('are persisted alone when the group could not hold them', async () => {
     const running = await busy();
-    answering(running, 'written', 'alone');
+    answering(running, 'written', 'single');
     const executions = await executeAll(running, 2);
     running.release();
     await Promise.all(executions);

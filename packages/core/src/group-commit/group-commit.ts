@@ -5,17 +5,17 @@ import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { PersistOutcome, TransactionManager } from '../storage/transaction-manager.js';
-import { ShardWriter, lockedOut } from './commit-queue.js';
+import { CommitQueue, lockedOut } from './commit-queue.js';
 import {
-  QueuedPlan,
-  type StagedModel,
-  StagedModels,
+  PendingCommit,
+  type PendingVersion,
+  PendingVersions,
   firstOf,
   isContinued,
-  isLost,
+  isAborted,
   isOfHandler,
   isOfModel,
-  lostBaseError,
+  dependencyAborted,
 } from './pending-commit.js';
 
 /** How long the outcome of a plan is waited for by whoever only wants to read what it leaves. */
@@ -23,11 +23,11 @@ const outcomeWaitMs = 1_000;
 
 /** Writes the plans of concurrent executions together, and lets them read what is on its way into the database. */
 export class GroupCommit {
-  readonly staged: StagedModels = new StagedModels();
+  readonly pending: PendingVersions = new PendingVersions();
   readonly #databases: DatabaseRegistry;
   readonly #settings: GroupSettings;
   readonly #clock: Clock;
-  readonly #writers = new Map<ShardIdentifier, ShardWriter>();
+  readonly #writers = new Map<ShardIdentifier, CommitQueue>();
 
   constructor(databases: DatabaseRegistry, settings: GroupSettings, clock: Clock) {
     this.#databases = databases;
@@ -50,7 +50,7 @@ export class GroupCommit {
   /**
    * Queues a change set and resolves when it is committed.
    *
-   * @param builtOn the staged models that its action read
+   * @param dependsOn the pending versions that its action read
    * @param onQueued called as soon as others may read what it stages
    * @throws StaleRecordError `stale-record` when something on which it was built was not written;
    * TransientStorageError `transient-storage` when its outcome is unknown
@@ -59,18 +59,18 @@ export class GroupCommit {
    */
   async commit(
     changes: ChangeSet,
-    builtOn: readonly StagedModel[],
+    dependsOn: readonly PendingVersion[],
     onQueued: () => void,
   ): Promise<PersistOutcome> {
     const manager = this.#manager(changes);
-    const others = builtOn.filter((base) => !isContinued(base, changes));
+    const others = dependsOn.filter((base) => !isContinued(base, changes));
     if (others.length > 0) {
       await this.untilWritten(others, isOfHandler(changes));
       for (const base of others) refuseIfOvertaken(base, changes);
     }
-    const plan = new QueuedPlan(changes, builtOn);
-    const lost = plan.lostBase;
-    if (lost !== undefined) throw lostBaseError(lost);
+    const plan = new PendingCommit(changes, dependsOn);
+    const aborted = plan.abortedDependency;
+    if (aborted !== undefined) throw dependencyAborted(aborted);
     plan.queuedMs = this.#clock.elapsedMs();
     this.#writer(manager).add(plan);
     onQueued();
@@ -78,11 +78,11 @@ export class GroupCommit {
   }
 
   /**
-   * Waits until the plan of a staged model has its outcome, unless that takes long, because somebody holds a lock on a row of it: what is
+   * Waits until the plan of a pending version has its outcome, unless that takes long, because somebody holds a lock on a row of it: what is
    * committed can be read as well, and whoever changes it waits no longer than others do. A handler does not wait at all for one that
    * has taken long already: one event after the other would keep a place of it.
    */
-  async awaitOutcome({ plan }: StagedModel, isForHandler: boolean): Promise<void> {
+  async awaitOutcome({ plan }: PendingVersion, isForHandler: boolean): Promise<void> {
     if (isForHandler && this.#takesLong(plan)) return;
     const over = Promise.withResolvers<void>();
     const endWait = this.#clock.after(outcomeWaitMs, over.resolve);
@@ -97,19 +97,19 @@ export class GroupCommit {
    * @throws StaleRecordError `stale-record` when one of them is not written, TransientStorageError
    * `transient-storage` when nobody knows, ShardUnavailableError `shard-unavailable` when a handler waits no longer
    */
-  async untilWritten(models: readonly StagedModel[], isForHandler: boolean): Promise<void> {
+  async untilWritten(models: readonly PendingVersion[], isForHandler: boolean): Promise<void> {
     for (const base of models) {
       const { plan } = base;
       while (plan.state === 'pending') {
         if (isForHandler && this.#takesLong(plan)) throw lockedOut(plan.changes.shard);
         await this.awaitOutcome(base, isForHandler);
       }
-      if (isLost(base)) throw lostBaseError(base);
+      if (isAborted(base)) throw dependencyAborted(base);
     }
   }
 
   /** Whether a plan, or one that is written before it, has waited for as long as its outcome is waited for. */
-  #takesLong(plan: QueuedPlan): boolean {
+  #takesLong(plan: PendingCommit): boolean {
     return plan.isHeldUp && this.#clock.elapsedMs() - firstOf(plan).queuedMs >= outcomeWaitMs;
   }
 
@@ -117,10 +117,10 @@ export class GroupCommit {
     return this.#databases.transactionManager(shard);
   }
 
-  #writer(manager: TransactionManager): ShardWriter {
+  #writer(manager: TransactionManager): CommitQueue {
     let writer = this.#writers.get(manager.shard);
     if (writer === undefined) {
-      writer = new ShardWriter(manager, this.#settings, this.staged, this.#clock);
+      writer = new CommitQueue(manager, this.#settings, this.pending, this.#clock);
       this.#writers.set(manager.shard, writer);
     }
     return writer;
@@ -128,7 +128,7 @@ export class GroupCommit {
 }
 
 /** A plan that goes back behind a version that its own action saw, and that is committed, is stale for certain. */
-function refuseIfOvertaken(base: StagedModel, { changes }: ChangeSet): void {
+function refuseIfOvertaken(base: PendingVersion, { changes }: ChangeSet): void {
   for (const change of changes) {
     if (isOfModel(base, change) && base.change.model.version > change.expectedVersion)
       throw StaleRecordError.of(change);

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { ManualWriter, errorOf } from '../../test/manual-writer.js';
 import { global, openWallet } from '../../test/test-executor.js';
 import { ConstraintViolationError, TransientStorageError } from '../errors/storage-errors.js';
-import type { QueuedPlan } from './pending-commit.js';
+import type { PendingCommit } from './pending-commit.js';
 
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
 const locked = new TransientStorageError(global, 'a lock was not had in time');
@@ -12,11 +12,11 @@ const [a, b] = [openWallet(), openWallet()];
 /** A group of 12 plans that fails as a whole. */
 async function lockedGroup(): Promise<{
   readonly writer: ManualWriter;
-  readonly plans: readonly QueuedPlan[];
+  readonly plans: readonly PendingCommit[];
 }> {
   const writer = new ManualWriter();
   await writer.add('first', openWallet());
-  const plans: QueuedPlan[] = [];
+  const plans: PendingCommit[] = [];
   for (let index = 0; index < 12; index++) plans.push(await writer.add(`p${index}`, openWallet()));
   await writer.answer('first');
   await writer.sent[0]!.answer(locked);
@@ -79,7 +79,7 @@ describe('more locked models than there are places to wait for them', () => {
   test('let a plan that no group can hold go as an ordinary commit that waits for a moment only', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 5; index < 12; index++) if (index !== 6) await writer.answer(`p${index}`);
-    await writer.answer('p6', ['alone']);
+    await writer.answer('p6', ['single']);
     const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
     expect(writer.open).toEqual([...waiting, 'p6']);
     expect(writer.patient).toEqual(waiting);
@@ -100,8 +100,8 @@ describe('more locked models than there are places to wait for them', () => {
     await writer.answer('p5', locked);
     await writer.add('alone-1', a);
     await writer.add('alone-2', b);
-    await writer.answer('alone-1', ['alone']);
-    await writer.answer('alone-2', ['alone']);
+    await writer.answer('alone-1', ['single']);
+    await writer.answer('alone-2', ['single']);
     expect(writer.commits.slice(5)).toEqual(['alone-1', 'alone-2']);
     await writer.answer('alone-1');
     await writer.answer('alone-2');
@@ -163,16 +163,16 @@ describe('plans of handlers at models that somebody else has locked', () => {
   test.each(['in the database', 'in turns'])('are few, also behind each other: %s', async (how) => {
     const writer = how === 'in turns' ? await fullWriter() : new ManualWriter();
     const before = writer.open.length;
-    const plans: QueuedPlan[] = [];
+    const plans: PendingCommit[] = [];
     for (let index = 0; index < 10; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
     const client = await writer.add('client', a);
     const other = await writer.addOfHandler('other', b);
     await (how === 'in turns' ? writer.answer('h0', locked) : writer.lockOut('h0'));
     const states = plans.map(({ state }) => state);
-    expect(states).toEqual([...Array<string>(8).fill('pending'), 'lost', 'lost']);
+    expect(states).toEqual([...Array<string>(8).fill('pending'), 'aborted', 'aborted']);
     expect(await errorOf(plans[8]!)).toMatchObject(refused);
-    // It was built on the last one.
-    expect([client, other].map(({ state }) => state)).toEqual(['lost', 'pending']);
+    // It depends on the last one.
+    expect([client, other].map(({ state }) => state)).toEqual(['aborted', 'pending']);
     await expect(writer.addOfHandler('late', a)).rejects.toMatchObject(refused);
     await writer.clock.pass(50);
     await writer.answer('other');
@@ -186,7 +186,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     await writer.addOfHandler('h0', a);
     await writer.lockOut('h0');
     await writer.clock.pass(50);
-    const plans: QueuedPlan[] = [];
+    const plans: PendingCommit[] = [];
     for (let index = 1; index < 8; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
     expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('pending'));
     await expect(writer.addOfHandler('h8', a)).rejects.toMatchObject(refused);
@@ -236,7 +236,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     await writer.answer('written');
     await writer.addOfHandler('h0', a);
     await writer.lockOut('h0');
-    const plans: QueuedPlan[] = [];
+    const plans: PendingCommit[] = [];
     for (let index = 1; index < 8; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
     // That it has waited is told late.
     await sent!.lockOut();
@@ -271,13 +271,13 @@ describe('plans of handlers at models that somebody else has locked', () => {
 
   test('are few in all', async () => {
     const writer = await fullWriter();
-    const plans: QueuedPlan[] = [];
+    const plans: PendingCommit[] = [];
     for (let index = 0; index < 10; index++) {
       plans.push(await writer.addOfHandler(`h${index}`, openWallet()));
       await writer.answer(`h${index}`, locked);
     }
     const states = plans.map(({ state }) => state);
-    expect(states).toEqual([...Array<string>(8).fill('pending'), 'lost', 'lost']);
+    expect(states).toEqual([...Array<string>(8).fill('pending'), 'aborted', 'aborted']);
     expect(await errorOf(plans[9]!)).toMatchObject(refused);
   });
 

@@ -7,7 +7,7 @@ import { Wallet } from '../../test/wallet.js';
 import { ShardedId } from '../id/sharded-id.js';
 import type { Change, ChangeSet } from '../storage/change-set.js';
 import type { KeyScope } from '../storage/idempotency-keys.js';
-import { QueuedPlan, type StagedModel } from './pending-commit.js';
+import { PendingCommit, type PendingVersion } from './pending-commit.js';
 import { nextGroup } from './write-group.js';
 
 const wallets = new FakeRepository(Wallet);
@@ -20,23 +20,23 @@ function changeOf({ id, createdDate, ownerId, balance }: Wallet, expectedVersion
   return { kind: 'update', repository: wallets, model, expectedVersion, row: {} };
 }
 
-/** A plan that was built on what these others stage, all of it unless told otherwise. */
+/** A plan that depends on what these others stage, all of it unless told otherwise. */
 function planOf(
   changes: readonly Change[],
-  builtOn: readonly (QueuedPlan | StagedModel)[] = [],
+  dependsOn: readonly (PendingCommit | PendingVersion)[] = [],
   key?: Partial<KeyScope>,
-): QueuedPlan {
+): PendingCommit {
   const scope = { namespace: 'com.example.wallet', principal: 'alice', key: 'key-1', ...key };
   const set = { shard: global, changes, events: [], ...(key && { key: scope }) } as unknown as ChangeSet;
-  const plan = new QueuedPlan(
+  const plan = new PendingCommit(
     set,
-    builtOn.flatMap((base) => (base instanceof QueuedPlan ? stagedBy(base) : base)),
+    dependsOn.flatMap((base) => (base instanceof PendingCommit ? stagedBy(base) : base)),
   );
   plan.outcome.catch(() => undefined);
   return plan;
 }
 
-function stagedBy(plan: QueuedPlan): readonly StagedModel[] {
+function stagedBy(plan: PendingCommit): readonly PendingVersion[] {
   return plan.changes.changes.map((change) => ({ plan, change }));
 }
 
@@ -82,7 +82,7 @@ describe('a queue', () => {
     expect(nextGroup([first, back], 32)).toEqual({ group: [first], rest: [back] });
   });
 
-  test('lets a plan wait for what it was built on, unless that has its outcome', () => {
+  test('lets a plan wait for what it depends on, unless that has its outcome', () => {
     const [first, ended] = [planOf([changeOf(a)]), planOf([changeOf(b)])];
     ended.decide('written');
     const built = planOf([changeOf(c)], [first]);

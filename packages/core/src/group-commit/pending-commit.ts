@@ -5,16 +5,16 @@ import type { Change, ChangeSet } from '../storage/change-set.js';
 import type { PersistOutcome } from '../storage/transaction-manager.js';
 
 /** A model as a plan leaves it that is not committed yet. */
-export interface StagedModel {
-  readonly plan: QueuedPlan;
+export interface PendingVersion {
+  readonly plan: PendingCommit;
   readonly change: Change;
 }
 
-/** The state of a plan; `lost` when nothing of it was written, `unknown` when its outcome is unknown. */
-type PlanState = 'pending' | 'written' | 'lost' | 'unknown';
+/** The state of a plan; `aborted` when nothing of it was written, `unknown` when its outcome is unknown. */
+type PlanState = 'pending' | 'written' | 'aborted' | 'unknown';
 
-/** A plan on its way into the database: what it writes, what it was built on, and how it ended. */
-export class QueuedPlan {
+/** A plan on its way into the database: what it writes, what it depends on, and how it ended. */
+export class PendingCommit {
   readonly changes: ChangeSet;
   /** Settles with the outcome; awaited by the execution. */
   readonly outcome: Promise<PersistOutcome>;
@@ -34,15 +34,15 @@ export class QueuedPlan {
   lockedTurn = 0;
   /** Whether a group cannot hold it. */
   isAlone = false;
-  #builtOn: readonly StagedModel[];
+  #dependsOn: readonly PendingVersion[];
   #resolve!: (outcome: PersistOutcome) => void;
   #reject!: (error: unknown) => void;
   #decided: PersistOutcome | undefined;
   #state: PlanState = 'pending';
 
-  constructor(changes: ChangeSet, builtOn: readonly StagedModel[]) {
+  constructor(changes: ChangeSet, dependsOn: readonly PendingVersion[]) {
     this.changes = changes;
-    this.#builtOn = builtOn;
+    this.#dependsOn = dependsOn;
     this.outcome = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -55,11 +55,11 @@ export class QueuedPlan {
   }
 
   /**
-   * The staged models that its action read: when one of them is not written, neither is this plan. Forgotten when the plan
+   * The pending versions that its action read: when one of them is not written, neither is this plan. Forgotten when the plan
    * has ended, because each of them holds its own plan.
    */
-  get builtOn(): readonly StagedModel[] {
-    return this.#builtOn;
+  get dependsOn(): readonly PendingVersion[] {
+    return this.#dependsOn;
   }
 
   /** Whether a handler executes its action, whose event is delivered again when it fails. */
@@ -67,9 +67,9 @@ export class QueuedPlan {
     return isOfHandler(this.changes);
   }
 
-  /** What it was built on and will never be written, as far as anybody knows, if there is such a model. */
-  get lostBase(): StagedModel | undefined {
-    return this.#builtOn.find(isLost);
+  /** What it depends on and will never be written, as far as anybody knows, if there is such a model. */
+  get abortedDependency(): PendingVersion | undefined {
+    return this.#dependsOn.find(isAborted);
   }
 
   /** Resolves when it has its outcome, whatever that is. */
@@ -77,13 +77,13 @@ export class QueuedPlan {
     return this.outcome.catch(() => undefined);
   }
 
-  /** Whether it stages the version that follows a staged model, which its action read. */
-  continues(base: StagedModel): boolean {
-    return this.#builtOn.includes(base) && isContinued(base, this.changes);
+  /** Whether it stages the version that follows a pending version, which its action read. */
+  continues(base: PendingVersion): boolean {
+    return this.#dependsOn.includes(base) && isContinued(base, this.changes);
   }
 
   /** Whether both change the same model. */
-  sharesModel(other: QueuedPlan): boolean {
+  sharesModel(other: PendingCommit): boolean {
     return other.changes.changes.some((change) =>
       this.changes.changes.some((own) => isOfModel({ plan: other, change }, own)),
     );
@@ -91,7 +91,7 @@ export class QueuedPlan {
 
   /** Gives it its outcome; its execution goes on when it is told. */
   decide(outcome: PersistOutcome): void {
-    this.#end(outcome === 'written' ? 'written' : 'lost');
+    this.#end(outcome === 'written' ? 'written' : 'aborted');
     this.#decided = outcome;
   }
 
@@ -101,13 +101,13 @@ export class QueuedPlan {
   }
 
   fail(error: unknown): void {
-    this.#end(isOutcomeUnknown(error) ? 'unknown' : 'lost');
+    this.#end(isOutcomeUnknown(error) ? 'unknown' : 'aborted');
     this.#reject(error);
   }
 
   #end(state: PlanState): void {
     this.#state = state;
-    this.#builtOn = [];
+    this.#dependsOn = [];
   }
 }
 
@@ -116,41 +116,44 @@ export function isOfHandler({ key }: ChangeSet): boolean {
   return key?.source !== undefined;
 }
 
-/** Of the plans that are written before a plan, because it was built on them, one that waits for none of them; else the plan itself. */
-export function firstOf(plan: QueuedPlan): QueuedPlan {
+/** Of the plans that are written before a plan, because it depends on them, one that waits for none of them; else the plan itself. */
+export function firstOf(plan: PendingCommit): PendingCommit {
   let first = plan;
   for (;;) {
-    const base = first.builtOn.find(({ plan: { state } }) => state === 'pending');
+    const base = first.dependsOn.find(({ plan: { state } }) => state === 'pending');
     if (base === undefined) return first;
     first = base.plan;
   }
 }
 
-/** Whether a change set stages the version that follows a staged model, and not one that follows an older or a newer one. */
-export function isContinued(base: StagedModel, changes: ChangeSet): boolean {
+/** Whether a change set stages the version that follows a pending version, and not one that follows an older or a newer one. */
+export function isContinued(base: PendingVersion, changes: ChangeSet): boolean {
   const { version } = base.change.model;
   return changes.changes.some((change) => isOfModel(base, change) && change.expectedVersion === version);
 }
 
 /** Whether a change is of the model that was staged. */
-export function isOfModel({ change: { repository, model } }: StagedModel, change: Change): boolean {
+export function isOfModel({ change: { repository, model } }: PendingVersion, change: Change): boolean {
   return change.repository.model === repository.model && change.model.id.value === model.id.value;
 }
 
-/** Whether a staged model was not written, or its outcome is unknown. */
-export function isLost({ plan: { state } }: StagedModel): boolean {
-  return state === 'lost' || state === 'unknown';
+/** Whether a pending version was not written, or its outcome is unknown. */
+export function isAborted({ plan: { state } }: PendingVersion): boolean {
+  return state === 'aborted' || state === 'unknown';
 }
 
-const lostBaseErrors = new WeakSet();
+const dependencyErrors = new WeakSet();
 
 /**
- * The error of a plan of which nothing was written, because it was built on a model that was not: fresh reads can help.
+ * The error of a plan of which nothing was written, because it depends on a model that was not: fresh reads can help.
  *
  * Where it is unknown whether that model was written, the plan is not certainly stale; but it cannot be written either,
  * because the version that it expects may be another one's by now.
  */
-export function lostBaseError({ plan, change }: StagedModel): StaleRecordError | TransientStorageError {
+export function dependencyAborted({
+  plan,
+  change,
+}: PendingVersion): StaleRecordError | TransientStorageError {
   const { model, repository } = change;
   const name = modelNameOf(repository.model);
   const error =
@@ -160,27 +163,27 @@ export function lostBaseError({ plan, change }: StagedModel): StaleRecordError |
           `${name} ${model.id.value} was read as an action left it whose outcome is not known`,
         )
       : new StaleRecordError(name, model.id.value, model.version);
-  lostBaseErrors.add(error);
+  dependencyErrors.add(error);
   return error;
 }
 
 /** Whether an attempt failed because something on which it was built was not written: no fault of its own. */
-export function isLostBaseError(error: unknown): boolean {
-  return lostBaseErrors.has(error as WeakKey);
+export function isDependencyAborted(error: unknown): boolean {
+  return dependencyErrors.has(error as WeakKey);
 }
 
 /** The models of all plans that are queued or being written, as the last plan of each leaves them. */
-export class StagedModels {
-  readonly #latest = new ModelMap<StagedModel>();
+export class PendingVersions {
+  readonly #latest = new ModelMap<PendingVersion>();
 
   /** The model as it will be when everything that is queued is written; `undefined` when nothing of it is. */
-  get(model: ModelClass<unknown>, id: string): StagedModel | undefined {
+  get(model: ModelClass<unknown>, id: string): PendingVersion | undefined {
     const latest = this.#latest.get(model, id);
     return latest?.plan.state === 'pending' ? latest : undefined;
   }
 
   /** Shows what a plan stages; not where another plan was faster, which this one does not continue. */
-  show(plan: QueuedPlan): void {
+  show(plan: PendingCommit): void {
     for (const change of plan.changes.changes) {
       const { model } = change.repository;
       const id = change.model.id.value;
@@ -190,7 +193,7 @@ export class StagedModels {
   }
 
   /** Whether a plan changes a model that is staged by one that is held up. */
-  areHeldUp({ changes: { changes } }: QueuedPlan): boolean {
+  areHeldUp({ changes: { changes } }: PendingCommit): boolean {
     return changes.some(({ repository, model }) => {
       const staged = this.get(repository.model, model.id.value);
       return staged?.plan.isHeldUp === true;
@@ -198,7 +201,7 @@ export class StagedModels {
   }
 
   /** Forgets what a plan staged, once it has its outcome. */
-  hide(plan: QueuedPlan): void {
+  hide(plan: PendingCommit): void {
     for (const { repository, model } of plan.changes.changes) {
       const id = model.id.value;
       if (this.#latest.get(repository.model, id)?.plan === plan) this.#latest.delete(repository.model, id);

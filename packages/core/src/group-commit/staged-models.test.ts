@@ -119,7 +119,7 @@ describe('a model that is staged and not committed yet', () => {
   });
 
   test.each(['one', 'several'])(
-    'is waited for for a second by an execution that may not build on it, which then takes what is committed (reads %s)',
+    'is waited for for a second by an execution that may not depend on it, which then takes what is committed (reads %s)',
     async (how) => {
       const manual = new ManualClock();
       const seen: number[] = [];
@@ -295,7 +295,7 @@ describe('a model that is staged and not committed yet', () => {
     await expect(refused).rejects.toThrow('refused');
   });
 
-  test('is not overwritten in the same group by a plan that was not built on it', async () => {
+  test('is not overwritten in the same group by a plan that does not depend on it', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);
@@ -408,7 +408,7 @@ describe('a model that is staged, and whose row somebody else has locked for lon
     await staging;
   });
 
-  test('is read as it is committed by the action of a handler that may not build on it', async () => {
+  test('is read as it is committed by the action of a handler that may not depend on it', async () => {
     const { execute, manual, seen, wallet, first, release } = await lockedOut();
     // It was queued a second ago.
     await manual.pass(950);

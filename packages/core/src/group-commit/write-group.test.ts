@@ -7,7 +7,7 @@ import {
   ConstraintViolationError,
   ShardUnavailableError,
 } from '../errors/storage-errors.js';
-import type { QueuedPlan } from './pending-commit.js';
+import type { PendingCommit } from './pending-commit.js';
 
 const constraint = new ConstraintViolationError(global, { constraint: 'a', table: 'b' });
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
@@ -25,7 +25,7 @@ describe('a group that fails as a whole', () => {
   test('goes on in halves, one after the other, where plans continue each other', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
-    const plans: QueuedPlan[] = [];
+    const plans: PendingCommit[] = [];
     for (const name of ['p0', 'p1', 'p2', 'p3']) plans.push(await writer.add(name, a));
     await writer.answer('first');
     await writer.answer('p0+p1+p2+p3', constraint);
@@ -115,7 +115,7 @@ describe('plans that a group could not hold', () => {
     await writer.add('first', openWallet());
     for (const [name, wallet] of Object.entries({ p0: a, p1: a, p2: b })) await writer.add(name, wallet);
     await writer.answer('first');
-    await writer.answer('p0+p1+p2', ['alone', 'alone', 'alone']);
+    await writer.answer('p0+p1+p2', ['single', 'single', 'single']);
     expect(writer.open).toEqual(['p0', 'p2']);
     await writer.answer('p0');
     expect(writer.open).toEqual(['p2', 'p1']);
@@ -135,7 +135,7 @@ describe('plans that a group could not hold', () => {
 /** A chain of two plans whose group ends as unknown, and one that waits behind it. */
 async function unknownChain(): Promise<{
   readonly writer: ManualWriter;
-  readonly plans: readonly QueuedPlan[];
+  readonly plans: readonly PendingCommit[];
 }> {
   const writer = new ManualWriter();
   await writer.add('first', openWallet());

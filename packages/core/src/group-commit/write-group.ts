@@ -5,7 +5,7 @@ import { ModelMap } from '../model/model-class.js';
 import type { Change } from '../storage/change-set.js';
 import type { KeyScope } from '../storage/idempotency-keys.js';
 import type { GroupOutcome, PersistOptions, TransactionManager } from '../storage/transaction-manager.js';
-import type { QueuedPlan } from './pending-commit.js';
+import type { PendingCommit } from './pending-commit.js';
 
 /** How often a plan is tried for a moment before it fails, in case that something else than a lock is in its way. */
 const lockedMax = 50;
@@ -14,14 +14,14 @@ const lockedMax = 50;
 let lockedTurns = 0;
 
 /** Plans that are written together, in order. */
-export type Batch = readonly QueuedPlan[];
+export type Batch = readonly PendingCommit[];
 
 /** What a batch has left undecided. */
 export interface Undecided {
   /** What is to be written again, in order: smaller batches, which may go side by side where they share no model. */
   readonly again: readonly Batch[];
   /** Plans of which the log is to be asked whether they are committed. */
-  readonly unknown: readonly { readonly plan: QueuedPlan; readonly error: unknown }[];
+  readonly unknown: readonly { readonly plan: PendingCommit; readonly error: unknown }[];
 }
 
 const nothing: Undecided = { again: [], unknown: [] };
@@ -40,7 +40,7 @@ export async function writeBatch(
   batch: Batch,
   manager: TransactionManager,
   isPatient: boolean,
-  onLockedOut: (plan: QueuedPlan) => void,
+  onLockedOut: (plan: PendingCommit) => void,
 ): Promise<Undecided> {
   const [only] = batch;
   if (only === undefined) return nothing;
@@ -58,7 +58,7 @@ export async function writeBatch(
 }
 
 async function writeAlone(
-  plan: QueuedPlan,
+  plan: PendingCommit,
   manager: TransactionManager,
   options: PersistOptions,
 ): Promise<Undecided> {
@@ -77,8 +77,8 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
   const again: Batch[] = [];
   const unknown: Undecided['unknown'][number][] = [];
   batch.forEach((plan, index) => {
-    const outcome = outcomes[index] ?? 'alone';
-    if (outcome === 'alone') {
+    const outcome = outcomes[index] ?? 'single';
+    if (outcome === 'single') {
       plan.isAlone = true;
       again.push([plan]);
     } else if (typeof outcome === 'string') plan.decide(outcome);
@@ -102,7 +102,7 @@ function undecided(batch: Batch, error: unknown): Undecided {
 }
 
 /** Whether a plan that was tried for a moment is to be tried again, because a lock was in its way; counts how often. */
-function isLockedOut(plan: QueuedPlan, code: string | undefined): boolean {
+function isLockedOut(plan: PendingCommit, code: string | undefined): boolean {
   if (code !== 'transient-storage') return false;
   plan.isLockedOut = true;
   plan.lockedTurn = ++lockedTurns;
@@ -110,7 +110,7 @@ function isLockedOut(plan: QueuedPlan, code: string | undefined): boolean {
 }
 
 /** Whether an error of a group of one is that of its plan; notes what is to be done with the plan otherwise. */
-function isOwnError(plan: QueuedPlan | undefined, code: string | undefined): boolean {
+function isOwnError(plan: PendingCommit | undefined, code: string | undefined): boolean {
   if (plan === undefined || code === 'constraint-violation') return true;
   if (code === 'transient-storage') return !isLockedOut(plan, code);
   plan.isAlone = true;
@@ -118,7 +118,7 @@ function isOwnError(plan: QueuedPlan | undefined, code: string | undefined): boo
 }
 
 /** A plan is looked for by its own action, not by the session of an error, in which the event of another one may be. */
-function unknownOf(plan: QueuedPlan, cause: CommitOutcomeUnknownError): Undecided['unknown'][number] {
+function unknownOf(plan: PendingCommit, cause: CommitOutcomeUnknownError): Undecided['unknown'][number] {
   const { id } = plan.changes.action;
   return { plan, error: new CommitOutcomeUnknownError(cause.shard, id, { cause }) };
 }
@@ -152,9 +152,9 @@ function chainsOf(batch: Batch): readonly Batch[] {
 /** A queue, divided. */
 export interface NextGroup {
   /** What can be written together, in order. */
-  readonly group: readonly QueuedPlan[];
+  readonly group: readonly PendingCommit[];
   /** What has to wait, in order. */
-  readonly rest: QueuedPlan[];
+  readonly rest: PendingCommit[];
 }
 
 /**
@@ -168,12 +168,12 @@ export interface NextGroup {
  * @param ahead the plans that come before the queue and have no outcome yet
  */
 export function nextGroup(
-  queue: readonly QueuedPlan[],
+  queue: readonly PendingCommit[],
   plansMax: number,
-  ahead: readonly QueuedPlan[] = [],
+  ahead: readonly PendingCommit[] = [],
 ): NextGroup {
-  const group: QueuedPlan[] = [];
-  const rest: QueuedPlan[] = [];
+  const group: PendingCommit[] = [];
+  const rest: PendingCommit[] = [];
   const claims = new Claims(ahead);
   for (const [index, plan] of queue.entries()) {
     if (group.length === plansMax) return { group, rest: rest.concat(queue.slice(index)) };
@@ -188,7 +188,7 @@ export function nextGroup(
 
 /** The last plan so far that changes a model. */
 interface Writer {
-  readonly plan: QueuedPlan;
+  readonly plan: PendingCommit;
   /** What plans of the same group may follow; `undefined` where the plan is not in the group. */
   readonly change: Change | undefined;
 }
@@ -199,43 +199,43 @@ class Claims {
   readonly #keys = new Set<string>();
 
   /** @param ahead plans for which all others wait */
-  constructor(ahead: readonly QueuedPlan[]) {
+  constructor(ahead: readonly PendingCommit[]) {
     for (const plan of ahead) this.reserve(plan);
   }
 
   /** Whether a plan can be in one group with those that joined. */
-  admit(plan: QueuedPlan): boolean {
+  admit(plan: PendingCommit): boolean {
     const { changes, key } = plan.changes;
     if (key !== undefined && this.#keys.has(keyText(key))) return false;
-    const linked = new Set<QueuedPlan>();
+    const linked = new Set<PendingCommit>();
     for (const { repository, model } of changes) {
       const writer = this.#writers.get(repository.model, model.id.value);
       if (writer === undefined) continue;
       if (!isFollowedBy(writer, plan)) return false;
       linked.add(writer.plan);
     }
-    // What it was built on is written already, lost, or in this group with a model that both change.
-    return plan.builtOn.every((base) => base.plan.state !== 'pending' || linked.has(base.plan));
+    // What it depends on is written already, aborted, or in this group with a model that both change.
+    return plan.dependsOn.every((base) => base.plan.state !== 'pending' || linked.has(base.plan));
   }
 
   /** Whether a plan waits for one that is held up. */
-  holdUp({ changes: { changes } }: QueuedPlan): boolean {
+  holdUp({ changes: { changes } }: PendingCommit): boolean {
     return changes.some(
       ({ repository, model }) => this.#writers.get(repository.model, model.id.value)?.plan.isHeldUp === true,
     );
   }
 
   /** Takes a plan into the group. */
-  join(plan: QueuedPlan): void {
+  join(plan: PendingCommit): void {
     this.#claim(plan, (change) => ({ plan, change }));
   }
 
   /** Makes all other plans wait that change what this plan changes. */
-  reserve(plan: QueuedPlan): void {
+  reserve(plan: PendingCommit): void {
     this.#claim(plan, () => ({ plan, change: undefined }));
   }
 
-  #claim(plan: QueuedPlan, writer: (change: Change) => Writer): void {
+  #claim(plan: PendingCommit, writer: (change: Change) => Writer): void {
     const { changes, key } = plan.changes;
     for (const change of changes)
       this.#writers.set(change.repository.model, change.model.id.value, writer(change));
@@ -244,8 +244,8 @@ class Claims {
 }
 
 /** Staged models of one change are equal, whoever has looked them up. */
-function isFollowedBy({ change }: Writer, plan: QueuedPlan): boolean {
-  return plan.builtOn.some((base) => base.change === change && plan.continues(base));
+function isFollowedBy({ change }: Writer, plan: PendingCommit): boolean {
+  return plan.dependsOn.some((base) => base.change === change && plan.continues(base));
 }
 
 function keyText({ namespace, principal, key }: KeyScope): string {

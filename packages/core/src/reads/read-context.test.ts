@@ -61,7 +61,7 @@ describe('reads by id', () => {
     expect(await running.wallets.findAllByIds([openWallet().id, wallet.id])).toEqual([wallet]);
   });
 
-  test('find a new model that is staged and not committed yet, where they may build on it', async () => {
+  test('find a new model that is staged and not committed yet, where they may depend on it', async () => {
     const manual = new ManualClock();
     const running = executorOf(
       async (plan, params) => {
@@ -109,7 +109,7 @@ describe('reads by id', () => {
     await Promise.allSettled([staged, next]);
   });
 
-  test('wait for a staged model that its repository cannot make of a row, and do not share its fate', async () => {
+  test('wait for a pending version that its repository cannot make of a row, and do not share its fate', async () => {
     const manual = new ManualClock();
     const wallets = new FakeRepository(Wallet, { encode: () => ({}) });
     const [wallet, other] = [wallets.store(writtenWallet()), wallets.store(writtenWallet())];
@@ -169,7 +169,7 @@ describe('the timeline of a shard', () => {
     expect(driver.committed).toMatchObject([{ timeline: 3 }]);
   });
 
-  test('is the one on which what is read may be built on', async () => {
+  test('is the one on which what is read may be depended on', async () => {
     const running = executorOf(
       async (plan, params) => {
         running.databases.transactionManager(global);

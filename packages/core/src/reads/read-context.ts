@@ -1,7 +1,7 @@
 import type { AttemptReads } from '../action/attempt-context.js';
 import type { ShardPlan } from '../action/plan.js';
 import type { GroupCommit } from '../group-commit/group-commit.js';
-import type { StagedModel } from '../group-commit/pending-commit.js';
+import type { PendingVersion } from '../group-commit/pending-commit.js';
 import type { ModelClass } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -14,17 +14,17 @@ import { type CombinedReads, madeModels } from './read-batcher.js';
 const locksMax = 64;
 const deletedState = 'DELETED';
 
-/** What the reads by id of one attempt have in common: the locks that it holds, and the staged models that it saw. */
+/** What the reads by id of one attempt have in common: the locks that it holds, and the pending versions that it saw. */
 export class ReadContext implements AttemptReads {
   readonly #combined: CombinedReads;
   readonly #mutex: KeyedMutex | undefined;
   readonly #groups: GroupCommit;
-  readonly #mayBuild: boolean;
+  readonly #mayDepend: boolean;
   readonly #isOfHandler: boolean;
   /** The timelines on which it reads the shards that it has accessed. */
   readonly #timelines = new Map<ShardIdentifier, number>();
   #isOver = false;
-  #builtOn: StagedModel[] = [];
+  #dependsOn: PendingVersion[] = [];
   #held: ModelLock[] = [];
   #mayWait = true;
 
@@ -32,19 +32,19 @@ export class ReadContext implements AttemptReads {
    * @param combined what combines them with the reads of other attempts
    * @param locks `undefined` when executions take no locks
    * @param groups what the executor writes in groups
-   * @param mayBuild whether this attempt may build on what is not committed yet
+   * @param mayDepend whether this attempt may depend on what is not committed yet
    * @param isOfHandler whether a handler executes it, whose event is tried again when it fails
    */
   constructor(
     combined: CombinedReads,
     locks: KeyedMutex | undefined,
     groups: GroupCommit,
-    { mayBuild, isOfHandler }: { readonly mayBuild: boolean; readonly isOfHandler: boolean },
+    { mayDepend, isOfHandler }: { readonly mayDepend: boolean; readonly isOfHandler: boolean },
   ) {
     this.#combined = combined;
     this.#mutex = locks;
     this.#groups = groups;
-    this.#mayBuild = mayBuild;
+    this.#mayDepend = mayDepend;
     this.#isOfHandler = isOfHandler;
   }
 
@@ -60,7 +60,7 @@ export class ReadContext implements AttemptReads {
   async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
     const wait = this.#takeTurn(source.model, id);
     if (wait !== undefined) await wait;
-    const staged = this.#groups.staged.get(source.model, id);
+    const staged = this.#groups.pending.get(source.model, id);
     if (staged !== undefined) {
       const model = this.#see(source.model, staged);
       if (model !== undefined) return present(model);
@@ -74,7 +74,7 @@ export class ReadContext implements AttemptReads {
     source: ModelSource<M>,
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, M>> {
-    if (!this.#mayBuild) {
+    if (!this.#mayDepend) {
       await Promise.all(ids.map((id) => this.#outcomeOf(source.model, id)));
       return madeModels(await source.readSeveral(ids));
     }
@@ -89,17 +89,17 @@ export class ReadContext implements AttemptReads {
 
   /**
    * Ends reading, when perform has: what is still being read, because nobody waits for it, takes no lock any more, and is
-   * nothing that the plan is built on.
+   * nothing that the plan depends on.
    */
   end(): void {
     this.#isOver = true;
   }
 
   /** Gives the models that were not committed yet when they were read, for whoever shares their fate from now on. */
-  handOver(): readonly StagedModel[] {
-    const builtOn = this.#builtOn;
-    this.#builtOn = [];
-    return builtOn;
+  handOver(): readonly PendingVersion[] {
+    const dependsOn = this.#dependsOn;
+    this.#dependsOn = [];
+    return dependsOn;
   }
 
   /** Waits until these models are committed, and takes their fate for certain: see {@link GroupCommit.untilWritten}. */
@@ -152,28 +152,28 @@ export class ReadContext implements AttemptReads {
   }
 
   async #outcomeOf(model: ModelClass<unknown>, id: string): Promise<void> {
-    const staged = this.#groups.staged.get(model, id);
+    const staged = this.#groups.pending.get(model, id);
     if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
   }
 
-  /** The staged model where it is newer than the one that was read, and this attempt may build on it. */
+  /** The pending version where it is newer than the one that was read, and this attempt may depend on it. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
-    const staged = this.#groups.staged.get(model, id);
+    const staged = this.#groups.pending.get(model, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
     return present(this.#see(model, staged) ?? stored);
   }
 
-  /** The staged model as a read will give it, where that is known already. */
-  #see<M extends AnyEntity>(_model: ModelClass<M>, staged: StagedModel): M | undefined {
-    if (!this.#mayBuild || this.#isOver) return undefined;
+  /** The pending version as a read will give it, where that is known already. */
+  #see<M extends AnyEntity>(_model: ModelClass<M>, staged: PendingVersion): M | undefined {
+    if (!this.#mayDepend || this.#isOver) return undefined;
     const { plan, change } = staged;
     const { shard, timeline } = plan.changes;
     // It may never come to the timeline on which this attempt commits.
     if (timeline !== (this.#timelines.get(shard) ?? timeline)) return undefined;
     const { repository, row } = change;
-    // Of this class: staged models are kept by their classes.
+    // Of this class: pending versions are kept by their classes.
     const model = repository.decode?.(row, shard) as M | undefined;
-    if (model !== undefined && !this.#builtOn.includes(staged)) this.#builtOn.push(staged);
+    if (model !== undefined && !this.#dependsOn.includes(staged)) this.#dependsOn.push(staged);
     return model;
   }
 }

@@ -49,7 +49,7 @@ export interface ActionRecord {
 export interface Change {
   readonly kind: 'add' | 'update';
   readonly repository: Repository;
-  /** The staged model, whose version is the one to be written. */
+  /** The pending version, whose version is the one to be written. */
   readonly model: AnyEntity;
   /** The version that the row must have now; 0 for an addition. */
   readonly expectedVersion: number;

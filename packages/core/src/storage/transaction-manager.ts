@@ -15,9 +15,9 @@ export type PersistOutcome = 'written' | 'key-taken' | 'written-before';
 
 /**
  * What became of one change set of a group: as with {@link TransactionManager.persist}, or the error that this would have
- * thrown, or `alone`: nothing of it was written, and it must be persisted on its own.
+ * thrown, or `single`: nothing of it was written, and it must be persisted on its own.
  */
-export type GroupOutcome = PersistOutcome | 'alone' | FrameworkError;
+export type GroupOutcome = PersistOutcome | 'single' | FrameworkError;
 
 /** How a change set is written. */
 export interface PersistOptions {
@@ -77,12 +77,12 @@ export interface TransactionManager {
    *
    * A row may be changed by several of them, each expecting the version that the one before writes. It may be written once, as
    * the last one leaves it, where {@link persist} would surely accept every state between and nothing would see them; else
-   * the others are `alone`. What follows one that is not written is not written either. An idempotency key
+   * the others are `single`. What follows one that is not written is not written either. An idempotency key
    * occurs once. None of them has unknown commits.
    *
    * Waits for a lock for a short time only, because all of them would wait; what is written again alone may wait longer.
    *
-   * @returns an outcome for each change set, in order; `alone` for what this group could not hold. An unknown outcome is
+   * @returns an outcome for each change set, in order; `single` for what this group could not hold. An unknown outcome is
    * reported for each, by an error of its own with which {@link isCommitted} finds this change set
    * @throws what {@link persist} throws when nothing of all of them is written; never `commit-outcome-unknown`
    */

@@ -164,13 +164,13 @@ export class PgTransactionManager implements TransactionManager, Connection {
     this.#assertOutside();
     const { groups } = this.database;
     const write = await groups.prepare(group, (query) => this.query(query));
-    if (write === undefined) return group.map(() => 'alone');
+    if (write === undefined) return group.map(() => 'single');
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<readonly GroupOutcome[]> => {
       client = lent;
       // Whichever it is, it is found when each is written on its own.
       if (group.some((changes) => updateOfOtherTimeline(changes, this.#pool.timelineOf(lent)) !== undefined))
-        return group.map(() => 'alone');
+        return group.map(() => 'single');
       const { rows } = await lent.query<(string | null)[]>(write.query);
       return write.outcomes(rows[0] ?? []);
     };
@@ -184,7 +184,7 @@ export class PgTransactionManager implements TransactionManager, Connection {
         const sentOn = client;
         return group.map(({ action }, index) => {
           const eventId = write.eventIds[index];
-          if (eventId === undefined) return 'alone';
+          if (eventId === undefined) return 'single';
           const session = this.#sent(sentOn, eventId);
           return new CommitOutcomeUnknownError(this.shard, action.id, { session, cause: error });
         });

@@ -95,7 +95,7 @@ describe('GroupWriter', () => {
       [gadget!, other, next].map((each) => changeSetOf(each)),
       lookUp,
     );
-    expect(prepared?.outcomes([null, null])).toEqual(['written', 'alone', 'alone']);
+    expect(prepared?.outcomes([null, null])).toEqual(['written', 'single', 'single']);
   });
 
   it('tells which plan is stale, and lets those that follow it be written alone', async () => {
@@ -109,7 +109,7 @@ describe('GroupWriter', () => {
     expect(prepared?.outcomes(['1', null])).toEqual([
       'written',
       expect.objectContaining({ code: 'stale-record', id: first!.id.value, expectedVersion: 1 }),
-      'alone',
+      'single',
     ]);
   });
 
@@ -129,7 +129,7 @@ describe('GroupWriter', () => {
       'written',
     ]);
     writer.learnFrom(refused('42804'), prepared);
-    expect((await writer.prepare(group, lookUp))?.outcomes([null, null])).toEqual(['written', 'alone']);
+    expect((await writer.prepare(group, lookUp))?.outcomes([null, null])).toEqual(['written', 'single']);
   });
 
   it('refuses a row that the database cannot have found missing', async () => {

@@ -191,12 +191,12 @@ function outcomesOf(
   for (const unit of taken) bad.add(unit);
   return group.map(({ key }, plan) => {
     const unit = units[plan];
-    if (unit === undefined) return 'alone';
+    if (unit === undefined) return 'single';
     if (!bad.has(unit)) return 'written';
     // Whose key it is that is taken, and which of several plans is stale, a write of its own tells.
-    if (taken.has(unit)) return key !== undefined && isAloneInUnit(unit, units) ? 'key-taken' : 'alone';
+    if (taken.has(unit)) return key !== undefined && isAloneInUnit(unit, units) ? 'key-taken' : 'single';
     const row = stale.get(plan);
-    return row === undefined ? 'alone' : StaleRecordError.of(row.change);
+    return row === undefined ? 'single' : StaleRecordError.of(row.change);
   });
 }
 

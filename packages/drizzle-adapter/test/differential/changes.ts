@@ -72,13 +72,13 @@ export async function writeTogether(writes: readonly Write[], store: Store): Pro
   const outcomes = await manager.persistAll(group).catch((error: unknown) => {
     // Nothing of the whole group is written then.
     if (FrameworkError.find(error) === undefined) throw error;
-    return group.map(() => 'alone' as const);
+    return group.map(() => 'single' as const);
   });
   const codes: string[] = [];
   for (const [index, outcome] of outcomes.entries()) {
     const set = group[index] as ChangeSet;
     const code = typeof outcome === 'string' ? outcome : outcome.code;
-    codes.push(code === 'alone' ? await inTurn(set) : code);
+    codes.push(code === 'single' ? await inTurn(set) : code);
     if (codes.at(-1) !== 'written') for (const { model } of set.changes) lost.add(model.id.value);
   }
   return codes;

@@ -10,7 +10,7 @@ import { MemoryFixture } from './memory-fixture.js';
 function openWithoutGroups(): MemoryFixture {
   const fixture = new MemoryFixture();
   for (const shard of [firstShard, sameDatabaseShard, otherDatabaseShard])
-    fixture.databases.transactionManager(shard).persistAll = async (group) => group.map(() => 'alone');
+    fixture.databases.transactionManager(shard).persistAll = async (group) => group.map(() => 'single');
   return fixture;
 }
 

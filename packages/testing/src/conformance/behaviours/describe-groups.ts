@@ -144,7 +144,7 @@ async function writeTogether(
   for (const [index, { set }] of updates.entries()) {
     const outcome = outcomes[index];
     const ids = set.changes.map(({ model }) => model.id.value);
-    if (outcome !== 'alone') codes.push(typeof outcome === 'string' ? outcome : (outcome?.code ?? 'none'));
+    if (outcome !== 'single') codes.push(typeof outcome === 'string' ? outcome : (outcome?.code ?? 'none'));
     else codes.push(ids.some((id) => lost.has(id)) ? 'stale-record' : await persisted(manager, set));
     if (codes.at(-1) !== 'written') for (const id of ids) lost.add(id);
   }
