@@ -116,9 +116,17 @@ export class FaultHarness {
     return this.#processes.flatMap(({ stderr }) => stderr.split('\n'));
   }
 
-  /** Starts the process that answers requests, and delivers, in the place of the one before, if there was one. */
-  async startService(knows: KnownShards = 'both', role: 'all' | 'http' = 'all'): Promise<ServiceProcess> {
-    const service = await this.startProcess(role, knows);
+  /**
+   * Starts the process that answers requests, and delivers, in the place of the one before, if there was one.
+   *
+   * @param ownDelivery settings of this process alone, over those of all.
+   */
+  async startService(
+    knows: KnownShards = 'both',
+    role: 'all' | 'http' = 'all',
+    ownDelivery: object = {},
+  ): Promise<ServiceProcess> {
+    const service = await this.startProcess(role, knows, ownDelivery);
     this.#service = service;
     this.#client = new WalletClient(await service.printed('http://'));
     return service;
@@ -137,9 +145,13 @@ export class FaultHarness {
   }
 
   /** Starts a further process. */
-  async startProcess(role: 'all' | 'http' | 'worker', knows: KnownShards = 'both'): Promise<ServiceProcess> {
+  async startProcess(
+    role: 'all' | 'http' | 'worker',
+    knows: KnownShards = 'both',
+    ownDelivery: object = {},
+  ): Promise<ServiceProcess> {
     // Cursors that pass only what nobody wants are saved soon, so that one sees that delivery is at rest.
-    const delivery = { 'cursor-rest-save-ms': 1_000, ...this.#options.delivery };
+    const delivery = { 'cursor-rest-save-ms': 1_000, ...this.#options.delivery, ...ownDelivery };
     const tree = configTree(this.shards, { mexicoPort: this.proxy.port, ...this.#options, delivery });
     const file = join(this.#folder, `wallet-${this.#processes.length}.json`);
     await writeFile(file, JSON.stringify(withShards(tree, knows)));

@@ -10,6 +10,15 @@ const nothingSaved = {
   'cursor-save-events': 100_000,
   'cursor-save-ms': 60_000,
   'cursor-save-max-ms': 60_000,
+  // The save that is due for unwanted events also covers the wanted ones that the cursor has passed by then.
+  'cursor-rest-save-ms': 60_000,
+};
+/** The last process saves soon, so that delivery is seen to be at rest. */
+const savedSoon = {
+  'cursor-save-events': 1,
+  'cursor-save-ms': 1_000,
+  'cursor-save-max-ms': 1_000,
+  'cursor-rest-save-ms': 1_000,
 };
 
 let harness: FaultHarness;
@@ -50,7 +59,7 @@ it(
     expect(read.body['detail']).toMatch(`shard (1, 0), which its id names, is not ${isMissing}`);
 
     await setPaused('settle-transfer', false);
-    await harness.startService();
+    await harness.startService('both', 'all', savedSoon);
     await harness.expectWell();
     await harness.expectSettled(traffic);
     expect(harness.log.filter((line) => line.includes('dead letter'))).toEqual([]);
