@@ -12,7 +12,7 @@ import { type TestExecutor, executorOf, mexico, principal } from './test-executo
 
 export const key: ExecutionConfiguration = { idempotencyKey: 'key-1' };
 /** As {@link key}, without looking for other requests under it before the action is performed. */
-export const unsearched: ExecutionConfiguration = { ...key, idempotencyKeySearch: 'nowhere' };
+export const unsearched: ExecutionConfiguration = { ...key, searchKeyOnAllDatabases: false };
 export const unavailable: ShardUnavailableError = new ShardUnavailableError(mexico, 'it is down');
 
 /** Counts how often it was performed, and gives that with the amount as its result. */

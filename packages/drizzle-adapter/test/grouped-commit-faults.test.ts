@@ -100,7 +100,7 @@ describe('grouped commit', () => {
       suite.withdraw(account, '0', {
         ...once,
         idempotencyKey: `k-${index}`,
-        idempotencyKeySearch: 'nowhere',
+        searchKeyOnAllDatabases: false,
       });
     const executions = await queueTogether(suite, () => accounts.map(credit));
     const waitingEnded = countEnded([executions[3]!]);

@@ -143,7 +143,7 @@ describe('grouped commit', () => {
       keys.map((idempotencyKey, index) =>
         suite.withdraw(accounts[index === 2 ? 0 : index]!, '1', {
           idempotencyKey,
-          idempotencyKeySearch: 'nowhere',
+          searchKeyOnAllDatabases: false,
           ...once,
         }),
       ),
@@ -164,7 +164,7 @@ describe('grouped commit', () => {
         suite.stage((plan) => plan.update((index === 1 ? stale : account).credit('1')), {
           ...once,
           idempotencyKey: `k-${index}`,
-          idempotencyKeySearch: 'nowhere',
+          searchKeyOnAllDatabases: false,
         }),
       ),
     );

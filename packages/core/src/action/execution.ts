@@ -23,8 +23,8 @@ export interface Run<Params, Result> {
 }
 
 /** Whether every database is asked for the key before the action is performed. */
-export function isSearched({ idempotencyKeySearch = 'everywhere' }: ExecutionConfiguration): boolean {
-  return idempotencyKeySearch === 'everywhere';
+export function isSearched({ searchKeyOnAllDatabases = true }: ExecutionConfiguration): boolean {
+  return searchKeyOnAllDatabases;
 }
 
 /** Gives the result of the request that was committed under the key. */

@@ -59,11 +59,11 @@ export interface ExecutionConfiguration {
    */
   readonly idempotencyKey?: string;
   /**
-   * Where another request under the key is looked for before the action is performed: in every database, or nowhere,
-   * because the key is made from what it asks for and never used for anything else. In either case one shard holds a
-   * key once, and where the same request may have been recorded is asked before its commit. Default `everywhere`.
+   * Whether every database is searched for another request under the key before the action is performed. False saves that for
+   * a key which is made from what the request asks for, and never used for anything else. In either case one shard holds a
+   * key once, and where the same request may have been recorded is asked before its commit. Default true.
    */
-  readonly idempotencyKeySearch?: 'everywhere' | 'nowhere';
+  readonly searchKeyOnAllDatabases?: boolean;
   /**
    * The event for which a handler executes the action; set by delivery. The key is then one of handlers: no client can
    * use it, and it is kept until the event cannot be delivered again.

@@ -17,14 +17,14 @@ const atOnce = 100;
 
 /** Registers that a request under an idempotency key has one effect and one answer, however often it is repeated. */
 export function describeIdempotency(context: SuiteContext): void {
-  describe.each<[title: string, search: 'everywhere' | 'nowhere']>([
-    ['an idempotency key', 'everywhere'],
-    ['an idempotency key that is not searched for', 'nowhere'],
-  ])('%s', (_title, idempotencyKeySearch) => {
+  describe.each<[title: string, isSearched: boolean]>([
+    ['an idempotency key', true],
+    ['an idempotency key that is not searched for', false],
+  ])('%s', (_title, searchKeyOnAllDatabases) => {
     const keyed = (idempotencyKey: string): ExecutionConfiguration & { readonly replays: number } => {
       const configuration = {
         idempotencyKey,
-        idempotencyKeySearch,
+        searchKeyOnAllDatabases,
         replays: 0,
         onReplayed: () => void configuration.replays++,
       };
