@@ -24,7 +24,7 @@ export class InvalidCursorError extends FrameworkError {
   }
 }
 
-/** A model was built with a field that it must not have. */
+/** A model was built without a field that it must have, or with a version that is none. */
 export class InvalidModelError extends FrameworkError {
   constructor(message: string) {
     super('invalid-model', message);
