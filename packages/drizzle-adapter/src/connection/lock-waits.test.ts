@@ -128,7 +128,7 @@ describe('writes that wait for locks', () => {
     await vi.advanceTimersByTimeAsync(1_000);
     await expect(late.ended).rejects.toMatchObject(unavailable);
     await expect(late.ended).rejects.toThrow(
-      /shard \(0, 0\) home-1 on db\/firstShard is unavailable: .*holds a lock on the row a.*pg_locks/,
+      /shard \(0, 0\) home-1 on db\/home is unavailable: .*holds a lock on the row a.*pg_locks/,
     );
     expect(running).toEqual(['a1']);
   });

@@ -55,7 +55,7 @@ describe('storageError', () => {
   ])('says what to do about SQLSTATE %s', (state, kind, remedy) => {
     const error = storageError(shard, refusal(state), 'home-1 on db/home');
     expect(error).toMatchObject({ code: 'shard-unavailable', kind });
-    expect(error.message).toMatch(/^shard \(0, 0\) home-1 on db\/firstShard is unavailable: refused/);
+    expect(error.message).toMatch(/^shard \(0, 0\) home-1 on db\/home is unavailable: refused/);
     expect(error.message).toMatch(remedy);
   });
 
