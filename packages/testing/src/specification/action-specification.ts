@@ -19,7 +19,7 @@ export interface ExpectedOutcome<Result> extends ExpectedEffects {
   readonly result?: Expected<Result>;
 }
 
-/** An action that a specification executes in a environment of its own, once for each expectation. */
+/** An action that a specification executes in an environment of its own, once for each expectation. */
 export class ActionSpecification<Result> {
   readonly #name: string;
   readonly #open: () => Promise<TestEnvironment>;
@@ -108,7 +108,7 @@ export class ActionSpecification<Result> {
   }
 }
 
-/** What has come of one step in a environment: everything that was committed since it began. */
+/** What has come of one step in an environment: everything that was committed since it began. */
 export class Outcome {
   readonly environment: TestEnvironment;
   readonly #since: number;

@@ -42,7 +42,7 @@ export interface DeliveredDatabase {
   readonly end: number;
 }
 
-/** What a delivery needs in a environment. */
+/** What a delivery needs in an environment. */
 export interface DeliveryRunOptions {
   readonly databases: readonly DeliveredDatabase[];
   readonly executor: Pick<ActionExecutor, 'execute' | 'onCommit'>;

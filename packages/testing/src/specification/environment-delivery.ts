@@ -26,7 +26,7 @@ export interface EnvironmentDeliveryOptions {
   readonly settings: DeliveryOverrides;
 }
 
-/** The deliveries of a environment: each one is a process of its own, which ends when nothing is left to do. */
+/** The deliveries of an environment: each one is a process of its own, which ends when nothing is left to do. */
 export class EnvironmentDelivery {
   readonly #options: EnvironmentDeliveryOptions;
 

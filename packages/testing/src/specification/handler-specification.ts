@@ -16,7 +16,7 @@ export interface ExpectedHandling extends ExpectedEffects {
   readonly attempts?: number;
 }
 
-/** An event that a specification has handled in a environment of its own, once for each expectation. */
+/** An event that a specification has handled in an environment of its own, once for each expectation. */
 export class HandlerSpecification {
   readonly #type: string;
   readonly #open: () => Promise<TestEnvironment>;

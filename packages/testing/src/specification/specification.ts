@@ -11,7 +11,7 @@ import {
 } from './test-environment.js';
 
 /**
- * Says what actions and handlers do, without any server: each `then…` runs in a environment of its own, in memory.
+ * Says what actions and handlers do, without any server: each `then…` runs in an environment of its own, in memory.
  *
  * ```ts
  * const spec = specification({

@@ -93,7 +93,7 @@ export class TestEnvironment {
     });
   }
 
-  /** Makes a environment in which nothing has happened yet, and in which the handlers are registered. */
+  /** Makes an environment in which nothing has happened yet, and in which the handlers are registered. */
   static async open(options: TestEnvironmentOptions): Promise<TestEnvironment> {
     const environment = new TestEnvironment(options);
     await environment.deliverAll();
@@ -244,7 +244,7 @@ export interface TestEnvironmentOptions {
 
 type ListedClass = TestEnvironmentOptions['models'][number];
 
-/** The repositories of a environment: one for each model. */
+/** The repositories of an environment: one for each model. */
 export class EnvironmentRepositories {
   /** By the classes that were listed, and by those of the models. */
   readonly #byClass = new Map<unknown, MemoryRepository<AnyEntity>>();

@@ -82,7 +82,7 @@ describe('a specification of an action', () => {
     await expect(execution.thenEvents(like(AccountOpenedEvent, {}))).rejects.toMatchObject(failed);
   });
 
-  it('has every expectation in a environment of its own', async () => {
+  it('has every expectation in an environment of its own', async () => {
     const execution = spec.given(given).when(CreditAccountAction, params);
     const [one, other] = [await execution.thenEvents(credited), await execution.thenEvents(credited)];
     expect(one).not.toBe(other);

@@ -191,7 +191,7 @@ describe('handlers that keep each other going', () => {
   });
 });
 
-describe('a environment', () => {
+describe('an environment', () => {
   it('runs executions at once, which run again when another one was faster', async () => {
     const environment = await accountsWith().given(given).environment();
     await Promise.all([

@@ -9,7 +9,7 @@ export function poolOf(environment: DepositEnvironment): pg.Pool {
   return pool;
 }
 
-/** The database of a environment with one shard. */
+/** The database of an environment with one shard. */
 export function urlOf({ urls }: DepositEnvironment): string {
   const [url, another] = urls;
   if (url === undefined || another !== undefined) throw new Error('What is written by hand knows one shard');
