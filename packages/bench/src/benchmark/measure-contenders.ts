@@ -38,9 +38,9 @@ export function median(values: readonly number[]): number {
 export function quantile(
   values: readonly number[],
   share: number,
-  contender: 'lower' | 'upper' = 'upper',
+  side: 'lower' | 'upper' = 'upper',
 ): number {
   const sorted = values.toSorted((one, other) => one - other);
   const place = (sorted.length - 1) * share;
-  return sorted[contender === 'lower' ? Math.floor(place) : Math.ceil(place)] ?? Number.NaN;
+  return sorted[side === 'lower' ? Math.floor(place) : Math.ceil(place)] ?? Number.NaN;
 }

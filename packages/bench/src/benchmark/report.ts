@@ -1,10 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { findPackageJSON } from 'node:module';
 import { cpus, totalmem } from 'node:os';
 import { type Figure, isReached } from './figure.js';
 
-/** This package's, beside `dist`, in which this file is; it names exact versions. */
-const manifest = new URL('../package.json', import.meta.url);
 const libraries = ['pg', 'drizzle-orm', 'graphile-worker', 'undici'] as const;
 
 /** Where and of what the figures are. */
@@ -79,8 +78,11 @@ function commit(): string {
 }
 
 function versionsOf(names: readonly string[]): Readonly<Record<string, string>> {
-  const { dependencies } = JSON.parse(readFileSync(manifest, 'utf8')) as {
-    readonly dependencies: Readonly<Record<string, string>>;
-  };
-  return Object.fromEntries(names.map((name) => [name, dependencies[name] ?? 'unknown']));
+  return Object.fromEntries(
+    names.map((name) => {
+      const file = findPackageJSON(name, import.meta.url);
+      if (file === undefined) throw new Error(`${name} is not installed`);
+      return [name, (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version];
+    }),
+  );
 }
