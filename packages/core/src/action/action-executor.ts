@@ -1,44 +1,39 @@
-import { systemClock } from '../clock.js';
+import { type Clock, systemClock } from '../clock.js';
 import { checkNamespace } from '../config/framework-config.js';
 import {
-  type RangesOf,
   defaultExecutionLimits,
-  defaultGroupSettings,
   defaultIdempotencySettings,
-  defaultModelLockSettings,
   executionLimitRanges,
-  groupRanges,
   idempotencyRanges,
-  modelLockRanges,
   settingsOf,
 } from '../config/settings.js';
 import { NestedExecutionError } from '../errors/action-errors.js';
-import { InvariantViolationError } from '../errors/framework-error.js';
-import { GroupCommit } from '../group-commit/group-commit.js';
-import { KeySweep } from '../idempotency/key-cleanup.js';
+import { FrameworkError, InvariantViolationError } from '../errors/framework-error.js';
+import { isDependencyAborted } from '../group-commit/pending-commit.js';
 import { KeySearch } from '../idempotency/key-search.js';
-import { modelNameOf } from '../model/model-class.js';
-import { type EventClass, EventTypes } from '../model/model-event.js';
-import { KeyedMutex } from '../reads/keyed-mutex.js';
-import { CombinedReads } from '../reads/read-batcher.js';
+import { KeyedRequest } from '../idempotency/keyed-request.js';
+import type { EventClass } from '../model/model-event.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { Repository } from '../storage/repository.js';
 import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry } from './action-registry.js';
 import type { ActionClass, Principal } from './action.js';
 import { currentAttempt } from './attempt-context.js';
-import type { ExecutorContext } from './attempt.js';
-import { CommitListeners } from './commit.js';
-import { Execution } from './execution.js';
+import { Attempts } from './attempt.js';
+import { UnknownCommits } from './commit.js';
+import { type Run, isSearched, replay } from './execution.js';
 import type { ExecutionConfiguration, ExecutorOptions } from './options.js';
 import { copyOfParams } from './params.js';
-import { defaultRetryPolicy, retryRanges } from './retry-policy.js';
+import { type RetryPolicy, backoffMs, defaultRetryPolicy, retryRanges } from './retry-policy.js';
 
 /** Runs actions: performs them, commits what they staged, and runs them again when another one was faster. */
 export class ActionExecutor {
   readonly #actions: ActionRegistry;
   readonly #recorder: ActionRecorder;
-  readonly #context: ExecutorContext;
+  readonly #retry: RetryPolicy;
+  readonly #keySearch: KeySearch;
+  readonly #attempts: Attempts;
+  readonly #clock: Clock;
+  readonly #random: () => number;
 
   /**
    * @throws InvariantViolationError `invariant-violation` when two repositories store the same model, or models of one name
@@ -49,8 +44,21 @@ export class ActionExecutor {
     this.#actions =
       options.actions instanceof ActionRegistry ? options.actions : new ActionRegistry(options.actions);
     checkNamespace(options.namespace);
-    this.#context = contextOf(options);
-    this.#recorder = new ActionRecorder(options.namespace, this.#context.limits, this.#context.clock);
+    this.#retry = settingsOf('retry', defaultRetryPolicy, retryRanges, options.retry);
+    const limits = settingsOf('limits', defaultExecutionLimits, executionLimitRanges, options.limits);
+    const idempotency = settingsOf(
+      'idempotency',
+      defaultIdempotencySettings,
+      idempotencyRanges,
+      options.idempotency,
+    );
+    this.#keySearch = new KeySearch(options.databases, idempotency.searchWaitMs);
+    this.#clock = options.clock ?? systemClock;
+    const keySearch = this.#keySearch;
+    this.#attempts = new Attempts(options, { clock: this.#clock, limits, idempotency, keySearch });
+    // oxlint-disable-next-line no-restricted-properties -- the default of the port
+    this.#random = options.random ?? Math.random;
+    this.#recorder = new ActionRecorder(options.namespace, limits, this.#clock);
   }
 
   /**
@@ -59,7 +67,7 @@ export class ActionExecutor {
    * @returns what ends it
    */
   onCommit(listener: (shard: ShardIdentifier) => void): () => void {
-    return this.#context.listeners.add(listener);
+    return this.#attempts.onCommit(listener);
   }
 
   /**
@@ -68,7 +76,7 @@ export class ActionExecutor {
    * @throws InvariantViolationError `invariant-violation` when another class has it already
    */
   claimEventTypes(eventClasses: Iterable<EventClass>): void {
-    for (const eventClass of eventClasses) this.#context.eventTypes.claim(eventClass);
+    for (const eventClass of eventClasses) this.#attempts.eventTypes.claim(eventClass);
   }
 
   /**
@@ -98,74 +106,73 @@ export class ActionExecutor {
     // What is recorded and what is performed are the same, also where the caller's params say something else each time.
     const copy = copyOfParams(params);
     const record = this.#recorder.record(registered, principal, copy, configuration);
-    const execution = new Execution<Params, Result>(this.#context, {
+    const run: Run<Params, Result> = {
       registered,
       principal,
       params: copy,
       record,
-      configuration,
-    });
-    return execution.run();
+      configuration: { ...configuration },
+      request: undefined,
+      shards: new Set(),
+      unknownCommits: new UnknownCommits(record.id),
+    };
+    const { idempotencyKey } = configuration;
+    return idempotencyKey === undefined ? this.#run(run) : this.#runOnce(run, idempotencyKey);
   }
-}
 
-/** @throws as the constructor of {@link ActionExecutor} */
-function contextOf(options: ExecutorOptions): ExecutorContext {
-  const { databases, groupCommit = false, modelLocks = true, clock = systemClock } = options;
-  const retry = settingsOf('retry', defaultRetryPolicy, retryRanges, options.retry);
-  const limits = settingsOf('limits', defaultExecutionLimits, executionLimitRanges, options.limits);
-  const idempotency = settingsOf(
-    'idempotency',
-    defaultIdempotencySettings,
-    idempotencyRanges,
-    options.idempotency,
-  );
-  const groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
-  const lockSettings = switched('modelLocks', defaultModelLockSettings, modelLockRanges, modelLocks);
-  return {
-    databases,
-    repositories: byModel(options.repositories),
-    eventTypes: new EventTypes(),
-    limits,
-    retry,
-    clock,
-    // oxlint-disable-next-line no-restricted-properties -- the default of the port
-    random: options.random ?? Math.random,
-    keyLifetimeMs: idempotency.keyLifetimeMs,
-    keySearch: new KeySearch(databases, idempotency.searchWaitMs),
-    keySweep: new KeySweep(databases, idempotency),
-    combinedReads: new CombinedReads(clock),
-    mutex: modelLocks === false ? undefined : new KeyedMutex(lockSettings, clock),
-    groups: new GroupCommit(databases, groupSettings, clock),
-    isGrouped: groupCommit !== false,
-    listeners: new CommitListeners(),
-  };
-}
-
-function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repository> {
-  const map = new Map<unknown, Repository>();
-  const names = new Set<string>();
-  for (const repository of repositories) {
-    const name = modelNameOf(repository.model);
-    if (map.has(repository.model))
-      throw new InvariantViolationError(`Two repositories store ${name}: pass one`);
-    if (names.has(name)) {
+  /** The result of the same request under the same key, else of this execution. */
+  async #runOnce<Params, Result>(run: Run<Params, Result>, key: string): Promise<Result> {
+    const { registered, params, record, configuration } = run;
+    if (configuration.allowCrossShard === true) {
       throw new InvariantViolationError(
-        `Two classes of models are named ${name}: declare another static readonly modelName on one`,
+        `${record.name} was executed with a key and allowCrossShard, but a key is stored on one shard: use a saga`,
       );
     }
-    names.add(name);
-    map.set(repository.model, repository);
+    const request = KeyedRequest.of<Result>(key, record, registered, configuration.handledEvent);
+    const known = isSearched(configuration) ? await this.#keySearch.everywhere(request.scope) : undefined;
+    if (known !== undefined) return replay(request, known, configuration);
+    try {
+      return await this.#run({ ...run, request });
+    } catch (error) {
+      if (!KeyedRequest.mayBeOwnEffect(error)) throw error;
+      // What refuses the request may be its own earlier effect: a withdrawal that emptied the wallet.
+      const stored = await this.#keySearch.afterRefusal(request.scope, params, run.shards);
+      if (stored === undefined) throw error;
+      return replay(request, stored, configuration);
+    }
   }
-  return map;
+
+  async #run<Params, Result>(run: Run<Params, Result>): Promise<Result> {
+    const policy = settingsOf('retry', this.#retry, retryRanges, run.configuration.retry);
+    let mayDepend = true;
+    let attempt = 1;
+    for (;;) {
+      try {
+        return await this.#attempts.make(run, mayDepend);
+      } catch (error) {
+        // An attempt that was lost with another action does not count; from now on, this one reads nothing that is not
+        // committed.
+        if (mayDepend && isDependencyAborted(error)) {
+          mayDepend = false;
+          continue;
+        }
+        const isLast = attempt >= policy.attemptsMax || isPartialCommit(error) || !policy.isRetryable(error);
+        if (isLast) return this.#earlierResult(run, error);
+        await this.#clock.sleep(backoffMs(policy, attempt++, this.#random()));
+      }
+    }
+  }
+
+  /** The result of an attempt whose answer was lost, if what the last one met is its effect; throws the error otherwise. */
+  async #earlierResult<Params, Result>(run: Run<Params, Result>, error: unknown): Promise<Result> {
+    const mayBe = !isPartialCommit(error) && KeyedRequest.mayBeOwnEffect(error);
+    const earlier = mayBe ? await this.#attempts.earlierResult(run) : undefined;
+    if (earlier === undefined) throw error;
+    return earlier.result;
+  }
 }
 
-/** An option that is a switch or settings: `true` and `false` mean the defaults. */
-function switched<T extends object>(
-  path: string,
-  defaults: T,
-  ranges: RangesOf<T>,
-  option: boolean | Partial<T>,
-): T {
-  return settingsOf(path, defaults, ranges, typeof option === 'boolean' ? undefined : option);
+/** Whether shards hold an attempt: another one would write them again. */
+function isPartialCommit(error: unknown): boolean {
+  return FrameworkError.find(error)?.code === 'partial-commit';
 }

@@ -1,229 +1,229 @@
 import type { Clock } from '../clock.js';
-import type { ExecutionLimits } from '../config/settings.js';
+import {
+  type ExecutionLimits,
+  type GroupSettings,
+  type IdempotencySettings,
+  type ModelLockSettings,
+  type RangesOf,
+  defaultGroupSettings,
+  defaultModelLockSettings,
+  groupRanges,
+  modelLockRanges,
+  settingsOf,
+} from '../config/settings.js';
 import { CrossShardError, PartialCommitError } from '../errors/configuration-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
-import type { GroupCommit } from '../group-commit/group-commit.js';
-import type { KeySweep } from '../idempotency/key-cleanup.js';
+import { GroupCommit } from '../group-commit/group-commit.js';
+import { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
-import type { EventTypes } from '../model/model-event.js';
-import type { KeyedMutex } from '../reads/keyed-mutex.js';
-import type { CombinedReads } from '../reads/read-batcher.js';
+import { modelNameOf } from '../model/model-class.js';
+import { EventTypes } from '../model/model-event.js';
+import { KeyedMutex } from '../reads/keyed-mutex.js';
+import { CombinedReads } from '../reads/read-batcher.js';
 import { ReadContext } from '../reads/read-context.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { ActionRecord, ChangeSet } from '../storage/change-set.js';
+import type { ChangeSet } from '../storage/change-set.js';
 import type { StoredKey } from '../storage/idempotency-keys.js';
 import type { Repository } from '../storage/repository.js';
 import type { PersistOutcome } from '../storage/transaction-manager.js';
-import type { RegisteredAction } from './action-registry.js';
-import { type Principal, perform } from './action.js';
+import { perform } from './action.js';
 import { runInAttempt } from './attempt-context.js';
-import { type CommitListeners, type UnknownCommits, commit } from './commit.js';
-import type { ExecutionConfiguration } from './options.js';
+import { commit } from './commit.js';
+import { type Run, isSearched, replay } from './execution.js';
+import type { ExecutionConfiguration, ExecutorOptions } from './options.js';
 import { boundedJson, copyOfParams } from './params.js';
 import { Plan, type ShardPlan, sealPlan } from './plan.js';
-import type { RetryPolicy } from './retry-policy.js';
 
-/** What all executions of one executor share. */
-export interface ExecutorContext {
-  readonly databases: DatabaseRegistry;
-  readonly repositories: ReadonlyMap<unknown, Repository>;
+/** Makes the attempts of one executor: performs an action once and commits what it staged. */
+export class Attempts {
   /** The classes of events that were staged, and those that handlers have claimed. */
-  readonly eventTypes: EventTypes;
-  readonly limits: ExecutionLimits;
-  readonly retry: RetryPolicy;
-  readonly clock: Clock;
-  readonly random: () => number;
-  readonly keyLifetimeMs: number;
-  readonly keySearch: KeySearch;
-  readonly keySweep: KeySweep;
-  readonly combinedReads: CombinedReads;
-  /** `undefined` when executions do not wait for each other. */
-  readonly mutex: KeyedMutex | undefined;
-  readonly groups: GroupCommit;
-  /** Whether plans are committed in groups, unless their execution says otherwise. */
-  readonly isGrouped: boolean;
-  readonly listeners: CommitListeners;
-}
+  readonly eventTypes: EventTypes = new EventTypes();
+  readonly #databases: DatabaseRegistry;
+  readonly #repositories: ReadonlyMap<unknown, Repository>;
+  readonly #limits: ExecutionLimits;
+  readonly #keyLifetimeMs: number;
+  readonly #keySearch: KeySearch;
+  readonly #keySweep: KeySweep;
+  readonly #commits: AttemptCommits;
+  readonly #clock: Clock;
+  readonly #commitListeners = new Set<(shard: ShardIdentifier) => void>();
 
-/** What the attempts of one execution have in common. */
-export interface ExecutionState<Params, Result> {
-  readonly registered: RegisteredAction<Params, Result>;
-  readonly principal: Principal;
-  /** Seen by nobody but a copy of them by each attempt. */
-  readonly params: Params;
-  readonly record: ActionRecord;
-  readonly configuration: ExecutionConfiguration;
-  /** Under which it is to be committed, if any. */
-  readonly request: KeyedRequest<Result> | undefined;
-  /** The shards that the attempts have accessed so far, for reads of any kind. */
-  readonly shards: Set<ShardIdentifier>;
-  /** Of the attempts so far. */
-  readonly unknownCommits: UnknownCommits<Result>;
-}
-
-/** One attempt of an execution: performs the action and commits what it staged. */
-export class Attempt<Params, Result> {
-  readonly #executor: ExecutorContext;
-  readonly #execution: ExecutionState<Params, Result>;
-  readonly #isGrouped: boolean;
-  readonly #reads: ReadContext;
-
-  /** @param mayDepend whether it may depend on what is not committed yet, where the execution commits in groups */
-  constructor(executor: ExecutorContext, execution: ExecutionState<Params, Result>, mayDepend: boolean) {
-    const { groupCommit = executor.isGrouped, handledEvent } = execution.configuration;
-    this.#executor = executor;
-    this.#execution = execution;
-    this.#isGrouped = groupCommit;
-    this.#reads = new ReadContext(executor.combinedReads, executor.mutex, executor.groups, {
-      mayDepend: groupCommit && mayDepend,
-      isOfHandler: handledEvent !== undefined,
-    });
+  constructor(
+    options: ExecutorOptions,
+    settings: {
+      readonly clock: Clock;
+      readonly limits: ExecutionLimits;
+      readonly idempotency: IdempotencySettings;
+      readonly keySearch: KeySearch;
+    },
+  ) {
+    const { clock, limits, idempotency, keySearch } = settings;
+    this.#databases = options.databases;
+    this.#repositories = byModel(options.repositories);
+    this.#limits = limits;
+    this.#keyLifetimeMs = idempotency.keyLifetimeMs;
+    this.#keySearch = keySearch;
+    this.#keySweep = new KeySweep(options.databases, idempotency);
+    this.#clock = clock;
+    this.#commits = new AttemptCommits(options.databases, clock, options);
   }
 
-  /** Makes it, once it is certain that none before is committed; throws what perform throws, and what the commit does. */
-  async make(): Promise<Result> {
-    const earlier = await earlierAttempt(this.#executor, this.#execution, 'open');
+  /**
+   * Calls back at once after each commit, with its shard.
+   *
+   * @returns what ends it
+   */
+  onCommit(listener: (shard: ShardIdentifier) => void): () => void {
+    this.#commitListeners.add(listener);
+    return () => this.#commitListeners.delete(listener);
+  }
+
+  /**
+   * Makes one attempt, once it is certain that none before is committed; throws what perform throws, and what its commit does.
+   *
+   * @param mayDepend whether it may depend on what is not committed yet
+   */
+  async make<Params, Result>(run: Run<Params, Result>, mayDepend: boolean): Promise<Result> {
+    const earlier = await this.earlierResult(run, 'open');
     if (earlier !== undefined) return earlier.result;
+    const reads = this.#commits.openReads(run.configuration, mayDepend);
     try {
-      return await this.#performAndCommit();
+      return await this.#performAndCommit(run, reads);
     } catch (error) {
-      this.#reads.releaseLocks();
+      reads.releaseLocks();
       // A refusal because of a model that is not committed yet holds only if that is committed. A commit checks that
       // itself.
-      await this.#reads.untilWritten();
+      await reads.untilWritten();
       throw error;
     } finally {
-      this.#reads.releaseLocks();
+      reads.releaseLocks();
     }
   }
 
-  async #performAndCommit(): Promise<Result> {
-    const { record, configuration, request } = this.#execution;
-    const { result, staged } = await this.#perform();
-    this.#reads.keepLocksOf(staged);
+  async #performAndCommit<Params, Result>(run: Run<Params, Result>, reads: ReadContext): Promise<Result> {
+    const { record: action, configuration, request } = run;
+    const plan = new Plan({
+      actionName: action.name,
+      repositories: this.#repositories,
+      limits: this.#limits,
+      clock: this.#clock,
+      eventTypes: this.eventTypes,
+    });
+    const { result, staged } = await performed(run, plan, reads);
+    reads.keepLocksOf(staged);
     if (staged.length > 1 && configuration.allowCrossShard !== true) {
       throw new CrossShardError(
-        record.name,
+        action.name,
         staged.map(({ shard }) => shard),
       );
     }
-    const changeSets = this.#changeSets(staged);
+    const changeSets = this.#changeSets(staged, run, reads);
     if (request !== undefined) {
       const [only] = staged;
       const earlier =
         only === undefined
-          ? await this.#earlierEffect(request)
-          : await this.#earlierNothing(request, only.shard);
+          ? await this.#earlierEffect(run, request, reads)
+          : await this.#earlierNothing(run, request, only.shard);
       if (earlier !== undefined) return replay(request, earlier, configuration);
-      return this.#commitKeyed(request, changeSets, result);
+      return this.#commitKeyed(run, request, changeSets, { result, reads });
     }
-    const outcome = await this.#commit(changeSets, result);
+    const outcome = await this.#commit(run, changeSets, { result, reads });
     if (outcome !== 'written-before') return result;
-    const earlier = await earlierAttempt(this.#executor, this.#execution, 'all');
+    const earlier = await this.earlierResult(run);
     if (earlier === undefined)
-      throw new InvariantViolationError(`${record.name} is committed, but none of its attempts`);
+      throw new InvariantViolationError(`${action.name} is committed, but none of its attempts`);
     return earlier.result;
   }
 
-  /** Performs the action and seals its plan, also when it throws. */
-  async #perform(): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
-    const { repositories, limits, clock, eventTypes } = this.#executor;
-    const { registered, principal, params, shards } = this.#execution;
-    const { action, name: actionName } = registered;
-    const plan = new Plan({ actionName, repositories, limits, clock, eventTypes });
-    try {
-      const context = { actionName, plan, reads: this.#reads, shards };
-      const result = await runInAttempt(context, () => perform(action, principal, copyOfParams(params)));
-      return { result, staged: sealPlan(plan) };
-    } finally {
-      sealPlan(plan);
-      this.#reads.end();
-    }
+  /**
+   * The result of an earlier attempt whose outcome was not known, when it was committed.
+   *
+   * @param asked `open` for attempts only that the log has not ruled out yet
+   */
+  async earlierResult<Params, Result>(
+    { unknownCommits }: Run<Params, Result>,
+    asked: 'all' | 'open' = 'all',
+  ): Promise<{ readonly result: Result } | undefined> {
+    return unknownCommits.happened(this.#databases, asked, (shard) => this.#tellCommitted([shard]));
   }
 
-  /** Commits what was staged, unless an earlier attempt turns out to be committed. */
-  async #commit(changeSets: readonly ChangeSet[], result: Result): Promise<PersistOutcome> {
-    const { listeners } = this.#executor;
+  /** Commits what an attempt staged, unless an earlier one turns out to be committed. */
+  async #commit<Params, Result>(
+    { configuration, unknownCommits }: Run<Params, Result>,
+    changeSets: readonly ChangeSet[],
+    { result, reads }: { readonly result: Result; readonly reads: ReadContext },
+  ): Promise<PersistOutcome> {
     const shards = changeSets.map(({ shard }) => shard);
     try {
-      const outcome = await this.#persist(changeSets);
-      if (outcome === 'written') listeners.tell(shards);
+      const outcome = await this.#commits.commit(changeSets, configuration, reads);
+      if (outcome === 'written') this.#tellCommitted(shards);
       return outcome;
     } catch (error) {
-      if (error instanceof PartialCommitError) listeners.tell(error.committed);
-      this.#execution.unknownCommits.add(error, { result, shards });
+      if (error instanceof PartialCommitError) this.#tellCommitted(error.committed);
+      unknownCommits.add(error, { result, shards });
       throw error;
     }
-  }
-
-  /** Commits in a group where the execution may and the plan can be in one, else as {@link commit}. */
-  async #persist(changeSets: readonly ChangeSet[]): Promise<PersistOutcome> {
-    const { databases, groups } = this.#executor;
-    const reads = this.#reads;
-    const [first] = changeSets;
-    if (this.#isGrouped && first !== undefined && groups.takes(changeSets))
-      return groups.commit(first, reads.handOver(), () => reads.releaseLocks());
-    await reads.untilWritten();
-    return commit(changeSets, databases, { onLockedOut: () => reads.holdUpLocks() });
-  }
-
-  /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
-  async #commitKeyed(
-    request: KeyedRequest<Result>,
-    changeSets: readonly ChangeSet[],
-    result: Result,
-  ): Promise<Result> {
-    const { databases, keyLifetimeMs, keySweep, limits } = this.#executor;
-    const { record, configuration } = this.#execution;
-    const key = request.record(result, keyLifetimeMs);
-    boundedJson(`result of ${record.name}`, key.result ?? '', limits);
-    const keyed = changeSets.map((changes) => ({ ...changes, key }));
-    const outcome = await this.#commit(keyed, result);
-    const shard = keyed[0]?.shard ?? databases.defaultShard;
-    if (outcome === 'key-taken') {
-      const stored = await request.taken(databases.transactionManager(shard));
-      return replay(request, stored, configuration);
-    }
-    keySweep.countCommit(shard);
-    return result;
   }
 
   /**
    * What was committed under the key by an execution that had an effect: there may be nothing to do because of that, and no
    * index of the shard where the action is recorded shows it.
    */
-  async #earlierEffect({ scope }: KeyedRequest<Result>): Promise<StoredKey | undefined> {
-    const { keySearch } = this.#executor;
-    const { shards, configuration } = this.#execution;
-    const recordShard = this.#recordShard();
-    const others = new Set([...shards].filter((shard) => shard !== recordShard));
-    await this.#reads.untilWritten();
-    const stored = await keySearch.onShards(scope, others);
-    return stored ?? (isSearched(configuration) ? undefined : keySearch.everywhere(scope));
+  async #earlierEffect<Params, Result>(
+    run: Run<Params, Result>,
+    { scope }: KeyedRequest<Result>,
+    reads: ReadContext,
+  ): Promise<StoredKey | undefined> {
+    const recordShard = this.#recordShard(run);
+    const others = new Set([...run.shards].filter((shard) => shard !== recordShard));
+    await reads.untilWritten();
+    const stored = await this.#keySearch.onShards(scope, others);
+    return stored ?? (isSearched(run.configuration) ? undefined : this.#keySearch.everywhere(scope));
   }
 
   /**
    * What was recorded under the key when there was nothing to do yet: on the shard accessed first, or where an attempt is
    * recorded that accesses none. No index of the shard of the effect shows it.
    */
-  async #earlierNothing(
+  async #earlierNothing<Params, Result>(
+    { params, shards: [first], configuration }: Run<Params, Result>,
     { scope }: KeyedRequest<Result>,
     effectShard: ShardIdentifier,
   ): Promise<StoredKey | undefined> {
-    const { keySearch } = this.#executor;
-    const {
-      shards: [first],
-      configuration,
-    } = this.#execution;
-    const unread = this.#recordShardUnread();
+    const unread = this.#recordShardUnread(params);
     if (first !== undefined && first !== effectShard) {
-      const stored = await keySearch.onShards(scope, new Set([first]));
+      const stored = await this.#keySearch.onShards(scope, new Set([first]));
       if (stored !== undefined) return stored;
     }
     if (isSearched(configuration) || unread === first || unread === effectShard) return undefined;
-    return keySearch.onShardIfItAnswers(scope, unread);
+    return this.#keySearch.onShardIfItAnswers(scope, unread);
+  }
+
+  /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
+  async #commitKeyed<Params, Result>(
+    run: Run<Params, Result>,
+    request: KeyedRequest<Result>,
+    changeSets: readonly ChangeSet[],
+    { result, reads }: { readonly result: Result; readonly reads: ReadContext },
+  ): Promise<Result> {
+    const { record, configuration } = run;
+    const key = request.record(result, this.#keyLifetimeMs);
+    boundedJson(`result of ${record.name}`, key.result ?? '', this.#limits);
+    const keyed = changeSets.map((changes) => ({ ...changes, key }));
+    const outcome = await this.#commit(run, keyed, { result, reads });
+    const shard = keyed[0]?.shard ?? this.#databases.defaultShard;
+    if (outcome === 'key-taken') {
+      const stored = await request.taken(this.#databases.transactionManager(shard));
+      return replay(request, stored, configuration);
+    }
+    this.#keySweep.countCommit(shard);
+    return result;
+  }
+
+  #tellCommitted(shards: readonly ShardIdentifier[]): void {
+    for (const shard of shards) for (const listener of this.#commitListeners) tell(listener, shard);
   }
 
   /**
@@ -231,56 +231,143 @@ export class Attempt<Params, Result> {
    * so that a repeat turns there as well and finds its idempotency key. When it has read nothing, on the first shard that its
    * params name; on the default shard when they name none.
    */
-  #changeSets(staged: readonly ShardPlan[]): readonly ChangeSet[] {
-    const { databases } = this.#executor;
-    const { record: action, unknownCommits } = this.#execution;
-    const plans = staged.length === 0 ? [{ shard: this.#recordShard(), changes: [], events: [] }] : staged;
+  #changeSets<Params, Result>(
+    staged: readonly ShardPlan[],
+    run: Run<Params, Result>,
+    reads: ReadContext,
+  ): readonly ChangeSet[] {
+    const { record: action, unknownCommits } = run;
+    const plans = staged.length === 0 ? [{ shard: this.#recordShard(run), changes: [], events: [] }] : staged;
     return plans.map((plan) => ({
       ...plan,
       action,
-      timeline: this.#reads.timelineOf(databases.transactionManager(plan.shard)),
+      timeline: reads.timelineOf(this.#databases.transactionManager(plan.shard)),
       unknownCommits: unknownCommits.on(plan.shard),
     }));
   }
 
-  #recordShard(): ShardIdentifier {
-    const [first] = this.#execution.shards;
-    return first ?? this.#recordShardUnread();
+  #recordShard<Params, Result>({ params, shards: [first] }: Run<Params, Result>): ShardIdentifier {
+    return first ?? this.#recordShardUnread(params);
   }
 
   /** Where an action is recorded that has neither staged nor read anything. */
-  #recordShardUnread(): ShardIdentifier {
-    const named = namedShards(this.#execution.params);
-    const { defaultShard, shards } = this.#executor.databases;
+  #recordShardUnread(params: unknown): ShardIdentifier {
+    const named = namedShards(params);
+    const { defaultShard, shards } = this.#databases;
     return shards.find((shard) => named.has(shard)) ?? defaultShard;
   }
 }
 
 /**
- * The result of an attempt whose outcome was not known, when it was committed.
- *
- * @param asked `open` for attempts only that the log has not ruled out yet
+ * What a listener throws, at once or later, cannot undo the commit, nor may it keep the other listeners from being called or
+ * end the process.
  */
-export async function earlierAttempt<Result>(
-  { databases, listeners }: Pick<ExecutorContext, 'databases' | 'listeners'>,
-  { unknownCommits }: { readonly unknownCommits: UnknownCommits<Result> },
-  asked: 'all' | 'open',
-): Promise<{ readonly result: Result } | undefined> {
-  return unknownCommits.happened(databases, asked, (shard) => listeners.tell([shard]));
+function tell(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
+  new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {
+    const warning = new Error('A listener of commits has failed', { cause });
+    process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
+  });
 }
 
-/** Whether every database is asked for the key before the action is performed. */
-export function isSearched({ searchKeyOnAllDatabases = true }: ExecutionConfiguration): boolean {
-  return searchKeyOnAllDatabases;
+/** Performs the action and seals its plan, also when it throws. */
+async function performed<Params, Result>(
+  { registered, principal, params, shards }: Run<Params, Result>,
+  plan: Plan,
+  reads: ReadContext,
+): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
+  try {
+    const { action, name } = registered;
+    const execution = { actionName: name, plan, reads, shards };
+    const result = await runInAttempt(execution, () => perform(action, principal, copyOfParams(params)));
+    return { result, staged: sealPlan(plan) };
+  } finally {
+    sealPlan(plan);
+    reads.end();
+  }
 }
 
-/** Gives the result of the request that was committed under the key. */
-export function replay<Result>(
-  request: KeyedRequest<Result>,
-  stored: StoredKey,
-  { onReplayed }: ExecutionConfiguration,
-): Result {
-  const result = request.replay(stored);
-  onReplayed?.();
-  return result;
+function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repository> {
+  const map = new Map<unknown, Repository>();
+  const names = new Set<string>();
+  for (const repository of repositories) {
+    const name = modelNameOf(repository.model);
+    if (map.has(repository.model))
+      throw new InvariantViolationError(`Two repositories store ${name}: pass one`);
+    if (names.has(name)) {
+      throw new InvariantViolationError(
+        `Two classes of models are named ${name}: declare another static readonly modelName on one`,
+      );
+    }
+    names.add(name);
+    map.set(repository.model, repository);
+  }
+  return map;
+}
+
+/** What the attempts of one executor have in common: combined reads, locks on models, and the groups in which they commit. */
+class AttemptCommits {
+  readonly #databases: DatabaseRegistry;
+  readonly #isGroupedByDefault: boolean;
+  readonly #reads: CombinedReads;
+  readonly #mutex: KeyedMutex | undefined;
+  readonly #groups: GroupCommit;
+
+  /** @throws ConfigurationError `invalid-configuration` when a setting is out of its range */
+  constructor(
+    databases: DatabaseRegistry,
+    clock: Clock,
+    {
+      groupCommit = false,
+      modelLocks = true,
+    }: {
+      readonly groupCommit?: boolean | Partial<GroupSettings>;
+      readonly modelLocks?: boolean | Partial<ModelLockSettings>;
+    },
+  ) {
+    this.#databases = databases;
+    this.#reads = new CombinedReads(clock);
+    this.#isGroupedByDefault = groupCommit !== false;
+    const groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
+    this.#groups = new GroupCommit(databases, groupSettings, clock);
+    const lockSettings = switched('modelLocks', defaultModelLockSettings, modelLockRanges, modelLocks);
+    if (modelLocks !== false) this.#mutex = new KeyedMutex(lockSettings, clock);
+  }
+
+  /**
+   * What a new attempt reads through; its locks are to be released.
+   *
+   * @param mayDepend whether it may depend on what is not committed yet, where the execution commits in groups
+   */
+  openReads(
+    { groupCommit: isGrouped = this.#isGroupedByDefault, handledEvent }: ExecutionConfiguration,
+    mayDepend: boolean,
+  ): ReadContext {
+    return new ReadContext(this.#reads, this.#mutex, this.#groups, {
+      mayDepend: isGrouped && mayDepend,
+      isOfHandler: handledEvent !== undefined,
+    });
+  }
+
+  /** Commits in a group where the execution may and the plan can be in one, else as {@link commit}. */
+  async commit(
+    changeSets: readonly ChangeSet[],
+    { groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration,
+    reads: ReadContext,
+  ): Promise<PersistOutcome> {
+    const [first] = changeSets;
+    if (isGrouped && first !== undefined && this.#groups.takes(changeSets))
+      return this.#groups.commit(first, reads.handOver(), () => reads.releaseLocks());
+    await reads.untilWritten();
+    return commit(changeSets, this.#databases, { onLockedOut: () => reads.holdUpLocks() });
+  }
+}
+
+/** An option that is a switch or settings: `true` and `false` mean the defaults. */
+function switched<T extends object>(
+  path: string,
+  defaults: T,
+  ranges: RangesOf<T>,
+  option: boolean | Partial<T>,
+): T {
+  return settingsOf(path, defaults, ranges, typeof option === 'boolean' ? undefined : option);
 }

@@ -204,30 +204,3 @@ function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined 
 export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownError {
   return FrameworkError.is(error) && error.code === 'commit-outcome-unknown';
 }
-
-/** Whoever is told of commits. */
-export class CommitListeners {
-  readonly #listeners = new Set<(shard: ShardIdentifier) => unknown>();
-
-  /** @returns what ends it */
-  add(listener: (shard: ShardIdentifier) => unknown): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  }
-
-  /** Tells all of them of a commit on these shards. */
-  tell(shards: readonly ShardIdentifier[]): void {
-    for (const shard of shards) for (const listener of this.#listeners) tell(listener, shard);
-  }
-}
-
-/**
- * What a listener throws, at once or later, cannot undo the commit, nor may it keep the other listeners from being called or
- * end the process.
- */
-function tell(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
-  new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {
-    const warning = new Error('A listener of commits has failed', { cause });
-    process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
-  });
-}
