@@ -1,10 +1,4 @@
-import {
-  type ActionExecutor,
-  type Id,
-  ShardIdentifier,
-  ShardedId,
-  parseFrameworkConfig,
-} from '@framework/core';
+import { type ActionExecutor, ShardIdentifier, ShardedId, parseFrameworkConfig } from '@framework/core';
 import { Delivery } from '@framework/events';
 import { FaultProxy, seededRandom } from '@framework/testing';
 import { createTestDatabase } from '@framework/testing/postgres';
@@ -209,15 +203,15 @@ async function openWallets() {
   };
 }
 
-async function open(country: string, currency = 'EUR'): Promise<Id<Wallet>> {
+async function open(country: string, currency = 'EUR'): Promise<ShardedId<Wallet>> {
   const wallet = { country, ownerId: anOwner, currency, initialBalance: new Big(1_000) };
   return (await client.executor.execute(principal, WalletCreateAction, wallet)).id;
 }
 
 /** The transfer, unless the source's rules refuse it. */
 async function initiate(params: {
-  readonly sourceId: Id<Wallet>;
-  readonly destId: Id<Wallet>;
+  readonly sourceId: ShardedId<Wallet>;
+  readonly destId: ShardedId<Wallet>;
   readonly amount: Big;
 }): Promise<Transfer | undefined> {
   try {
@@ -228,7 +222,7 @@ async function initiate(params: {
   }
 }
 
-async function close(walletId: Id<Wallet>): Promise<void> {
+async function close(walletId: ShardedId<Wallet>): Promise<void> {
   await client.executor.execute(principal, WalletCloseAction, { walletId });
 }
 

@@ -1,4 +1,4 @@
-import { type Id, ShardIdentifier, ShardedId, parseFrameworkConfig } from '@framework/core';
+import { ShardIdentifier, ShardedId, parseFrameworkConfig } from '@framework/core';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -110,7 +110,7 @@ async function open(country: string, initialBalance = '100'): Promise<Wallet> {
   return services[0].executor.execute(principal, WalletCreateAction, wallet);
 }
 
-function initiate(sourceId: Id<Wallet>, destId: Id<Wallet>): Promise<Transfer> {
+function initiate(sourceId: ShardedId<Wallet>, destId: ShardedId<Wallet>): Promise<Transfer> {
   const params = { sourceId, destId, amount: new Big(1) };
   return services[0].executor.execute(principal, InitiateTransferAction, params);
 }

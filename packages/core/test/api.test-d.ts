@@ -217,7 +217,7 @@ export function ids(): void {
   const unchecked: ShardIdentifier = { group: 0, member: 0 };
 
   const read = shardedIdCodec(Wallet).parse(id.value);
-  holds<Same<typeof read, Id<Wallet>>>();
+  holds<Same<typeof read, ShardedId<Wallet>>>();
   void [any, ofWallet, ofOrder, sharded, unchecked];
 }
 

@@ -2,7 +2,6 @@ import {
   Action,
   Entity,
   FrameworkAction,
-  type Id,
   type NewEntity,
   type Principal,
   type ShardIdentifier,
@@ -23,7 +22,7 @@ import { Wallet, WalletMoneyDepositedEvent } from '../wallet/wallet.js';
 /** What somebody is to be told: an entity, without events of its own. */
 export class Notification extends Entity<Notification, ShardedId<Notification>, 'PENDING'> {
   readonly recipient: string;
-  readonly walletId: Id<Wallet>;
+  readonly walletId: ShardedId<Wallet>;
   readonly text: string;
 
   /** @throws InvalidModelError `invalid-model` when a field is missing */
@@ -35,7 +34,12 @@ export class Notification extends Entity<Notification, ShardedId<Notification>, 
   }
 
   /** A notification on the shard of what it is about. */
-  static of(shard: ShardIdentifier, recipient: string, walletId: Id<Wallet>, text: string): Notification {
+  static of(
+    shard: ShardIdentifier,
+    recipient: string,
+    walletId: ShardedId<Wallet>,
+    text: string,
+  ): Notification {
     return new Notification({
       id: ShardedId.generate(Notification, shard),
       state: 'PENDING',
@@ -46,20 +50,14 @@ export class Notification extends Entity<Notification, ShardedId<Notification>, 
   }
 }
 
-interface Params {
-  readonly walletId: Id<Wallet>;
-  readonly recipient: string;
-  readonly text: string;
-}
-
 const params = z.object({ walletId: shardedIdCodec(Wallet), recipient: z.string(), text: z.string() });
+type Params = z.infer<typeof params>;
 
 /** Notes on the wallet's shard that somebody is to be told something. */
 @FrameworkAction({ params })
 export class NotifyRecipientAction extends Action<Params, undefined> {
   protected async perform(_principal: Principal, { walletId, recipient, text }: Params): Promise<undefined> {
-    const shard = ShardedId.of(Wallet, walletId.value).resolveShardIdentifier();
-    this.plan().add(Notification.of(shard, recipient, walletId, text));
+    this.plan().add(Notification.of(walletId.resolveShardIdentifier(), recipient, walletId, text));
   }
 }
 

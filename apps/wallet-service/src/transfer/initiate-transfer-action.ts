@@ -3,13 +3,10 @@ import {
   type Clock,
   type DatabaseRegistry,
   FrameworkAction,
-  type Id,
   type Principal,
-  ShardedId,
   UnknownShardError,
   shardedIdCodec,
 } from '@framework/core';
-import type { Big } from 'big.js';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
@@ -19,17 +16,12 @@ import { Wallet } from '../wallet/wallet.js';
 import { transferCodec } from './transfer-repository.js';
 import { Transfer } from './transfer.js';
 
-interface Params {
-  readonly sourceId: Id<Wallet>;
-  readonly destId: Id<Wallet>;
-  readonly amount: Big;
-}
-
 const params = z.object({
   sourceId: shardedIdCodec(Wallet),
   destId: shardedIdCodec(Wallet),
   amount: decimal,
 });
+type Params = z.infer<typeof params>;
 
 /**
  * Step 1 of a transfer, on the source's shard: takes the money out and sends it on its way, in one commit.
@@ -49,7 +41,7 @@ export class InitiateTransferAction extends Action<Params, Transfer> {
   protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
     if (sourceId.equals(destId)) throw new SameWalletError();
     if (amount.lte(0)) throw new InvalidAmountError('Transfer amount must be positive');
-    const shard = ShardedId.of(Wallet, destId.value).resolveShardIdentifier();
+    const shard = destId.resolveShardIdentifier();
     if (!this.databases.shards.includes(shard)) throw new UnknownShardError(shard);
     const source = await this.wallets.getById(sourceId);
     this.plan().update(source.withdraw(amount));

@@ -20,8 +20,8 @@ export type TransferDecisionState = 'RECEIVED' | 'REFUSED';
 
 /** Money of a transfer that has come to its destination. */
 export interface Arrival {
-  readonly transferId: Id<Transfer>;
-  readonly destId: Id<Wallet>;
+  readonly transferId: ShardedId<Transfer>;
+  readonly destId: ShardedId<Wallet>;
   readonly amount: Big;
   readonly currency: string;
 }
@@ -36,8 +36,8 @@ export class TransferDecision extends Model<
   ShardedId<TransferDecision>,
   TransferDecisionState
 > {
-  readonly transferId: Id<Transfer>;
-  readonly destId: Id<Wallet>;
+  readonly transferId: ShardedId<Transfer>;
+  readonly destId: ShardedId<Wallet>;
   readonly amount: Big;
   readonly currency: string;
   /** Why the money was refused. */
@@ -55,8 +55,7 @@ export class TransferDecision extends Model<
 
   /** The id of the one decision about a transfer. */
   static idOf({ transferId, destId }: Pick<Arrival, 'transferId' | 'destId'>): ShardedId<TransferDecision> {
-    const shard = ShardedId.of(Wallet, destId.value).resolveShardIdentifier();
-    return ShardedId.derive(TransferDecision, transferId, shard);
+    return ShardedId.derive(TransferDecision, transferId, destId.resolveShardIdentifier());
   }
 
   /** The money is in the destination, in the same commit. */
@@ -116,8 +115,8 @@ export class TransferReceivedEvent extends ModelEvent<TransferDecision> {
 
   constructor(
     decisionId: Id<TransferDecision>,
-    readonly transferId: Id<Transfer>,
-    readonly destId: Id<Wallet>,
+    readonly transferId: ShardedId<Transfer>,
+    readonly destId: ShardedId<Wallet>,
     readonly amount: Big,
     readonly currency: string,
   ) {
@@ -131,8 +130,8 @@ export class TransferRefusedEvent extends ModelEvent<TransferDecision> {
 
   constructor(
     decisionId: Id<TransferDecision>,
-    readonly transferId: Id<Transfer>,
-    readonly destId: Id<Wallet>,
+    readonly transferId: ShardedId<Transfer>,
+    readonly destId: ShardedId<Wallet>,
     readonly amount: Big,
     readonly currency: string,
     readonly reason: string,

@@ -2,7 +2,6 @@ import {
   Action,
   type Clock,
   FrameworkAction,
-  type Id,
   type Principal,
   ShardedId,
   shardedIdCodec,
@@ -13,7 +12,6 @@ import {
   FrameworkEventHandler,
   type HandlerContext,
 } from '@framework/events';
-import type { Big } from 'big.js';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
@@ -25,19 +23,13 @@ import { type Arrival, TransferDecision, TransferRefusedEvent } from './transfer
 import type { TransferRepository } from './transfer-repository.js';
 import { Transfer, TransferInitiatedEvent } from './transfer.js';
 
-interface CompleteParams {
-  readonly transferId: Id<Transfer>;
-  readonly destId: Id<Wallet>;
-  readonly amount: Big;
-  readonly currency: string;
-}
-
 const completeParams = z.object({
   transferId: shardedIdCodec(Transfer),
   destId: shardedIdCodec(Wallet),
   amount: decimal,
   currency: z.string(),
 });
+type CompleteParams = z.infer<typeof completeParams>;
 
 /**
  * Step 2 of a transfer, on the destination's shard alone: decides, once for good, whether the money is received.
@@ -79,13 +71,12 @@ function creditedOrReason(wallet: Wallet, { transferId, amount, currency }: Arri
   }
 }
 
-interface RefundParams {
-  readonly transferId: Id<Transfer>;
+const refundParams = z.object({
+  transferId: shardedIdCodec(Transfer),
   /** Why the destination refused. */
-  readonly reason: string;
-}
-
-const refundParams = z.object({ transferId: shardedIdCodec(Transfer), reason: z.string() });
+  reason: z.string(),
+});
+type RefundParams = z.infer<typeof refundParams>;
 
 /**
  * The last step of a transfer whose destination has refused the money, on the source's shard: puts it back, in one commit.
@@ -111,11 +102,8 @@ export class RefundTransferAction extends Action<RefundParams, undefined> {
   }
 }
 
-interface SettleParams {
-  readonly transferId: Id<Transfer>;
-}
-
 const settleParams = z.object({ transferId: shardedIdCodec(Transfer) });
+type SettleParams = z.infer<typeof settleParams>;
 
 /** The last step of a transfer whose destination has received the money, on the source's shard: says so there. */
 @FrameworkAction({ params: settleParams })

@@ -10,8 +10,8 @@ export type TransferState = 'INITIATED' | 'COMPLETED' | 'REFUNDED';
 
 /** Money on its way from one wallet to another; its id carries the source's shard. */
 export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState> {
-  readonly sourceId: Id<Wallet>;
-  readonly destId: Id<Wallet>;
+  readonly sourceId: ShardedId<Wallet>;
+  readonly destId: ShardedId<Wallet>;
   readonly amount: Big;
   readonly currency: string;
   /** Why the money went back. */
@@ -28,7 +28,7 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
   }
 
   /** A transfer whose money has left its source and is on its way. */
-  static initiate(source: Wallet, destId: Id<Wallet>, amount: Big, now: Date): Transfer {
+  static initiate(source: Wallet, destId: ShardedId<Wallet>, amount: Big, now: Date): Transfer {
     const transfer = newTransfer('INITIATED', source, destId, amount, now);
     return transfer.emit(new TransferInitiatedEvent(transfer.id, source.id, destId, amount, source.currency));
   }
@@ -52,7 +52,7 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
 function newTransfer(
   state: TransferState,
   source: Wallet,
-  destId: Id<Wallet>,
+  destId: ShardedId<Wallet>,
   amount: Big,
   now: Date,
 ): Transfer {
@@ -79,8 +79,8 @@ export class TransferInitiatedEvent extends ModelEvent<Transfer> {
 
   constructor(
     transferId: Id<Transfer>,
-    readonly sourceId: Id<Wallet>,
-    readonly destId: Id<Wallet>,
+    readonly sourceId: ShardedId<Wallet>,
+    readonly destId: ShardedId<Wallet>,
     readonly amount: Big,
     readonly currency: string,
   ) {

@@ -1,12 +1,4 @@
-import {
-  Action,
-  type Clock,
-  FrameworkAction,
-  type Id,
-  type Principal,
-  shardedIdCodec,
-} from '@framework/core';
-import type { Big } from 'big.js';
+import { Action, type Clock, FrameworkAction, type Principal, shardedIdCodec } from '@framework/core';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
@@ -16,17 +8,12 @@ import { Wallet } from '../wallet/wallet.js';
 import { transferCodec } from './transfer-repository.js';
 import { Transfer } from './transfer.js';
 
-interface Params {
-  readonly sourceId: Id<Wallet>;
-  readonly destId: Id<Wallet>;
-  readonly amount: Big;
-}
-
 const params = z.object({
   sourceId: shardedIdCodec(Wallet),
   destId: shardedIdCodec(Wallet),
   amount: decimal,
 });
+type Params = z.infer<typeof params>;
 
 /**
  * Moves money between two wallets in one plan.

@@ -1,21 +1,11 @@
-import {
-  Action,
-  type Clock,
-  FrameworkAction,
-  type Id,
-  type Principal,
-  shardedIdCodec,
-} from '@framework/core';
+import { Action, type Clock, FrameworkAction, type Principal, shardedIdCodec } from '@framework/core';
 import * as z from 'zod';
 
 import { type WalletRepository, walletCodec } from './wallet-repository.js';
 import { Wallet } from './wallet.js';
 
-interface Params {
-  readonly walletId: Id<Wallet>;
-}
-
 const params = z.object({ walletId: shardedIdCodec(Wallet) });
+type Params = z.infer<typeof params>;
 
 /** Closes a wallet for good. */
 @FrameworkAction({ params, result: walletCodec })

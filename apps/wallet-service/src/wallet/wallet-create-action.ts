@@ -1,5 +1,4 @@
 import { Action, FrameworkAction, type Principal } from '@framework/core';
-import type { Big } from 'big.js';
 import * as z from 'zod';
 
 import { decimal } from './money.js';
@@ -7,20 +6,14 @@ import { placementOf } from './placement.js';
 import { walletCodec } from './wallet-repository.js';
 import { Wallet } from './wallet.js';
 
-interface Params {
-  /** Decides the shard; see `placementOf`. */
-  readonly country: string;
-  readonly ownerId: string;
-  readonly currency: string;
-  readonly initialBalance: Big;
-}
-
 const params = z.object({
+  /** Decides the shard; see `placementOf`. */
   country: z.string(),
   ownerId: z.string(),
   currency: z.string(),
   initialBalance: decimal,
 });
+type Params = z.infer<typeof params>;
 
 /** Opens a wallet on the shard of its country. */
 @FrameworkAction({ params, result: walletCodec })

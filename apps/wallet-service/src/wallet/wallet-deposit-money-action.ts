@@ -1,30 +1,17 @@
-import {
-  Action,
-  type Clock,
-  FrameworkAction,
-  type Id,
-  type Principal,
-  shardedIdCodec,
-} from '@framework/core';
-import type { Big } from 'big.js';
+import { Action, type Clock, FrameworkAction, type Principal, shardedIdCodec } from '@framework/core';
 import * as z from 'zod';
 
 import { decimal } from './money.js';
 import { type WalletRepository, walletCodec } from './wallet-repository.js';
 import { Wallet } from './wallet.js';
 
-interface Params {
-  readonly walletId: Id<Wallet>;
-  readonly amount: Big;
-  /** Who is to be told of the deposit. */
-  readonly recipient?: string | undefined;
-}
-
 const params = z.object({
   walletId: shardedIdCodec(Wallet),
   amount: decimal,
+  /** Who is to be told of the deposit. */
   recipient: z.string().optional(),
 });
+type Params = z.infer<typeof params>;
 
 /** Puts money into a wallet. */
 @FrameworkAction({ params, result: walletCodec })

@@ -1,24 +1,12 @@
-import {
-  Action,
-  type Clock,
-  FrameworkAction,
-  type Id,
-  type Principal,
-  shardedIdCodec,
-} from '@framework/core';
-import type { Big } from 'big.js';
+import { Action, type Clock, FrameworkAction, type Principal, shardedIdCodec } from '@framework/core';
 import * as z from 'zod';
 
 import { decimal } from './money.js';
 import { type WalletRepository, walletCodec } from './wallet-repository.js';
 import { Wallet } from './wallet.js';
 
-interface Params {
-  readonly walletId: Id<Wallet>;
-  readonly amount: Big;
-}
-
 const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal });
+type Params = z.infer<typeof params>;
 
 /** Takes money out of a wallet. */
 @FrameworkAction({ params, result: walletCodec })

@@ -15,6 +15,10 @@ declare const paramsOf: unique symbol;
  * stale record, `perform` runs again with fresh reads and a fresh plan.
  *
  * ```ts
+ * const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal });
+ * type Params = z.infer<typeof params>;
+ *
+ * @FrameworkAction({ params })
  * class WalletDepositMoneyAction extends Action<Params, Wallet> {
  *   constructor(clock: Clock, private readonly wallets: WalletRepository) { super(clock); }
  *

@@ -137,10 +137,13 @@ function ownGenerator(): ShardedIdGenerator {
 /**
  * The schema of a model's sharded id, written as text: for params of actions and payloads of events.
  *
- * Accepts any `Id` of the model that is a UUID version 7 when it writes, and gives a `ShardedId` when it reads.
+ * Takes and gives a `ShardedId`; make one of text by `ShardedId.of`.
  */
-export function shardedIdCodec<T>(model: ModelClass<T>): z.ZodType<Id<T>, string> {
-  const id = z.custom<Id<T>>((value) => value instanceof Id, 'Invalid input: expected an id');
+export function shardedIdCodec<T>(model: ModelClass<T>): z.ZodType<ShardedId<T>, string> {
+  const id = z.custom<ShardedId<T>>(
+    (value) => value instanceof ShardedId,
+    'Invalid input: expected a ShardedId, as ShardedId.of makes it of text',
+  );
   return z.codec(z.uuidv7(), id, {
     decode: (value) => ShardedId.of(model, value),
     encode: (value) => value.value,
