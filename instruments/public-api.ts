@@ -1,0 +1,57 @@
+import { Extractor, ExtractorConfig, ExtractorLogLevel } from '@microsoft/api-extractor';
+import { mkdirSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+
+// The public API of a package as text, so that a review sees when it changes: `api/<entry>.api.md` for each entry of its manifest,
+// made from the built declarations. Runs in the package's folder; `--write` renews the reports.
+const { values: options } = parseArgs({ options: { write: { type: 'boolean', default: false } } });
+const folder = process.cwd();
+const { exports: entries } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+  readonly exports: Readonly<Record<string, { readonly types?: string }>>;
+};
+
+if (options.write) rmSync('api', { recursive: true, force: true });
+mkdirSync('api', { recursive: true });
+const left = new Set(readdirSync('api'));
+for (const [entry, { types }] of Object.entries(entries)) {
+  if (types === undefined) continue;
+  const name = entry === '.' ? 'index' : entry.slice('./'.length);
+  left.delete(`${name}.api.md`);
+  if (!isReported(name, types)) complain(`${name}.api.md is not the public API of this entry`);
+}
+for (const file of left) complain(`${file} belongs to no entry`);
+
+function complain(what: string): void {
+  console.error(`api/${what}: run \`npm run api\`, and review what changed`);
+  process.exitCode = 1;
+}
+
+/** Whether the report says what the declarations say; with `--write` it does afterwards. */
+function isReported(name: string, types: string): boolean {
+  const config = ExtractorConfig.prepare({
+    configObjectFullPath: undefined,
+    packageJsonFullPath: join(folder, 'package.json'),
+    configObject: {
+      projectFolder: folder,
+      mainEntryPointFilePath: join(folder, types),
+      newlineKind: 'lf',
+      compiler: { tsconfigFilePath: join(folder, 'tsconfig.build.json') },
+      apiReport: {
+        enabled: true,
+        reportFileName: name,
+        reportFolder: join(folder, 'api'),
+        reportTempFolder: join(folder, 'node_modules/.cache/public-api'),
+        // What a public name uses is seen by whoever uses the name.
+        includeForgottenExports: true,
+      },
+    },
+  });
+  const { apiReportChanged, errorCount } = Extractor.invoke(config, {
+    localBuild: options.write,
+    messageCallback: (message) => {
+      message.handled = message.logLevel !== ExtractorLogLevel.Error;
+    },
+  });
+  return errorCount === 0 && (options.write || !apiReportChanged);
+}
