@@ -50,12 +50,12 @@ describe('POST /wallets', () => {
   ])('places a wallet of country %j on shard %j, row and event', async (country, shard) => {
     const wallet = await service.client.openWallet({ country });
     expect(wallet.shard).toEqual(shard);
-    const [home, other] =
+    const [own, other] =
       shard.group === 1 ? [service.mexico, service.global] : [service.global, service.mexico];
     const row = 'select id from wallets where id = $1';
     const event = `select event_type from eventlog.events where model_id = $1`;
-    expect(await rowsOf(home, row, [wallet.id])).toEqual([{ id: wallet.id }]);
-    expect(await rowsOf(home, event, [wallet.id])).toEqual([{ event_type: 'WalletCreatedEvent' }]);
+    expect(await rowsOf(own, row, [wallet.id])).toEqual([{ id: wallet.id }]);
+    expect(await rowsOf(own, event, [wallet.id])).toEqual([{ event_type: 'WalletCreatedEvent' }]);
     expect(await rowsOf(other, row, [wallet.id])).toEqual([]);
     expect(await rowsOf(other, event, [wallet.id])).toEqual([]);
     expect((await service.client.wallet(wallet.id)).id).toBe(wallet.id);

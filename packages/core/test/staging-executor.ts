@@ -37,7 +37,7 @@ export function stagingExecutor(): TestExecutor & {
         read.filter(({ id }) => wanted.has(id.value)).map((wallet) => wallet.deposit(1n)),
       );
     },
-    // Nobody loses a turn by waiting.
+    // Nobody loses a lock by waiting.
     { groupCommit: true, clock: manual },
   );
   const releases = [global, mexico].map((shard) => {

@@ -178,19 +178,19 @@ it('a notification reaches who listens, also after the connection was lost', asy
   const { store, url } = await openStore();
   const onNotification = vi.fn<() => void>();
   const stop = await store.notifications.listen(onNotification);
-  const hinted = async (): Promise<void> => {
+  const notified = async (): Promise<void> => {
     onNotification.mockClear();
     await vi.waitFor(async () => {
       await store.notifications.notify();
       expect(onNotification).toHaveBeenCalled();
     }, 30_000);
   };
-  await hinted();
+  await notified();
   await query(
     url,
     `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'framework notifications' and datname = current_database()`,
   );
-  await hinted();
+  await notified();
   await stop();
 });
 

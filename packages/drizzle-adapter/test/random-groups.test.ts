@@ -103,7 +103,7 @@ describe(`random groups (seed ${seed})`, () => {
   });
 });
 
-/** How many times actions at once are tried that read and build on each other. */
+/** How many times actions at once are tried that read and depend on each other. */
 const interleavings = 20;
 
 describe(`random executions (seed ${seed})`, () => {

@@ -27,11 +27,14 @@ class Customer extends Entity<Customer, Id<Customer>, string> {
   }
 }
 
-const atHome: ShardingStrategy<Customer> = { shardOfModel: () => firstShard, shardOfId: () => firstShard };
+const onFirstShard: ShardingStrategy<Customer> = {
+  shardOfModel: () => firstShard,
+  shardOfId: () => firstShard,
+};
 
 class PgCustomerRepository extends PgRepository<Customer, typeof customers> {
   constructor(databases: DatabaseRegistry) {
-    super({ model: Customer, table: customers, databases, strategy: atHome });
+    super({ model: Customer, table: customers, databases, strategy: onFirstShard });
   }
 
   protected toModel({ id, ...row }: typeof customers.$inferSelect): Customer {

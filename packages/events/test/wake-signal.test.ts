@@ -24,7 +24,7 @@ describe('a wait', () => {
     expect(clock.elapsedMs()).toBe(1_000);
   });
 
-  test('ends when its time is over, and says that nobody rang', async () => {
+  test('ends when its time is over, and says that nobody woke it', async () => {
     const clock = new VirtualClock();
     const wait = new WakeSignal(clock).wait(1_000);
     let woken: boolean | undefined;

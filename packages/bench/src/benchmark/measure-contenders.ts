@@ -14,7 +14,7 @@ export interface Contender {
  *
  * @returns the median of each contender, by its name
  */
-export async function measureSides<Name extends string>(
+export async function measureContenders<Name extends string>(
   contenders: readonly (Contender & { readonly name: Name })[],
   { rounds, say }: Pick<BenchContext, 'rounds' | 'say'>,
 ): Promise<Readonly<Record<Name, number>>> {
@@ -38,9 +38,9 @@ export function median(values: readonly number[]): number {
 export function quantile(
   values: readonly number[],
   share: number,
-  side: 'lower' | 'upper' = 'upper',
+  bound: 'lower' | 'upper' = 'upper',
 ): number {
   const sorted = values.toSorted((one, other) => one - other);
   const place = (sorted.length - 1) * share;
-  return sorted[side === 'lower' ? Math.floor(place) : Math.ceil(place)] ?? Number.NaN;
+  return sorted[bound === 'lower' ? Math.floor(place) : Math.ceil(place)] ?? Number.NaN;
 }

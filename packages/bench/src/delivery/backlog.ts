@@ -2,7 +2,7 @@ import { Delivery } from '@framework/events';
 import { Big } from 'big.js';
 import { type Wallet, WalletDepositMoneyAction, type WalletService } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { measureSides } from '../benchmark/measure-contenders.js';
+import { measureContenders } from '../benchmark/measure-contenders.js';
 import { openService, openWallets, principal } from '../load/bench-wallets.js';
 import { fillLog } from '../load/fill-log.js';
 import { graphileContender } from './graphile-contender.js';
@@ -30,7 +30,7 @@ export const backlog: Benchmark = {
       },
     } as const;
     const graphile = await graphileContender(url, walletCount, count);
-    const measured = await measureSides([framework, graphile], { rounds, say });
+    const measured = await measureContenders([framework, graphile], { rounds, say });
     const dead = await deadRows(url);
     await service.databases.close();
     return [

@@ -1,7 +1,7 @@
 import { Delivery } from '@framework/events';
 import type { WalletService } from 'wallet-service';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { measureSides } from '../benchmark/measure-contenders.js';
+import { measureContenders } from '../benchmark/measure-contenders.js';
 import { fillWallets } from './backlog.js';
 import { openService } from '../load/bench-wallets.js';
 import { type RecordingHandler, recordingHandler } from './recording-handler.js';
@@ -19,7 +19,7 @@ export const disturbedThroughput: Benchmark = {
     const [failing] = await fillWallets(service, url, walletCount, count);
     const perWalletCount = count / walletCount;
     let run = 0;
-    const measured = await measureSides(
+    const measured = await measureContenders(
       [
         {
           name: 'undisturbed',

@@ -1,5 +1,5 @@
 import type { BenchContext } from '../benchmark/benchmark.js';
-import { measureSides, median, quantile } from '../benchmark/measure-contenders.js';
+import { measureContenders, median, quantile } from '../benchmark/measure-contenders.js';
 import { type Load, runLoad } from '../load/run-load.js';
 import type { DepositContender } from './deposit-contender.js';
 import { anyOf, openTargets } from './deposit-environment.js';
@@ -36,7 +36,7 @@ export async function measureDeposits<Name extends string>(
   context: BenchContext,
 ): Promise<Readonly<Record<Name, LoadMedians>>> {
   const loads = new Map<Name, Load[]>();
-  const measured = await measureSides(
+  const measured = await measureContenders(
     contenders.map((contender) => {
       const own: Load[] = [];
       loads.set(contender.name, own);

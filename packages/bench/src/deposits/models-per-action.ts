@@ -1,6 +1,6 @@
 import { ActionExecutor, systemClock } from '@framework/core';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { measureSides } from '../benchmark/measure-contenders.js';
+import { measureContenders } from '../benchmark/measure-contenders.js';
 import { principal } from '../load/bench-wallets.js';
 import { runLoad } from '../load/run-load.js';
 import { amount } from './deposit-contender.js';
@@ -18,7 +18,7 @@ export const modelsPerAction: Benchmark = {
   name: 'deposits-models',
   async run(context) {
     const environment = await openEnvironment(context.server);
-    const measured = await measureSides(
+    const measured = await measureContenders(
       modelCounts.map((count) => ({
         name: `${count}`,
         measure: () => measureActions(environment, count, fullDurationMs * context.scale),

@@ -32,7 +32,7 @@ export const oneClient: Benchmark = {
       if (round > 0) mediansMs.push(ofRound);
     }
     await environment.close();
-    const [perAction, grouped] = contenders.map((_side, index) =>
+    const [perAction, grouped] = contenders.map((_contender, index) =>
       median(mediansMs.map((ms) => ms[index] ?? Number.NaN)),
     );
     if (perAction === undefined || grouped === undefined) throw new Error('A contender was not measured');

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Benchmark } from '../benchmark/benchmark.js';
-import { measureSides, median } from '../benchmark/measure-contenders.js';
+import { measureContenders, median } from '../benchmark/measure-contenders.js';
 import { ServiceProcess } from './service-process.js';
 
 const restMs = 5_000;
@@ -22,7 +22,7 @@ export const serviceStart: Benchmark = {
         return service.readyMs / 1_000;
       },
     } as const;
-    const measured = await measureSides([start], { rounds, say });
+    const measured = await measureContenders([start], { rounds, say });
     const residentMB = median(resident);
     const ready = {
       title: 'start to ready of the service, databases up',

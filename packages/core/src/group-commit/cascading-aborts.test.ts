@@ -31,7 +31,7 @@ describe('a model that is staged and not committed yet', () => {
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 2]);
   });
 
-  test('takes along, too, what depends on it and is not queued before it is lost', async () => {
+  test('takes along, too, what depends on it and is not queued before it is aborted', async () => {
     const gate = Promise.withResolvers<void>();
     const seen: number[] = [];
     const running = executorOf(
@@ -80,7 +80,7 @@ describe('a model that is staged and not committed yet', () => {
   });
 
   test.each(['one', 'several'])(
-    'is waited for by a run that follows a lost one, which builds on nothing that can be lost (reads %s)',
+    'is waited for by a run that follows an aborted one, which depends on nothing that can be aborted (reads %s)',
     async (how) => {
       const gate = Promise.withResolvers<void>();
       let runs = 0;

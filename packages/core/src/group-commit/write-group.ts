@@ -243,7 +243,7 @@ class Claims {
   }
 }
 
-/** Staged models of one change are equal, whoever has looked them up. */
+/** Pending versions of one change are equal, whoever has looked them up. */
 function isFollowedBy({ change }: Writer, plan: PendingCommit): boolean {
   return plan.dependsOn.some((base) => base.change === change && plan.continues(base));
 }

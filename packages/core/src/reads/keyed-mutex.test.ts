@@ -122,12 +122,12 @@ describe('locks', () => {
     expect(await second).toBeDefined();
   });
 
-  test('are not waited for by who is in a hurry while their holder is held up, until they go to the next one', async () => {
+  test('are not waited for by brief waits while their holder is held up, until they go to the next one', async () => {
     const locks = mutexOf();
     const held = taken(locks, 'a');
-    const [hurried, patient] = [locks.acquire(Wallet, 'a', true), locks.acquire(Wallet, 'a')];
+    const [brief, patient] = [locks.acquire(Wallet, 'a', true), locks.acquire(Wallet, 'a')];
     locks.holdUp(held);
-    expect(await hurried).toBeUndefined();
+    expect(await brief).toBeUndefined();
     expect(await locks.acquire(Wallet, 'a', true)).toBeUndefined();
     locks.release(held);
     const next = await patient;
@@ -137,12 +137,12 @@ describe('locks', () => {
     expect(await later).toBeDefined();
   });
 
-  test('are waited for also by who is in a hurry while their first holder is not held up', async () => {
+  test('are waited for also by brief waits while their first holder is not held up', async () => {
     const locks = mutexOf();
     const held = taken(locks, 'a');
-    const hurried = locks.acquire(Wallet, 'a', true);
+    const brief = locks.acquire(Wallet, 'a', true);
     locks.release(held);
-    expect(await hurried).toBeDefined();
+    expect(await brief).toBeDefined();
   });
 
   test('whose holder is held up go to a patient one in time', async () => {
@@ -161,9 +161,9 @@ describe('locks', () => {
     locks.release(old);
     locks.holdUp(old);
     const held = taken(locks, 'a');
-    const hurried = locks.acquire(Wallet, 'a', true);
+    const brief = locks.acquire(Wallet, 'a', true);
     locks.release(held);
-    expect(await hurried).toBeDefined();
+    expect(await brief).toBeDefined();
   });
 
   test('that were given back already are not given back twice', () => {

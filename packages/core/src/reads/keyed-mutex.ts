@@ -11,7 +11,7 @@ export interface ModelLock {
 interface Waiter {
   readonly startedTick: number;
   /** Whether it does not wait for a lock that takes long to come. */
-  readonly isHurried: boolean;
+  readonly isBrief: boolean;
   readonly end: (lock: ModelLock | undefined) => void;
 }
 
@@ -52,18 +52,14 @@ export class KeyedMutex {
   /**
    * Waits for a lock that somebody holds; `undefined` when it did not come in time.
    *
-   * @param isHurried whether it is not waited for while its holder is held up
+   * @param isBrief whether it is not waited for while its holder is held up
    */
-  acquire(
-    model: ModelClass<unknown>,
-    id: string,
-    isHurried: boolean = false,
-  ): Promise<ModelLock | undefined> {
+  acquire(model: ModelClass<unknown>, id: string, isBrief: boolean = false): Promise<ModelLock | undefined> {
     const held = this.#held.get(model, id);
     if (held === undefined) return Promise.resolve(this.tryAcquire(model, id));
-    if (held.isHeldUp && isHurried) return Promise.resolve(undefined);
+    if (held.isHeldUp && isBrief) return Promise.resolve(undefined);
     return new Promise((end) => {
-      held.waiters.push({ startedTick: this.#ticker.tick, isHurried, end });
+      held.waiters.push({ startedTick: this.#ticker.tick, isBrief, end });
       this.#awaited.add(held);
       this.#ticker.start();
     });
@@ -75,15 +71,15 @@ export class KeyedMutex {
     if (held?.lock === lock) this.#passOn(held);
   }
 
-  /** Says that the holder of a lock keeps it for long: who is in a hurry waits for it no longer. */
+  /** Says that the holder of a lock keeps it for long: brief waits for it end. */
   holdUp(lock: ModelLock): void {
     const held = this.#held.get(lock.model, lock.id);
     if (held?.lock !== lock) return;
     held.isHeldUp = true;
     const { waiters } = held;
-    held.waiters = waiters.filter(({ isHurried }) => !isHurried);
+    held.waiters = waiters.filter(({ isBrief }) => !isBrief);
     if (held.waiters.length === 0) this.#awaited.delete(held);
-    for (const { isHurried, end } of waiters) if (isHurried) end(undefined);
+    for (const { isBrief, end } of waiters) if (isBrief) end(undefined);
   }
 
   #passOn(held: HeldModel): void {

@@ -121,7 +121,7 @@ export class CombinedReads {
 }
 
 /**
- * Reads a model for whoever asks, to be called by repositories: within an action its turn is waited for, and with
+ * Reads a model for whoever asks, to be called by repositories: within an action its lock is waited for, and with
  * grouped commit the model may be one that is staged and not committed yet.
  *
  * Outside of actions it is a read like any other. A read within `inTransaction` must not be passed here.
@@ -133,7 +133,7 @@ export function readById<M extends AnyEntity>(source: ModelSource<M>, id: string
   return reads === undefined ? source.readOne(id) : reads.read(source, id);
 }
 
-/** Reads several models, each an object of its own, as {@link readById} does, but for the turns: nobody waits for those of several models. */
+/** Reads several models, each an object of its own, as {@link readById} does, but for the locks: nobody waits for those of several models. */
 export async function readByIds<M extends AnyEntity>(
   source: ModelSource<M>,
   ids: readonly string[],

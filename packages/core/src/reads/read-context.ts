@@ -58,7 +58,7 @@ export class ReadContext implements AttemptReads {
 
   /** Reads a model when this attempt has the lock on it, or has waited too long for it. */
   async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
-    const wait = this.#takeTurn(source.model, id);
+    const wait = this.#takeLock(source.model, id);
     if (wait !== undefined) await wait;
     const staged = this.#groups.pending.get(source.model, id);
     if (staged !== undefined) {
@@ -135,15 +135,15 @@ export class ReadContext implements AttemptReads {
   }
 
   /** Waits only for the first lock: waiting while holding one could end in a deadlock. */
-  #takeTurn(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
+  #takeLock(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
     if (this.#mutex === undefined || this.#held.length >= locksMax) return undefined;
     const free = this.#mutex.tryAcquire(model, id);
     if (free !== undefined) this.#held.push(free);
-    else if (this.#held.length === 0 && this.#mayWait) return this.#waitForTurn(this.#mutex, model, id);
+    else if (this.#held.length === 0 && this.#mayWait) return this.#waitForLock(this.#mutex, model, id);
     return undefined;
   }
 
-  async #waitForTurn(locks: KeyedMutex, model: ModelClass<unknown>, id: string): Promise<void> {
+  async #waitForLock(locks: KeyedMutex, model: ModelClass<unknown>, id: string): Promise<void> {
     this.#mayWait = false;
     const lock = await locks.acquire(model, id, this.#isOfHandler);
     if (lock === undefined) return;

@@ -11,7 +11,7 @@ import { LockWaits } from './lock-waits.js';
 
 const shard = ShardIdentifier.of(0, 0);
 const unavailable = { code: 'shard-unavailable', kind: 'locked', shard };
-const place = { of: () => 'home-1 on db/home' };
+const place = { of: () => 'first-1 on db/first' };
 const settled = async (): Promise<void> => void (await vi.advanceTimersByTimeAsync(0));
 const notInTime = Object.assign(new pg.DatabaseError('lock timeout', 1, 'error'), { code: '55P03' });
 const locked = new TransientStorageError(shard, 'lock timeout', { cause: notInTime });
@@ -128,33 +128,33 @@ describe('writes that wait for locks', () => {
     await vi.advanceTimersByTimeAsync(1_000);
     await expect(late.ended).rejects.toMatchObject(unavailable);
     await expect(late.ended).rejects.toThrow(
-      /shard \(0, 0\) home-1 on db\/home is unavailable: .*holds a lock on the row a.*pg_locks/,
+      /shard \(0, 0\) first-1 on db\/first is unavailable: .*holds a lock on the row a.*pg_locks/,
     );
     expect(running).toEqual(['a1']);
   });
 
   it('are refused earlier where they are not to wait as long as others', async () => {
     write('a', 'a1');
-    const hurried = waits.run(shard, ['a'], async () => 'a2', 100);
-    hurried.catch(() => undefined);
+    const urgent = waits.run(shard, ['a'], async () => 'a2', 100);
+    urgent.catch(() => undefined);
     const other = write('a', 'a3');
     await vi.advanceTimersByTimeAsync(100);
-    await expect(hurried).rejects.toMatchObject(unavailable);
-    await expect(hurried).rejects.toThrow(/not this write's turn within 100 ms/);
+    await expect(urgent).rejects.toMatchObject(unavailable);
+    await expect(urgent).rejects.toThrow(/not this write's turn within 100 ms/);
     await vi.advanceTimersByTimeAsync(900);
     await expect(other.ended).rejects.toThrow(/not this write's turn within 1000 ms/);
   });
 
   it('are refused at once behind another one that is not to wait as long as others, and only for the same row', async () => {
     const first = write('a', 'a1');
-    const hurried = flushSoon('a');
+    const urgent = flushSoon('a');
     await expect(flushSoon('a')).rejects.toMatchObject(unavailable);
     await expect(flushSoon('a')).rejects.toThrow(
-      /home-1 .*the row a.* tried again later waits for it already/,
+      /first-1 .*the row a.* tried again later waits for it already/,
     );
     expect(await flushSoon('b')).toBe('b');
     await first.release();
-    expect(await hurried).toBe('a');
+    expect(await urgent).toBe('a');
     expect(await flushSoon('a')).toBe('a');
   });
 
@@ -201,7 +201,7 @@ describe('writes that wait for locks', () => {
     await settled();
     await cancelled.fail(new ShardUnavailableError(shard, 'canceling statement', { cause }));
     await expect(cancelled.ended).rejects.toMatchObject({ ...unavailable, cause });
-    await expect(cancelled.ended).rejects.toThrow(/home-1 .* may hold a lock on the row a.*pg_locks/);
+    await expect(cancelled.ended).rejects.toThrow(/first-1 .* may hold a lock on the row a.*pg_locks/);
   });
 
   it('are refused when their time has passed while they were tried', async () => {

@@ -3,10 +3,10 @@ import { type ShardIdentifier, ShardUnavailableError, StaleRecordError } from '@
 import type { DatabasePlace } from './not-ready-error.js';
 import { isCancelled, isLockTimeout } from './storage-error.js';
 
-/** How many places hurried writes take at most: a handler has more for its events, and needs some for those whose rows are free. */
-const hurriedPlacesMax = 4;
-/** How many hurried writes there are at most, also those that wait for a place: each keeps a place of a handler meanwhile. */
-const hurriedMax = 8;
+/** How many places urgent writes take at most: a handler has more for its events, and needs some for those whose rows are free. */
+const urgentPlacesMax = 4;
+/** How many urgent writes there are at most, also those that wait for a place: each keeps a place of a handler meanwhile. */
+const urgentMax = 8;
 
 /** A write that waits for its turn, or has it. */
 interface LockedWrite {
@@ -16,7 +16,7 @@ interface LockedWrite {
   /** When it last found a lock in its way, in the order of all; 0 when its row is known to be free by now. */
   lockedTurn: number;
   /** Whether it does not wait as long as others do, nor behind another such write. */
-  readonly isHurried: boolean;
+  readonly isUrgent: boolean;
   /** How long it waits for its turns in all, and until when. */
   readonly waitMaxMs: number;
   readonly untilMs: number;
@@ -45,8 +45,8 @@ export class LockWaits {
   /** How many writes of one row there are for each row. */
   readonly #counts = new Map<string, number>();
   #placedCount = 0;
-  /** How many of those with a place are hurried. */
-  #hurriedCount = 0;
+  /** How many of those with a place are urgent. */
+  #urgentCount = 0;
   #isTrying = false;
   #lockedTurns = 0;
 
@@ -89,13 +89,13 @@ export class LockWaits {
     flushSoonMs?: number,
   ): Promise<T> {
     const keys = keysOf(rows);
-    const isHurried = flushSoonMs !== undefined;
-    const refusal = isHurried ? this.#hurriedRefusal(keys) : undefined;
+    const isUrgent = flushSoonMs !== undefined;
+    const refusal = isUrgent ? this.#urgentRefusal(keys) : undefined;
     if (refusal !== undefined) throw this.#lockedOut(shard, rows, refusal);
     const waitMaxMs = flushSoonMs ?? this.#waitMaxMs;
     const own: LockedWrite = {
       keys,
-      isHurried,
+      isUrgent,
       turn: undefined,
       lockedTurn: ++this.#lockedTurns,
       waitMaxMs,
@@ -130,13 +130,13 @@ export class LockWaits {
     }
   }
 
-  /** Why no further hurried write is to wait for these rows; `undefined` when one may. */
-  #hurriedRefusal(keys: readonly string[]): string | undefined {
-    const hurried = [...this.#writes].filter((write) => write.isHurried);
-    if (hurried.some((write) => write.keys.some((key) => keys.includes(key))))
+  /** Why no further urgent write is to wait for these rows; `undefined` when one may. */
+  #urgentRefusal(keys: readonly string[]): string | undefined {
+    const urgent = [...this.#writes].filter((write) => write.isUrgent);
+    if (urgent.some((write) => write.keys.some((key) => keys.includes(key))))
       return 'another write that is tried again later waits for it already';
-    if (hurried.length < hurriedMax) return undefined;
-    return `${hurriedMax} writes that are tried again later wait for locks already`;
+    if (urgent.length < urgentMax) return undefined;
+    return `${urgentMax} writes that are tried again later wait for locks already`;
   }
 
   /** Resolves when it is its turn, with whether it is to be brief. */
@@ -181,14 +181,14 @@ export class LockWaits {
     begin(longest, true);
   }
 
-  #hasPlaceFor({ isHurried }: LockedWrite): boolean {
-    if (isHurried && this.#hurriedCount >= hurriedPlacesMax) return false;
+  #hasPlaceFor({ isUrgent }: LockedWrite): boolean {
+    if (isUrgent && this.#urgentCount >= urgentPlacesMax) return false;
     return this.#placedCount < this.#placesMax;
   }
 
-  #countPlaced({ isHurried }: LockedWrite, change: 1 | -1): void {
+  #countPlaced({ isUrgent }: LockedWrite, change: 1 | -1): void {
     this.#placedCount += change;
-    if (isHurried) this.#hurriedCount += change;
+    if (isUrgent) this.#urgentCount += change;
   }
 
   /** Others that need a row of this write do not wait behind those whose rows stay locked. */

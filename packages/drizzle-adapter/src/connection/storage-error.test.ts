@@ -53,9 +53,9 @@ describe('storageError', () => {
     ['XX001', 'damaged', /: see the server's log, and repair its disk or what is damaged\./],
     ['57014', undefined, /: find in pg_stat_activity and pg_locks what keeps it\./],
   ])('says what to do about SQLSTATE %s', (state, kind, remedy) => {
-    const error = storageError(shard, refusal(state), 'home-1 on db/home');
+    const error = storageError(shard, refusal(state), 'first-1 on db/first');
     expect(error).toMatchObject({ code: 'shard-unavailable', kind });
-    expect(error.message).toMatch(/^shard \(0, 0\) home-1 on db\/home is unavailable: refused/);
+    expect(error.message).toMatch(/^shard \(0, 0\) first-1 on db\/first is unavailable: refused/);
     expect(error.message).toMatch(remedy);
   });
 
@@ -66,10 +66,10 @@ describe('storageError', () => {
 
   it('takes what is not from the server for a lost connection', () => {
     const cause = new Error('Connection terminated unexpectedly');
-    const error = storageError(shard, cause, 'home-1 on db/home');
+    const error = storageError(shard, cause, 'first-1 on db/first');
     expect(error).toMatchObject({ code: 'transient-storage', cause });
     expect(error.message).toBe(
-      'shard (0, 0) home-1 on db/home: the connection was lost. Nothing was written; try again.',
+      'shard (0, 0) first-1 on db/first: the connection was lost. Nothing was written; try again.',
     );
   });
 

@@ -264,7 +264,7 @@ export class PgBlockedEvents implements BlockedEvents {
   ): Promise<readonly BlockedModel[]> {
     const place =
       after === undefined ? [-1, '', '', ''] : [after.slot, after.handler, after.modelName, after.modelId];
-    return this.#rows<BlockedModel>('framework_parked_models', modelsText, [
+    return this.#rows<BlockedModel>('framework_blocked_models', modelsText, [
       ...columnsOf(places),
       limit,
       ...place,
@@ -272,7 +272,7 @@ export class PgBlockedEvents implements BlockedEvents {
   }
 
   async stillBlocked(models: readonly LeasedModel[]): Promise<readonly BlockedModel[]> {
-    return this.#rows<BlockedModel>('framework_still_parked', stillBlockedText, [
+    return this.#rows<BlockedModel>('framework_still_blocked', stillBlockedText, [
       models.map(({ slot }) => slot),
       models.map(({ handler }) => handler),
       models.map(({ modelName }) => modelName),
@@ -367,7 +367,7 @@ export class PgBlockedEvents implements BlockedEvents {
   }
 
   async #block(given: readonly object[]): Promise<BlockAnswer> {
-    const [answer] = await this.#rows<BlockAnswer>('framework_park', blockText, [JSON.stringify(given)]);
+    const [answer] = await this.#rows<BlockAnswer>('framework_block', blockText, [JSON.stringify(given)]);
     return answer ?? { lost: [], missing: [] };
   }
 

@@ -68,7 +68,7 @@ class ProgramAction extends Action<Params, void> {
   }
 }
 
-/** Actions at once that read and build on each other in every order, and what must be true when all have ended. */
+/** Actions at once that read and depend on each other in every order, and what must be true when all have ended. */
 export class RandomExecutions {
   readonly #fixture: StorageFixture;
   readonly #random: () => number;

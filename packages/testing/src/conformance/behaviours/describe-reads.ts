@@ -59,7 +59,7 @@ export function describeReads(context: SuiteContext): void {
       const read: Account[] = [];
       const executions = own.map(async ({ id }) =>
         context.stage(async (plan) => {
-          // Each has the turn of its own account, and waits for no other one.
+          // Each has the lock of its own account, and waits for no other one.
           const first = await context.accounts.getById(id);
           read.push(await context.accounts.getById(account.id));
           plan.update(first.annotate('has read'));

@@ -21,7 +21,7 @@ interface Rereading {
   readonly from?: 'older' | 'newer';
 }
 
-/** An executor without turns, whose action may read its wallet a second time. */
+/** An executor without locks of models, whose action may read its wallet a second time. */
 function rereading(): TestExecutor & {
   readonly readAgain: () => void;
   readonly release: () => void;
@@ -300,7 +300,7 @@ describe('a model that is staged and not committed yet', () => {
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);
     await settled();
-    // Both hold the turn of another wallet, so neither waits for this one.
+    // Both hold the lock of another wallet, so neither waits for this one.
     const [third, fourth] = [storedWallet(running), storedWallet(running)];
     const both = [running.deposit([third, wallet]), running.deposit([fourth, wallet])];
     await settled();

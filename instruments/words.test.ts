@@ -1,0 +1,50 @@
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { expect, test } from 'vitest';
+
+// The field's words instead of those that the project once had of its own (docs/decisions/0015-the-cut-of-the-sources.md). Of
+// words that are plain English as well, such as turn, side and lost, only the uses are refused that had a meaning here.
+const root = join(import.meta.dirname, '..');
+const files = globSync(
+  ['{packages,apps,docs,instruments,e2e,scripts}/**/*.{ts,mjs,md,patch,json}', '*.{md,ts,mjs,json}'],
+  { cwd: root, exclude: ['**/node_modules/**', '**/dist/**', '**/migrations/**'] },
+).filter((file) => file !== 'instruments/words.test.ts');
+
+/** Each with the word that is used now. Tables, columns and functions of the database keep their names. */
+const refused: readonly (readonly [old: RegExp, now: string, where?: RegExp])[] = [
+  [/park(?!ed_(?:events|models|date))/i, 'blocked'],
+  [/alarm|\brings?\b|\brang\b/i, 'wake signal, to wake'],
+  [/hurr(?:y|ied|ies)/i, 'to flush soon, urgent, brief'],
+  [/hint/i, 'notification'],
+  [/surroundings/i, 'dependencies'],
+  [/\bretries\(|\bretries: \(/, 'isRetryable'],
+  [/idempotencyKeySearch|'everywhere'/, 'searchKeyOnAllDatabases'],
+  [/\bworlds?\b|World/, 'test environment'],
+  [/\bsides?\b(?<!\bside by side)(?! by side)|Sides?\b/, 'contender', /^packages\/bench\//],
+  [/\bhomes?\b(?! directory)|abroad|neighbou?r(?:ing)? ?shard/i, 'first shard, shard of the same database'],
+  [/(?:take|waitFor)Turn\b|without turns|\bturn at the model|\bturn of another/i, 'lock'],
+  [/staged.?models?\b/i, 'pending version'],
+  [/\bbuil[dt]s? on (?:each other|a pending|one)\b|\bbuiltOn/i, 'depends on'],
+  [/\bclass \w+(?:Exception|Fault)\b/, 'Error'],
+];
+
+test('the words of the project are those of its field', () => {
+  const found = files.flatMap((file) => {
+    const lines = [file, ...readFileSync(join(root, file), 'utf8').split('\n')];
+    return refused
+      .filter(([, , where]) => where === undefined || where.test(file))
+      .flatMap(([old, now]) =>
+        lines
+          .map((line, index) => ({ line, place: index === 0 ? file : `${file}:${index}` }))
+          .filter(({ line, place }) => old.test(line) && !isTable(place, line))
+          .map(({ line, place }) => `${place} ${line.trim()} (now: ${now})`),
+      );
+  });
+  expect(found).toEqual([]);
+});
+
+/** Whether it is the decision's own table of words, or what it says about names that were given up. */
+function isTable(place: string, line: string): boolean {
+  return place.startsWith('docs/decisions/0015-') && /^\||^- The settings|^There were|`…/.test(line);
+}
