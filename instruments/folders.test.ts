@@ -1,0 +1,94 @@
+import { globSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+import { expect, test } from 'vitest';
+
+// Inside of a package a file imports only from its own folder and from those below, types included. Their order stands in
+// docs/architecture.md, the lowest first, with the files beside the folders; entries stand above all.
+const root = join(import.meta.dirname, '..');
+const page = readFileSync(join(root, 'docs/architecture.md'), 'utf8');
+const orders = new Map(
+  [...page.matchAll(/^\| `packages\/(\S+)` +\| ((?:[a-z-]+, )+[a-z-]+) +\|$/gm)].map(
+    ([, name = '', order = '']) => [name, order.split(', ')] as const,
+  ),
+);
+
+/** The imports that still run upwards, which keep folders in circles. The lists may only become shorter. */
+const upward: Readonly<Record<string, readonly string[]>> = {
+  core: [
+    'config/framework-config.ts → sharding/shard-identifier.ts',
+    'config/sharding-config.ts → sharding/shard-identifier.ts',
+    'errors/configuration-errors.ts → sharding/shard-identifier.ts',
+    'errors/storage-errors.ts → model/model-class.ts',
+    'errors/storage-errors.ts → sharding/shard-identifier.ts',
+    'group-commit/commit-queue.ts → action/commit.ts',
+    'group-commit/pending-commit.ts → action/commit.ts',
+    'group-commit/write-group.ts → action/commit.ts',
+    'id/id.ts → model/model-class.ts',
+    'id/sharded-id.ts → model/model-class.ts',
+    'id/sharded-id.ts → sharding/shard-identifier.ts',
+    'idempotency/keyed-request.ts → action/action-registry.ts',
+    'model/exact-json.ts → sharding/shard-identifier.ts',
+    'reads/read-batcher.ts → action/attempt-context.ts',
+    'reads/read-context.ts → action/attempt-context.ts',
+    'reads/read-context.ts → action/plan.ts',
+    'sharding/database-registry.ts → action/attempt-context.ts',
+    'sharding/database-registry.ts → storage/database.ts',
+    'sharding/database-registry.ts → storage/delivery-store.ts',
+    'sharding/database-registry.ts → storage/transaction-manager.ts',
+  ],
+  'drizzle-adapter': [
+    'connection/pg-database.ts → delivery/pg-delivery-store.ts',
+    'connection/pg-database.ts → delivery/pg-handler-cursors.ts',
+    'connection/pg-database.ts → migration/held-shards.ts',
+    'connection/pg-database.ts → migration/migrate-database.ts',
+    'connection/pg-database.ts → migration/replace-delivery-index.ts',
+    'connection/pg-database.ts → migration/schema-check.ts',
+    'connection/pg-database.ts → write/change-set-writer.ts',
+    'connection/pg-database.ts → write/group-writer.ts',
+    'connection/pg-database.ts → write/plain-tables.ts',
+    'connection/pg-transaction-manager.ts → read/pg-event-log.ts',
+    'connection/pg-transaction-manager.ts → write/change-set-writer.ts',
+    'connection/pg-transaction-manager.ts → write/group-writer.ts',
+    'connection/pg-transaction-manager.ts → write/pg-idempotency-keys.ts',
+    'connection/pg-transaction-manager.ts → write/plain-tables.ts',
+    'connection/pg-transaction-manager.ts → write/row-encoder.ts',
+  ],
+  events: [
+    'call/handler-caller.ts → slots/lease-keeper.ts',
+    'slots/cursor-loader.ts → subscription/keyed-queue.ts',
+    'slots/cursor-loader.ts → subscription/subscription.ts',
+  ],
+  testing: [],
+};
+
+test.each(Object.entries(upward))('the folders of %s import only from those below them', (name, known) => {
+  const order = orders.get(name) ?? [];
+  const found = importsOf(name).filter(
+    ([from, to]) => order.indexOf(placeOf(from)) < order.indexOf(placeOf(to)),
+  );
+  expect(found.map(([from, to]) => `${from} → ${to}`).toSorted()).toEqual(known);
+});
+
+test.each(Object.keys(upward))('every folder of %s that imports or is imported has its place', (name) => {
+  const places = new Set(importsOf(name).flat().map(placeOf));
+  expect([...places].filter((place) => !orders.get(name)?.includes(place))).toEqual([]);
+});
+
+/** The imports of a package that lead out of a file's folder. */
+function importsOf(name: string): readonly (readonly [from: string, to: string])[] {
+  const folder = join(root, 'packages', name, 'src');
+  const files = globSync('**/*.ts', { cwd: folder }).filter(
+    (file) => !/\.test(-d)?\.ts$|^(index|adapter)\.ts$/.test(file),
+  );
+  return files.flatMap((from) =>
+    [...readFileSync(join(folder, from), 'utf8').matchAll(/(?:from|import\(?) ?'(\.[^']+)\.js'/g)]
+      .map(([, path = '']) => [from, `${join(dirname(from), path)}.ts`] as const)
+      .filter(([, to]) => placeOf(from) !== placeOf(to)),
+  );
+}
+
+/** The folder of a file, or the file itself beside the folders. */
+function placeOf(file: string): string {
+  return file.split('/')[0]!.replace(/\.ts$/, '');
+}
