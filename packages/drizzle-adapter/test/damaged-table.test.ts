@@ -2,7 +2,7 @@ import { mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Account, once } from '@framework/testing/conformance';
-import { EmbeddedPostgres } from '@framework/testing/postgres';
+import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { expect, it, onTestFinished } from 'vitest';
 import { openSuite } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';

@@ -1,6 +1,6 @@
 import { FaultProxy } from '@framework/testing';
 import { type Account, type SuiteContext, decimal, firstShard } from '@framework/testing/conformance';
-import type { EmbeddedPostgres } from '@framework/testing/postgres';
+import type { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';
 import { promote, serverWithStandby, twinStandbys } from './fixtures/standby.js';

@@ -1,5 +1,5 @@
 import { type FrameworkConfig, parseFrameworkConfig } from '@framework/core';
-import type { EmbeddedPostgres } from '@framework/testing/postgres';
+import type { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { relative } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 
@@ -25,7 +25,7 @@ export async function startEmbeddedDatabases(
   progress: (line: string) => void,
 ): Promise<EmbeddedDatabases> {
   // A service with databases of its own needs none of it.
-  const { EmbeddedPostgres } = await import('@framework/testing/postgres');
+  const { EmbeddedPostgres } = await import('@framework/embedded-postgres');
   progress(`Starting PostgreSQL, data in ${relative(process.cwd(), directory) || directory}`);
   const server = await EmbeddedPostgres.start({ directory, onProgress: progress });
   await server.ensureDatabase('global');

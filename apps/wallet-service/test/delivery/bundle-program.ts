@@ -14,7 +14,7 @@ export async function bundleProgram(program: string, outfile: string): Promise<v
     keepNames: true,
     conditions: ['@framework/source'],
     // What only a start without configuration needs.
-    external: ['@framework/testing', 'pg-native'],
+    external: ['@framework/embedded-postgres', 'pg-native'],
     banner: {
       js: `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);`,
     },

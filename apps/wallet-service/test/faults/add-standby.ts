@@ -3,7 +3,8 @@ import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { EmbeddedPostgres, TestDatabase } from '@framework/testing/postgres';
+import { EmbeddedPostgres } from '@framework/embedded-postgres';
+import { TestDatabase } from '@framework/testing/postgres';
 import { vi } from 'vitest';
 import { rowsOf } from '../database-session.js';
 

@@ -1,7 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { EmbeddedPostgres } from '@framework/testing/postgres';
+import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import pg from 'pg';
 
 // As durable as PostgreSQL is by default: what a commit costs is part of what is measured.
@@ -10,17 +7,14 @@ const settings = { shared_buffers: '512MB', max_wal_size: '4GB', max_connections
 /** A PostgreSQL server of its own for a run of benchmarks, in a temporary folder. */
 export class BenchServer {
   readonly #server: EmbeddedPostgres;
-  readonly #directory: string;
   #databaseCount = 0;
 
-  private constructor(server: EmbeddedPostgres, directory: string) {
+  private constructor(server: EmbeddedPostgres) {
     this.#server = server;
-    this.#directory = directory;
   }
 
   static async start(): Promise<BenchServer> {
-    const directory = await mkdtemp(join(tmpdir(), 'bench-postgres-'));
-    return new BenchServer(await EmbeddedPostgres.start({ directory, settings }), directory);
+    return new BenchServer(await EmbeddedPostgres.startTemporary({ settings }));
   }
 
   /** Creates an empty database and gives its URL. */
@@ -41,7 +35,6 @@ export class BenchServer {
 
   async stop(): Promise<void> {
     await this.#server.stop();
-    await rm(this.#directory, { recursive: true, force: true });
   }
 }
 

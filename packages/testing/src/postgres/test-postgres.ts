@@ -1,13 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { request } from 'node:http';
-import { homedir, tmpdir } from 'node:os';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { Client, escapeIdentifier } from 'pg';
-
-import { isAlive } from './embedded/cluster.js';
-import { PostgresServerError } from './embedded/deadline.js';
-import { EmbeddedPostgres } from './embedded/embedded-postgres.js';
 
 /** A PostgreSQL server for one test run, which hands out empty databases. */
 export class TestPostgres {
@@ -40,6 +35,23 @@ export class TestPostgres {
   }
 }
 
+/**
+ * Which fault it was: `server-unreachable` (`TEST_DATABASE_URL` names a server that does not answer), `package-missing`
+ * (the package that would start a server is not installed).
+ */
+export type TestPostgresErrorCode = 'server-unreachable' | 'package-missing';
+
+/** Says why there is no PostgreSQL server for tests, and what to do about it. */
+export class TestPostgresError extends Error {
+  override readonly name = 'TestPostgresError';
+  readonly code: TestPostgresErrorCode;
+
+  constructor(code: TestPostgresErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
 const connectTimeoutMs = 10_000;
 const image = 'postgres:18-alpine';
 
@@ -47,9 +59,11 @@ const image = 'postgres:18-alpine';
  * A PostgreSQL server for tests: the one that `TEST_DATABASE_URL` names, else a container where a Docker daemon
  * answers, else an embedded one in a temporary folder. Only the first outlives the tests.
  *
- * The user of `TEST_DATABASE_URL` needs the right to create databases.
+ * The user of `TEST_DATABASE_URL` needs the right to create databases. A container needs the package
+ * `@testcontainers/postgresql`, an embedded server `@framework/embedded-postgres`.
  *
- * @throws PostgresServerError `server-unreachable` when `TEST_DATABASE_URL` is set and does not answer.
+ * @throws TestPostgresError `server-unreachable` when `TEST_DATABASE_URL` is set and does not answer; `package-missing` when
+ * neither package can be used.
  */
 export async function startTestPostgres(): Promise<TestPostgres> {
   const url = process.env['TEST_DATABASE_URL'];
@@ -71,7 +85,7 @@ async function existing(url: string): Promise<TestPostgres> {
     await client.connect();
     await client.end();
   } catch (cause) {
-    throw new PostgresServerError(
+    throw new TestPostgresError(
       'server-unreachable',
       `The server that TEST_DATABASE_URL names (${withoutPassword(url)}) cannot be used: ` +
         `${cause instanceof Error ? cause.message || cause.name : String(cause)}. ` +
@@ -83,8 +97,10 @@ async function existing(url: string): Promise<TestPostgres> {
 }
 
 async function startContainer(): Promise<TestPostgres> {
-  // Loaded only here because loading it takes longer than many a test.
-  const { PostgreSqlContainer } = await import('@testcontainers/postgresql');
+  const { PostgreSqlContainer } = await peer(
+    '@testcontainers/postgresql',
+    () => import('@testcontainers/postgresql'),
+  );
   const container = await new PostgreSqlContainer(image)
     .withCommand(['postgres', '-c', 'fsync=off', '-c', 'max_connections=300'])
     .start();
@@ -97,7 +113,6 @@ function withoutPassword(url: string): string {
   return url.replace(/\/\/[^@/]*@/, '//…@');
 }
 
-const prefix = 'test-postgres-';
 // A database that is thrown away needs no safety against power failures.
 const settings = {
   fsync: 'off',
@@ -106,23 +121,28 @@ const settings = {
   max_connections: '300',
 } as const;
 
-/** An embedded server in a temporary folder; folders that killed test runs left behind are removed on the way. */
 async function startEmbeddedTestPostgres(): Promise<TestPostgres> {
-  await removeRemains();
-  const directory = await mkdtemp(join(tmpdir(), `${prefix}${process.pid}-`));
-  const server = await EmbeddedPostgres.start({ directory, settings: settings });
-  return new TestPostgres(server.url('postgres'), async () => {
-    await server.stop();
-    await rm(directory, { recursive: true, force: true });
-  });
+  const { EmbeddedPostgres } = await peer(
+    '@framework/embedded-postgres',
+    () => import('@framework/embedded-postgres'),
+  );
+  const server = await EmbeddedPostgres.startTemporary({ settings });
+  return new TestPostgres(server.url('postgres'), () => server.stop());
 }
 
-async function removeRemains(): Promise<void> {
-  for (const name of await readdir(tmpdir())) {
-    const pid = name.startsWith(prefix) ? Number.parseInt(name.slice(prefix.length), 10) : Number.NaN;
-    if (Number.isNaN(pid) || isAlive(pid)) continue;
-    // Another user's, or in use by a server that is just ending: not worth a failure.
-    await rm(join(tmpdir(), name), { recursive: true, force: true }).catch(() => undefined);
+/** Loads a package that brings a server, when one is needed: specifications do without, and loading takes longer than they do. */
+async function peer<T>(name: string, load: () => Promise<T>): Promise<T> {
+  try {
+    return await load();
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes(`'${name}'`)) throw cause;
+    throw new TestPostgresError(
+      'package-missing',
+      `${name} is not installed, which would start a PostgreSQL server for tests. ` +
+        `Run npm install --save-dev ${name}, or let TEST_DATABASE_URL name a server.`,
+      { cause },
+    );
   }
 }
 

@@ -2,7 +2,6 @@ import { Client } from 'pg';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
 import { createTestDatabase, startTestPostgres } from '../../src/postgres/index.js';
-import { query } from './fixtures/server-folder.js';
 
 describe('createTestDatabase', () => {
   it('hands out databases that share nothing', async () => {
@@ -45,3 +44,14 @@ describe('startTestPostgres', () => {
     expect(String(refusal)).not.toContain('secret');
   });
 });
+
+/** Runs one statement in a session of its own; tells the rows. */
+async function query(url: string, statement: string): Promise<readonly Record<string, unknown>[]> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query<Record<string, unknown>>(statement)).rows;
+  } finally {
+    await client.end();
+  }
+}

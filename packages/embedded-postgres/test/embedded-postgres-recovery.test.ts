@@ -2,8 +2,8 @@ import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 
-import { dataDirectoryIn, isAlive, readPostmaster } from '../../src/postgres/embedded/cluster.js';
-import { serves } from '../../src/postgres/embedded/server-process.js';
+import { dataDirectoryIn, isAlive, readPostmaster } from '../src/cluster.js';
+import { serves } from '../src/server-process.js';
 import { claimForOtherProcess } from './fixtures/claim-for-other-process.js';
 import { OwnerProcess } from './fixtures/owner-process.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';

@@ -1,9 +1,16 @@
-import { mkdir } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Client, escapeIdentifier } from 'pg';
 
-import { type Cluster, asUnusableDirectory, dataDirectoryIn, openCluster, superuser } from './cluster.js';
+import {
+  type Cluster,
+  asUnusableDirectory,
+  dataDirectoryIn,
+  openCluster,
+  removeRemains,
+  superuser,
+} from './cluster.js';
 import { Deadline } from './deadline.js';
 import { serverAccount } from './server-account.js';
 import { packagedServer, serverBinaries } from './server-binaries.js';
@@ -11,6 +18,7 @@ import { type StartedServer, startServer } from './start-server.js';
 
 const startTimeoutMs = 60_000;
 const binaryCaches = ['/var/cache', tmpdir()] as const;
+const temporaryPrefix = 'temporary-postgres-';
 
 /** Where and how an embedded server is started. */
 export interface EmbeddedPostgresOptions {
@@ -39,6 +47,7 @@ export class EmbeddedPostgres {
   readonly port: number;
   readonly #cluster: Cluster;
   readonly #server: StartedServer;
+  #temporaryDirectory: string | undefined;
 
   private constructor(cluster: Cluster, server: StartedServer) {
     this.port = server.port;
@@ -60,6 +69,22 @@ export class EmbeddedPostgres {
     } catch (error) {
       throw asUnusableDirectory(error, directory);
     }
+  }
+
+  /**
+   * Starts a server that is thrown away: in a temporary folder, which `stop` removes. Those of processes that were killed are
+   * removed on the way.
+   *
+   * @throws PostgresServerError as `start` does.
+   */
+  static async startTemporary(
+    options: Omit<EmbeddedPostgresOptions, 'directory'> = {},
+  ): Promise<EmbeddedPostgres> {
+    await removeRemains(tmpdir(), temporaryPrefix);
+    const directory = await mkdtemp(join(tmpdir(), `${temporaryPrefix}${process.pid}-`));
+    const server = await EmbeddedPostgres.start({ ...options, directory });
+    server.#temporaryDirectory = directory;
+    return server;
   }
 
   static async #startIn(directory: string, options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
@@ -109,6 +134,8 @@ export class EmbeddedPostgres {
   /** Stops the server: sessions are ended, data is flushed; after 10 s by force, which the next start recovers from. */
   async stop(): Promise<void> {
     await Promise.all([this.#server.owner.close(), this.#server.process.stop()]);
+    if (this.#temporaryDirectory !== undefined)
+      await rm(this.#temporaryDirectory, { recursive: true, force: true });
   }
 }
 

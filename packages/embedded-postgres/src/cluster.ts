@@ -132,7 +132,7 @@ export async function openCluster(options: {
   const passwordFile = join(clusterDirectory, 'password');
   if ((await readIfPresent(passwordFile)) === undefined && !(await isPresent(dataDirectory))) {
     options.onProgress('Creating the PostgreSQL data directory');
-    await removeRemains(directory);
+    await removeRemains(directory, freshPrefix);
     await createCluster(options);
   }
   const password = (await readIfPresent(passwordFile))?.trim();
@@ -167,13 +167,12 @@ async function createCluster(options: Parameters<typeof openCluster>[0]): Promis
   }
 }
 
-async function removeRemains(directory: string): Promise<void> {
+/** Removes the folders whose name is the prefix and then the id of a process that runs no more. */
+export async function removeRemains(directory: string, prefix: string): Promise<void> {
   for (const name of await readdir(directory)) {
-    const pid = name.startsWith(freshPrefix)
-      ? Number.parseInt(name.slice(freshPrefix.length), 10)
-      : undefined;
-    if (pid === undefined || isAlive(pid)) continue;
-    // An initdb that outlived its caller may still be writing there; a later creation removes what it leaves.
+    const pid = name.startsWith(prefix) ? Number.parseInt(name.slice(prefix.length), 10) : Number.NaN;
+    if (Number.isNaN(pid) || isAlive(pid)) continue;
+    // Another user's, or a program that outlived its caller still writes there: a later call removes what is left.
     await rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined);
   }
 }

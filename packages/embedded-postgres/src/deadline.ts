@@ -57,18 +57,17 @@ export class Deadline {
 
 /**
  * Which fault it was: `directory-in-use` (another process runs its server there), `directory-unusable` (it may not be
- * read or written, or a part of it is missing or wrong), `initialisation-failed`, `start-failed`, `unsupported-platform` (no server binaries, or not startable, on this machine),
- * `server-unreachable` (`TEST_DATABASE_URL` names a server that does not answer).
+ * read or written, or a part of it is missing or wrong), `initialisation-failed`, `start-failed`, `unsupported-platform`
+ * (no server binaries, or not startable, on this machine).
  */
 export type PostgresServerErrorCode =
   | 'directory-in-use'
   | 'directory-unusable'
   | 'initialisation-failed'
   | 'start-failed'
-  | 'unsupported-platform'
-  | 'server-unreachable';
+  | 'unsupported-platform';
 
-/** Says why a PostgreSQL server for development or tests cannot be had, and what to do about it. */
+/** Says why an embedded PostgreSQL server cannot be had, and what to do about it. */
 export class PostgresServerError extends Error {
   override readonly name = 'PostgresServerError';
   readonly code: PostgresServerErrorCode;

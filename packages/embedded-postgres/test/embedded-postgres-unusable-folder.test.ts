@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 import { describe, expect, it, onTestFinished } from 'vitest';
 
-import type { EmbeddedPostgres } from '../../src/postgres/index.js';
+import type { EmbeddedPostgres } from '../src/index.js';
 import { OwnerProcess } from './fixtures/owner-process.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 import { canDrop, without } from './fixtures/without-capabilities.js';

@@ -1,11 +1,13 @@
-import { stat } from 'node:fs/promises';
-import { networkInterfaces } from 'node:os';
+import { spawnSync } from 'node:child_process';
+import { mkdtemp, stat } from 'node:fs/promises';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { connect } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
 
+import { EmbeddedPostgres } from '../src/index.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 
 const unsafeButFast = { fsync: 'off' };
@@ -91,6 +93,19 @@ describe('EmbeddedPostgres', () => {
     await (await startServer(directory, options)).stop();
     await startServer(directory, options);
     expect(heard).toEqual(['Creating the PostgreSQL data directory']);
+  });
+
+  it('throws a temporary server away, with what processes that were killed left of theirs', async () => {
+    const { pid } = spawnSync('true');
+    const remains = await mkdtemp(join(tmpdir(), `temporary-postgres-${pid}-`));
+    const server = await EmbeddedPostgres.startTemporary({ settings: unsafeButFast });
+    try {
+      await expect(stat(remains)).rejects.toMatchObject({ code: 'ENOENT' });
+      expect(await query(server.url('postgres'), 'select 1 as one')).toEqual([{ one: 1 }]);
+    } finally {
+      await server.stop();
+    }
+    await expect(stat(join(server.dataDirectory, '../..'))).rejects.toMatchObject({ code: 'ENOENT' });
   });
 });
 

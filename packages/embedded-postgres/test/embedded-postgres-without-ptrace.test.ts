@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 
-import { dataDirectoryIn, readPostmaster } from '../../src/postgres/embedded/cluster.js';
+import { dataDirectoryIn, readPostmaster } from '../src/cluster.js';
 import { claimForOtherProcess } from './fixtures/claim-for-other-process.js';
 import { OwnerProcess } from './fixtures/owner-process.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';

@@ -2,8 +2,8 @@ import { chmod, cp, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
-import { serverAccount } from '../../src/postgres/embedded/server-account.js';
-import { packagedServer, serverBinaries } from '../../src/postgres/embedded/server-binaries.js';
+import { serverAccount } from '../src/server-account.js';
+import { packagedServer, serverBinaries } from '../src/server-binaries.js';
 import { query, serverFolder, startServer } from './fixtures/server-folder.js';
 
 const rootOnLinux = process.platform === 'linux' && process.getuid?.() === 0;
