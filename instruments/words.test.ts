@@ -21,7 +21,7 @@ const refused: readonly (readonly [old: RegExp, now: string, where?: RegExp])[] 
   [/\bretries\(|\bretries: \(/, 'isRetryable'],
   [/idempotencyKeySearch|'everywhere'/, 'searchKeyOnAllDatabases'],
   [/\bworlds?\b|World/, 'test environment'],
-  [/\bsides?\b(?<!\bside by side)(?! by side)|Sides?\b/, 'contender', /^packages\/bench\//],
+  [/\bsides?\b(?<!\bside by side)(?! by side)|Sides?\b/, 'contender', /^apps\/bench\//],
   [/\bhomes?\b(?! directory)|abroad|neighbou?r(?:ing)? ?shard/i, 'first shard, shard of the same database'],
   [/(?:take|waitFor)Turn\b|without turns|\bturn at the model|\bturn of another/i, 'lock'],
   [/staged.?models?\b/i, 'pending version'],
