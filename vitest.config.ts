@@ -1,5 +1,5 @@
-import { readdirSync } from 'node:fs';
-import { basename } from 'node:path';
+import { globSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
 
 import { transform } from 'esbuild';
 import { defineConfig, type Plugin } from 'vitest/config';
@@ -28,19 +28,13 @@ const sourcesEverywhere: Plugin = {
 /** Tests that hold only where the project has grouped commit on; some of them show that it has. */
 const onlyGrouped = 'test/**/*.grouped.test.ts';
 
-const projects = ['packages', 'apps'].flatMap((folder) =>
-  readdirSync(new URL(folder, import.meta.url), { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map((entry) => ({
-      extends: true as const,
-      test: {
-        name: entry.name,
-        root: `${folder}/${entry.name}`,
-        include: ['{src,test}/**/*.test.ts'],
-        exclude: [onlyGrouped],
-      },
-    })),
-);
+// What a member that was moved has left behind has no manifest.
+const projects = globSync('{packages,apps}/*/package.json', { cwd: import.meta.dirname })
+  .map(dirname)
+  .map((root) => ({
+    extends: true as const,
+    test: { name: basename(root), root, include: ['{src,test}/**/*.test.ts'], exclude: [onlyGrouped] },
+  }));
 
 /**
  * The tests that run once more, with grouped commit on: those that execute actions, where it could make a difference.
