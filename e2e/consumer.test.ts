@@ -81,6 +81,23 @@ test.each(['counter/main.ts', 'plain/main.js'])('the smallest program runs as %s
   }
 });
 
+test('the smallest program runs as one file that esbuild made, where no package is', async () => {
+  const alone = mkdtempSync(join(tmpdir(), 'e2e-bundle-'));
+  const database = await createTestDatabase();
+  const requireOf = `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);`;
+  const output = [`--outfile=${join(alone, 'main.mjs')}`, '--keep-names', `--banner:js=${requireOf}`];
+  try {
+    await execa('esbuild', ['counter/main.ts', '--bundle', '--platform=node', '--format=esm', ...output], {
+      cwd: folder,
+    });
+    const { stdout } = await execa('node', ['main.mjs'], { cwd: alone, env: { DATABASE_URL: database.url } });
+    expect(stdout).toContain('value 5, version 2');
+  } finally {
+    await database.drop();
+    rmSync(alone, { recursive: true });
+  }
+});
+
 test.each(Object.keys(suites))('the conformance suite passes as %s runs it', async (name) => {
   const vitest = join(folder, 'node_modules/vitest/vitest.mjs');
   const timeouts = ['--testTimeout=20000', '--hookTimeout=60000'];

@@ -1,4 +1,12 @@
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'tsup';
 import { packageBuild } from '../../tsup.base.js';
+import { readMigrations } from './src/migration/migration-folder.js';
 
-export default defineConfig({ ...packageBuild, entry: ['src/index.ts'] });
+const migrations = readMigrations(fileURLToPath(new URL('migrations', import.meta.url)));
+
+export default defineConfig({
+  ...packageBuild,
+  entry: ['src/index.ts'],
+  define: { builtInMigrations: JSON.stringify(migrations) },
+});

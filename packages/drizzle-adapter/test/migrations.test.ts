@@ -4,11 +4,10 @@ import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 
 import { migrateShards } from '../src/index.js';
-import { frameworkMigrationsFolder } from '../src/migration/migration-folder.js';
 import { ChildProgram } from './fixtures/child-program.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { folderOf } from './fixtures/migration-folder.js';
-import { migrationsFolder } from './fixtures/migrations-folder.js';
+import { frameworkMigrationsFolder, migrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 import { shardingConfig } from './fixtures/sharding-config.js';
@@ -117,6 +116,29 @@ describe('migrations', () => {
     expect(await query(url, `select to_regclass('half_done')::text as found`)).toEqual([{ found: null }]);
     await query(url, 'create function no_such_function() returns int language sql as $$ select 1 $$');
     await vi.waitFor(() => registry.ready(), patience);
+    expect(await registry.status()).toMatchObject([{ ready: true }]);
+  });
+
+  it.each(['on-start', 'check'] as const)(
+    'of the application that are not where it says are named by their folder, with migrate %s',
+    async (migrate) => {
+      const { url } = await emptyDatabase();
+      const members = [{ group: 0, member: 0, url }];
+      await migrateShards(shardingConfig(members));
+      const registry = openRegistry(members, { migrate, migrationsFolder: '/no/such/folder' });
+      await expect(registry.ready()).rejects.toMatchObject({ code: 'no-usable-shard' });
+      const [status] = await registry.status();
+      const message = expect.stringMatching(/from \/no\/such\/folder .*: pass the folder/) as string;
+      expect(status).toMatchObject({ ready: false, reason: { kind: 'migration-failed', message } });
+    },
+  );
+
+  it('of the application are not read by a process that leaves the schema alone', async () => {
+    const { url } = await emptyDatabase();
+    const members = [{ group: 0, member: 0, url }];
+    await migrateShards(shardingConfig(members));
+    const registry = openRegistry(members, { migrate: 'off', migrationsFolder: '/no/such/folder' });
+    await registry.ready();
     expect(await registry.status()).toMatchObject([{ ready: true }]);
   });
 

@@ -8,11 +8,11 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 
-import { frameworkMigrationsFolder } from '../src/migration/migration-folder.js';
 import { keyClause, keyValues } from '../src/write/statement-clauses.js';
 import { allSlots } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { EventWriter } from './fixtures/event-writer.js';
+import { frameworkMigrationsFolder } from './fixtures/migrations-folder.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 

@@ -14,7 +14,7 @@
  * | `migration-not-allowed` | migrations are missing, and the role may not apply them                  |
  * | `schema-newer`          | migrations are applied that this process does not know                   |
  * | `other-shards`          | the database holds other shards than the configuration puts there        |
- * | `migration-failed`      | a migration was refused                                                  |
+ * | `migration-failed`      | a migration was refused, or the application's cannot be read             |
  * | `refused`               | the server refused something else                                        |
  */
 export type NotReadyKind =

@@ -108,9 +108,10 @@ export function lookAtDatabase(
   return inDatabase(config, opening.signal, async (client) => {
     await refuseInRecovery(client);
     opening.onIdentity?.(await identityOf(client));
-    const folders = MigrationFolder.all(opening.migrationsFolder);
-    if (checks)
+    if (checks) {
+      const folders = MigrationFolder.all(opening.migrationsFolder);
       await inShortTransaction(client, () => refuseOtherSchema(client, folders, opening.migrateCommand));
+    }
     await refuseUnmigrated(client, opening.migrateCommand);
     await ask(client, opening);
     if (checks) await createPartitions(client, opening);

@@ -1,7 +1,8 @@
+import { DatabaseNotReadyError } from '@framework/core';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
 
 /** One migration of a folder. */
@@ -23,27 +24,22 @@ export class MigrationFolder {
   /** In the order in which they are applied. */
   readonly migrations: readonly Migration[];
 
-  private constructor(owner: 'framework' | 'application', folder: string, journal: string) {
+  private constructor(owner: 'framework' | 'application', migrations: readonly Migration[], journal: string) {
     this.owner = owner;
     this.journal = journal;
-    const nameOf = namesIn(folder);
-    this.migrations = readMigrationFiles({ migrationsFolder: folder }).map(({ sql, hash, folderMillis }) => ({
-      name: nameOf.get(folderMillis) ?? String(folderMillis),
-      statements: sql,
-      hash,
-      createdMs: folderMillis,
-    }));
+    this.migrations = migrations;
   }
 
   /**
    * The framework's, then the application's, in the order in which they are applied.
    *
-   * @throws errors of Drizzle's migration reader
+   * @throws DatabaseNotReadyError `migration-failed` when the application's cannot be read
    */
   static all(applicationFolder: string | undefined): readonly MigrationFolder[] {
-    const framework = new MigrationFolder('framework', frameworkMigrationsFolder, 'eventlog.migrations');
+    const framework = new MigrationFolder('framework', frameworkMigrations(), 'eventlog.migrations');
     if (applicationFolder === undefined) return [framework];
-    return [framework, new MigrationFolder('application', applicationFolder, 'drizzle.__drizzle_migrations')];
+    const application = applicationMigrations(applicationFolder);
+    return [framework, new MigrationFolder('application', application, 'drizzle.__drizzle_migrations')];
   }
 
   /** Which of them are missing in a database: those made after the last one that is applied, as Drizzle's migrator sees it. */
@@ -90,6 +86,30 @@ export class MigrationFolder {
   }
 }
 
+/** Apart from the framework's own, they are files that an application ships, and may have forgotten. */
+function applicationMigrations(folder: string): readonly Migration[] {
+  try {
+    return readMigrations(folder);
+  } catch (cause) {
+    throw new DatabaseNotReadyError('migration-failed', {
+      what: `the application's migrations cannot be read from ${folder} (${String(cause)})`,
+      remedy: 'pass the folder that drizzle-kit writes as migrationsFolder, and ship it with the application',
+      cause,
+    });
+  }
+}
+
+/** Reads a folder as `drizzle-kit generate` writes it. */
+export function readMigrations(folder: string): readonly Migration[] {
+  const nameOf = namesIn(folder);
+  return readMigrationFiles({ migrationsFolder: folder }).map(({ sql, hash, folderMillis }) => ({
+    name: nameOf.get(folderMillis) ?? String(folderMillis),
+    statements: sql,
+    hash,
+    createdMs: folderMillis,
+  }));
+}
+
 /** The names of a folder's migrations by when they were made; Drizzle's reader leaves them out. */
 function namesIn(folder: string): ReadonlyMap<number, string> {
   const { entries } = JSON.parse(readFileSync(join(folder, 'meta', '_journal.json'), 'utf8')) as {
@@ -98,7 +118,11 @@ function namesIn(folder: string): ReadonlyMap<number, string> {
   return new Map(entries.map(({ when, tag }) => [when, tag]));
 }
 
-const manifest = createRequire(import.meta.url).resolve('@framework/drizzle-adapter/package.json');
+/** Put here when the package is built, so that an application of one file needs no other for them. */
+declare const builtInMigrations: readonly Migration[] | undefined;
 
-/** Where the framework's own migrations are: in this package, also when its code is bundled into an application. */
-export const frameworkMigrationsFolder: string = join(dirname(manifest), 'migrations');
+function frameworkMigrations(): readonly Migration[] {
+  return typeof builtInMigrations === 'undefined'
+    ? readMigrations(fileURLToPath(new URL('../../migrations', import.meta.url)))
+    : builtInMigrations;
+}
