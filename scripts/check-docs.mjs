@@ -3,9 +3,9 @@ import { dirname, join } from 'node:path';
 
 import { root } from './workspace.mjs';
 
-// Checks the documents against the workspace: links lead to files that exist, and code that names its source
-// (`<!-- source: path -->` above the block) stands in that file, line by line, whatever its indentation.
-const block = /<!-- source: (\S+) -->\s*```ts\n(.*?)\n\s*```/gs;
+// Checks the documents against the workspace: links lead to files that exist, and code names its source
+// (`<!-- source: path -->` above the block), which has it line by line, whatever its indentation.
+const block = /(?:<!-- source: (\S+) -->\s*)?```ts\n(.*?)\n\s*```/gs;
 const link = /\]\((?!https?:|#|mailto:)([^)#\s]+)/g;
 
 const errors = globSync(['*.md', 'docs/**/*.md', '{packages,apps}/*/*.md'], { cwd: root }).flatMap(
@@ -15,10 +15,8 @@ const errors = globSync(['*.md', 'docs/**/*.md', '{packages,apps}/*/*.md'], { cw
       .filter(([, target]) => !existsSync(join(root, dirname(document), target)))
       .map(([, target]) => `links to ${target}, which does not exist`);
     const stale = [...text.matchAll(block)]
-      .filter(
-        ([, source, code]) => !existsSync(join(root, source)) || !flat(read(source)).includes(flat(code)),
-      )
-      .map(([, source]) => `shows code that does not stand in ${source}`);
+      .filter(([, source, code]) => !flat(source === undefined ? '' : read(source)).includes(flat(code)))
+      .map(([, source]) => `shows code that does not stand in ${source ?? 'a source that it names'}`);
     return [...broken, ...stale].map((error) => `${document}: ${error}`);
   },
 );
@@ -26,7 +24,7 @@ for (const error of errors) console.error(error);
 if (errors.length > 0) process.exitCode = 1;
 
 function read(path) {
-  return readFileSync(join(root, path), 'utf8');
+  return existsSync(join(root, path)) ? readFileSync(join(root, path), 'utf8') : '';
 }
 
 function flat(code) {

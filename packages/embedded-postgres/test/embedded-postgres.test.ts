@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
 
+import { Client } from 'pg';
 import { describe, expect, it } from 'vitest';
 
 import { EmbeddedPostgres } from '../src/index.js';
@@ -23,6 +24,17 @@ describe('EmbeddedPostgres', () => {
     expect(secondMs).toBeLessThan(firstMs);
     expect(await query(second.url('postgres'), 'select answer from kept')).toEqual([{ answer: 42 }]);
     expect(second.password).toBe(first.password);
+  });
+
+  it('serves clients of a database that it has made', async () => {
+    const directory = await serverFolder();
+    const server = await EmbeddedPostgres.start({ directory });
+    await server.ensureDatabase('wallet');
+    const client = new Client({ connectionString: server.url('wallet') });
+    await client.connect();
+    expect((await client.query('select current_database() as name')).rows).toEqual([{ name: 'wallet' }]);
+    await client.end();
+    await server.stop();
   });
 
   it('stores UTF-8 under a locale that is the same on every machine, and flushes commits', async () => {
