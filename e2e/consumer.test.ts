@@ -82,19 +82,19 @@ test.each(['counter/main.ts', 'plain/main.js'])('the smallest program runs as %s
 });
 
 test('the smallest program runs as one file that esbuild made, where no package is', async () => {
-  const alone = mkdtempSync(join(tmpdir(), 'e2e-bundle-'));
+  const bundled = mkdtempSync(join(tmpdir(), 'e2e-bundle-'));
   const database = await createTestDatabase();
   const requireOf = `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);`;
-  const output = [`--outfile=${join(alone, 'main.mjs')}`, '--keep-names', `--banner:js=${requireOf}`];
+  const output = [`--outfile=${join(bundled, 'main.mjs')}`, '--keep-names', `--banner:js=${requireOf}`];
   try {
     await execa('esbuild', ['counter/main.ts', '--bundle', '--platform=node', '--format=esm', ...output], {
       cwd: folder,
     });
-    const { stdout } = await execa('node', ['main.mjs'], { cwd: alone, env: { DATABASE_URL: database.url } });
+    const { stdout } = await execa('node', ['main.mjs'], { cwd: bundled, env: { DATABASE_URL: database.url } });
     expect(stdout).toContain('value 5, version 2');
   } finally {
     await database.drop();
-    rmSync(alone, { recursive: true });
+    rmSync(bundled, { recursive: true });
   }
 });
 
