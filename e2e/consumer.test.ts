@@ -90,7 +90,10 @@ test('the smallest program runs as one file that esbuild made, where no package 
     await execa('esbuild', ['counter/main.ts', '--bundle', '--platform=node', '--format=esm', ...output], {
       cwd: folder,
     });
-    const { stdout } = await execa('node', ['main.mjs'], { cwd: bundled, env: { DATABASE_URL: database.url } });
+    const { stdout } = await execa('node', ['main.mjs'], {
+      cwd: bundled,
+      env: { DATABASE_URL: database.url },
+    });
     expect(stdout).toContain('value 5, version 2');
   } finally {
     await database.drop();
