@@ -1,4 +1,4 @@
-export { postgres } from './connection/postgres.js';
+export { postgres } from './postgres.js';
 export type { PostgresOptions, PostgresWarning } from './connection/postgres-options.js';
 export type { OperatorCommands } from './connection/postgres-options.js';
 export {
@@ -11,6 +11,6 @@ export {
 } from './migration/shard-commands.js';
 export { type PageRequest, PgRepository } from './pg-repository.js';
 export { type ModelTable, entityColumns, modelColumns } from './model-columns.js';
-export { PgDatabase } from './connection/pg-database.js';
-export { PgTransactionManager } from './connection/pg-transaction-manager.js';
+export { PgDatabase } from './pg-database.js';
+export { PgTransactionManager } from './pg-transaction-manager.js';
 export type { PgEventLog } from './read/pg-event-log.js';

@@ -23,7 +23,7 @@ import {
 import type { SQL } from 'drizzle-orm';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 
-import { type PgTransactionManager, joinedManager, pgManager } from './connection/pg-transaction-manager.js';
+import { type PgTransactionManager, joinedManager, pgManager } from './pg-transaction-manager.js';
 import type { ModelTable } from './model-columns.js';
 import { PgModelSource, TableReader } from './read/table-reader.js';
 import { type Row, RowEncoder } from './write/row-encoder.js';

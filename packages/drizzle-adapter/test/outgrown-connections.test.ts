@@ -5,7 +5,7 @@ import { sql } from 'drizzle-orm';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 
-import { pgManager } from '../src/connection/pg-transaction-manager.js';
+import { pgManager } from '../src/pg-transaction-manager.js';
 import { backendPid } from './fixtures/backend-pid.js';
 import { openSuite } from './fixtures/open-registry.js';
 import { changeSetOf, persistTogether } from './fixtures/persist.js';

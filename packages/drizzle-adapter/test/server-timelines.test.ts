@@ -6,7 +6,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 
 import { ConnectionPool } from '../src/connection/connection-pool.js';
 import { DatabasePlace } from '../src/connection/not-ready-error.js';
-import { pgManager } from '../src/connection/pg-transaction-manager.js';
+import { pgManager } from '../src/pg-transaction-manager.js';
 import { openRegistry, openSuite, suiteOn } from './fixtures/open-registry.js';
 import { query } from './fixtures/query.js';
 import { refusal } from './fixtures/refusal.js';

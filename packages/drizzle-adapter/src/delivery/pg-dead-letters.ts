@@ -10,7 +10,7 @@ import {
 } from '@framework/core/adapter';
 import { type SQL, and, sql } from 'drizzle-orm';
 
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { isEventId, blockedEvent } from '../read/event-row.js';
 import { settleModels } from './pg-blocked-events.js';
 

@@ -3,7 +3,7 @@ import type { DeliveryStore, LogPartitions } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { Connection } from '../connection/connection.js';
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { slotCount } from '../read/event-row.js';
 import { PgBlockedEvents } from './pg-blocked-events.js';
 import { PgDeadLetters } from './pg-dead-letters.js';

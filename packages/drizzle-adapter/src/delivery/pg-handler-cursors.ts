@@ -17,7 +17,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 
 import type { ConnectionGuard } from '../connection/client.js';
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import type { PostgresWarning } from '../connection/postgres-options.js';
 import { cursorText, emptySnapshot, formatSnapshot, parsePlace } from './log-place.js';
 import { heldLeases } from './pg-slot-leases.js';

@@ -2,7 +2,7 @@ import { ShardIdentifier } from '@framework/core';
 import { setImmediate as settled } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 
-import type { PgTransactionManager } from '../connection/pg-transaction-manager.js';
+import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { PgIdempotencyKeys } from './pg-idempotency-keys.js';
 
 it('a search that does not wait for long asks nothing more until every late answer has come', async () => {

@@ -2,7 +2,7 @@ import { DatabaseNotReadyError } from '@framework/core';
 import type { NotReadyKind } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
-import { TablesInUseError } from '../migration/migrate-database.js';
+import { TablesInUseError } from './migration/migrate-database.js';
 import { OpeningRetries } from './pg-database.js';
 
 describe('a database that could not be opened is tried again', () => {

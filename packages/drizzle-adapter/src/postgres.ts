@@ -2,7 +2,7 @@ import { ConfigurationError } from '@framework/core';
 import type { DatabaseDriver } from '@framework/core/adapter';
 
 import { PgDatabase } from './pg-database.js';
-import type { PostgresOptions } from './postgres-options.js';
+import type { PostgresOptions } from './connection/postgres-options.js';
 
 const schemes = new Set(['postgresql:', 'postgres:']);
 const poolMaxMax = 1_000;

@@ -16,25 +16,25 @@ import {
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 
-import { PgDeliveryStore } from '../delivery/pg-delivery-store.js';
-import { EpochGuard } from '../delivery/pg-handler-cursors.js';
-import { HeldShards } from '../migration/held-shards.js';
+import { PgDeliveryStore } from './delivery/pg-delivery-store.js';
+import { EpochGuard } from './delivery/pg-handler-cursors.js';
+import { HeldShards } from './migration/held-shards.js';
 import {
   type OpenedDatabase,
   type Opening,
   TablesInUseError,
   lookAtDatabase,
   migrateDatabase,
-} from '../migration/migrate-database.js';
-import { replaceDeliveryIndex } from '../migration/replace-delivery-index.js';
-import { refuseUnmigrated } from '../migration/schema-check.js';
-import { ChangeSetWriter } from '../write/change-set-writer.js';
-import { GroupWriter } from '../write/group-writer.js';
-import { PlainTables } from '../write/plain-tables.js';
-import { ClosingClient, type ConnectionGuard } from './client.js';
-import { ConnectionPool, connectionSettings } from './connection-pool.js';
-import { LockWaits } from './lock-waits.js';
-import { DatabasePlace, notReadyError } from './not-ready-error.js';
+} from './migration/migrate-database.js';
+import { replaceDeliveryIndex } from './migration/replace-delivery-index.js';
+import { refuseUnmigrated } from './migration/schema-check.js';
+import { ChangeSetWriter } from './write/change-set-writer.js';
+import { GroupWriter } from './write/group-writer.js';
+import { PlainTables } from './write/plain-tables.js';
+import { ClosingClient, type ConnectionGuard } from './connection/client.js';
+import { ConnectionPool, connectionSettings } from './connection/connection-pool.js';
+import { LockWaits } from './connection/lock-waits.js';
+import { DatabasePlace, notReadyError } from './connection/not-ready-error.js';
 import { PgTransactionManager } from './pg-transaction-manager.js';
 import {
   type PostgresOptions,
@@ -42,9 +42,9 @@ import {
   defaultCommands,
   printWarning,
   quiet,
-} from './postgres-options.js';
-import { refuseWithoutWrites } from './server-role.js';
-import { sqlStateOf } from './storage-error.js';
+} from './connection/postgres-options.js';
+import { refuseWithoutWrites } from './connection/server-role.js';
+import { sqlStateOf } from './connection/storage-error.js';
 
 /** How soon a database is tried again that may be there at any moment. */
 const retryMs = 500;

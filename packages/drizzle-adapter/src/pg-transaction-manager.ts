@@ -20,18 +20,18 @@ import {
 import { type NodePgDatabase, drizzle } from 'drizzle-orm/node-postgres';
 import type pg from 'pg';
 
-import { PgEventLog } from '../read/pg-event-log.js';
-import type { ChangeSetWriter, PreparedWrite } from '../write/change-set-writer.js';
-import type { GroupWriter } from '../write/group-writer.js';
-import type { PlainTables } from '../write/plain-tables.js';
-import { PgIdempotencyKeys } from '../write/pg-idempotency-keys.js';
-import type { Row } from '../write/row-encoder.js';
-import { type SentCommit, findCommit } from './commit-outcome.js';
-import type { ConnectionPool } from './connection-pool.js';
-import type { DatabasePlace } from './not-ready-error.js';
-import type { LockWaits } from './lock-waits.js';
-import type { Connection } from './connection.js';
-import { isLockTimeout, isRefusal, storageError } from './storage-error.js';
+import { PgEventLog } from './read/pg-event-log.js';
+import type { ChangeSetWriter, PreparedWrite } from './write/change-set-writer.js';
+import type { GroupWriter } from './write/group-writer.js';
+import type { PlainTables } from './write/plain-tables.js';
+import { PgIdempotencyKeys } from './write/pg-idempotency-keys.js';
+import type { Row } from './write/row-encoder.js';
+import { type SentCommit, findCommit } from './connection/commit-outcome.js';
+import type { ConnectionPool } from './connection/connection-pool.js';
+import type { DatabasePlace } from './connection/not-ready-error.js';
+import type { LockWaits } from './connection/lock-waits.js';
+import type { Connection } from './connection/connection.js';
+import { isLockTimeout, isRefusal, storageError } from './connection/storage-error.js';
 
 /** How often something is sent at most, each time on a new connection, while what the old ones have prepared does not fit. */
 const sendingsMax = 3;
