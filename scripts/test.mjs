@@ -8,7 +8,7 @@ import { root, tool } from './workspace.mjs';
 
 // What `npm test` runs: every check of the workspace and the tests, or with arguments vitest alone with these arguments. Ends with
 // a line that counts both.
-const checks = ['format:check', 'lint', 'knip', 'docs', 'typecheck', 'build', 'publint', 'api'];
+const checks = ['format:check', 'lint', 'knip', 'docs', 'typecheck', 'build', 'check-package', 'api'];
 /** More files than these do not fail because the machine was busy. */
 const filesAgainMax = 3;
 
