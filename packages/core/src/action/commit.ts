@@ -1,14 +1,17 @@
 import { PartialCommitError } from '../errors/configuration-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
-import {
-  CommitOutcomeUnknownError,
-  StaleRecordError,
-  TransientStorageError,
-} from '../errors/storage-errors.js';
+import { type CommitOutcomeUnknownError, StaleRecordError } from '../errors/storage-errors.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { type ChangeSet, updateOfOtherTimeline } from '../storage/change-set.js';
-import type { PersistOptions, PersistOutcome, TransactionManager } from '../storage/transaction-manager.js';
+import {
+  type PersistOptions,
+  type PersistOutcome,
+  type TransactionManager,
+  hasHappened,
+  isOutcomeUnknown,
+  outcomeOf,
+} from '../storage/transaction-manager.js';
 
 /**
  * Commits an action's change sets, one transaction per shard, in the order given.
@@ -68,20 +71,6 @@ async function commitOne(
   } catch (error) {
     return outcomeOf(error, manager);
   }
-}
-
-/**
- * Asks the log for the outcome of a commit whose answer was lost.
- *
- * @throws TransientStorageError `transient-storage` when it did not happen, CommitOutcomeUnknownError
- * `commit-outcome-unknown` when that cannot be learnt; any other error than of a lost answer as it is
- */
-export async function outcomeOf(error: unknown, manager: TransactionManager): Promise<PersistOutcome> {
-  if (!isOutcomeUnknown(error)) throw error;
-  if (await hasHappened(error, manager)) return 'written';
-  throw new TransientStorageError(manager.shard, 'the connection was lost before the commit', {
-    cause: error,
-  });
 }
 
 /** Why the other shards are not written when an earlier attempt turns out to be committed on one of several. */
@@ -172,24 +161,6 @@ function assertWhole(actionId: string, { unknown, shards }: LostAttempt<unknown>
   throw new PartialCommitError(actionId, parts, { cause: unknown });
 }
 
-/**
- * Asks the log whether a commit happened whose answer was lost.
- *
- * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be learnt, whatever is in the way
- */
-async function hasHappened(
-  unknown: CommitOutcomeUnknownError,
-  manager: TransactionManager,
-): Promise<boolean> {
-  try {
-    return await manager.isCommitted(unknown);
-  } catch (failure) {
-    if (isOutcomeUnknown(failure)) throw failure;
-    const { shard, actionId, session } = unknown;
-    throw new CommitOutcomeUnknownError(shard, actionId, { session, cause: failure });
-  }
-}
-
 /** The lost answer to a commit in a chain of causes; by code, because an adapter may bring its own copy of this package. */
 function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined {
   let link = error;
@@ -198,9 +169,4 @@ function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined 
     link = link.cause;
   }
   return undefined;
-}
-
-/** Whether an error says that the outcome of a commit is not known. */
-export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownError {
-  return FrameworkError.is(error) && error.code === 'commit-outcome-unknown';
 }

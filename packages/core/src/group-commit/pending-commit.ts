@@ -1,8 +1,7 @@
-import { isOutcomeUnknown } from '../action/commit.js';
 import { StaleRecordError, TransientStorageError } from '../errors/storage-errors.js';
 import { type ModelClass, ModelMap, modelNameOf } from '../model/model-class.js';
 import type { Change, ChangeSet } from '../storage/change-set.js';
-import type { PersistOutcome } from '../storage/transaction-manager.js';
+import { type PersistOutcome, isOutcomeUnknown } from '../storage/transaction-manager.js';
 
 /** A model as a plan leaves it that is not committed yet. */
 export interface PendingVersion {

@@ -1,10 +1,14 @@
-import { isOutcomeUnknown } from '../action/commit.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
 import { ModelMap } from '../model/model-class.js';
 import type { Change } from '../storage/change-set.js';
 import type { KeyScope } from '../storage/idempotency-keys.js';
-import type { GroupOutcome, PersistOptions, TransactionManager } from '../storage/transaction-manager.js';
+import {
+  type GroupOutcome,
+  type PersistOptions,
+  type TransactionManager,
+  isOutcomeUnknown,
+} from '../storage/transaction-manager.js';
 import type { PendingCommit } from './pending-commit.js';
 
 /** How often a plan is tried for a moment before it fails, in case that something else than a lock is in its way. */

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-import type { FrameworkError } from '../errors/framework-error.js';
-import type { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
+import { FrameworkError } from '../errors/framework-error.js';
+import { CommitOutcomeUnknownError, TransientStorageError } from '../errors/storage-errors.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ChangeSet } from './change-set.js';
 import type { EventLog } from './event-log.js';
@@ -103,6 +103,43 @@ export interface TransactionManager {
    * throws means the same
    */
   isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean>;
+}
+
+/**
+ * Asks the log for the outcome of a commit whose answer was lost.
+ *
+ * @throws TransientStorageError `transient-storage` when it did not happen, CommitOutcomeUnknownError
+ * `commit-outcome-unknown` when that cannot be learnt; any other error than of a lost answer as it is
+ */
+export async function outcomeOf(error: unknown, manager: TransactionManager): Promise<PersistOutcome> {
+  if (!isOutcomeUnknown(error)) throw error;
+  if (await hasHappened(error, manager)) return 'written';
+  throw new TransientStorageError(manager.shard, 'the connection was lost before the commit', {
+    cause: error,
+  });
+}
+
+/**
+ * Asks the log whether a commit happened whose answer was lost.
+ *
+ * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be learnt, whatever is in the way
+ */
+export async function hasHappened(
+  unknown: CommitOutcomeUnknownError,
+  manager: TransactionManager,
+): Promise<boolean> {
+  try {
+    return await manager.isCommitted(unknown);
+  } catch (failure) {
+    if (isOutcomeUnknown(failure)) throw failure;
+    const { shard, actionId, session } = unknown;
+    throw new CommitOutcomeUnknownError(shard, actionId, { session, cause: failure });
+  }
+}
+
+/** Whether an error says that the outcome of a commit is not known. */
+export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownError {
+  return FrameworkError.is(error) && error.code === 'commit-outcome-unknown';
 }
 
 /** The transactions in which callers run, for transaction managers: each is found by all that its work starts. */
