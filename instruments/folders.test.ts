@@ -35,11 +35,7 @@ const upward: Readonly<Record<string, readonly string[]>> = {
     'sharding/database-registry.ts → storage/transaction-manager.ts',
   ],
   'drizzle-adapter': [],
-  events: [
-    'call/handler-caller.ts → slots/lease-keeper.ts',
-    'slots/cursor-loader.ts → subscription/keyed-queue.ts',
-    'slots/cursor-loader.ts → subscription/subscription.ts',
-  ],
+  events: [],
   testing: [],
 };
 

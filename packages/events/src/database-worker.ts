@@ -12,7 +12,7 @@ import { eventBytesMax } from './delivery-settings.js';
 import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import { EnvelopeFactory } from './handler/row-envelope.js';
 import { onPause } from './operator/delivery-operator.js';
-import { CursorLoader } from './slots/cursor-loader.js';
+import { CursorLoader } from './subscription/cursor-loader.js';
 import { CursorSaver } from './slots/cursor-saver.js';
 import { type HeldSlot, LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
 import { BlockedCheck, EventBlocker } from './subscription/blocked-events.js';

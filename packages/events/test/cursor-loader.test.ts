@@ -2,7 +2,7 @@ import type { HandlerCursor, KnownHandler, BlockedModel } from '@framework/core/
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
-import { CursorLoader } from '../src/slots/cursor-loader.js';
+import { CursorLoader } from '../src/subscription/cursor-loader.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { workerContext } from './worker-context.js';
 

@@ -15,7 +15,6 @@ import {
 import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { HandlerContext, HandlerExecution } from '../handler/event-handler.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
-import type { HeldSlot } from '../slots/lease-keeper.js';
 import { type AbandonedCalls, CallDeadlines } from './call-deadlines.js';
 
 /**
@@ -32,8 +31,14 @@ const done: CallOutcome = { kind: 'done' };
 const dropped: CallOutcome = { kind: 'dropped' };
 const heldBack: CallOutcome = { kind: 'held-back' };
 
+/** For what a call is made: its outcome counts while this process holds the slot. */
+interface CalledSlot {
+  /** False for good once it is lost. */
+  readonly held: boolean;
+}
+
 interface RunningCall {
-  readonly slot: HeldSlot;
+  readonly slot: CalledSlot;
   readonly context: CallContext;
   /** Ends the waiting for the call, which itself may run on. */
   readonly onOutcome: (outcome: CallOutcome) => void;
@@ -84,14 +89,14 @@ export class HandlerCaller {
   call(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
-    slot: HeldSlot,
+    slot: CalledSlot,
   ): Promise<CallOutcome> {
     const isLarge = events.some(({ omitted }) => omitted === true);
     return isLarge ? this.#loadAndCall(events, attempt, slot) : this.#call(events, attempt, slot);
   }
 
   /** Gives up the calls for a slot that was lost, or all of them. */
-  drop(reason: unknown, slot?: HeldSlot): void {
+  drop(reason: unknown, slot?: CalledSlot): void {
     for (const call of this.#running.calls) {
       if (slot === undefined || call.slot === slot) this.#giveUp(call, dropped, reason);
     }
@@ -102,7 +107,7 @@ export class HandlerCaller {
   async #loadAndCall(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
-    slot: HeldSlot,
+    slot: CalledSlot,
   ): Promise<CallOutcome> {
     const large = events.filter(({ omitted }) => omitted === true);
     let loaded: readonly DeliverableEvent[];
@@ -121,7 +126,7 @@ export class HandlerCaller {
   #call(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
-    slot: HeldSlot,
+    slot: CalledSlot,
   ): Promise<CallOutcome> {
     return new Promise((onOutcome) => {
       const context = new CallContext(

@@ -6,12 +6,12 @@ import type {
   KnownHandler,
 } from '@framework/core/adapter';
 
-import { modelKey } from '../subscription/keyed-queue.js';
-import type { HandlerFlow } from '../subscription/subscription.js';
+import type { CursorSaver } from '../slots/cursor-saver.js';
+import type { HeldSlot } from '../slots/lease-keeper.js';
 import { untilDone } from '../wake/wake-signal.js';
 import type { WorkerContext } from '../worker-context.js';
-import type { CursorSaver } from './cursor-saver.js';
-import type { HeldSlot } from './lease-keeper.js';
+import { modelKey } from './keyed-queue.js';
+import type { HandlerFlow } from './subscription.js';
 
 /** How many blocked models one statement reads. */
 const modelsPage = 5_000;
