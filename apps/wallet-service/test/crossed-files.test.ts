@@ -1,0 +1,83 @@
+import { type EventHandler, FrameworkEventHandler } from '@framework/events';
+import { Session } from 'node:inspector/promises';
+import { fileURLToPath } from 'node:url';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { startWorker } from '../src/process/start.js';
+import { WalletMoneyDepositedEvent } from '../src/wallet/wallet.js';
+import { Fleet } from './delivery/fleet.js';
+import { WalletClient } from './wallet-client.js';
+
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+/** Of several passes the shortest one counts: others meet a renewal of leases, a poll or a sweep. */
+const passCount = 8;
+/** They only pass names on. */
+const entries = /\/src\/(index|adapter)\.ts$/;
+const logger = pino({ level: 'silent' });
+
+let fleet: Fleet;
+const inspector = new Session();
+
+beforeAll(async () => {
+  fleet = await Fleet.create();
+  inspector.connect();
+  await inspector.post('Profiler.enable');
+  await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+});
+afterAll(async () => {
+  inspector.disconnect();
+  await fleet.end();
+});
+
+test('a deposit runs code of at most 54 source files from its execution to its commit', async () => {
+  const wallet = await fleet.openWallet('DE');
+  const files = await fewestFiles(() => fleet.deposit(wallet), /^(packages|apps)\/[^/]+\/src\//);
+  expect(files).toSatisfy(({ length }) => length <= 54);
+});
+
+test('an event runs code of at most 27 source files of the packages from the log to its handler', async () => {
+  const handler = new TellDeposit();
+  const worker = startWorker({ config: fleet.config, logger, handlers: [handler] });
+  try {
+    await worker.service.delivery.started();
+    const http = fleet.start('http');
+    const client = new WalletClient(await http.served());
+    const { id } = await client.openWallet({ country: 'DE' });
+    const files = await fewestFiles(async () => {
+      const handled = new Promise<void>((resolve) => (handler.onDeposit = resolve));
+      await client.post(`/wallets/${id}/deposit`, { amount: '1' });
+      await handled;
+    }, /^packages\/[^/]+\/src\//);
+    expect(files).toSatisfy(({ length }) => length <= 27);
+  } finally {
+    await worker.stop();
+  }
+});
+
+@FrameworkEventHandler({ name: 'tell-deposit' })
+class TellDeposit implements EventHandler<WalletMoneyDepositedEvent> {
+  readonly event = WalletMoneyDepositedEvent;
+  onDeposit = (): void => undefined;
+
+  async handle(): Promise<void> {
+    this.onDeposit();
+  }
+}
+
+/** The files among those counted of which functions ran, in the pass that ran functions of the fewest. */
+async function fewestFiles(pass: () => Promise<unknown>, counted: RegExp): Promise<readonly string[]> {
+  let fewest: readonly string[] | undefined;
+  for (let count = 0; count < passCount; count++) {
+    await inspector.post('Profiler.takePreciseCoverage');
+    await pass();
+    const { result } = await inspector.post('Profiler.takePreciseCoverage');
+    const files = result
+      .filter(({ functions }) => functions.some(({ ranges }) => ranges.some((range) => range.count > 0)))
+      .map(({ url }) => url.replace(/^file:\/\//, '').replace(root, ''))
+      .filter((file) => counted.test(file) && !entries.test(file))
+      .sort();
+    if (fewest === undefined || files.length < fewest.length) fewest = files;
+  }
+  return fewest ?? [];
+}
