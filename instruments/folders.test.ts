@@ -34,6 +34,7 @@ const upward: Readonly<Record<string, readonly string[]>> = {
     'sharding/database-registry.ts → storage/delivery-store.ts',
     'sharding/database-registry.ts → storage/transaction-manager.ts',
   ],
+  conformance: [],
   'drizzle-adapter': [],
   events: [],
   testing: [],

@@ -5,7 +5,6 @@ export default defineConfig({
   ...packageBuild,
   entry: {
     index: 'src/index.ts',
-    'conformance/index': 'src/conformance/index.ts',
     'memory/index': 'src/memory/index.ts',
     'postgres/index': 'src/postgres/index.ts',
     'record/index': 'src/record/index.ts',

@@ -1,5 +1,5 @@
 import { systemClock } from '@framework/core';
-import { Account, firstShard, once } from '@framework/testing/conformance';
+import { Account, firstShard, once } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { expect, it, onTestFinished } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

@@ -1,4 +1,4 @@
-import { type SuiteContext, firstShard, once } from '@framework/testing/conformance';
+import { type SuiteContext, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';

@@ -1,10 +1,10 @@
 import {
   type Account,
   type SuiteContext,
-  otherDatabaseShard,
   decimal,
   firstShard,
-} from '@framework/testing/conformance';
+  otherDatabaseShard,
+} from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { CallRecorder, type RecordCheck, checkRecord } from '@framework/testing/record';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';

@@ -1,5 +1,5 @@
 import type { FaultProxy } from '@framework/testing';
-import { firstShard } from '@framework/testing/conformance';
+import { firstShard } from '@framework/conformance';
 import { expect, it } from 'vitest';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

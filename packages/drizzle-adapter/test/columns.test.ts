@@ -1,5 +1,5 @@
 import { type DatabaseRegistry, type NewEntity, systemClock } from '@framework/core';
-import { Account, type AccountFields, Tag, firstShard, once } from '@framework/testing/conformance';
+import { Account, type AccountFields, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Gadget, PgGadgetRepository, gadgetStatements } from './fixtures/gadget.js';

@@ -1,11 +1,5 @@
 import type { Verdict } from '@framework/testing';
-import {
-  type SuiteContext,
-  Tag,
-  decimal,
-  firstShard,
-  sameDatabaseShard,
-} from '@framework/testing/conformance';
+import { type SuiteContext, Tag, decimal, firstShard, sameDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';

@@ -1,5 +1,5 @@
 import { openDatabases } from '@framework/core';
-import { firstShard } from '@framework/testing/conformance';
+import { firstShard } from '@framework/conformance';
 import { sql } from 'drizzle-orm';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';

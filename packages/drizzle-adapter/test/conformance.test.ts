@@ -1,4 +1,4 @@
-import { describeStorageAdapter } from '@framework/testing/conformance';
+import { describeStorageAdapter } from '@framework/conformance';
 import { PgFixture } from './fixtures/pg-fixture.js';
 
 describeStorageAdapter('PostgreSQL', () => PgFixture.open());

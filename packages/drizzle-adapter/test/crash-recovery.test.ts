@@ -5,7 +5,7 @@ import { FrameworkError } from '@framework/core';
 import type { Cursor, DeliveryStore, SlotLease } from '@framework/core/adapter';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { seededRandom } from '@framework/testing';
-import { decimal, firstShard } from '@framework/testing/conformance';
+import { decimal, firstShard } from '@framework/conformance';
 import { TestPostgres } from '@framework/testing/postgres';
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import pg from 'pg';

@@ -1,7 +1,7 @@
 import { mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Account, once } from '@framework/testing/conformance';
+import { type Account, once } from '@framework/conformance';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { expect, it, onTestFinished } from 'vitest';
 import { openSuite } from './fixtures/open-registry.js';

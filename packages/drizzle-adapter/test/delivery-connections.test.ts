@@ -1,6 +1,6 @@
 import type { DatabaseRegistry } from '@framework/core';
 import type { DeliveryStore } from '@framework/core/adapter';
-import { firstShard } from '@framework/testing/conformance';
+import { firstShard } from '@framework/conformance';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 

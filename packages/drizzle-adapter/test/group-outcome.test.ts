@@ -1,4 +1,4 @@
-import { type Account, type SuiteContext, decimal, firstShard } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, decimal, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { codeOf, groupMarker, lockRows, openGrouped } from './fixtures/grouped-suite.js';

@@ -1,6 +1,6 @@
 import { systemClock } from '@framework/core';
 import type { ChangeSet } from '@framework/core/adapter';
-import { Account, Tag, decimal, firstShard, once } from '@framework/testing/conformance';
+import { Account, Tag, decimal, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';

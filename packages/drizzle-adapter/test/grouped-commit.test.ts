@@ -1,5 +1,5 @@
 import { systemClock } from '@framework/core';
-import { Account, Tag, decimal, firstShard, once } from '@framework/testing/conformance';
+import { Account, Tag, decimal, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { accountsOf, codeOf, groupMarker, openGrouped, queueTogether } from './fixtures/grouped-suite.js';

@@ -1,5 +1,5 @@
 import { type DatabaseRegistry, ShardIdentifier } from '@framework/core';
-import { Account } from '@framework/testing/conformance';
+import { Account } from '@framework/conformance';
 import { describe, expect, it } from 'vitest';
 import { adoptShards, migrateShards, releaseShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';

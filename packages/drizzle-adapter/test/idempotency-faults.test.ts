@@ -2,11 +2,11 @@ import type { Verdict } from '@framework/testing';
 import {
   type SuiteContext,
   type SuiteOptions,
-  otherDatabaseShard,
   decimal,
   firstShard,
+  otherDatabaseShard,
   principal,
-} from '@framework/testing/conformance';
+} from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

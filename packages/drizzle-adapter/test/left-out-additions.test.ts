@@ -1,5 +1,5 @@
 import { type DatabaseRegistry, systemClock } from '@framework/core';
-import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/testing/conformance';
+import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

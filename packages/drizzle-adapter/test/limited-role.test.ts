@@ -1,5 +1,5 @@
 import { openDatabases } from '@framework/core';
-import { describeStorageAdapter } from '@framework/testing/conformance';
+import { describeStorageAdapter } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { migrateShards, postgres } from '../src/index.js';
 import { LimitedRole } from './fixtures/limited-role.js';

@@ -1,6 +1,6 @@
 import { type DatabaseRegistry, FrameworkError, ShardedId, systemClock } from '@framework/core';
 import type { ChangeSet, GroupOutcome } from '@framework/core/adapter';
-import { Account, Tag, decimal, firstShard } from '@framework/testing/conformance';
+import { Account, Tag, decimal, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgEnum, pgTable, text, varchar } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';

@@ -1,5 +1,5 @@
 import type { DatabaseRegistry, ShardStatus } from '@framework/core';
-import { otherDatabaseShard, firstShard } from '@framework/testing/conformance';
+import { firstShard, otherDatabaseShard } from '@framework/conformance';
 import type { TestDatabase } from '@framework/testing/postgres';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { PostgresWarning } from '../src/index.js';

@@ -1,5 +1,5 @@
 import { ShardedId } from '@framework/core';
-import { type Account, type SuiteContext, Tag, firstShard, once } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import pg from 'pg';

@@ -1,5 +1,5 @@
 import { FaultProxy } from '@framework/testing';
-import { type SuiteContext, type SuiteOptions, decimal, firstShard } from '@framework/testing/conformance';
+import { type SuiteContext, type SuiteOptions, decimal, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';

@@ -9,7 +9,7 @@ import {
   decimal,
   firstShard,
   once,
-} from '@framework/testing/conformance';
+} from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -4,10 +4,10 @@ import {
   type AccountFields,
   type Json,
   SuiteContext,
-  otherDatabaseShard,
   firstShard,
   once,
-} from '@framework/testing/conformance';
+  otherDatabaseShard,
+} from '@framework/conformance';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { groupCommit } from './fixtures/group-commit.js';

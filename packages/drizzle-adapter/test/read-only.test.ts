@@ -1,4 +1,4 @@
-import { type Account, type SuiteContext, firstShard } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { backendPid } from './fixtures/backend-pid.js';

@@ -1,5 +1,5 @@
 import type { DatabaseRegistry } from '@framework/core';
-import { type Account, type SuiteContext, firstShard } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, firstShard } from '@framework/conformance';
 import type { TestDatabase } from '@framework/testing/postgres';
 import { expect, it, vi } from 'vitest';
 

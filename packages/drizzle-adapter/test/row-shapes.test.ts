@@ -6,7 +6,7 @@ import {
   ShardedId,
   systemClock,
 } from '@framework/core';
-import { firstShard } from '@framework/testing/conformance';
+import { firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-import { Account } from '@framework/testing/conformance';
+import { Account } from '@framework/conformance';
 import { ShardIdentifier, type ShardStatus } from '@framework/core';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type PostgresWarning, migrateShards } from '../src/index.js';

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { openDatabases, parseFrameworkConfig } from '@framework/core';
-import { firstShard } from '@framework/testing/conformance';
+import { firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

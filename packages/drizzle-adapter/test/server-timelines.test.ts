@@ -1,5 +1,5 @@
 import { type DatabaseConfig, primaryConfig } from '@framework/core/adapter';
-import { otherDatabaseShard, firstShard } from '@framework/testing/conformance';
+import { firstShard, otherDatabaseShard } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import pg from 'pg';
 import { expect, it, onTestFinished, vi } from 'vitest';

@@ -1,4 +1,4 @@
-import { type SuiteContext, decimal, firstShard } from '@framework/testing/conformance';
+import { type SuiteContext, decimal, firstShard } from '@framework/conformance';
 import { sql } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
 import { emptyDatabase } from './fixtures/empty-database.js';

@@ -1,5 +1,5 @@
 import { ShardIdentifier, type ShardingStrategy, systemClock } from '@framework/core';
-import { Account, SuiteContext, otherDatabaseShard, firstShard } from '@framework/testing/conformance';
+import { Account, SuiteContext, firstShard, otherDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { groupCommit } from './fixtures/group-commit.js';

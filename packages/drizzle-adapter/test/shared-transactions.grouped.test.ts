@@ -1,4 +1,4 @@
-import { firstShard } from '@framework/testing/conformance';
+import { firstShard } from '@framework/conformance';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { expect, it, onTestFinished } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

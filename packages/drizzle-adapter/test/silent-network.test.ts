@@ -1,5 +1,5 @@
 import type { FaultProxy } from '@framework/testing';
-import { otherDatabaseShard, firstShard, once } from '@framework/testing/conformance';
+import { firstShard, once, otherDatabaseShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

@@ -5,7 +5,7 @@ import { CommitOutcomeUnknownError, ShardedId } from '@framework/core';
 import type { TransactionManager } from '@framework/core/adapter';
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import type { Verdict } from '@framework/testing';
-import { Tag, firstShard } from '@framework/testing/conformance';
+import { Tag, firstShard } from '@framework/conformance';
 import { TestDatabase } from '@framework/testing/postgres';
 import { expect, it, onTestFinished } from 'vitest';
 import { openRegistry } from './fixtures/open-registry.js';

@@ -1,5 +1,5 @@
 import { FaultProxy } from '@framework/testing';
-import { type Account, type SuiteContext, decimal, firstShard } from '@framework/testing/conformance';
+import { type Account, type SuiteContext, decimal, firstShard } from '@framework/conformance';
 import type { EmbeddedPostgres } from '@framework/embedded-postgres';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { openRegistry, suiteOn } from './fixtures/open-registry.js';

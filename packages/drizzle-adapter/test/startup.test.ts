@@ -1,5 +1,5 @@
 import { ShardedId } from '@framework/core';
-import { Account, otherDatabaseShard, firstShard } from '@framework/testing/conformance';
+import { Account, firstShard, otherDatabaseShard } from '@framework/conformance';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { migrateShards } from '../src/index.js';

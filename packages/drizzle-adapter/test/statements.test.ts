@@ -1,6 +1,6 @@
 import { systemClock } from '@framework/core';
 import type { FaultProxy } from '@framework/testing';
-import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/testing/conformance';
+import { Account, type SuiteContext, Tag, firstShard, once } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';

@@ -9,7 +9,7 @@ import {
   type ShardingStrategy,
   systemClock,
 } from '@framework/core';
-import { firstShard } from '@framework/testing/conformance';
+import { firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import { pgTable, text } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';

@@ -1,6 +1,6 @@
 import { ShardIdentifier, ShardedId } from '@framework/core';
 import type { Change, ChangeSet } from '@framework/core/adapter';
-import { Tag } from '@framework/testing/conformance';
+import { Tag } from '@framework/conformance';
 import { expect, it } from 'vitest';
 
 import { type GroupRows, groupRows } from './group-rows.js';

@@ -1,6 +1,6 @@
 import { type Repository, ShardIdentifier, ShardedId, openDatabases } from '@framework/core';
 import type { AnyEntity, ChangeSet } from '@framework/core/adapter';
-import { Tag } from '@framework/testing/conformance';
+import { Tag } from '@framework/conformance';
 import pg from 'pg';
 import { afterAll, describe, expect, it } from 'vitest';
 

@@ -1,5 +1,5 @@
 import type { BlockedHead, BlockedOutcome } from '@framework/core/adapter';
-import { firstShard } from '@framework/testing/conformance';
+import { firstShard } from '@framework/conformance';
 import { headOf, inOrder, keyOf, modelOf, modelsOf, nextOf } from './answers.js';
 import { type Known, handlerNames } from './known.js';
 import type { Both } from './store-pair.js';

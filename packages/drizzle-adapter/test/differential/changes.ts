@@ -1,6 +1,6 @@
 import { CommitOutcomeUnknownError, FrameworkError, ShardedId } from '@framework/core';
 import type { Change, ChangeSet, KeyRecord } from '@framework/core/adapter';
-import { type Account, firstShard } from '@framework/testing/conformance';
+import { type Account, firstShard } from '@framework/conformance';
 import type { Store } from './store-pair.js';
 
 /** What one change set is to contain, whichever store it is written to. */

@@ -1,6 +1,6 @@
 import type { Cursor, DeliverableEvent, BlockedPlace, SlotLease } from '@framework/core/adapter';
 import { seededRandom } from '@framework/testing';
-import { Account, firstShard } from '@framework/testing/conformance';
+import { Account, firstShard } from '@framework/conformance';
 import type { Both, StorePair } from './store-pair.js';
 
 export const handlerNames: readonly string[] = ['notify', 'index', 'settle', 'count'];

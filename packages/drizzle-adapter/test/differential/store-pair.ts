@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type DatabaseRegistry, FrameworkError, type Repository, openDatabases } from '@framework/core';
 import type { DeliveryStore, TransactionManager } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
-import { Account, firstShard } from '@framework/testing/conformance';
+import { Account, firstShard } from '@framework/conformance';
 import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';
 import { openRegistry } from '../fixtures/open-registry.js';
 import { PgAccountRepository } from '../fixtures/pg-account-repository.js';

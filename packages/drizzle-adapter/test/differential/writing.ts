@@ -1,5 +1,5 @@
 import type { KeyRecord } from '@framework/core/adapter';
-import type { Account } from '@framework/testing/conformance';
+import type { Account } from '@framework/conformance';
 import { handlerKeysOf, inOrder, nextOf, plain } from './answers.js';
 import { type Write, changeSet, eventsOf, newId, writeTogether } from './changes.js';
 import { type Known, handlerNames } from './known.js';

@@ -1,4 +1,4 @@
-import { describeStorageAdapter } from '../../src/conformance/index.js';
+import { describeStorageAdapter } from '@framework/conformance';
 import { MemoryFixture } from './memory-fixture.js';
 
 describeStorageAdapter('memory', async () => new MemoryFixture());

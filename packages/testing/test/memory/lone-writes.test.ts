@@ -1,9 +1,9 @@
 import {
-  otherDatabaseShard,
   describeStorageAdapter,
   firstShard,
+  otherDatabaseShard,
   sameDatabaseShard,
-} from '../../src/conformance/index.js';
+} from '@framework/conformance';
 import { MemoryFixture } from './memory-fixture.js';
 
 /** A store that cannot write several change sets together, so that each is persisted on its own. */

@@ -1,12 +1,12 @@
-import { Delivery, type EventEnvelope } from '@framework/events';
-import { describe, expect, it } from 'vitest';
 import {
   SuiteContext,
-  otherDatabaseShard,
   decimal,
   firstShard,
+  otherDatabaseShard,
   sameDatabaseShard,
-} from '../../src/conformance/index.js';
+} from '@framework/conformance';
+import { Delivery, type EventEnvelope } from '@framework/events';
+import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../src/index.js';
 import { groupCommit } from '../group-commit.js';
 import { onCredit } from '../specification/accounts.js';

@@ -1,10 +1,9 @@
+import { Account, CreditAccountAction, decimal, firstShard, principal } from '@framework/conformance';
 import { ActionExecutor } from '@framework/core';
 import { useIdSource } from '@framework/core/adapter';
 import { Delivery } from '@framework/events';
 import { expect, it } from 'vitest';
 
-import { CreditAccountAction } from '../../src/conformance/account-actions.js';
-import { Account, decimal, firstShard, principal } from '../../src/conformance/index.js';
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLostError, MemoryServer } from '../../src/memory/index.js';
 import { seededRandom } from '../../src/simulation/choices.js';

@@ -1,7 +1,6 @@
+import { Account, SuiteContext, changeSetOf, firstShard, once } from '@framework/conformance';
 import { describe, expect, it } from 'vitest';
 
-import { Account, SuiteContext, firstShard, once } from '../../src/conformance/index.js';
-import { changeSetOf } from '../../src/conformance/suite-context.js';
 import {
   ConnectionLostError,
   MemoryAccess,

@@ -1,15 +1,15 @@
-import { type DatabaseRegistry, type ShardIdentifier, openDatabases } from '@framework/core';
-import type { ShardingConfig } from '@framework/core/adapter';
 import {
   Account,
   type AccountReader,
   type StorageFixture,
   type StoredEvent,
   Tag,
-  otherDatabaseShard,
   firstShard,
+  otherDatabaseShard,
   sameDatabaseShard,
-} from '../../src/conformance/index.js';
+} from '@framework/conformance';
+import { type DatabaseRegistry, type ShardIdentifier, openDatabases } from '@framework/core';
+import type { ShardingConfig } from '@framework/core/adapter';
 import {
   type MemoryCommit,
   MemoryFaults,

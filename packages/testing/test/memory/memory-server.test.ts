@@ -1,16 +1,16 @@
+import {
+  type Account,
+  SuiteContext,
+  changeSetOf,
+  decimal,
+  firstShard,
+  once,
+  otherDatabaseShard,
+} from '@framework/conformance';
 import { ShardIdentifier, openDatabases } from '@framework/core';
 import { Delivery } from '@framework/events';
 import { describe, expect, it } from 'vitest';
 
-import {
-  type Account,
-  SuiteContext,
-  otherDatabaseShard,
-  decimal,
-  firstShard,
-  once,
-} from '../../src/conformance/index.js';
-import { changeSetOf } from '../../src/conformance/suite-context.js';
 import { VirtualClock } from '../../src/index.js';
 import { ConnectionLostError, MemoryServer, memory, memorySharding } from '../../src/memory/index.js';
 import { onCredit } from '../specification/accounts.js';

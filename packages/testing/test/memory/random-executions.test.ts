@@ -1,5 +1,3 @@
-import { describe, expect, it } from 'vitest';
-
 import {
   type Account,
   RandomExecutions,
@@ -7,7 +5,9 @@ import {
   decimal,
   firstShard,
   hops,
-} from '../../src/conformance/index.js';
+} from '@framework/conformance';
+import { describe, expect, it } from 'vitest';
+
 import { ConnectionLostError, type MemoryFault } from '../../src/memory/index.js';
 import { seededRandom } from '../../src/simulation/choices.js';
 import { MemoryFixture } from './memory-fixture.js';

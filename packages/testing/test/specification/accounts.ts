@@ -1,4 +1,14 @@
 import {
+  Account,
+  AccountCreditedEvent,
+  type AccountFields,
+  CreditAccountAction,
+  type ModelReader,
+  TransferAction,
+  WithdrawAction,
+  decimal,
+} from '@framework/conformance';
+import {
   Action,
   type Clock,
   FrameworkAction,
@@ -10,18 +20,6 @@ import {
 import { type EventHandler, type EventHandlerOptions, FrameworkEventHandler } from '@framework/events';
 import * as z from 'zod';
 
-import {
-  CreditAccountAction,
-  TransferAction,
-  WithdrawAction,
-} from '../../src/conformance/account-actions.js';
-import {
-  Account,
-  AccountCreditedEvent,
-  type AccountFields,
-  type ModelReader,
-  decimal,
-} from '../../src/conformance/index.js';
 import { type TestEnvironmentOptions, specification } from '../../src/specification/index.js';
 import { groupCommit } from '../group-commit.js';
 

@@ -1,16 +1,16 @@
-import { Action, ModelEvent, type Principal, ShardedId } from '@framework/core';
-import { describe, expect, it } from 'vitest';
-import * as z from 'zod';
-
-import { Overdrawn } from '../../src/conformance/account-actions.js';
 import {
   Account,
   AccountCreditedEvent,
   AccountNotedEvent,
   AccountOpenedEvent,
+  Overdrawn,
   Tag,
   decimal,
-} from '../../src/conformance/index.js';
+} from '@framework/conformance';
+import { Action, ModelEvent, type Principal, ShardedId } from '@framework/core';
+import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
+
 import { like, specification } from '../../src/specification/index.js';
 import {
   AnnotateAction,

@@ -1,12 +1,6 @@
+import { Account, AccountCreditedEvent, AccountNotedEvent, Tag, decimal } from '@framework/conformance';
 // Checked by the type checker only: what must compile, and behind each @ts-expect-error what must not.
 import type { DatabaseRegistry } from '@framework/core';
-import {
-  Account,
-  AccountCreditedEvent,
-  AccountNotedEvent,
-  Tag,
-  decimal,
-} from '../../src/conformance/index.js';
 import { MemoryRepository } from '../../src/memory/index.js';
 import { like, specification } from '../../src/specification/index.js';
 import { AnnotateAction, CreditAccountAction, account, accountEnvironment } from './accounts.js';

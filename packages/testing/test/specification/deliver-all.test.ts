@@ -1,6 +1,6 @@
+import { Account, AccountCreditedEvent, AccountNotedEvent, decimal } from '@framework/conformance';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Account, AccountCreditedEvent, AccountNotedEvent, decimal } from '../../src/conformance/index.js';
 import { TestEnvironment, like } from '../../src/specification/index.js';
 import {
   AnnotateAction,

@@ -1,14 +1,14 @@
-import { EntityNotFoundError, ShardUnavailableError } from '@framework/core';
-import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '@framework/events';
-import { describe, expect, it } from 'vitest';
-
-import { Overdrawn } from '../../src/conformance/account-actions.js';
 import {
   AccountCreditedEvent,
   AccountDeletedEvent,
   AccountNotedEvent,
+  Overdrawn,
   decimal,
-} from '../../src/conformance/index.js';
+} from '@framework/conformance';
+import { EntityNotFoundError, ShardUnavailableError } from '@framework/core';
+import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '@framework/events';
+import { describe, expect, it } from 'vitest';
+
 import { AnnotateAction, WithdrawAction, account, accountsWith, onCredit } from './accounts.js';
 
 const given = account('10');

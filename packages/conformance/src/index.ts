@@ -3,6 +3,7 @@ export {
   SuiteContext,
   type SuiteOptions,
   otherDatabaseShard,
+  changeSetOf,
   firstShard,
   sameDatabaseShard,
   once,
@@ -23,3 +24,4 @@ export {
   sum,
 } from './account.js';
 export { RandomExecutions, hops } from './random-executions.js';
+export { CreditAccountAction, Overdrawn, TransferAction, WithdrawAction } from './account-actions.js';
