@@ -107,7 +107,12 @@ export {
   PlanUnavailableError,
   StagedTwiceError,
 } from './errors/action-errors.js';
-export { InvalidModelError, InvalidShardError, UnstorableValueError } from './errors/value-errors.js';
+export {
+  InvalidModelError,
+  InvalidShardError,
+  UnreadableEventError,
+  UnstorableValueError,
+} from './errors/value-errors.js';
 export {
   ShardUndeterminedError,
   HistoryChangedError,

@@ -72,7 +72,7 @@ describe('an event', () => {
       1,
     );
     expect(unreadable.payload).toEqual({ amount: 'many' });
-    expect(() => unreadable.event).toThrow(expect.objectContaining({ code: 'unstorable-value' }) as Error);
+    expect(() => unreadable.event).toThrow(expect.objectContaining({ code: 'unreadable-event' }) as Error);
     const envelope = factory.envelope(deposited('a', 1), DepositedEvent, 1);
     expect(envelope.event).toBe(envelope.event);
   });

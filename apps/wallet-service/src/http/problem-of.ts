@@ -54,6 +54,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'invalid-model': 'internal',
   'invalid-configuration': 'internal',
   'unstorable-value': 'internal',
+  'unreadable-event': 'internal',
   'limit-exceeded': 'internal',
   'handler-timeout': 'internal',
   'handler-names': 'internal',

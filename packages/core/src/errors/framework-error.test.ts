@@ -58,6 +58,11 @@ const oneOfEach: Readonly<Record<ErrorCode, FrameworkError>> = {
   'invalid-model': new values.InvalidModelError('ownerId cannot be null'),
   'invalid-configuration': new ConfigurationError([{ path: 'a', message: 'b' }], { cause }),
   'unstorable-value': new values.UnstorableValueError('Wallet.balance', 'it is NaN', { cause }),
+  'unreadable-event': new values.UnreadableEventError(
+    { type: 'WalletCreatedEvent', modelId: 'wallet-1' },
+    { path: 'amount', reason: 'it is missing' },
+    { cause },
+  ),
   'limit-exceeded': new LimitExceededError('changesMax', 1_000, 'too many'),
   'handler-timeout': new HandlerTimeoutError('notify', 30_000),
   'handler-names': new handlers.HandlerNamesError('notify', ['tell', 'inform']),

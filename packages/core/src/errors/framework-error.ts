@@ -33,6 +33,7 @@ export const errorCodes = {
   'invalid-model': false,
   'invalid-configuration': false,
   'unstorable-value': false,
+  'unreadable-event': false,
   'limit-exceeded': false,
   'handler-timeout': true,
   'handler-names': false,

@@ -44,3 +44,42 @@ export class UnstorableValueError extends FrameworkError {
     this.reason = reason;
   }
 }
+
+/** An event of the log does not fit what its class declares today: the row is as it was written, the class has changed since. */
+export class UnreadableEventError extends FrameworkError {
+  /** The `event_type` in the log. */
+  readonly eventType: string;
+  /** The event's id in the log, where the reader gave it. */
+  readonly eventId: string | undefined;
+  /** The id of the model to which it happened. */
+  readonly modelId: string;
+  /** Where in the payload, such as `amount` or `lines.0.price`; empty for the payload as a whole. */
+  readonly path: string;
+  /** What does not fit there. */
+  readonly reason: string;
+
+  constructor(
+    event: { readonly type: string; readonly id?: string | undefined; readonly modelId: string },
+    misfit: { readonly path: string; readonly reason: string },
+    options?: { readonly cause?: unknown },
+  ) {
+    const { type, id, modelId } = event;
+    const { path, reason } = misfit;
+    const which = id === undefined ? `An event ${type}` : `Event ${id} (${type})`;
+    const remedy =
+      path === ''
+        ? 'bring it there with a static upcast'
+        : 'make the field optional in the schema, or add it to older payloads with a static upcast';
+    super(
+      'unreadable-event',
+      `${which} of model ${modelId} cannot be read: its ${path === '' ? 'payload' : `payload.${path}`} does not fit the schema of its class ` +
+        `(${reason}). Events of the log never change: ${remedy}.`,
+      options,
+    );
+    this.eventType = type;
+    this.eventId = id;
+    this.modelId = modelId;
+    this.path = path;
+    this.reason = reason;
+  }
+}

@@ -184,13 +184,27 @@ describe('decodeEvent', () => {
   });
 
   test.each([
-    ['WalletDepositedEvent.newBalance', { amount: '5' }],
-    ['WalletDepositedEvent.amount', { amount: 5, newBalance: '105' }],
-    ['WalletDepositedEvent', null],
-    ['WalletDepositedEvent', 'text'],
-  ])('refuses a payload that does not fit at %s', (path, payload) => {
+    ['newBalance', { amount: '5' }],
+    ['amount', { amount: 5, newBalance: '105' }],
+    ['', null],
+    ['', 'text'],
+  ])("refuses to read a payload that does not fit at '%s'", (path, payload) => {
     expect(() => decodeEvent(WalletDepositedEvent, { model: Wallet, modelId: id.value, payload })).toThrow(
-      expect.objectContaining({ code: 'unstorable-value', path }),
+      expect.objectContaining({ code: 'unreadable-event', path, cause: expect.any(z.ZodError) }),
+    );
+  });
+
+  test('names the event that it cannot read, the field, and what to do', () => {
+    const event = { id: 'event-1', model: Wallet, modelId: 'wallet-1', payload: { amount: '5' } };
+    expect(() => decodeEvent(WalletDepositedEvent, event)).toThrow(
+      expect.objectContaining({
+        eventType: 'WalletDepositedEvent',
+        eventId: 'event-1',
+        modelId: 'wallet-1',
+        message: expect.stringMatching(
+          /^Event event-1 \(WalletDepositedEvent\) of model wallet-1 cannot be read: its payload\.newBalance .* optional .* upcast/,
+        ),
+      }),
     );
   });
 });

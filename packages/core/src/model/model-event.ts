@@ -1,7 +1,7 @@
 import * as z from 'zod';
 
 import { InvariantViolationError } from '../errors/framework-error.js';
-import { UnstorableValueError } from '../errors/value-errors.js';
+import { UnreadableEventError, UnstorableValueError } from '../errors/value-errors.js';
 import { droppedField } from './dropped-fields.js';
 import { encodeBySchema, exactJson } from './exact-json.js';
 import { type ModelClass, durableName } from './model-class.js';
@@ -103,14 +103,20 @@ export function encodePayload(event: ModelEvent<unknown>): string {
 /**
  * Reads an event back from its payload, as its class, without calling the constructor.
  *
- * @throws UnstorableValueError `unstorable-value` when the payload does not fit the schema of the class
+ * @param event.id names the row of the log in the error
+ * @throws UnreadableEventError `unreadable-event` when the payload does not fit the schema of the class
  */
 export function decodeEvent<E extends ModelEvent<unknown>>(
   eventClass: EventClass<E>,
-  event: { readonly model: ModelClass<unknown>; readonly modelId: string; readonly payload: unknown },
+  event: {
+    readonly id?: string;
+    readonly model: ModelClass<unknown>;
+    readonly modelId: string;
+    readonly payload: unknown;
+  },
 ): E {
   const fields = z.safeDecode(eventClass.payload, currentPayload(eventClass, event) as never);
-  if (!fields.success) throw misfit(eventTypeOf(eventClass), fields.error);
+  if (!fields.success) throw unreadable(eventClass, event, fields.error);
   const decoded = Object.create(eventClass.prototype as object) as E;
   return Object.assign(decoded, { modelId: event.modelId, model: event.model }, fields.data);
 }
@@ -144,7 +150,22 @@ function assertNothingDropped(payload: z.ZodObject, ownFields: object, name: str
 }
 
 function misfit(name: string, error: z.ZodError): UnstorableValueError {
-  // What does not fit has an issue.
-  const [{ path, message }] = error.issues as [z.core.$ZodIssue];
+  const { path, message } = firstIssue(error);
   return new UnstorableValueError([name, ...path].join('.'), message, { cause: error });
+}
+
+function unreadable(
+  eventClass: EventClass,
+  { id, modelId }: { readonly id?: string; readonly modelId: string },
+  error: z.ZodError,
+): UnreadableEventError {
+  const { path, message } = firstIssue(error);
+  const event = { type: eventTypeOf(eventClass), id, modelId };
+  return new UnreadableEventError(event, { path: path.join('.'), reason: message }, { cause: error });
+}
+
+function firstIssue(error: z.ZodError): z.core.$ZodIssue {
+  // What does not fit has an issue.
+  const [issue] = error.issues as [z.core.$ZodIssue];
+  return issue;
 }

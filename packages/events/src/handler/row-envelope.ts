@@ -104,9 +104,9 @@ class RowEnvelope implements EventEnvelope<never> {
 
   get event(): never {
     if (this.#event === undefined && this.#eventClass !== undefined) {
-      const { modelName, modelId } = this.#row;
+      const { id, modelName, modelId } = this.#row;
       const model = this.#names.modelOf(modelName);
-      this.#event = decodeEvent(this.#eventClass, { model, modelId, payload: this.payload });
+      this.#event = decodeEvent(this.#eventClass, { id, model, modelId, payload: this.payload });
     }
     return this.#event as never;
   }

@@ -121,11 +121,12 @@ export class TestEnvironment {
   /**
    * An event of the log as an instance of its class; without a class, as it stands in the log.
    *
-   * @throws UnstorableValueError `unstorable-value` when the class cannot read it
+   * @throws UnreadableEventError `unreadable-event` when the class cannot read it
    */
-  read({ type, modelId, modelName, payload }: DeliverableEvent, eventClass?: EventClass): unknown {
+  read({ id, type, modelId, modelName, payload }: DeliverableEvent, eventClass?: EventClass): unknown {
     if (eventClass === undefined) return { type, modelId, payload };
-    return decodeEvent(eventClass, { model: this.#repositories.ofName(modelName).model, modelId, payload });
+    const { model } = this.#repositories.ofName(modelName);
+    return decodeEvent(eventClass, { id, model, modelId, payload });
   }
 
   /** Stores models as what was there before: without any event, and at version 1 those that were never stored. */
