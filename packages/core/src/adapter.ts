@@ -35,6 +35,7 @@ export {
   updateOfOtherTimeline,
 } from './storage/change-set.js';
 export { madeModels, readById, readByIds } from './reads/read-batcher.js';
+export { handledEventOf } from './storage/idempotency-keys.js';
 export type {
   HandlerKey,
   IdempotencyKeys,

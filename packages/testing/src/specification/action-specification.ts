@@ -1,6 +1,7 @@
 import type { EventClass } from '@framework/core';
-import { eventTypeOf } from '@framework/core/adapter';
+import { eventTypeOf, handledEventOf } from '@framework/core/adapter';
 
+import { type MemoryCommit, joinedManager } from '../memory/index.js';
 import {
   type Ending,
   type Expected,
@@ -10,6 +11,7 @@ import {
   type ExpectedModel,
   Like,
   assertMatches,
+  assertMatchesInSomeOrder,
   assertThrown,
 } from './expectation.js';
 import type { TestEnvironment } from './test-environment.js';
@@ -123,16 +125,33 @@ export class Outcome {
    * Compares what was committed with what is expected.
    *
    * @throws AssertionError with the difference
-   * @throws UnstorableValueError `unstorable-value` when an event cannot be read by the schema that wrote it
+   * @throws UnreadableEventError `unreadable-event` when an event cannot be read by the schema that wrote it
    */
   async assertEffects({ events, models }: ExpectedEffects): Promise<void> {
-    if (events !== undefined) assertMatches('events', this.#events(events), events);
-    if (models !== undefined)
-      assertMatches('models', await this.environment.changedSince(this.#since), models);
+    const commits = this.environment.commits.slice(this.#since);
+    const order = new CommitOrder(this.environment, commits);
+    if (events !== undefined) {
+      const logged = commits.flatMap((commit) => commit.events.map((event) => ({ commit, event })));
+      const classes = this.#classes(events);
+      assertMatchesInSomeOrder(
+        'events',
+        logged.map(({ event }) => this.environment.read(event, classes.get(event.type))),
+        events,
+        order.ofThese(logged),
+      );
+    }
+    if (models !== undefined) {
+      const changed = await this.environment.changedSince(this.#since);
+      const first = new Map<string, MemoryCommit>();
+      for (const commit of commits)
+        for (const name of namesOfChanged(commit)) if (!first.has(name)) first.set(name, commit);
+      const inOrder = [...first.values()].map((commit) => ({ commit }));
+      assertMatchesInSomeOrder('models', changed, models, order.ofThese(inOrder));
+    }
   }
 
-  /** As instances of the classes that are expected and that handlers want; others as they stand in the log. */
-  #events(expected: readonly ExpectedEvent[]): readonly unknown[] {
+  /** The classes that are expected and that handlers want, by their types; events of others are compared as they stand in the log. */
+  #classes(expected: readonly ExpectedEvent[]): ReadonlyMap<string, EventClass> {
     const classes = new Map<string, EventClass>();
     for (const { eventClasses } of this.environment.handlers.handlers)
       for (const [type, eventClass] of eventClasses ?? []) classes.set(type, eventClass);
@@ -140,7 +159,65 @@ export class Outcome {
       const eventClass = each instanceof Like ? each.type : each.constructor;
       classes.set(eventTypeOf(eventClass as unknown as EventClass), eventClass as unknown as EventClass);
     }
-    const logged = this.environment.commits.slice(this.#since).flatMap(({ events }) => events);
-    return logged.map((event) => this.environment.read(event, classes.get(event.type)));
+    return classes;
   }
+}
+
+/** Which commits follow others in every run, and which came before them by chance: handlers run side by side. */
+class CommitOrder {
+  readonly #commits: readonly MemoryCommit[];
+  /** By the id of the action: whose turn it was; `undefined` for what no handler executed. */
+  readonly #turns = new Map<string, string>();
+  /** By the id of the action: the event for which a handler executed it. */
+  readonly #causes = new Map<string, string>();
+  #earlier: ReadonlyMap<MemoryCommit, ReadonlySet<MemoryCommit>> | undefined;
+
+  constructor(environment: TestEnvironment, commits: readonly MemoryCommit[]) {
+    this.#commits = commits;
+    const models = new Map(
+      environment.events.map(({ id, modelName, modelId }) => [id, `${modelName} ${modelId}`]),
+    );
+    const keys = environment.databases
+      .eachDatabase()
+      .flatMap((managers) => [...joinedManager(managers).tables.keys.values()]);
+    for (const { actionId, handled } of keys) {
+      const event = handled && handledEventOf(handled.source);
+      if (event === undefined) continue;
+      this.#causes.set(actionId, event.eventId);
+      this.#turns.set(actionId, `${event.handler} ${models.get(event.eventId)}`);
+    }
+  }
+
+  /** Tells of items in the order of their commits whether a later one follows an earlier one. */
+  ofThese(items: readonly { readonly commit: MemoryCommit }[]): (later: number, earlier: number) => boolean {
+    return (later, earlier) => {
+      const one = items[earlier]?.commit;
+      const other = items[later]?.commit;
+      if (one === undefined || other === undefined || one === other) return true;
+      this.#earlier ??= this.#earlierOfEach();
+      return this.#earlier.get(other)?.has(one) ?? true;
+    };
+  }
+
+  #earlierOfEach(): ReadonlyMap<MemoryCommit, ReadonlySet<MemoryCommit>> {
+    const earlier = new Map<MemoryCommit, ReadonlySet<MemoryCommit>>();
+    for (const [place, commit] of this.#commits.entries()) {
+      const direct = this.#commits.slice(0, place).filter((other) => this.#followsAtOnce(commit, other));
+      earlier.set(commit, new Set(direct.flatMap((each) => [each, ...(earlier.get(each) ?? [])])));
+    }
+    return earlier;
+  }
+
+  /** The same turn, an event of the other as the cause, or a model of both. */
+  #followsAtOnce(commit: MemoryCommit, other: MemoryCommit): boolean {
+    if (this.#turns.get(commit.action.id) === this.#turns.get(other.action.id)) return true;
+    const cause = this.#causes.get(commit.action.id);
+    if (other.events.some(({ id }) => id === cause)) return true;
+    const names = new Set(namesOfChanged(other));
+    return namesOfChanged(commit).some((name) => names.has(name));
+  }
+}
+
+function namesOfChanged({ changes }: MemoryCommit): readonly string[] {
+  return changes.map(({ table, id }) => `${table} ${id}`);
 }

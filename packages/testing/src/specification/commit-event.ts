@@ -1,9 +1,11 @@
 import {
   type Clock,
   type DatabaseRegistry,
+  EmbeddedBitsShardingStrategy,
   type EventClass,
   type ModelEvent,
   type Principal,
+  type Repository,
   type ShardIdentifier,
   ShardedId,
 } from '@framework/core';
@@ -33,10 +35,15 @@ export interface EventOrigin {
 export async function commitEvent(
   event: ModelEvent<unknown>,
   origin: EventOrigin & { readonly principal: Principal },
-  environment: { readonly databases: DatabaseRegistry; readonly namespace: string; readonly clock: Clock },
+  environment: {
+    readonly databases: DatabaseRegistry;
+    readonly repositories: readonly Repository[];
+    readonly namespace: string;
+    readonly clock: Clock;
+  },
 ): Promise<MemoryTables> {
   const { actionName = 'GivenAction', actionParams = {}, principal, headers = {} } = origin;
-  const shard = shardOf(event, environment.databases);
+  const shard = shardOf(event, environment);
   const manager = memoryManager(environment.databases.transactionManager(shard));
   const modelName = modelNameOf(event.model);
   const stored = manager.rows(modelName).get(event.modelId);
@@ -68,14 +75,26 @@ export async function commitEvent(
   return manager.tables;
 }
 
-/** The shard that the id of the event's model carries; the default one where it carries none. */
+/**
+ * The shard of the event's model: as its strategy tells from the id, else where the model is stored; the default one where
+ * neither tells.
+ */
 function shardOf(
   { model, modelId }: ModelEvent<unknown>,
-  { defaultShard }: DatabaseRegistry,
+  {
+    databases,
+    repositories,
+  }: { readonly databases: DatabaseRegistry; readonly repositories: readonly Repository[] },
 ): ShardIdentifier {
+  const strategy = repositories.find((repository) => repository.model === model)?.strategy;
+  const stored = databases
+    .eachDatabase()
+    .flat()
+    .find((manager) => memoryManager(manager).rows(modelNameOf(model)).has(modelId));
   try {
-    return ShardedId.of(model, modelId).resolveShardIdentifier();
+    const told = (strategy ?? new EmbeddedBitsShardingStrategy()).shardOfId(modelId);
+    return told ?? stored?.shard ?? databases.defaultShard;
   } catch {
-    return defaultShard;
+    return stored?.shard ?? databases.defaultShard;
   }
 }

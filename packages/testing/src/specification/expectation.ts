@@ -6,9 +6,10 @@ import { isDeepStrictEqual } from 'node:util';
 /**
  * Which fault it was: `dead-letter` (a handler gave an event up), `neverIdle` (handlers keep each other going),
  * `unwanted-event` (no handler wants the event that is to be handled), `unknown-model` (a model that the
- * specification does not list).
+ * specification does not list), `no-strategy` (a model whose id carries no shard is listed without its sharding strategy).
  */
-export type SpecificationErrorCode = 'dead-letter' | 'neverIdle' | 'unwanted-event' | 'unknown-model';
+export type SpecificationErrorCode =
+  'dead-letter' | 'neverIdle' | 'unwanted-event' | 'unknown-model' | 'no-strategy';
 
 /** Says why a specification cannot go on, and what to do about it. */
 export class SpecificationError extends Error {
@@ -37,6 +38,53 @@ export function assertMatches(what: string, actual: unknown, expected: unknown):
     operator: 'specification',
     stackStartFn: assertMatches,
   });
+}
+
+/**
+ * Compares a list with what is expected, in every order in which its items may come.
+ *
+ * @param follows whether one item comes after another, an earlier one, in every run; by their places in the list
+ * @throws AssertionError with the difference from the order that fits best
+ */
+export function assertMatchesInSomeOrder(
+  what: string,
+  actual: readonly unknown[],
+  expected: readonly unknown[],
+  follows: (later: number, earlier: number) => boolean,
+): void {
+  const isAsExpected = isMatch(actual, expected);
+  assertMatches(what, isAsExpected ? actual : bestOrder(actual, expected, follows), expected);
+}
+
+/** How many comparisons the best order may cost: expectations that leave much open have many orders. */
+const comparisonsMax = 10_000;
+
+/** The order that matches the expectation for as long as possible, found by trying the items that may come next. */
+function bestOrder(
+  actual: readonly unknown[],
+  expected: readonly unknown[],
+  follows: (later: number, earlier: number) => boolean,
+): readonly unknown[] {
+  const places = [...actual.keys()];
+  let best: readonly number[] = [];
+  let comparisons = 0;
+  const search = (taken: readonly number[]): boolean => {
+    if (taken.length > best.length) best = taken;
+    if (taken.length === expected.length) return true;
+    const rest = places.filter((place) => !taken.includes(place));
+    const next = rest.filter((place) => !rest.some((other) => other < place && follows(place, other)));
+    return next.some((place) => {
+      if (comparisons++ > comparisonsMax) return false;
+      return isMatch(actual[place], expected[taken.length]) && search([...taken, place]);
+    });
+  };
+  search([]);
+  return [...best, ...places.filter((place) => !best.includes(place))].map((place) => actual[place]);
+}
+
+function isMatch(actual: unknown, expected: unknown): boolean {
+  const compared = matched(actual, expected);
+  return isDeepStrictEqual(compared.actual, compared.expected);
 }
 
 /** Shortened, unless the difference is lost by that. */
@@ -101,9 +149,14 @@ export type ExpectedEvent = ModelEvent<unknown> | Like<ModelEvent<unknown>>;
 /** A model as its own methods make it, or some of its fields. */
 export type ExpectedModel = AnyEntity | Like<AnyEntity>;
 
-/** What must have happened; what is left out is left open. */
+/**
+ * What must have happened; what is left out is left open.
+ *
+ * The order is compared where there is one: within an action, of one model, of what a handler does for one model, and from a
+ * cause to what followed from it. What handlers do independently of each other may be expected in either order.
+ */
 export interface ExpectedEffects {
-  /** All events that were committed, in this order. */
+  /** All events that were committed, in their order. */
   readonly events?: readonly ExpectedEvent[];
   /** All models that were added or updated as they are now, in the order of their first change. */
   readonly models?: readonly ExpectedModel[];

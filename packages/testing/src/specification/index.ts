@@ -3,6 +3,7 @@ export { Specification, specification } from './specification.js';
 export {
   type MemoryRepositoryClass,
   type RepositoryOf,
+  type PlacedModel,
   type TestEnvironmentOptions,
   type EnvironmentSetup,
   TestEnvironment,

@@ -9,7 +9,9 @@ import {
   type ModelEvent,
   type Principal,
   type Repository,
+  InvalidIdError,
   ShardIdentifier,
+  type ShardingStrategy,
   openDatabases,
 } from '@framework/core';
 import {
@@ -26,6 +28,7 @@ import {
   type MemoryCommit,
   MemoryRepository,
   joinedManager,
+  memoryManager,
   memory,
   memorySharding,
 } from '../memory/index.js';
@@ -129,10 +132,17 @@ export class TestEnvironment {
     return decodeEvent(eventClass, { id, model, modelId, payload });
   }
 
-  /** Stores models as what was there before: without any event, and at version 1 those that were never stored. */
+  /**
+   * Stores models as what was there before: without any event, and at version 1 those that were never stored.
+   *
+   * @throws SpecificationError `no-strategy` when the shard is not in the bits of an id, and the model is listed without a strategy
+   */
   async store(...models: readonly AnyEntity[]): Promise<void> {
     for (const model of models) {
-      await this.repository(model.constructor as ModelClass<AnyEntity>).put(model);
+      const repository = this.repository(model.constructor as ModelClass<AnyEntity>);
+      await repository.put(model).catch((error: unknown) => {
+        throw error instanceof InvalidIdError ? withoutStrategy(model, error) : error;
+      });
     }
   }
 
@@ -150,12 +160,14 @@ export class TestEnvironment {
    * change; deleted ones, too.
    */
   async changedSince(commitCount: number): Promise<readonly AnyEntity[]> {
-    const changes = this.commits.slice(commitCount).flatMap((commit) => commit.changes);
+    const changes = this.commits
+      .slice(commitCount)
+      .flatMap((commit) => commit.changes.map(({ table, id }) => ({ shard: commit.shard, table, id })));
     const byKey = new Map(changes.map((change) => [`${change.table} ${change.id}`, change]));
-    const models = await Promise.all(
-      [...byKey.values()].map(({ table, id }) => this.#repositories.ofName(table).findStored(id)),
-    );
-    return models.filter((model) => model !== undefined);
+    return [...byKey.values()].flatMap(({ shard, table, id }) => {
+      const row = memoryManager(this.databases.transactionManager(shard)).rows(table).get(id);
+      return row === undefined ? [] : [this.#repositories.ofName(table).modelOf(row)];
+    });
   }
 
   /**
@@ -194,6 +206,7 @@ export class TestEnvironment {
       { principal: this.#principal, ...origin },
       {
         databases: this.databases,
+        repositories: this.#repositories.all,
         namespace,
         clock: this.clock,
       },
@@ -223,10 +236,21 @@ export interface RepositoryOf {
   <M extends AnyEntity>(model: ModelClass<M>): MemoryRepository<M>;
 }
 
+/** A model and the strategy that its repository has. */
+export interface PlacedModel {
+  readonly model: ModelClass<AnyEntity>;
+  readonly strategy: ShardingStrategy;
+}
+
 /** What a specification is about. */
 export interface TestEnvironmentOptions {
-  /** The models that are stored; for one with queries of its own, the class of its repository in memory. */
-  readonly models: readonly (ModelClass<AnyEntity> | MemoryRepositoryClass<MemoryRepository<AnyEntity>>)[];
+  /**
+   * The models that are stored; with its strategy one whose shard is not in the bits of its id; for one with queries of its own, the
+   * class of its repository in memory.
+   */
+  readonly models: readonly (
+    ModelClass<AnyEntity> | PlacedModel | MemoryRepositoryClass<MemoryRepository<AnyEntity>>
+  )[];
   /** Makes the actions, also those that only handlers execute. */
   readonly actions: (setup: EnvironmentSetup) => readonly AnyAction[];
   /** Makes the handlers. Default: none. */
@@ -243,18 +267,16 @@ export interface TestEnvironmentOptions {
   readonly start?: Date;
 }
 
-type ListedClass = TestEnvironmentOptions['models'][number];
+type Listed = TestEnvironmentOptions['models'][number];
 
 /** The repositories of an environment: one for each model. */
 export class EnvironmentRepositories {
   /** By the classes that were listed, and by those of the models. */
   readonly #byClass = new Map<unknown, MemoryRepository<AnyEntity>>();
 
-  constructor(listed: readonly ListedClass[], databases: DatabaseRegistry) {
+  constructor(listed: readonly Listed[], databases: DatabaseRegistry) {
     for (const each of listed) {
-      const repository = isRepositoryClass(each)
-        ? new each(databases)
-        : new MemoryRepository({ model: each, databases });
+      const repository = repositoryOf(each, databases);
       this.#byClass.set(each, repository);
       this.#byClass.set(repository.model, repository);
     }
@@ -281,10 +303,26 @@ export class EnvironmentRepositories {
   }
 }
 
+function repositoryOf(listed: Listed, databases: DatabaseRegistry): MemoryRepository<AnyEntity> {
+  if (typeof listed === 'object') return new MemoryRepository({ ...listed, databases });
+  return isRepositoryClass(listed)
+    ? new listed(databases)
+    : new MemoryRepository({ model: listed, databases });
+}
+
 function isRepositoryClass(
-  listed: ListedClass,
+  listed: Exclude<Listed, PlacedModel>,
 ): listed is MemoryRepositoryClass<MemoryRepository<AnyEntity>> {
   return listed.prototype instanceof MemoryRepository;
+}
+
+function withoutStrategy(model: AnyEntity, cause: InvalidIdError): SpecificationError {
+  const name = modelNameOf(model.constructor as ModelClass<AnyEntity>);
+  return new SpecificationError(
+    'no-strategy',
+    `The id ${model.id.value} of ${name} carries no shard: list the model with its strategy, models: [{ model: ${name}, strategy }]`,
+    { cause },
+  );
 }
 
 function unknownModel(name: string): SpecificationError {

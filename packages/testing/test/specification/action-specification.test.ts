@@ -126,7 +126,7 @@ describe('a specification of an action', () => {
 
   it.each([
     ['compares an event as its schema reads it', (text: string) => text.toUpperCase(), failed],
-    ['fails when the schema cannot read what it wrote', () => 7 as never, { code: 'unstorable-value' }],
+    ['fails when the schema cannot read what it wrote', () => 7 as never, { code: 'unreadable-event' }],
   ])('%s', async (_title, decode, refusal) => {
     class OddEvent extends ModelEvent<Account> {
       static readonly payload = z.object({

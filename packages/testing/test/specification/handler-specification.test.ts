@@ -9,7 +9,15 @@ import { EntityNotFoundError, ShardUnavailableError } from '@framework/core';
 import { type BatchEventHandler, type EventEnvelope, FrameworkEventHandler } from '@framework/events';
 import { describe, expect, it } from 'vitest';
 
-import { AnnotateAction, WithdrawAction, account, accountsWith, onCredit } from './accounts.js';
+import { like } from '../../src/specification/index.js';
+import {
+  AnnotateAction,
+  CreditAccountAction,
+  WithdrawAction,
+  account,
+  accountsWith,
+  onCredit,
+} from './accounts.js';
 
 const given = account('10');
 const credited = new AccountCreditedEvent(given.id, decimal('2.5'), decimal('12.5'));
@@ -180,5 +188,77 @@ describe('a handler that fails', () => {
       await context.execute(WithdrawAction, { accountId: given.id, amount: '11' });
     });
     await accountsWith(overdrawing).given(given).whenHandled(credited).thenThrows(Overdrawn);
+  });
+});
+
+describe('handlers that are independent of each other', () => {
+  const [left, right] = [account('1'), account('2')];
+  const noted = ({ id }: typeof left, note: string): AccountNotedEvent =>
+    new AccountNotedEvent(id, note);
+
+  /** Annotates one account with one note after the other. */
+  function noting(
+    name: string,
+    { id }: typeof left,
+    ...notes: readonly string[]
+  ): ReturnType<typeof onCredit> {
+    return onCredit(
+      async (_envelope, context) => {
+        for (const note of notes)
+          await context.execute(AnnotateAction, { accountId: id, note }, { key: note });
+      },
+      { name },
+    );
+  }
+
+  const handled = accountsWith(noting('note-left', left, 'a', 'b'), noting('note-right', right, 'c', 'd'))
+    .given(given, left, right)
+    .whenHandled(credited);
+  const [a, b] = [noted(left, 'a'), noted(left, 'b')];
+  const [c, d] = [noted(right, 'c'), noted(right, 'd')];
+
+  it.each([
+    ['the one before the other', [a, b, c, d]],
+    ['the other before the one', [c, d, a, b]],
+    ['in turns', [a, c, b, d]],
+  ])('may be expected %s', async (_order, events) => {
+    await handled.thenEvents(...events);
+  });
+
+  it('may be expected in either order of their models', async () => {
+    await handled.thenModels(left.annotate('b'), right.annotate('d'));
+    await handled.thenModels(right.annotate('d'), left.annotate('b'));
+  });
+
+  it('are each compared in the order of what they did', async () => {
+    await expect(handled.thenEvents(b, a, c, d)).rejects.toMatchObject(failed);
+    await expect(handled.thenEvents(a, d, c, b)).rejects.toMatchObject(failed);
+  });
+
+  it('are compared in the order in which one follows from the other', async () => {
+    const following = onCredit(
+      async ({ modelId }, context) => {
+        if (modelId === given.id.value)
+          await context.execute(WithdrawAction, { accountId: right.id, amount: '1' });
+      },
+      { name: 'follow' },
+    );
+    const delivered = accountsWith(noting('note-left', left, 'a'), following)
+      .given(given, left, right)
+      .when(CreditAccountAction, { accountId: given.id, amount: '2.5' })
+      .delivered();
+    const first = like(AccountCreditedEvent, { modelId: given.id.value });
+    const second = like(AccountCreditedEvent, { modelId: right.id.value });
+    await delivered.thenEvents(first, a, second);
+    await delivered.thenEvents(first, second, a);
+    await expect(delivered.thenEvents(second, first, a)).rejects.toMatchObject(failed);
+    await expect(delivered.thenEvents(a, first, second)).rejects.toMatchObject(failed);
+  });
+
+  it('show the difference from the order that fits best', async () => {
+    await expect(handled.thenEvents(c, d, a, noted(left, 'x'))).rejects.toMatchObject({
+      ...failed,
+      actual: [c, d, a, b].map(({ note }) => ({ note })),
+    });
   });
 });
