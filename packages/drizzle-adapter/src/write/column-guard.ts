@@ -4,6 +4,8 @@ import { is } from 'drizzle-orm';
 import {
   PgArray,
   PgBigInt64,
+  PgBigSerial64,
+  PgBinaryVector,
   PgBoolean,
   PgChar,
   PgCidr,
@@ -11,15 +13,23 @@ import {
   PgDate,
   PgDateString,
   PgEnumColumn,
+  PgEnumObjectColumn,
+  PgGeometry,
+  PgGeometryObject,
+  PgHalfVector,
   PgInet,
   PgInterval,
   PgJson,
   PgJsonb,
+  PgLineABC,
+  PgLineTuple,
   PgMacaddr,
   PgMacaddr8,
   PgNumeric,
   PgNumericBigInt,
   PgNumericNumber,
+  PgPointObject,
+  PgPointTuple,
   PgReal,
   PgText,
   PgTime,
@@ -27,6 +37,7 @@ import {
   PgTimestampString,
   PgUUID,
   PgVarchar,
+  PgVector,
 } from 'drizzle-orm/pg-core';
 
 import {
@@ -59,15 +70,14 @@ export function columnGuard(column: PgColumn): ColumnGuard {
   if (is(column, PgTimestamp)) return instantGuard(column.precision);
   if (is(column, PgDate)) return dayGuard;
   if (is(column, PgJson) || is(column, PgJsonb)) return (value, path) => void exactJson(value, path);
-  if (is(column, PgBigInt64)) return bigintGuard;
+  if (is(column, PgBigInt64) || is(column, PgBigSerial64)) return bigintGuard;
   if (is(column, PgBoolean)) return typeGuard('boolean');
   if (is(column, PgReal)) return realGuard;
-  if (is(column, PgText)) return textGuard(0, undefined);
-  if (is(column, PgVarchar)) return textGuard(0, column.length);
-  if (is(column, PgChar)) return textGuard(column.length ?? 1, column.length ?? 1);
-  if (is(column, PgEnumColumn)) return enumGuard(column.enumValues);
+  if (is(column, PgEnumColumn) || is(column, PgEnumObjectColumn)) return enumGuard(column.enumValues);
   return (
+    characterGuard(column) ??
     canonicalGuard(column) ??
+    coordinateGuard(column) ??
     (column.dataType === 'number' ? numberGuard(column.getSQLType()) : convertedGuard(column))
   );
 }
@@ -264,6 +274,59 @@ function enumGuard(values: readonly string[]): ColumnGuard {
       const shown = String(value).slice(0, 80);
       throw new UnstorableValueError(path, `'${shown}' is none of ${values.join(', ')}`);
     }
+  };
+}
+
+/** The guard of a column of characters, also of one whose values the table lists. */
+function characterGuard(column: PgColumn): ColumnGuard | undefined {
+  const guard = lengthGuard(column);
+  const { enumValues } = column;
+  if (guard === undefined || enumValues === undefined || enumValues.length === 0) return guard;
+  const isListed = enumGuard(enumValues);
+  return (value, path) => {
+    isListed(value, path);
+    guard(value, path);
+  };
+}
+
+function lengthGuard(column: PgColumn): ColumnGuard | undefined {
+  if (is(column, PgText)) return textGuard(0, undefined);
+  if (is(column, PgVarchar)) return textGuard(0, column.length);
+  if (is(column, PgChar)) return textGuard(column.length ?? 1, column.length ?? 1);
+  return undefined;
+}
+
+/** The guard of a column of a fixed number of numbers, or of bits. */
+function coordinateGuard(column: PgColumn): ColumnGuard | undefined {
+  if (is(column, PgPointTuple) || is(column, PgGeometry)) return tupleGuard(2);
+  if (is(column, PgLineTuple)) return tupleGuard(3);
+  if (is(column, PgPointObject) || is(column, PgGeometryObject)) return coordinatesGuard(['x', 'y']);
+  if (is(column, PgLineABC)) return coordinatesGuard(['a', 'b', 'c']);
+  if (is(column, PgVector) || is(column, PgHalfVector)) return tupleGuard(column.dimensions);
+  if (is(column, PgBinaryVector)) return bitGuard(column.dimensions);
+  return undefined;
+}
+
+function tupleGuard(length: number | undefined): ColumnGuard {
+  return (value, path) => {
+    const isTuple =
+      Array.isArray(value) && value.every(Number.isFinite) && (length ?? value.length) === value.length;
+    if (!isTuple) throw new UnstorableValueError(path, `it is no list of ${length ?? 'some'} numbers`);
+  };
+}
+
+function coordinatesGuard(names: readonly string[]): ColumnGuard {
+  return (value, path) => {
+    const fields: ReadonlyMap<string, unknown> = new Map(Object.entries(value ?? {}));
+    if (!names.every((name) => Number.isFinite(fields.get(name))))
+      throw new UnstorableValueError(path, `it is no object of the numbers ${names.join(', ')}`);
+  };
+}
+
+function bitGuard(length: number): ColumnGuard {
+  return (value, path) => {
+    if (typeof value !== 'string' || value.length !== length || !/^[01]*$/.test(value))
+      throw new UnstorableValueError(path, `it is no text of ${length} digits 0 and 1`);
   };
 }
 
