@@ -117,6 +117,7 @@ export {
 export {
   ShardUndeterminedError,
   HistoryChangedError,
+  type ConstraintKind,
   StorageFailureError,
   type UnavailableKind,
   NestedTransactionError,

@@ -183,7 +183,12 @@ export function describeRefusals(context: SuiteContext): void {
         plan.add(Account.blank(firstShard, systemClock.now()).variant({ id: account.id }));
         plan.add(Tag.of(firstShard, 'beside'));
       });
-      await expect(refused).rejects.toMatchObject({ code: 'constraint-violation', shard: firstShard });
+      await expect(refused).rejects.toMatchObject({
+        code: 'constraint-violation',
+        shard: firstShard,
+        kind: 'unique',
+        columns: ['id'],
+      });
       expect(await context.contents()).toEqual(before);
     });
 

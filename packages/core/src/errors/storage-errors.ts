@@ -128,6 +128,18 @@ export class CommitOutcomeUnknownError extends FrameworkError {
   }
 }
 
+/** What a constraint demands. */
+export type ConstraintKind = 'not-null' | 'unique' | 'foreign-key' | 'check' | 'exclusion';
+
+/** What a database tells of a constraint that refused rows; never their values. */
+export interface ConstraintViolation {
+  readonly constraint: string | undefined;
+  readonly table: string | undefined;
+  /** Default: none is known. */
+  readonly columns?: readonly string[];
+  readonly kind?: ConstraintKind | undefined;
+}
+
 /** A unique, foreign-key, check or not-null constraint of the database refused the rows; nothing was written. */
 export class ConstraintViolationError extends FrameworkError {
   /** The shard that refused. */
@@ -136,21 +148,36 @@ export class ConstraintViolationError extends FrameworkError {
   readonly constraint: string | undefined;
   /** The table's name, where the database tells it. */
   readonly table: string | undefined;
+  /** The names of its columns, in the database; empty where the database does not tell them, as of a check. */
+  readonly columns: readonly string[];
+  /** What the constraint demands, where the database tells it. */
+  readonly kind: ConstraintKind | undefined;
 
   constructor(
     shard: ShardIdentifier,
-    violation: { readonly constraint: string | undefined; readonly table: string | undefined },
+    violation: ConstraintViolation,
     options?: { readonly cause?: unknown },
   ) {
     super(
       'constraint-violation',
-      `${shard}: constraint ${violation.constraint ?? '(unnamed)'} of table ${violation.table ?? '(unknown)'} refused the rows. Nothing was written.`,
+      `${shard}: ${described(violation)} refused the rows. Nothing was written.`,
       options,
     );
     this.shard = shard;
     this.constraint = violation.constraint;
     this.table = violation.table;
+    this.columns = violation.columns ?? [];
+    this.kind = violation.kind;
   }
+}
+
+/** Such as `unique constraint accounts_email_key of table accounts (column email)`. */
+function described({ kind, constraint, table, columns = [] }: ConstraintViolation): string {
+  // That of a column which must not be null has no name on most servers.
+  const name = constraint ?? (kind === 'not-null' ? undefined : '(unnamed)');
+  const words = [kind, 'constraint', name, 'of table', table ?? '(unknown)'].filter(Boolean).join(' ');
+  if (columns.length === 0) return words;
+  return `${words} (${columns.length === 1 ? 'column' : 'columns'} ${columns.join(', ')})`;
 }
 
 /** The database refused a statement for a reason that a retry does not remove; nothing was written. */

@@ -64,6 +64,68 @@ describe('storageError', () => {
     expect(storageError(shard, cause)).toMatchObject({ constraint: 'accounts_pkey', table: 'accounts' });
   });
 
+  it.each<[string, Partial<pg.DatabaseError>, string, readonly string[], string]>([
+    [
+      'not-null',
+      { code: '23502', table: 'accounts', column: 'owner' },
+      'not-null',
+      ['owner'],
+      'not-null constraint of table accounts (column owner)',
+    ],
+    [
+      'unique',
+      {
+        code: '23505',
+        table: 'accounts',
+        constraint: 'accounts_key',
+        detail: 'Key (owner, currency)=(secret, )=(EUR) already exists.',
+      },
+      'unique',
+      ['owner', 'currency'],
+      'unique constraint accounts_key of table accounts (columns owner, currency)',
+    ],
+    [
+      'unique index of an expression',
+      {
+        code: '23505',
+        table: 'accounts',
+        constraint: 'accounts_lower',
+        detail: 'Key (lower(owner))=(secret) already exists.',
+      },
+      'unique',
+      [],
+      'unique constraint accounts_lower of table accounts',
+    ],
+    [
+      'foreign key, in another language',
+      {
+        code: '23503',
+        table: 'tags',
+        constraint: 'tags_fk',
+        detail: 'Schlüssel (account_id)=(secret) ist nicht in Tabelle »accounts« vorhanden.',
+      },
+      'foreign-key',
+      ['account_id'],
+      'foreign-key constraint tags_fk of table tags (column account_id)',
+    ],
+    [
+      'check',
+      {
+        code: '23514',
+        table: 'accounts',
+        constraint: 'balance_check',
+        detail: 'Failing row contains (secret).',
+      },
+      'check',
+      [],
+      'check constraint balance_check of table accounts',
+    ],
+  ])('names what a constraint demands, and of which columns: %s', (_what, fields, kind, columns, words) => {
+    const error = storageError(shard, Object.assign(refusal(''), fields));
+    expect(error).toMatchObject({ kind, columns });
+    expect(error.message).toBe(`shard (0, 0): ${words} refused the rows. Nothing was written.`);
+  });
+
   it('takes what is not from the server for a lost connection', () => {
     const cause = new Error('Connection terminated unexpectedly');
     const error = storageError(shard, cause, 'first-1 on db/first');

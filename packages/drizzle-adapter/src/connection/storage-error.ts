@@ -5,7 +5,7 @@ import {
   ShardUnavailableError,
   TransientStorageError,
 } from '@framework/core';
-import { StorageFailureError, type UnavailableKind } from '@framework/core/adapter';
+import { type ConstraintKind, StorageFailureError, type UnavailableKind } from '@framework/core/adapter';
 import pg from 'pg';
 
 import { readOnlyReason } from './server-role.js';
@@ -67,11 +67,30 @@ export function storageError(shard: ShardIdentifier, error: unknown, place?: str
     return new ShardUnavailableError(shard, error.message, { place, kind: 'not-migrated', cause: error });
   }
   if (unavailableStates.test(state)) return unavailable(shard, error, place);
-  if (state.startsWith('23')) {
-    const { constraint, table } = error;
-    return new ConstraintViolationError(shard, { constraint, table }, { cause: error });
-  }
+  if (state.startsWith('23')) return constraintViolation(shard, error);
   return new StorageFailureError(shard, `the database refused a statement (${state})`, { cause: error });
+}
+
+/** What a constraint demands, by its SQLSTATE. */
+const constraintKinds: Readonly<Record<string, ConstraintKind>> = {
+  '23502': 'not-null',
+  '23503': 'foreign-key',
+  '23505': 'unique',
+  '23514': 'check',
+  '23P01': 'exclusion',
+};
+
+function constraintViolation(shard: ShardIdentifier, error: pg.DatabaseError): ConstraintViolationError {
+  const { constraint, table, column, detail } = error;
+  const columns = column === undefined ? columnsIn(detail) : [column];
+  const kind = constraintKinds[error.code ?? ''];
+  return new ConstraintViolationError(shard, { constraint, table, columns, kind }, { cause: error });
+}
+
+/** The columns of a key, of which the server says `Key (owner_id, currency)=(…)`, in its language; none where it is an expression. */
+function columnsIn(detail: string | undefined): readonly string[] {
+  const [, key = ''] = /^[^(]*\(([^()]*)\)=\(/.exec(detail ?? '') ?? [];
+  return key.split(', ').filter((name) => name !== '');
 }
 
 /** Whether {@link storageError} has made an error of a lock that was not had in time: nothing was written. */

@@ -77,7 +77,12 @@ function checkedRow(tables: MemoryTables, { shard }: ChangeSet, change: Change):
   if (!(row instanceof MemoryRow)) throw foreignRow(table, model);
   const stored = tables.rows(table).get(row.id);
   if (kind === 'add' && stored !== undefined) {
-    throw new ConstraintViolationError(shard, { constraint: `${table}_pkey`, table });
+    throw new ConstraintViolationError(shard, {
+      constraint: `${table}_pkey`,
+      table,
+      columns: ['id'],
+      kind: 'unique',
+    });
   }
   if (kind === 'update' && stored?.version !== expectedVersion) throw StaleRecordError.of(change);
   return { kind, table, row: stored === undefined ? row : row.over(stored) };
