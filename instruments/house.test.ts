@@ -1,4 +1,5 @@
-import { globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { expect, test } from 'vitest';
@@ -40,6 +41,18 @@ test('what runs in production imports no test package', () => {
   expect(
     manifests.filter((file) => testPackages.some((name) => `@framework/${name}` in dependenciesIn(file))),
   ).toEqual([]);
+});
+
+test('no page that a package ships has a link to what it does not ship, or names a page that is not there', () => {
+  const shipped = globSync('packages/*/{README,CHANGELOG}.md', { cwd: root });
+  const links = shipped.flatMap((file) =>
+    [...read(file).matchAll(/\]\((?!https:|#)([^)]*)\)/g)].map(([, to]) => `${file}: ${to}`),
+  );
+  expect(links).toEqual([]);
+  const pages = shipped.flatMap((file) =>
+    [...read(file).matchAll(/`(docs\/[^`]*)`/g)].map(([, page = '']) => page),
+  );
+  expect(pages.filter((page) => !existsSync(join(root, page)))).toEqual([]);
 });
 
 test('the scripts are few', () => {

@@ -193,8 +193,7 @@ describe('a handler that fails', () => {
 
 describe('handlers that are independent of each other', () => {
   const [left, right] = [account('1'), account('2')];
-  const noted = ({ id }: typeof left, note: string): AccountNotedEvent =>
-    new AccountNotedEvent(id, note);
+  const noted = ({ id }: typeof left, note: string): AccountNotedEvent => new AccountNotedEvent(id, note);
 
   /** Annotates one account with one note after the other. */
   function noting(
