@@ -116,6 +116,21 @@ test('the smallest program runs as one file that esbuild made, where no package 
   }
 });
 
+test('no class of a program that was minified without its names gets into the log under another one', async () => {
+  const classes = Array.from({ length: 100 }, (_unused, index) => `class Model${index} {}`);
+  const names = classes.map((line) => line.split(' ')[1]);
+  const program = `
+    import { modelNameOf } from '@framework/core/adapter';
+    ${classes.join('\n')}
+    for (const model of [${names.join(', ')}]) {
+      try { console.log('accepted', modelNameOf(model)); } catch (error) { console.log(error.code); }
+    }`;
+  const bundle = ['--bundle', '--platform=node', '--format=esm', '--minify'];
+  const bundled = await execa('esbuild', bundle, { cwd: folder, input: program });
+  const { stdout } = await execa('node', ['--input-type=module'], { cwd: folder, input: bundled.stdout });
+  expect(new Set(stdout.split('\n'))).toEqual(new Set(['invariant-violation']));
+});
+
 test.each(Object.keys(suites))('the conformance suite passes as %s runs it', async (name) => {
   const vitest = join(folder, 'node_modules/vitest/vitest.mjs');
   const timeouts = ['--testTimeout=20000', '--hookTimeout=60000'];

@@ -24,7 +24,7 @@ test('is what the class declares instead', () => {
 });
 
 describe('a class that a bundler has renamed', () => {
-  test.each(['', 'a', 'A', '_Wallet', '$', 'wallet2', 'class_1'])('is refused as %j', (name) => {
+  test.each(['', 'a', 'A', 'Ae', '_Wallet', '$', 'wallet2', 'class_1'])('is refused as %j', (name) => {
     expect(() => durableName({ name }, undefined, 'static readonly modelName')).toThrow(
       expect.objectContaining({ code: 'invariant-violation' }),
     );

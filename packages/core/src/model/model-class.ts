@@ -12,6 +12,14 @@ export function modelNameOf(model: ModelClass<unknown>): string {
   return durableName(model, model.modelName, 'static readonly modelName');
 }
 
+/** Its name is another one where a bundler that this package went through renames classes, those of the application, too. */
+class NameProbe {}
+
+/** Whether a name is that of the source, and not what a bundler made of it: short, or with an underscore before it. */
+function isOwnName(name: string): boolean {
+  return NameProbe.name === 'NameProbe' && /^[A-Z]../.test(name);
+}
+
 /**
  * The name under which the log knows a class, for good: the one that it declares, else its own.
  *
@@ -25,9 +33,10 @@ export function durableName(
   declared: string,
 ): string {
   if (name !== undefined) return checkedName(name, named, declared);
-  if (/^[A-Z]/.test(named.name) && named.name.length > 1) return named.name;
+  if (isOwnName(named.name)) return named.name;
   throw new InvariantViolationError(
-    `The class name '${named.name}' looks renamed by a bundler: declare ${declared}, or let the bundler keep names`,
+    `The class name '${named.name}' looks renamed by a bundler: declare ${declared}, or let the bundler keep names ` +
+      '(keepNames of esbuild and tsup)',
   );
 }
 
