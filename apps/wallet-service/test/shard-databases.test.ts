@@ -37,8 +37,8 @@ describe('a service whose jdbc-urls were exchanged', () => {
     expect(await service.exitCode()).toBe(1);
     expect(service.stderr).toContain(
       `${path(0)} global-1 on ${mexico.host}:${mexico.port}/${mexico.database}: the database holds shard (1, 0), ` +
-        'while the configuration puts shard (0, 0) there: correct the jdbc-url; or, if shard (0, 0) is to be in this ' +
-        'database from now on, adopt it with `npm run adopt -- 0/0`',
+        'but the configuration assigns shard (0, 0) to it: correct the jdbc-url; or, to keep shard (0, 0) in this ' +
+        'database from now on, run `npm run adopt -- 0/0`',
     );
     expect(service.stderr).toContain(
       `${path(1)} mexico-1 on ${global.host}:${global.port}/${global.database}: `,

@@ -46,24 +46,27 @@ import {
 import { refuseWithoutWrites } from './connection/server-role.js';
 import { sqlStateOf } from './connection/storage-error.js';
 
-/** How soon a database is tried again that may be there at any moment. */
+/** How soon a database that may become ready at any moment is tried again. */
 const retryMs = 500;
-/** How much longer, as a factor, it takes each time while somebody has to correct something; and how long at most. */
+/** The factor by which the wait grows with each try while somebody must correct something, and its maximum. */
 const retryFactor = 2;
 const retryMaxMs = 5_000;
-/** How many times as long as a migration that failed took, until it is tried again: it may have held tables. */
+/**
+ * After a failed migration, the wait is this many times as long as the migration took: it may have held locks on
+ * tables.
+ */
 const migrationRestFactor = 10;
 const migrationRestMaxMs = 600_000;
 
-/** Says when a database is tried again that could not be opened. */
+/** Decides when to try again to open a database. */
 export class OpeningRetries {
   #waitMs = retryMs;
 
   /**
    * How long to wait, in milliseconds.
    *
-   * @param reason is what `error` means
-   * @param tookMs is how long the try took
+   * @param reason the meaning of `error`
+   * @param tookMs how long the try took
    */
   delayMsAfter(error: unknown, reason: DatabaseNotReadyError, tookMs: number): number {
     this.#waitMs = reason.mayPass ? retryMs : Math.min(this.#waitMs * retryFactor, retryMaxMs);
@@ -74,54 +77,56 @@ export class OpeningRetries {
 }
 
 const pingTimeoutMs = 2_000;
-/** The SQLSTATE of a server, or a role, that has no connection left. */
+/** The SQLSTATE of a server or role that has no connections left. */
 const noConnectionLeft = '53300';
 const applicationNameDefault = 'framework';
 const deliveryPoolMaxDefault = 2;
 
-/** How many reasons why a database is not ready are remembered. */
+/** How many reasons for not being ready are remembered, so that each is reported once. */
 const reasonsMax = 100;
 
-/** What is said until the first try to open a database has ended. */
+/** The reason given until the first try to open the database has ended. */
 const opening = 'it is being opened';
 
-/** What delivery has of a database for itself. */
+/** The connections and the store that a database has only for delivery. */
 interface PgDelivery {
   readonly pools: readonly ConnectionPool[];
   readonly store: PgDeliveryStore;
 }
 
-/** One PostgreSQL database: its connections, its migrations, and the transactions of the shards that it holds. */
+/** One PostgreSQL database: its connections, its migrations, and the transactions of its shards. */
 export class PgDatabase implements Database {
-  /** The connections of the requests. */
+  /** The connections for requests. */
   readonly pool: ConnectionPool;
   readonly writer: ChangeSetWriter = new ChangeSetWriter();
   readonly plainTables: PlainTables = new PlainTables();
   readonly groups: GroupWriter = new GroupWriter(this.plainTables);
   /** Where writes wait for their turn to wait for a lock. */
   readonly lockWaits: LockWaits;
-  /** Where it is, for errors. */
+  /** Names the shards and the address in errors. */
   readonly place: DatabasePlace;
   readonly #config: DatabaseConfig;
   readonly #options: PostgresOptions;
   readonly #held: HeldShards;
-  /** What a database is asked for while it is opened: before it is migrated, and after that. */
+  /** Check a database while it is opened, before and after it is migrated. */
   readonly #guards: readonly ConnectionGuard[];
-  /** What every connection is asked for before it is used: its database was opened, so another one may stand there by now. */
+  /**
+   * Check every new connection before it is used: after the database was opened, another one may have taken its place.
+   */
   readonly #openedGuards: readonly ConnectionGuard[];
   readonly #warn: (warning: PostgresWarning) => void;
   readonly #closing = new AbortController();
   readonly #ready: Promise<void>;
   #isReady = false;
   #indexing: Promise<void> | undefined;
-  /** The question whether it serves, which is asked once for all who ask meanwhile. */
+  /** The readiness check in progress, shared by all callers who ask meanwhile. */
   #asking: Promise<void> | undefined;
   #identity: string | undefined;
   #firstShard: ShardIdentifier | undefined;
   #delivery: PgDelivery | undefined;
-  /** Why it is not ready, as far as it was tried. */
+  /** Why the last try to open it failed. */
   #notReady: DatabaseNotReadyError | undefined;
-  /** The reasons of which operators were told. */
+  /** The reasons that operators were told of. */
   readonly #warnedOf = new Set<string>();
   readonly #onNotReady = new Set<(reason: DatabaseNotReadyError) => void>();
 
@@ -144,11 +149,11 @@ export class PgDatabase implements Database {
       place: this.place,
     });
     this.#ready = this.#becomeReady();
-    // Reported to callers of ready(), of which there may be none.
+    // Reported to the callers of ready(), if there are any.
     this.#ready.catch(() => undefined);
   }
 
-  /** How long one statement may run, in milliseconds. */
+  /** How long a statement may run, in milliseconds. */
   get statementTimeoutMs(): number {
     return this.#config.statementTimeoutMs;
   }
@@ -175,7 +180,7 @@ export class PgDatabase implements Database {
     return this.#identity;
   }
 
-  /** @throws ShardUnavailableError `shard-unavailable`, with the reason, until the database was opened */
+  /** @throws ShardUnavailableError `shard-unavailable`, with the reason, until the database is open */
   assertReady(shard: ShardIdentifier): void {
     if (this.#isReady) return;
     if (this.#notReady !== undefined) throw this.place.unavailable(shard, this.#notReady);
@@ -184,7 +189,7 @@ export class PgDatabase implements Database {
 
   async ping(): Promise<void> {
     if (!this.#isReady) throw this.#notReady ?? new Error(opening);
-    // Whoever asks may be a request.
+    // The caller may be a request.
     this.#asking ??= outsideRequests(() => this.#ask()).finally(() => (this.#asking = undefined));
     await this.#asking.catch((error: unknown) => {
       throw notReadyError(error, this.#config);
@@ -199,12 +204,13 @@ export class PgDatabase implements Database {
   }
 
   /**
-   * With connections of its own, so that requests and delivery do not wait for each other; and with one for the leases alone, whose
-   * renewals must not come too late behind everything else that delivery has to store.
+   * Delivery has its own connections, so that requests and delivery do not wait for each other. Leases have one more of
+   * their own: their renewals must not be delayed by other statements of delivery.
    */
   #openDelivery(): PgDelivery {
     const shard = this.#firstShard;
-    if (shard === undefined) throw new InvariantViolationError('A database without shards delivers nothing');
+    if (shard === undefined)
+      throw new InvariantViolationError('A database without shards has no events to deliver');
     const { applicationName = applicationNameDefault, deliveryPoolMax: poolMax = deliveryPoolMaxDefault } =
       this.#options;
     const pools = new Array<ConnectionPool>();
@@ -229,14 +235,16 @@ export class PgDatabase implements Database {
     const { migrate = 'on-start' } = this.#options;
     const opened = isPrimary ? await this.#open(migrate) : undefined;
     if (this.#closing.signal.aborted)
-      throw new Error('The database was closed before it could serve', { cause: this.#notReady });
+      throw new Error('The database was closed before it was ready', { cause: this.#notReady });
     this.#notReady = undefined;
     this.#isReady = true;
     this.pool.keepWarm();
     if (migrate === 'on-start' && opened?.hasEarlierIndex === true) this.#indexing = this.#replaceIndex();
   }
 
-  /** A server without a connection for the question may serve all the same, on those that the requests have. */
+  /**
+   * When the server has no connection left for the check, it may still serve requests over their existing connections.
+   */
   async #ask(): Promise<void> {
     try {
       await this.#askOnNewConnection();
@@ -272,12 +280,15 @@ export class PgDatabase implements Database {
     await this.#held.ensure(client);
   }
 
-  /** A database that is no member's `primary-config` may be without the framework's tables. */
+  /** Only a member's `primary-config` must have the framework's tables. */
   async #refuseUnmigrated(client: pg.ClientBase): Promise<void> {
     if (this.#config.name === primaryConfig) await refuseUnmigrated(client, this.#opening.migrateCommand);
   }
 
-  /** Beside everything else, because it may take as long as the log is large; the next process to open it tries again. */
+  /**
+   * Runs in the background, because it may take long for a large log. If it fails, the next process to open the
+   * database tries again.
+   */
   async #replaceIndex(): Promise<void> {
     try {
       await replaceDeliveryIndex(this.#config, this.#closing.signal);
@@ -299,7 +310,7 @@ export class PgDatabase implements Database {
     };
   }
 
-  /** Tries again for as long as it cannot be opened, or until it is closed. */
+  /** Repeats until the database is open, or this object is closed. */
   async #open(migrate: MigrateMode): Promise<OpenedDatabase | undefined> {
     const { signal } = this.#closing;
     const retries = new OpeningRetries();
@@ -319,7 +330,7 @@ export class PgDatabase implements Database {
     return undefined;
   }
 
-  /** Each reason once: one that may pass is a warning only when the try before has failed as well. */
+  /** Reports each reason once. A reason that may pass by itself is reported only if the try before failed as well. */
   #tell(reason: DatabaseNotReadyError): void {
     const before = this.#notReady;
     this.#notReady = reason;

@@ -33,25 +33,28 @@ import type { LockWaits } from './connection/lock-waits.js';
 import type { Connection } from './connection/connection.js';
 import { isLockTimeout, isRefusal, storageError } from './connection/storage-error.js';
 
-/** How often something is sent at most, each time on a new connection, while what the old ones have prepared does not fit. */
+/**
+ * How often a statement is sent at most, each time on a new connection, while the earlier connections' prepared
+ * statements no longer fit.
+ */
 const sendingsMax = 3;
 
 /**
- * How long the action of a handler waits for its turn at a locked row, and one of them only: delivery tries it again by itself, and
- * meanwhile it would keep its place from the events of other models.
+ * How long a handler's action waits for its turn at a locked row; only one per row may wait. Delivery retries the
+ * action later, and while it waits it occupies one of the handler's calls, which other models need.
  */
 const handlerLockWaitMs = 1_000;
 
-/** A transaction in which the caller runs. */
+/** The transaction in which the caller runs. */
 interface OpenTransaction {
   readonly client: pg.PoolClient;
-  /** Whether it has ended, while something that it started still runs. */
+  /** Whether it has ended although work that it started is still running. */
   over: boolean;
 }
 
-/** What the transactions of all shards of a database share. */
+/** What the shards of one database share. */
 export interface TransactionDatabase {
-  /** The connections of requests. */
+  /** The connections for requests. */
   readonly pool: ConnectionPool;
   readonly writer: ChangeSetWriter;
   readonly groups: GroupWriter;
@@ -59,7 +62,7 @@ export interface TransactionDatabase {
   readonly lockWaits: LockWaits;
   readonly place: DatabasePlace;
   readonly statementTimeoutMs: number;
-  /** @throws ShardUnavailableError `shard-unavailable` while the database does not serve */
+  /** @throws ShardUnavailableError `shard-unavailable` while the database is not ready */
   assertReady(shard: ShardIdentifier): void;
 }
 
@@ -70,13 +73,13 @@ export class PgTransactionManager implements TransactionManager, Connection {
   readonly shard: ShardIdentifier;
   readonly log: PgEventLog;
   readonly keys: PgIdempotencyKeys;
-  /** Drizzle on this shard; joins the transaction in which it is used. */
+  /** Drizzle on this shard. Its statements join the caller's transaction. */
   readonly db: NodePgDatabase;
   /** The database that holds the shard. */
   readonly database: TransactionDatabase;
   readonly #pool: ConnectionPool;
 
-  /** @param pool where the connections come from; those of the requests, unless told otherwise */
+  /** @param pool provides the connections; by default, those for requests */
   constructor(shard: ShardIdentifier, database: TransactionDatabase, pool: ConnectionPool = database.pool) {
     this.shard = shard;
     this.database = database;
@@ -87,9 +90,10 @@ export class PgTransactionManager implements TransactionManager, Connection {
   }
 
   /**
-   * Sends one statement: within the transaction in which the caller runs, else on a connection of its own.
+   * Sends one statement within the caller's transaction if there is one, otherwise on a connection of its own.
    *
-   * @throws what {@link storageError} makes of it; TransactionOverError (`transaction-over`) after the end
+   * @throws an error of {@link storageError}
+   * @throws TransactionOverError `transaction-over` when the caller's transaction has ended
    */
   async query<R extends pg.QueryResultRow>(
     query: pg.QueryConfig | pg.QueryArrayConfig,
@@ -108,7 +112,8 @@ export class PgTransactionManager implements TransactionManager, Connection {
 
   async inTransaction<T>(work: () => Promise<T>): Promise<T> {
     this.#assertOutside();
-    // What the work throws says nothing about the connection, so it must not get to the pool.
+    // The result is returned as a function, because an error of the work says nothing about the connection and must not
+    // reach the pool.
     const { end } = await this.#pool.use(this.shard, async (client) => ({
       end: await this.#transact(client, work),
     }));
@@ -124,7 +129,7 @@ export class PgTransactionManager implements TransactionManager, Connection {
     const rows = updatedRows(changes);
     const send = (isBrief: boolean): Promise<PersistOutcome> =>
       this.#send(changes, writer.prepare(changes, isBrief));
-    // Where others wait for a row, trying it costs a connection and cannot succeed.
+    // When other writes already wait for a row, trying it would use a connection and fail.
     if (shortLockWait || !lockWaits.hasOneOf(rows)) {
       try {
         return await send(true);
@@ -137,7 +142,7 @@ export class PgTransactionManager implements TransactionManager, Connection {
     return lockWaits.run(this.shard, rows, send, isOfHandler ? handlerLockWaitMs : undefined);
   }
 
-  /** Nobody waits behind a write that may wait for locks for long: it has a connection of its own. */
+  /** Only a brief write shares a connection: a write that may wait long for a lock would delay those behind it. */
   async #send(changes: ChangeSet, write: PreparedWrite): Promise<PersistOutcome> {
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<PersistOutcome> => {
@@ -168,7 +173,7 @@ export class PgTransactionManager implements TransactionManager, Connection {
     let client: pg.PoolClient | undefined;
     const send = async (lent: pg.PoolClient): Promise<readonly GroupOutcome[]> => {
       client = lent;
-      // Whichever it is, it is found when each is written on its own.
+      // Writing the plans one by one will find out which one it is.
       if (group.some((changes) => updateOfOtherTimeline(changes, this.#pool.timelineOf(lent)) !== undefined))
         return group.map(() => 'single');
       const { rows } = await lent.query<(string | null)[]>(write.query);
@@ -192,7 +197,7 @@ export class PgTransactionManager implements TransactionManager, Connection {
     }
   }
 
-  /** Whether a row that was staged is known to be in the database as it is once it is written. */
+  /** Whether an encoded row will certainly be stored exactly as it was sent. */
   isStoredAsSent({ shape }: Row): boolean {
     return this.database.plainTables.isKnownPlain(shape, (query) => this.#queryAlone(query));
   }
@@ -229,7 +234,7 @@ export class PgTransactionManager implements TransactionManager, Connection {
     }
   }
 
-  /** Runs the work between begin and commit; gives what its caller is to get. */
+  /** Runs the work between begin and commit. Returns a function that yields its result or throws its error. */
   async #transact<T>(client: pg.PoolClient, work: () => Promise<T>): Promise<() => T> {
     const transaction: OpenTransaction = { client, over: false };
     try {
@@ -274,12 +279,13 @@ export class PgTransactionManager implements TransactionManager, Connection {
       throw new CommitOutcomeUnknownError(this.shard, undefined, { cause: error });
     });
     if (command === 'COMMIT') return;
-    const reason = 'the transaction was rolled back, because the work caught the error of a statement in it';
+    const reason =
+      'the transaction was rolled back because a statement in it failed, although the work caught the error';
     throw new StorageFailureError(this.shard, reason);
   }
 }
 
-/** The manager of a shard as PostgreSQL's; throws InvariantViolationError where the registry has another driver. */
+/** Narrows a shard's manager to PostgreSQL's; throws InvariantViolationError if another driver opened the shard. */
 export function pgManager(manager: TransactionManager): PgTransactionManager {
   if (manager instanceof PgTransactionManager) return manager;
   throw new InvariantViolationError(
@@ -287,7 +293,7 @@ export function pgManager(manager: TransactionManager): PgTransactionManager {
   );
 }
 
-/** Of the managers of one database: the one in whose transaction the caller runs, else the first. */
+/** Of the managers of one database, the one whose transaction the caller runs in, otherwise the first. */
 export function joinedManager(managers: readonly TransactionManager[]): PgTransactionManager {
   const own = managers.map(pgManager);
   const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];
@@ -295,7 +301,7 @@ export function joinedManager(managers: readonly TransactionManager[]): PgTransa
   return joined;
 }
 
-/** Whether the server itself said that nothing is committed. */
+/** Whether it is certain that nothing was committed. */
 function isDecided(error: unknown): boolean {
   return isRefusal(error) || FrameworkError.is(error);
 }
@@ -307,7 +313,7 @@ function updatedRows({ changes }: ChangeSet): readonly string[] {
 /** Sends a statement of Drizzle on the right connection. */
 type Send = (query: pg.QueryConfig, values: unknown[]) => Promise<pg.QueryResult>;
 
-/** What Drizzle believes to be a pool: Drizzle recognises one by this part of the class's name. */
+/** Looks like a pool to Drizzle, which recognises one by this part of the class's name. */
 class ShardPool {
   constructor(readonly query: Send) {}
 
@@ -318,7 +324,7 @@ class ShardPool {
   }
 }
 
-/** Drizzle for one shard, made once: every statement goes where the caller's transaction is, or to the pool. */
+/** A Drizzle instance for one shard. Every statement goes to the caller's transaction or to the pool. */
 function drizzleOn(send: Send): NodePgDatabase {
   return drizzle(new ShardPool(send) as unknown as pg.Pool);
 }

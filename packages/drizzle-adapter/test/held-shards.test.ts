@@ -64,11 +64,11 @@ describe('a database', () => {
       const message = await refusal(exchanged);
       expect(message).toContain(
         `shard (0, 0) member-0-0 on ${new URL(other.url).host}/${other.database}: the database holds shard (1, 0), ` +
-          'while the configuration puts shard (0, 0) there: correct the jdbc-url; or, if shard (0, 0) is to be in this ' +
-          'database from now on, adopt it with adoptShards(sharding, [ShardIdentifier.of(0, 0)])',
+          'but the configuration assigns shard (0, 0) to it: correct the jdbc-url; or, to keep shard (0, 0) in this ' +
+          'database from now on, run adoptShards(sharding, [ShardIdentifier.of(0, 0)])',
       );
       expect(message).toContain(
-        'the database holds shard (0, 0), while the configuration puts shard (1, 0) there',
+        'the database holds shard (0, 0), but the configuration assigns shard (1, 0) to it',
       );
       const suite = suiteOn(exchanged);
       await expect(suite.store(Account.open(ShardIdentifier.of(0, 0), new Date()))).rejects.toMatchObject({
@@ -102,7 +102,7 @@ describe('a database', () => {
     await opened(at(first, one), at(second, one));
     await opened(at(second, one));
     expect(await refusal(openRegistry([at(first, one), at(third, one)]))).toContain(
-      'the database holds shard (0, 0) and shard (0, 1), while the configuration puts shard (0, 0) and shard (1, 0) there',
+      'the database holds shard (0, 0) and shard (0, 1), but the configuration assigns shard (0, 0) and shard (1, 0) to it',
     );
     expect(await heldBy(one)).toEqual({ '0/0': true, '0/1': true });
   });
@@ -193,7 +193,7 @@ describe('a shard', () => {
     await opened(...after);
     // A process that was forgotten with the configuration before is refused.
     expect(await refusal(openRegistry(before))).toContain(
-      'the database holds shard (0, 0), and shard (0, 1) no more, while',
+      'the database holds shard (0, 0), and has released shard (0, 1), but',
     );
     await adoptShards(shardingConfig([...before, at(third, other)]), [ShardIdentifier.of(0, 1)]);
     await opened(...before);
@@ -289,8 +289,8 @@ describe('a shard', () => {
     // The other database was not asked.
     await suite.openAccount(ShardIdentifier.of(0, 0));
     expect(await refusal(openRegistry([at(third, other)]))).toContain(
-      'the database holds no shard, and shard (1, 0) no more, while the configuration puts shard (1, 0) there: ' +
-        'start this process with the configuration after the move; or correct the jdbc-url; or, if',
+      'the database holds no shard, and has released shard (1, 0), but the configuration assigns shard (1, 0) to it: ' +
+        'start this process with the configuration from after the move; or correct the jdbc-url; or, to',
     );
   });
 
@@ -303,7 +303,7 @@ describe('a shard', () => {
         { released: [ShardIdentifier.of(0, 1)] },
       ]);
     expect(await refusal(openRegistry([at(first, one), at(second, one)]))).toContain(
-      'the database holds shard (0, 0), and shard (0, 1) no more, while',
+      'the database holds shard (0, 0), and has released shard (0, 1), but',
     );
     await opened(at(first, one));
     await adoptShards(sharding, [ShardIdentifier.of(0, 1)]);

@@ -74,7 +74,7 @@ const faults: readonly (readonly [string, (database: TestDatabase) => Promise<Fa
       await allow(false);
       return { url, heal: () => allow(true) };
     },
-    { kind: 'not-serving', text: /is not currently accepting connections: it is tried again until/ },
+    { kind: 'not-serving', text: /is not currently accepting connections: the framework retries until/ },
   ],
   [
     'whose certificate is not trusted',
@@ -82,7 +82,7 @@ const faults: readonly (readonly [string, (database: TestDatabase) => Promise<Fa
       const server = await startTlsServer();
       return { url: server.url, heal: server.trust };
     },
-    { kind: 'tls-refused', text: /certificate.*: correct the server's certificate, or the parameters ssl…/ },
+    { kind: 'tls-refused', text: /certificate.*: correct the server's certificate, or the ssl… parameters/ },
   ],
   [
     'whose certificate authority is in a file that is not there',
@@ -91,7 +91,7 @@ const faults: readonly (readonly [string, (database: TestDatabase) => Promise<Fa
       await server.forget();
       return { url: server.url, heal: server.trust };
     },
-    { kind: 'tls-refused', text: /ENOENT.*: correct the server's certificate, or the parameters ssl…/ },
+    { kind: 'tls-refused', text: /ENOENT.*: correct the server's certificate, or the ssl… parameters/ },
   ],
 ];
 

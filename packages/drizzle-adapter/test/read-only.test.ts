@@ -47,11 +47,11 @@ describe('a database that takes no writes for a while', () => {
     await setReadOnly(true);
     const refused = await refusal(suite.credit(account, '1'));
     expect(refused).toMatchObject({ code: 'shard-unavailable', shard: firstShard });
-    expect(String(refused)).toMatch(/takes no writes.*default_transaction_read_only.*switch that off/);
+    expect(String(refused)).toMatch(/takes no writes.*default_transaction_read_only.*turn that off/);
     expect(await suite.accounts.getById(account.id)).toMatchObject({ version: 1 });
     const [status] = await suite.fixture.databases.status();
     expect(status).toMatchObject({ ready: false });
-    expect(String(status?.reason)).toMatch(/takes no writes.*switch that off/);
+    expect(String(status?.reason)).toMatch(/takes no writes.*turn that off/);
   });
 
   it('is written again by the first action afterwards, whatever sessions were opened meanwhile', async () => {

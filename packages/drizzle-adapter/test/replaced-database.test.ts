@@ -57,11 +57,13 @@ it('An empty database in the place of one that was opened is not ready, until th
   expect(await registry.status()).toMatchObject([{ ready: true }]);
 });
 
-it('A database that notes no shard, in the place of one that was opened, is not ready until it does', async () => {
+it('A database without a record of its shards, in the place of one that was opened, is not ready until it has one', async () => {
   const { database, registry, suite, account } = await openedDatabase();
   await query(database.url, 'create table noted as table eventlog.shards; delete from eventlog.shards');
   await whileClosed(database, `alter database ${database.database} with allow_connections true`);
-  const message = expect.stringContaining('notes no shard, so it is not the one that was opened') as string;
+  const message = expect.stringContaining(
+    'has no record of its shards, so it is not the one that was opened',
+  ) as string;
   await expect(suite.credit(account, '1')).rejects.toMatchObject({ ...notMigrated, message });
   expect(await registry.status()).toMatchObject([{ ready: false, reason: { message } }]);
 

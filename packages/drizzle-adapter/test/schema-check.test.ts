@@ -37,7 +37,7 @@ describe('a schema that is only compared', () => {
     expect(told[0]?.reason).toMatchObject({
       kind: 'not-migrated',
       message: expect.stringMatching(
-        /^the schema is older than the code, it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, 0000_suite of the application: apply what is missing with npm run migrate; or, if the database is being restored, wait until that has ended$/,
+        /^the schema is older than the code: it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, 0000_suite of the application: apply the missing migrations with npm run migrate or, if the database is being restored, wait for the restore to finish$/,
       ) as string,
     });
     await expect(suiteOn(registry).store(Account.open(firstShard, new Date()))).rejects.toMatchObject({
@@ -62,7 +62,7 @@ describe('a schema that is only compared', () => {
       reason: {
         kind: 'not-migrated',
         message: expect.stringMatching(
-          /^the framework's tables are not there: apply what is missing with npm run migrate; or, /,
+          /^the framework's tables are missing: apply the missing migrations with npm run migrate or, /,
         ) as string,
       },
     });
@@ -98,7 +98,7 @@ describe('a schema that is only compared', () => {
       await expect(registry.ready()).rejects.toMatchObject({
         cause: {
           kind: 'schema-newer',
-          message: `the schema is newer than the code, which does not know one of 2100-01-01T00:00:00.000Z in ${journal}, hash 0123456789ab: start the release that brought them, or set migrate to off for this one to go on beside them`,
+          message: `the schema is newer than the code, which does not know a migration of 2100-01-01T00:00:00.000Z in ${journal}, hash 0123456789ab: start the release that added them, or set migrate to off so that this release runs with them`,
         },
       });
     },
@@ -137,7 +137,7 @@ describe('a role that owns nothing', () => {
       cause: {
         kind: 'migration-not-allowed',
         message: expect.stringMatching(
-          /^the schema is older than the code, it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, which this role may not apply \(permission denied for database \w+\): apply them with npm run migrate as the role that owns the schema, and set migrate to check for this one$/,
+          /^the schema is older than the code: it lacks all migrations \(0000_eventlog to \d{4}_\w+\) of the framework, and this role may not migrate it \(permission denied for database \w+\): apply them with npm run migrate as the role that owns the schema, and set migrate to check for this one$/,
         ) as string,
       },
     });

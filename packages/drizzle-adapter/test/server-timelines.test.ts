@@ -92,7 +92,7 @@ it('Whoever gets one connection after the other that is outdated already is refu
   onTestFinished(() => pool.close());
   const failure = await refusal(pool.use(firstShard, pidOf));
   expect(failure).toMatchObject({ code: 'shard-unavailable', kind: 'unreachable' });
-  expect(failure?.message).toContain('leads to several servers in turn');
+  expect(failure?.message).toContain('resolves to several servers in turn');
   expect(openedCount).toBeGreaterThan(1);
 });
 

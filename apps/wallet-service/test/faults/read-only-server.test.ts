@@ -6,7 +6,7 @@ import { FaultHarness } from './fault-harness.js';
 const timeout = 240_000;
 const patience = { timeout: 60_000, interval: 50 };
 /** What operators are told, wherever they look. */
-const told = /takes no writes \(default_transaction_read_only is on\): switch that off/;
+const told = /takes no writes \(default_transaction_read_only is on\): turn that off/;
 
 let harness: FaultHarness;
 

@@ -5,14 +5,14 @@ import pg from 'pg';
 
 type Answer = Parameters<Parameters<LookupFunction>[2]>;
 
-/** Who waits for the lookups that are under way, by what these ask. */
+/** The callers that wait for lookups in progress, by question. */
 const waiting = new Map<string, ((...answer: Answer) => void)[]>();
 
 /**
- * Looks a name up as Node does, but never twice at once: whoever asks meanwhile gets the same answer.
+ * Looks a name up as Node does, but never the same one twice at once: callers share the lookup in progress.
  *
- * A lookup occupies one of the four threads that Node has for it until the name server answers, however long ago its asker gave
- * up. A name server that is silent would get all of them, and other names could not be looked up any more.
+ * A lookup occupies one of Node's four worker threads until the name server answers, even if its caller has given up.
+ * Without sharing, one silent name server would occupy all of them and block the lookups of other names.
  */
 const sharedLookup: LookupFunction = (hostname, options, callback) => {
   const question = JSON.stringify([hostname, options]);
@@ -30,18 +30,18 @@ const sharedLookup: LookupFunction = (hostname, options, callback) => {
 };
 
 /**
- * Sends what is written within one turn of the event loop by one call of the operating system, and looks names up by
- * {@link sharedLookup}.
+ * Sends everything written within one turn of the event loop with one system call, and looks names up with {@link
+ * sharedLookup}.
  *
- * Waking the server costs more than writing a statement does; statements that are sent together wake it once.
+ * Waking the server costs more than writing a statement. Statements that are sent together wake it once.
  *
- * What comes in runs outside the async context of any request, because the connection outlives the request that needed it
- * first.
+ * Incoming data is handled outside of any request's async context, because the connection outlives the request that
+ * opened it.
  */
 export class BatchingSocket extends Socket {
   #isHeld = false;
 
-  /** Takes what {@link Socket.connect} takes. */
+  /** Takes the arguments of {@link Socket.connect}. */
   override connect(...args: unknown[]): this {
     const [port, host] = args;
     const isNamed = typeof port === 'number' && typeof host === 'string';
@@ -62,28 +62,28 @@ export class BatchingSocket extends Socket {
   }
 }
 
-/** The socket, which `pg` offers to its own pool only: `end()` would wait for a network that is silent. */
+/** The client's socket, which `pg` gives only to its own pool. `end()` would wait for a silent network. */
 export function streamOf(client: pg.Client): Socket {
   return (client as unknown as { readonly connection: { readonly stream: Socket } }).connection.stream;
 }
 
-/** Whether a statement was sent that the server has not answered yet. */
+/** Whether the server still owes an answer to a statement. */
 export function awaitsAnswer(client: pg.Client): boolean {
   return !(client as pg.Client & { readonly readyForQuery: boolean }).readyForQuery;
 }
 
-/** Whether a pooler stands between: the session is another one than the one that was announced. */
+/** Whether a pooler stands in between: the server process is not the one announced at login. */
 export async function isBehindPooler(client: pg.Client): Promise<boolean> {
   const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
   return rows[0]?.pid !== (client as pg.Client & { readonly processID: number }).processID;
 }
 
-/** How long the server has to close a connection whose client has said goodbye, in milliseconds. */
+/** How long the server may take to close a connection after the client has said goodbye, in milliseconds. */
 const goodbyeMaxMs = 1_000;
 
 /**
- * A client whose `end()` does not wait for a network that has fallen silent: a connection that the server has not closed in
- * time is destroyed.
+ * A client whose `end()` does not wait for a silent network: if the server does not close the connection in time, it is
+ * destroyed.
  */
 export class ClosingClient extends pg.Client {
   constructor(config: pg.ClientConfig) {
@@ -99,9 +99,9 @@ export class ClosingClient extends pg.Client {
     super.end(callback);
   }
 
-  /** Whether it says goodbye after the answers to what it has sent, which have deadlines of their own. */
+  /** Whether the goodbye must wait for answers to sent statements, which have their own deadlines. */
   #awaitsAnswers(): boolean {
-    // Undefined until the login is over.
+    // Undefined until the login has finished.
     const { readyForQuery } = this as this & { readonly readyForQuery: boolean | undefined };
     return this.pipeline && readyForQuery === false;
   }
@@ -112,12 +112,12 @@ export class ClosingClient extends pg.Client {
   }
 }
 
-/** Looks at the server and the database behind each new connection before it is used. */
+/** Checks the server and the database behind each new connection before it is used. */
 export interface ConnectionGuard {
   /**
-   * To be called outside of a transaction.
+   * Must be called outside of a transaction.
    *
-   * @throws what is wrong; then the connection must not be used
+   * @throws an error when the connection must not be used
    */
   ensure(client: pg.ClientBase): Promise<void>;
 }

@@ -7,33 +7,33 @@ import { storageError } from './storage-error.js';
 
 const pollMs = 50;
 
-/** Where the questions are asked. */
+/** Gives access to the server for questions about a commit. */
 export interface CommitQuestions {
-  /** How the server tells where it stands in its history. */
+  /** How to ask this server for its timeline. */
   readonly history: HistoryQuestion;
   /** Lends a connection for as long as the work runs. */
   use<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T>;
 }
 
-/** What one look at the server says: `undecided` may change, `undecidable` will not. */
+/** What one look at the server says: `undecided` may change later, `undecidable` will not. */
 type Look = 'committed' | 'not-committed' | 'undecided' | 'undecidable';
 
 interface SessionRow {
   /** Null in recovery. */
   readonly timeline: string | null;
-  /** Whether the process may be there still: one with its pid that is not for certain another one. */
+  /** Whether the process may still be running: there is one with its pid that is not known to be another one. */
   readonly working: boolean;
 }
 
 /**
- * Looks for a commit in the log, until the server's process that ran it is gone.
+ * Looks for a commit in the log until the server process that ran it is gone.
  *
- * The server ends a statement after its timeout, so waiting that long is enough. Only a server that would know can report
- * that a commit did not happen: not in recovery, and on the timeline on which it was sent. Where a role may not see when
- * its processes started, any process with that pid may be the one. Behind a pooler that hides the server's processes, only a
- * commit that happened can be confirmed.
+ * The server cancels a statement after its timeout, so waiting that long is enough. Only a server that must know about
+ * the commit can rule it out: one that is not in recovery, and on the timeline on which the commit was sent. If the
+ * role may not see when processes started, any process with the same pid counts as the one. Behind a pooler that hides
+ * server processes, a commit can only be confirmed, never ruled out.
  *
- * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when it cannot be learnt
+ * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the outcome cannot be found out
  */
 export async function findCommit(
   pool: CommitQuestions,
@@ -61,7 +61,10 @@ async function lookAt(pool: CommitQuestions, unknown: CommitOutcomeUnknownError)
   }
 }
 
-/** Asks on one connection, which is one server, and in this order: a process that is gone can add nothing to the log. */
+/**
+ * Uses one connection, so one server, and checks the process before the log: a process that is gone can add nothing to
+ * the log.
+ */
 async function lookBy(
   client: pg.PoolClient,
   pool: CommitQuestions,
@@ -84,20 +87,20 @@ async function lookBy(
   return now.working ? 'undecided' : 'not-committed';
 }
 
-/** By what the outcome of a commit is found. */
+/** What is needed to find the outcome of a commit. */
 export interface SentCommit {
-  /** The process that ran it; `undefined` when something between client and server hides it. */
+  /** The server process that ran it; `undefined` when a pooler hides it. */
   readonly server: ServerSession | undefined;
-  /** One of its rows in the log; the action's id would also find those on another shard of the database. */
+  /** One of its rows in the log. The action's id alone would also match rows of another shard in the same database. */
   readonly eventId: string | undefined;
 }
 
-/** What is known of a commit whose answer was lost. */
+/** What is known about a commit whose answer was lost. */
 function sentCommitOf({ session }: CommitOutcomeUnknownError): SentCommit {
   return (session as SentCommit | undefined) ?? { server: undefined, eventId: undefined };
 }
 
-/** One row of the log for each of these commits; `undefined` when any row of the action stands for one of them. */
+/** One log row for each of these commits; `undefined` when some commit can only be found by its action's id. */
 export function sentEventIds(
   unknownCommits: readonly CommitOutcomeUnknownError[],
 ): readonly string[] | undefined {

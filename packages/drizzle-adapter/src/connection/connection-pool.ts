@@ -13,40 +13,40 @@ import { SharedConnections, adaptStatementNames } from './shared-connections.js'
 import { isHarmless, isOutgrown, isReadOnly, isUnmigrated, silentRemedy } from './storage-error.js';
 import { WarmConnections, watchLoan } from './warm-connections.js';
 
-/** How much later than the server the client gives a statement up, in milliseconds. */
+/** How long after the server's statement timeout the client gives up, in milliseconds. */
 const clientGraceMs = 1_000;
 
-/** How old a connection is that is replaced because of what it refuses: younger ones know the server as it is now. */
+/** Connections younger than this are not replaced because of a refusal: they saw the server as it is now. */
 const renewedAgeMinMs = 1_000;
 
-/** What a pooler says, in no other language, to a parameter that it cannot hand on. */
+/** How a pooler refuses a startup parameter that it does not support; not translated. */
 const refusedParameter = /startup parameter/i;
 
-/** What a caller gets who got one connection after the other that must not be used. */
+/** The error when every new connection turned out to be outdated. */
 const outdatedConnections =
-  'every new connection was outdated before it could be used, as when the address leads to several servers in turn';
+  'every new connection was already outdated, as happens when the address resolves to several servers in turn';
 
-/** The count of a connection to a server from which another one has taken over: none of the timelines has it. */
+/** The timeline count of a connection to a server that has been superseded; no known timeline has it. */
 const noTimeline = 0;
 
-/** A server's timeline, as new connections meet it. */
+/** A timeline of the server, as new connections find it. */
 interface ServerTimeline {
-  /** As the server tells it; `undefined` before the first connection. */
+  /** The server's own name for it; `undefined` before the first connection. */
   readonly name: string | undefined;
-  /** Which one of those that this pool has met, from 1. */
+  /** Its number among the timelines that this pool has seen, from 1. */
   readonly count: number;
-  /** When the connection was opened that met it first. */
+  /** When the first connection that saw it was opened. */
   readonly sinceMs: number;
 }
 
 /**
- * The connections of one database: bounded in number, in waiting callers and in time.
+ * The connections of one database, with limits on connections, waiting callers and waiting time.
  *
- * A connection on which a deadline passed, or something else than a plain error of the server happened, is destroyed
- * and never handed out again. None to a server in recovery is handed out, except by a further config of a member.
+ * A connection that missed a deadline, or failed in any way other than a plain server error, is destroyed and never
+ * lent again. Connections to a server in recovery are not lent, except for a member's secondary configurations.
  */
 export class ConnectionPool {
-  /** How this server tells where it stands in its history. */
+  /** How to ask this server for its timeline. */
   readonly history: HistoryQuestion = new HistoryQuestion();
   readonly #pool: pg.Pool;
   readonly #config: DatabaseConfig;
@@ -57,7 +57,7 @@ export class ConnectionPool {
   readonly #shared: SharedConnections;
   /** Those that must not be used again. */
   readonly #discarded = new WeakSet<pg.ClientBase>();
-  /** Connections of an earlier generation are replaced before they are used again. */
+  /** Connections of an earlier generation are replaced before their next use. */
   readonly #births = new WeakMap<pg.ClientBase, { readonly generation: number; readonly atMs: number }>();
   #generation = 0;
   #timeline: ServerTimeline = { name: undefined, count: 1, sinceMs: 0 };
@@ -65,20 +65,20 @@ export class ConnectionPool {
   #namesStatements = true;
   #sendsParameters = true;
   #hasWarnedOfPooler = false;
-  /** Whether the last new connection was not answered in time; any answer to one ends it. */
+  /** Whether the server failed to answer the last new connection in time; any answer resets it. */
   #isSilent = false;
-  /** Whether a caller is finding out whether it answers again. */
+  /** Whether a caller is currently checking if the server answers again. */
   #isProbing = false;
   readonly #kept: WarmConnections;
   /** How many callers wait for a connection. */
   #waitingCount = 0;
-  /** Settled when nobody waits any more; set once it is being closed. */
+  /** Resolves when no caller waits any more; set once the pool is closing. */
   #closing: PromiseWithResolvers<void> | undefined;
 
   /**
-   * @param place says where errors happened
-   * @param guards are asked about each new connection before it is used, in order
-   * @param warn called with what operators should know
+   * @param place names the shard and database in errors
+   * @param guards check each new connection before it is used, in order
+   * @param warn receives conditions that operators should know about
    */
   constructor(
     config: DatabaseConfig,
@@ -104,10 +104,10 @@ export class ConnectionPool {
       idle_in_transaction_session_timeout: config.statementTimeoutMs,
       query_timeout: config.statementTimeoutMs + clientGraceMs,
       keepAlive: true,
-      // Statements that are sent without waiting for each other share one round trip.
+      // Statements that are sent without waiting for each other's answers share one round trip.
       pipeline: true,
       Client: OpeningClient,
-      // Of no other class.
+      // The pool creates only clients of this class.
       onConnect: (client) => (client as OpeningClient).prepare(() => this.#prepare(client)),
     };
     this.#pool = new pg.Pool(options);
@@ -125,9 +125,9 @@ export class ConnectionPool {
   }
 
   /**
-   * Lends a connection to the work, for as long as it runs.
+   * Lends a connection for as long as the work runs.
    *
-   * @throws ShardUnavailableError `shard-unavailable` when there is none in time, or the queue is full
+   * @throws ShardUnavailableError `shard-unavailable` when no connection is free in time, or the queue is full
    */
   async use<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#acquire(shard);
@@ -145,7 +145,7 @@ export class ConnectionPool {
   }
 
   /**
-   * Lets the work send one statement, which is a transaction of its own, on a connection that others use as well.
+   * Lets the work send one statement, which is its own transaction, on a connection that is shared with others.
    *
    * @throws ShardUnavailableError `shard-unavailable` as {@link use}
    */
@@ -156,45 +156,45 @@ export class ConnectionPool {
     return this.#shared.share(shard, work);
   }
 
-  /** What a caller gets for whom no connection could be had. */
+  /** The error for a caller who could not get a connection. */
   unavailable(shard: ShardIdentifier, error: unknown): ShardUnavailableError {
     return this.#place.unavailable(shard, error);
   }
 
-  /** The server's process behind a connection; `undefined` when something between client and server hides it. */
+  /** The server process behind a connection; `undefined` when a pooler hides it. */
   sessionOf(client: pg.ClientBase): ServerSession | undefined {
     return this.#sessions.get(client);
   }
 
-  /** That of the connections that are lent now; those that are lent later may have a later one. */
+  /** The timeline of the connections that are lent now. Connections that are lent later may have a later one. */
   get timeline(): number {
     return this.#timeline.count;
   }
 
-  /** That of the server behind a connection; of the last one that was opened, when something between client and server hides it. */
+  /** The timeline of the server behind a connection, or the latest known one when a pooler hides it. */
   timelineOf(client: pg.ClientBase): number {
     return this.#timelines.get(client) ?? this.timeline;
   }
 
-  /** Whether a connection is as good as before; not after a deadline, whatever the server says about it. */
+  /** Whether a connection is still usable; never after a deadline, whatever the server says about it. */
   isSoundAfter(error: unknown): boolean {
     return error instanceof StaleRecordError || isHarmless(error);
   }
 
-  /** Has a connection destroyed when it is given back. */
+  /** Marks a connection to be destroyed when it is returned. */
   discard(client: pg.ClientBase): void {
     this.#discarded.add(client);
   }
 
   /**
-   * Whether what was refused with this error may succeed on a new connection; from now on, connections as old as this one
-   * are not lent.
+   * Whether a statement refused with this error may succeed on a new connection. If so, connections as old as this one
+   * are not lent any more.
    *
-   * A session that was opened while the server took no writes, or that leads to a server which does not lead any more,
-   * refuses writes for its whole life. One under which the framework's tables went away was asked for them before: a new one
-   * is refused until they are there as a whole.
+   * A session that was opened while the server was read-only, or that leads to a demoted server, refuses writes for its
+   * whole life. When the framework's tables disappear under a session, a new connection helps, too, because it is
+   * refused until all tables are back.
    *
-   * @param client on which it was refused; `undefined` when nothing was sent
+   * @param client the connection that refused it; `undefined` when nothing was sent
    */
   renewsAfter(error: unknown, client: pg.ClientBase | undefined): boolean {
     if (client === undefined) return false;
@@ -202,7 +202,7 @@ export class ConnectionPool {
     if (isReadOnly(error) || isUnmigrated(error)) {
       if (isOfNow && performance.now() - this.#bornMs(client) < renewedAgeMinMs) return false;
     } else if (isOutgrown(error)) {
-      // A pooler that does not keep track of names gives the next statement to another process.
+      // A pooler that does not track statement names may send the next statement to another process.
       if (!this.#sessions.has(client)) this.#namesStatements = false;
     } else {
       return false;
@@ -214,16 +214,16 @@ export class ConnectionPool {
     return true;
   }
 
-  /** Opens as many connections as are to be kept open, in the background; again later when that fails. */
+  /** Opens the minimum of connections in the background, and tries again later if that fails. */
   keepWarm(): void {
     this.#kept.fill();
   }
 
-  /** Refuses further callers, waits until those who are there have had a connection and given it back, and closes all. */
+  /** Refuses new callers, lets waiting callers finish with a connection, and then closes all connections. */
   async close(): Promise<void> {
     this.#closing = Promise.withResolvers();
     this.#kept.close();
-    // The driver's pool waits for those who have a connection, and leaves those without one who wait for it.
+    // The driver's pool waits for connections that are in use, but not for callers that still wait for one.
     if (this.#waitingCount > 0) await this.#closing.promise;
     await this.#pool.end();
   }
@@ -237,7 +237,7 @@ export class ConnectionPool {
   #refuseBeyondQueue(shard: ShardIdentifier): void {
     const { acquisitionQueueMax } = this.#config;
     if (this.#shared.waitingCount - this.freeCount < acquisitionQueueMax) return;
-    throw new ShardUnavailableError(shard, `${acquisitionQueueMax} callers wait for a connection already`, {
+    throw new ShardUnavailableError(shard, `${acquisitionQueueMax} callers already wait for a connection`, {
       place: this.#place.of(shard),
     });
   }
@@ -257,14 +257,14 @@ export class ConnectionPool {
   }
 
   /**
-   * One caller at a time waits for a server that did not answer in time; the others are refused at once, so that nobody
-   * waits behind them who needs other shards only.
+   * While the server does not answer, one caller at a time tries a new connection and the others are refused at once.
+   * Otherwise callers who need only other shards would queue behind them.
    */
   #refuseWhileSilent(shard: ShardIdentifier): void {
     if (!this.#isProbing || this.#pool.idleCount > 0) return;
     throw new ShardUnavailableError(
       shard,
-      `the server did not answer the last new connection in time, and the next one is under way: ${silentRemedy}`,
+      `the server did not answer the last new connection in time, and another attempt is in progress: ${silentRemedy}`,
       { place: this.#place.of(shard), kind: 'unreachable' },
     );
   }
@@ -295,7 +295,7 @@ export class ConnectionPool {
         if (performance.now() > deadlineMs) throw new Error(outdatedConnections);
       }
     } catch (error) {
-      // Several callers may learn it at once.
+      // Several callers may run into this at once.
       if (!sentParameters || !isRefusedParameter(error)) throw error;
       this.#sendsParameters = false;
       Object.assign(this.#pool.options, {
@@ -307,7 +307,7 @@ export class ConnectionPool {
   }
 
   async #prepare(client: pg.ClientBase): Promise<void> {
-    // For its whole life: a borrower notices a break by the statement that runs.
+    // Stays for the client's whole life: the borrower learns of a break from its running statement.
     client.on('error', ignoreError);
     this.#births.set(client, { generation: this.#generation, atMs: performance.now() });
     const { session, isInRecovery, obstacles } = await prepareSession(
@@ -315,13 +315,13 @@ export class ConnectionPool {
       this.history,
       this.#config.statementTimeoutMs,
     );
-    // A standby behind the primary's name would read what is old, and refuse by it what was committed.
+    // A standby behind the primary's address would return old rows, and report committed actions as missing.
     if (isInRecovery && this.#config.name === primaryConfig) throw new ServerInRecoveryError();
     if (session !== undefined) this.#sessions.set(client, session);
     else adaptStatementNames(client, this.#namesStatements);
-    // Asked each time: a dump of another server may have been restored on the same one, under the same name.
+    // Checked every time: a dump of another server may have been restored into the same server under the same name.
     for (const guard of this.#guards) await guard.ensure(client);
-    // Last: a server that is refused takes over from nobody.
+    // Comes last, so that a refused server never counts as the new primary.
     if (session?.timeline !== undefined && this.#config.name === primaryConfig)
       this.#meetTimeline(client, `${session.timeline} ${await databaseRun(client)}`);
     this.#isSilent = false;
@@ -330,12 +330,15 @@ export class ConnectionPool {
     this.#warn({ kind: 'pooler-settings', database: this.#config.path, message: obstacles.join('; ') });
   }
 
-  /** Takes note of the server behind a new connection; when another one has taken over, those that lead to the old one are not lent. */
+  /**
+   * Records the timeline of the server behind a new connection. If it is new, connections to the old server are no
+   * longer lent.
+   */
   #meetTimeline(client: pg.ClientBase, timeline: string): void {
     const { name, count, sinceMs } = this.#timeline;
     if (name !== timeline) {
       const bornMs = this.#bornMs(client);
-      // What it has met is older than what is known.
+      // This connection was opened before the current timeline was seen, so it leads to an older one.
       if (bornMs < sinceMs) return void this.#timelines.set(client, noTimeline);
       this.#timeline = { name: timeline, count: name === undefined ? count : count + 1, sinceMs: bornMs };
       if (name !== undefined) this.#shared.takeNoMore();
@@ -343,7 +346,7 @@ export class ConnectionPool {
     this.#timelines.set(client, this.#timeline.count);
   }
 
-  /** Whether a connection is neither to be replaced nor one to a server from which another one has taken over. */
+  /** Whether a connection is of the current generation and on the current timeline. */
   #isOfNow(client: pg.ClientBase): boolean {
     return (
       this.#births.get(client)?.generation === this.#generation && this.timelineOf(client) === this.timeline
@@ -356,10 +359,10 @@ export class ConnectionPool {
 }
 
 /**
- * Where to connect and as whom, for a connection outside of a pool.
+ * The address, user and TLS settings for a connection outside of a pool.
  *
- * @throws ConfigurationError `invalid-configuration` when the URL has a parameter that would be ignored, and the error
- * of the system when the file of a certificate cannot be read
+ * @throws ConfigurationError `invalid-configuration` when the URL has a parameter that would be ignored, and a system
+ * error when a certificate file cannot be read
  */
 export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
   assertUrlParameters(config);
@@ -367,7 +370,7 @@ export function connectionSettings(config: DatabaseConfig): pg.ClientConfig {
   if (typeof address.ssl === 'object') Object.defineProperty(address.ssl, 'key', { enumerable: false });
   return {
     ...address,
-    // `pg` leaves some escapes as they are, such as that of a semicolon.
+    // `pg` leaves some escapes undecoded, such as that of a semicolon.
     database: databaseName(config.address),
     ...(config.username !== undefined && { user: config.username }),
     ...(config.password !== undefined && { password: config.password.reveal() }),
@@ -379,7 +382,7 @@ function isRefusedParameter(error: unknown): boolean {
 }
 
 /**
- * Listens to broken connections, which would end the process otherwise: the pool removes those that are idle, and a
- * statement that runs is rejected by itself.
+ * Handles errors of broken connections, which would otherwise end the process. The pool removes idle ones itself, and a
+ * running statement is rejected on its own.
  */
 function ignoreError(): void {}

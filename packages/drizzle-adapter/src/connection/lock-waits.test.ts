@@ -140,18 +140,16 @@ describe('writes that wait for locks', () => {
     const other = write('a', 'a3');
     await vi.advanceTimersByTimeAsync(100);
     await expect(urgent).rejects.toMatchObject(unavailable);
-    await expect(urgent).rejects.toThrow(/not this write's turn within 100 ms/);
+    await expect(urgent).rejects.toThrow(/did not get its turn within 100 ms/);
     await vi.advanceTimersByTimeAsync(900);
-    await expect(other.ended).rejects.toThrow(/not this write's turn within 1000 ms/);
+    await expect(other.ended).rejects.toThrow(/did not get its turn within 1000 ms/);
   });
 
   it('are refused at once behind another one that is not to wait as long as others, and only for the same row', async () => {
     const first = write('a', 'a1');
     const urgent = flushSoon('a');
     await expect(flushSoon('a')).rejects.toMatchObject(unavailable);
-    await expect(flushSoon('a')).rejects.toThrow(
-      /first-1 .*the row a.* tried again later waits for it already/,
-    );
+    await expect(flushSoon('a')).rejects.toThrow(/first-1 .*the row a.* retried later already waits for it/);
     expect(await flushSoon('b')).toBe('b');
     await first.release();
     expect(await urgent).toBe('a');
@@ -181,7 +179,7 @@ describe('writes that wait for locks', () => {
     await settled();
     await expect(flushSoon('i')).rejects.toMatchObject(unavailable);
     await expect(flushSoon('i')).rejects.toThrow(
-      /the row i.* 8 writes that are tried again later wait for locks already/,
+      /the row i.* 8 writes that are retried later already wait for locks/,
     );
     const patient = write('i', 'i1');
     await settled();
@@ -192,7 +190,7 @@ describe('writes that wait for locks', () => {
     const later = flushSoon('i');
     later.catch(() => undefined);
     await vi.advanceTimersByTimeAsync(100);
-    await expect(later).rejects.toThrow(/not this write's turn within 100 ms/);
+    await expect(later).rejects.toThrow(/did not get its turn within 100 ms/);
   });
 
   it('are refused as locked out when the server gives them up', async () => {

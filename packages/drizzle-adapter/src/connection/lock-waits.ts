@@ -3,57 +3,63 @@ import { type ShardIdentifier, ShardUnavailableError, StaleRecordError } from '@
 import type { DatabasePlace } from './not-ready-error.js';
 import { isCancelled, isLockTimeout } from './storage-error.js';
 
-/** How many places urgent writes take at most: a handler has more for its events, and needs some for those whose rows are free. */
+/**
+ * How many places urgent writes may take. Each belongs to a handler, which needs the remaining places for its other
+ * events.
+ */
 const urgentPlacesMax = 4;
-/** How many urgent writes there are at most, also those that wait for a place: each keeps a place of a handler meanwhile. */
+/**
+ * How many urgent writes may exist, including those that wait for a place. Each occupies a handler's call meanwhile.
+ */
 const urgentMax = 8;
 
-/** A write that waits for its turn, or has it. */
+/** A write that waits for its turn or is running. */
 interface LockedWrite {
   readonly keys: readonly string[];
-  /** Resolves when it is its turn, with whether it may wait for a moment only; `undefined` while it has it. */
+  /** Resolves when its turn comes, with whether the attempt must be brief; `undefined` while the write runs. */
   turn: PromiseWithResolvers<boolean> | undefined;
-  /** When it last found a lock in its way, in the order of all; 0 when its row is known to be free by now. */
+  /** A counter value that says when it last ran into a lock; 0 when its row is known to be free by now. */
   lockedTurn: number;
-  /** Whether it does not wait as long as others do, nor behind another such write. */
+  /** Whether it waits for a shorter time than others, and never behind another urgent write for the same row. */
   readonly isUrgent: boolean;
-  /** How long it waits for its turns in all, and until when. */
+  /** How long it waits for its turns in total, and until when. */
   readonly waitMaxMs: number;
   readonly untilMs: number;
 }
 
 /**
- * Lets few writes at a time wait for locks in a database, each on a connection of its own, and of those that need the same
- * row only one. The others wait here, where they cost no connection, so that locked rows, however many, leave connections for
- * everything else.
+ * Limits how many writes wait for row locks in the database, each on its own connection, and lets only one write per
+ * row wait there. All others wait in this process, where they need no connection. So locked rows, however many, always
+ * leave connections for other work.
  *
- * Writes that need the same row go in the order in which they came. Those that find all places taken are tried for a moment,
- * one at a time and in turn: what they need may be free by now, while the rows of the others stay locked.
+ * Writes of the same row run in the order in which they arrived. When all places are taken, the remaining writes take
+ * turns to run one brief attempt at a time: their row may be free by now, even if the rows of the writes before them
+ * stay locked.
  *
- * Of a write that updates several rows nobody knows for which one it waits. So those that share a row wait for each other, but
- * a write that updates one of these rows alone does not wait for them.
+ * When a write updates several rows, nobody knows which one it waits for. So two such writes that share a row wait for
+ * each other, but a write of only one of these rows does not wait for them.
  */
 export class LockWaits {
   readonly #placesMax: number;
-  /** Whether there is a connection left for everything else beside the places and the one that is tried. */
+  /** Whether a connection remains for other work beside the places and the brief attempt. */
   readonly #mayTry: boolean;
   readonly #waitMaxMs: number;
   readonly #waitingMax: number;
   readonly #place: Pick<DatabasePlace, 'of'>;
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly #writes = new Set<LockedWrite>();
-  /** How many writes of one row there are for each row. */
+  /** How many single-row writes wait for each row. */
   readonly #counts = new Map<string, number>();
   #placedCount = 0;
-  /** How many of those with a place are urgent. */
+  /** How many of the writes that hold a place are urgent. */
   #urgentCount = 0;
   #isTrying = false;
   #lockedTurns = 0;
 
   /**
-   * @param options.poolMax is how many connections there are, of which half are places
-   * @param options.waitMaxMs is how long a write waits here; then it is refused
-   * @param options.place says where that was
+   * @param options.poolMax the size of the pool; half of its connections are places
+   * @param options.waitMaxMs how long a write may wait here before it is refused
+   * @param options.place names the shard and database in errors
    */
   constructor(options: {
     readonly poolMax: number;
@@ -68,19 +74,21 @@ export class LockWaits {
     this.#place = options.place;
   }
 
-  /** Whether somebody waits for one of the rows, so that it is locked as far as is known. */
+  /** Whether a write waits for one of these rows, which therefore is probably locked. */
   hasOneOf(rows: readonly string[]): boolean {
     return rows.some((row) => this.#counts.has(row));
   }
 
   /**
-   * Runs a write that has found a lock in its way, when it is its turn; again while it was brief and that was too short.
+   * Runs a write that ran into a lock, once its turn comes. A brief attempt that meets the lock again goes back to
+   * waiting.
    *
    * @param rows the ids of the rows that it updates
-   * @param write waits for a lock for a moment when it is to be brief, else as long as a statement may take
-   * @param flushSoonMs is how long it waits for its turn, where that is not as long as others do; not at all while another such
-   *   write waits for the same row, or many wait for others
-   * @throws ShardUnavailableError `shard-unavailable` when its turn, or the lock, does not come in time; nothing was written
+   * @param write a brief attempt waits for the lock only for a moment, any other one until its statement times out
+   * @param flushSoonMs marks the write as urgent, and says how long it may wait for its turn. An urgent write is
+   * refused at once when another urgent one waits for the same row, or when there are too many of them
+   * @throws ShardUnavailableError `shard-unavailable` when its turn or the lock does not come in time; nothing was
+   * written
    */
   async run<T>(
     shard: ShardIdentifier,
@@ -113,7 +121,7 @@ export class LockWaits {
         } catch (error) {
           if (error instanceof StaleRecordError) this.#showFree(own);
           if (error instanceof Error && isCancelled(error)) {
-            const reason = 'this write was given up when its time for a statement was over';
+            const reason = 'the server cancelled this write after the statement timeout';
             throw this.#lockedOut(shard, rows, reason, { isCertain: false, cause: error.cause });
           }
           if (!isBrief || !isLockTimeout(error)) throw error;
@@ -130,30 +138,30 @@ export class LockWaits {
     }
   }
 
-  /** Why no further urgent write is to wait for these rows; `undefined` when one may. */
+  /** Why a further urgent write for these rows is refused; `undefined` when it may wait. */
   #urgentRefusal(keys: readonly string[]): string | undefined {
     const urgent = [...this.#writes].filter((write) => write.isUrgent);
     if (urgent.some((write) => write.keys.some((key) => keys.includes(key))))
-      return 'another write that is tried again later waits for it already';
+      return 'another write that is retried later already waits for it';
     if (urgent.length < urgentMax) return undefined;
-    return `${urgentMax} writes that are tried again later wait for locks already`;
+    return `${urgentMax} writes that are retried later already wait for locks`;
   }
 
-  /** Resolves when it is its turn, with whether it is to be brief. */
+  /** Resolves when the write's turn comes, with whether the attempt must be brief. */
   async #turnOf(own: LockedWrite, refusal: (reason: string) => Error): Promise<boolean> {
     const turn = Promise.withResolvers<boolean>();
     const refuse = (reason: string): void => {
       own.turn = undefined;
       turn.reject(refusal(reason));
     };
-    const refuseLate = (): void => refuse(`it was not this write's turn within ${own.waitMaxMs} ms`);
+    const refuseLate = (): void => refuse(`this write did not get its turn within ${own.waitMaxMs} ms`);
     const leftMs = Math.max(0, own.untilMs - performance.now());
     const timer = setTimeout(refuseLate, leftMs);
     own.turn = turn;
     if (leftMs > 0) this.#goOn();
     else refuseLate();
     if (own.turn !== undefined && this.#writes.size - this.#placedCount > this.#waitingMax)
-      refuse(`${this.#waitingMax} writes wait for locks already`);
+      refuse(`${this.#waitingMax} writes already wait for locks`);
     try {
       return await turn.promise;
     } finally {
@@ -161,7 +169,10 @@ export class LockWaits {
     }
   }
 
-  /** Lets those go whose rows nobody before them needs: to a place while there are any, else one of them for a moment. */
+  /**
+   * Starts each write whose rows no earlier write needs: in a place while there are any, and one other as a brief
+   * attempt.
+   */
   #goOn(): void {
     const needed = new Set<string>();
     let longest: LockedWrite | undefined;
@@ -191,7 +202,10 @@ export class LockWaits {
     if (isUrgent) this.#urgentCount += change;
   }
 
-  /** Others that need a row of this write do not wait behind those whose rows stay locked. */
+  /**
+   * A write that succeeded shows that its rows are free, so writes that need them move ahead of those whose rows stay
+   * locked.
+   */
   #showFree({ keys }: LockedWrite): void {
     for (const write of this.#writes) if (write.keys.some((key) => keys.includes(key))) write.lockedTurn = 0;
   }
@@ -212,7 +226,7 @@ export class LockWaits {
     const what = row === undefined || others.length > 0 ? 'a row that it needs' : `the row ${row}`;
     return new ShardUnavailableError(
       shard,
-      `somebody else ${isCertain ? 'holds' : 'may hold'} a lock on ${what}, and ${reason}: find who does in pg_locks ` +
+      `somebody else ${isCertain ? 'holds' : 'may hold'} a lock on ${what}, and ${reason}: look for the holder in pg_locks ` +
         'and pg_stat_activity',
       { place: this.#place.of(shard), kind: 'locked', cause },
     );
@@ -224,7 +238,7 @@ function begin(write: LockedWrite, isBrief: boolean): void {
   write.turn = undefined;
 }
 
-/** What no two writes that wait in the database share. */
+/** The lock keys of a write: two writes with a common key never wait in the database at the same time. */
 function keysOf(rows: readonly string[]): readonly string[] {
   return rows.length > 1 ? rows.map((row) => `${row} and others`) : rows;
 }

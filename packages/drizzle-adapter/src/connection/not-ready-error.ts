@@ -5,49 +5,52 @@ import pg from 'pg';
 import { ReadOnlyServerError, ServerInRecoveryError } from './server-role.js';
 import { sqlStateOf } from './storage-error.js';
 
-/** What an error of the driver or the server can mean; the others are found out by looking. */
+/** The kinds that follow from an error of the driver or the server. The others are found by checking the database. */
 type FoundKind = Exclude<
   NotReadyKind,
   'not-migrated' | 'migration-not-allowed' | 'schema-newer' | 'other-shards'
 >;
 
-/** How much of an error's own text is shown: a migration's holds its statement. */
+/** How many characters of an error's text are shown: the error of a migration contains its whole statement. */
 const textMax = 500;
 
-/** What kind a SQLSTATE is; the first that matches. */
+/** The kind for each SQLSTATE; the first match counts. */
 const kindsOfStates: readonly (readonly [RegExp, FoundKind])[] = [
   [/^28|^42501$/, 'access-refused'],
   [/^3D000$/, 'database-missing'],
   [/^25006$/, 'read-only'],
   [/^08/, 'unreachable'],
-  // Starting, stopping, out of connections; and rolled back, or a lock not had, or silent or at it for too long, for the sake of others.
+  // The server is starting, stopping or out of connections; or it ended the statement because of a conflict, a lock or
+  // a timeout.
   [/^(57|53|40|55P03|25P03|25P04)/, 'not-serving'],
 ];
 
-/** SQLSTATEs of those of them that say nothing of connections: somebody else is in the way, or something takes too long. */
+/**
+ * SQLSTATEs of `not-serving` that say nothing about connections: a lock is in the way, or a statement takes too long.
+ */
 const heldUpStates = /^(40|55P03|57014|25P03|25P04)/;
 const heldUpRemedy =
-  'it is tried again; find in pg_locks and pg_stat_activity who holds a lock, or what takes so long';
+  'the framework retries; look in pg_locks and pg_stat_activity for a held lock or a slow statement';
 
 /**
- * A login refused with 55000, as by a database that takes no connections, comes from here, in no language; a migration may be
- * refused with that state, too.
+ * The routine that refuses a login with 55000, for example when a database accepts no connections. Its name is not
+ * translated. A failed migration can have the same SQLSTATE, so the state alone does not tell them apart.
  */
 const loginRoutine = 'CheckMyDatabase';
 
-/** What Node calls errors of certificates and of the handshake. */
+/** Node's error codes for certificates and the TLS handshake. */
 const tlsCodes =
   /^(ERR_(TLS|SSL|OSSL|CRYPTO)|CERT_|CRL_|EPROTO$|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|HOSTNAME_|INVALID_|PATH_LENGTH)/;
-/** What `pg` says of a server without TLS. */
+/** How `pg` reports a server without TLS. */
 const tlsMessages = /does not support SSL|SSL connection/i;
-/** What `pg` says when it has no password, or the server's proof is wrong. */
+/** How `pg` reports a missing password, or a server that fails to prove that it knows the password. */
 const passwordMessages = /^SASL|password must be a string/;
 const connectionMessages = /connection|timeout/i;
 
 /**
- * Says why a database cannot serve, and what to do.
+ * Makes the error that says why a database is not ready, and what to do.
  *
- * @param migrates whether the migrations were being applied
+ * @param migrates whether migrations were being applied
  */
 export function notReadyError(
   error: unknown,
@@ -73,11 +76,11 @@ function kindOf(error: unknown): FoundKind | undefined {
   return kindOfClient(error) ?? (error instanceof Error ? kindOfClient(error.cause) : undefined);
 }
 
-/** Of an error that no server has raised. */
+/** The kind of an error that did not come from the server. */
 function kindOfClient(error: unknown): FoundKind | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code = '', syscall, message } = error as NodeJS.ErrnoException;
-  // Of all files, only those of certificates are read to connect.
+  // Certificates are the only files that a connection attempt reads.
   if (tlsCodes.test(code) || syscall === 'open' || syscall === 'read' || tlsMessages.test(message)) {
     return code === 'ECONNRESET' ? 'unreachable' : 'tls-refused';
   }
@@ -90,19 +93,22 @@ function kindOfClient(error: unknown): FoundKind | undefined {
 function remedyOf(kind: FoundKind, { path, address, username = '' }: DatabaseConfig): string {
   const remedies: Readonly<Record<FoundKind, string>> = {
     unreachable: `start the server, or correct ${path}.jdbc-url`,
-    'not-serving': 'it is tried again until the server takes connections',
-    'in-recovery': 'it is tried again until the server leads',
-    'read-only': 'it is tried again until the server takes writes',
-    'access-refused': `correct username and password of ${path}, or what the server grants to ${username || 'this user'}`,
+    'not-serving': 'the framework retries until the server accepts connections',
+    'in-recovery': 'the framework retries until the server is the primary',
+    'read-only': 'the framework retries until the server accepts writes',
+    'access-refused': `correct username and password of ${path}, or the privileges of ${username || 'this user'}`,
     'database-missing': `create database ${pg.escapeIdentifier(databaseName(address))}, or correct ${path}.jdbc-url`,
-    'tls-refused': `correct the server's certificate, or the parameters ssl… of ${path}.jdbc-url`,
-    'migration-failed': 'correct the migration, or the data that it fails on',
+    'tls-refused': `correct the server's certificate, or the ssl… parameters of ${path}.jdbc-url`,
+    'migration-failed': 'correct the migration, or the data on which it fails',
     refused: "see the server's log",
   };
   return remedies[kind];
 }
 
-/** What an error says: of a chain the innermost text first, which tells most; of several addresses each one's. */
+/**
+ * The text of an error. The innermost cause comes first, since it tells most; an error for several addresses lists all
+ * of them.
+ */
 function textOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) {
     return [...new Set(error.errors.map(textOf))].join(', ');
@@ -113,10 +119,10 @@ function textOf(error: unknown): string {
   return error.cause instanceof Error ? `${textOf(error.cause)} (${text})` : text;
 }
 
-/** What the driver's pool says when all its connections are lent. */
+/** How the driver's pool reports that all its connections are in use. */
 const exhausted = /timeout exceeded/i;
 
-/** The names of a database's shards, and where it is: for errors that say where they happened. */
+/** Names a database's shards and its address in error messages. */
 export class DatabasePlace {
   readonly #config: DatabaseConfig;
   readonly #names = new Map<ShardIdentifier, string>();
@@ -130,7 +136,7 @@ export class DatabasePlace {
     this.#names.set(shard, name);
   }
 
-  /** Of one of its shards, such as `mexico-1 on db-2:5432/mexico`. */
+  /** One of its shards, such as `mexico-1 on db-2:5432/mexico`. */
   of(shard: ShardIdentifier): string {
     return `${this.#names.get(shard) ?? ''} on ${databasePlace(this.#config.address)}`.trimStart();
   }
@@ -141,17 +147,17 @@ export class DatabasePlace {
     return `${shards.join(', ')} on ${databasePlace(this.#config.address)}`;
   }
 
-  /** What a caller gets for whom no connection could be had. */
+  /** The error for a caller who could not get a connection. */
   unavailable(shard: ShardIdentifier, cause: unknown): ShardUnavailableError {
     const place = this.of(shard);
-    // Of a connection that several callers wait for.
+    // Several callers may have waited for the same connection; each error names its caller's own shard.
     if (cause instanceof ShardUnavailableError) {
       const { reason, kind } = cause;
       return new ShardUnavailableError(shard, reason, { place, kind, cause: cause.cause });
     }
     if (isExhausted(cause)) {
       const waitedMs = this.#config.acquisitionTimeoutMs;
-      const reason = `no connection was free within ${waitedMs} ms: find in pg_stat_activity what they wait for, unless the server does not answer at all`;
+      const reason = `no connection was free within ${waitedMs} ms: look in pg_stat_activity for what they wait for, or check that the server answers at all`;
       return new ShardUnavailableError(shard, reason, { place, cause });
     }
     const reason = notReadyError(cause, this.#config);
@@ -163,7 +169,7 @@ export class DatabasePlace {
   }
 }
 
-/** Whether all connections of a pool were lent for as long as a caller waits. */
+/** Whether all connections of a pool were in use for as long as a caller may wait. */
 export function isExhausted(error: unknown): boolean {
   return error instanceof Error && exhausted.test(error.message);
 }

@@ -2,7 +2,7 @@ import type pg from 'pg';
 
 import { ClosingClient, streamOf } from './client.js';
 
-/** What a new connection fails with when it was not ready in time: the server did not say enough. */
+/** The error of a new connection that was not ready in time because the server stopped answering. */
 class UnansweredConnectionError extends Error {
   override readonly name: string = 'UnansweredConnectionError';
 
@@ -11,29 +11,29 @@ class UnansweredConnectionError extends Error {
   }
 }
 
-/** What such a client is made with. */
+/** The configuration of an {@link OpeningClient}. */
 export interface OpeningClientConfig extends pg.ClientConfig {
-  /** Where to connect and as whom; asked for each client, because files of certificates are renewed. */
+  /** Where and as whom to connect. Called for each client, because certificate files are renewed. */
   readonly address?: () => pg.ClientConfig;
 }
 
-/** Whether an error of a pool is, or was caused by, a connection that was not answered in time. */
+/** Whether a pool's error is, or was caused by, a connection that the server did not answer in time. */
 export function isUnanswered(error: unknown): boolean {
-  // The pool's own deadline may pass before the connection has ended, and then gives the error another text.
+  // The pool's own timer may fire before the connection has closed, and then wraps the error in one with another text.
   const { cause } = error instanceof Error ? error : {};
   return error instanceof UnansweredConnectionError || cause instanceof UnansweredConnectionError;
 }
 
 /**
- * A client of a pool, with one deadline for its login and its preparation, `connectionTimeoutMillis` after it was made: then
- * its connection is destroyed.
+ * A pool's client with one deadline for login and preparation: `connectionTimeoutMillis` after it is created, its
+ * connection is destroyed.
  *
- * The pool alone would wait for the login only, and a server that takes it may still say nothing afterwards.
+ * The pool itself limits only the login, but a server may accept the login and then stop answering.
  */
 export class OpeningClient extends ClosingClient {
   readonly #queryTimeoutMs: number | undefined;
   readonly #deadlines: NodeJS.Timeout[] = [];
-  /** Why it is not known where to connect. */
+  /** Why the address could not be determined. */
   readonly #failure: Error | undefined;
   #isLate = false;
 
@@ -50,22 +50,22 @@ export class OpeningClient extends ClosingClient {
   override connect(callback?: (error: Error | null) => void): Promise<pg.Client> | void {
     if (callback === undefined) return super.connect();
     const done = (error: Error | null): void => {
-      // The pool forgets the client, while the server may wait for the rest of its login.
+      // The pool drops the client here, while the server may still wait for the rest of the login.
       if (error !== null) streamOf(this).destroy();
       callback(error && this.#reasonOf(error));
     };
-    // The pool would not catch it where the client is made.
+    // An error thrown by the constructor would escape the pool.
     if (this.#failure !== undefined) process.nextTick(done, this.#failure);
     else super.connect(done);
   }
 
   /**
-   * Does what makes a connection ready after its login; from then on there is no deadline.
+   * Runs the work that makes a connection ready after its login. When it is done, there is no deadline any more.
    *
-   * Throws what {@link isUnanswered} knows when the deadline passes, or when a statement takes as long as any may
+   * @throws an error that {@link isUnanswered} recognises, when the deadline passes or a statement times out
    */
   async prepare(work: () => Promise<void>): Promise<void> {
-    // Before those of the statements, so that this one comes first.
+    // Set before the timers of the statements, so that it fires first.
     this.#endWithin(this.#queryTimeoutMs);
     try {
       await work();

@@ -1,14 +1,14 @@
 import { ConfigurationError, type ShardIdentifier } from '@framework/core';
 import type { DatabaseConfig, MigrateMode } from '@framework/core/adapter';
 
-/** Something that operators should know, and that no error tells them. */
+/** A condition that operators should know about although no error reports it. */
 export interface PostgresWarning {
   /**
-   * `connection-leak`: a connection was not given back within `leak-detection-threshold`. `pooler-settings`: behind a
-   * pooler a setting of the server is missing. `new-epoch`: the database is on another server than before. `log-index`: the
-   * index of a log of an earlier release was not replaced. `not-ready`: the database cannot be opened, and for which reason;
-   * given once for each reason, not with every try. `newer-schema`: migrations are applied that the code does not
-   * know. `log-partitions`: the role may not create the partitions of the log.
+   * `connection-leak`: a connection was not returned within `leak-detection-threshold`. `pooler-settings`: a server
+   * setting is missing behind a pooler. `new-epoch`: the database now runs on another server. `log-index`: the log's
+   * index from an earlier release was not replaced. `not-ready`: the database cannot be opened; reported once per
+   * reason, not per attempt. `newer-schema`: the database has migrations that the code does not know. `log-partitions`:
+   * the role may not create partitions of the log.
    */
   readonly kind:
     | 'connection-leak'
@@ -18,44 +18,44 @@ export interface PostgresWarning {
     | 'not-ready'
     | 'newer-schema'
     | 'log-partitions';
-  /** Where the database stands in the configuration. */
+  /** The database's path in the configuration. */
   readonly database: string;
   readonly message: string;
-  /** Where a connection was borrowed. */
+  /** For a leak: where the connection was borrowed. */
   readonly stack?: string | undefined;
 }
 
-/** How the driver behaves beyond what each database's configuration says. */
+/** Settings of the driver beyond each database's configuration. */
 export interface PostgresOptions {
   /**
    * The folder of the application's own migrations, as `drizzle-kit generate` writes it. They are applied to every
-   * shard after the framework's. Default: none.
+   * shard after the framework's migrations. Default: none.
    */
   readonly migrationsFolder?: string;
   /**
-   * What opening a database does about its schema. `on-start`, the default, applies the migrations that are missing, for which
-   * the role owns the schema; a newer schema is warned of. `check` applies none, so that the role needs no DDL: a database
-   * whose schema is older is not ready until somebody has run `migrateShards`, and one whose schema is newer until the code is
-   * replaced. `off` does not look at the schema, and serves without waiting for it.
+   * What opening a database does about its schema. `on-start`, the default, applies missing migrations, for which the
+   * role must own the schema, and warns of a newer schema. `check` applies none, so the role needs no DDL privileges: a
+   * database with an older schema is not ready until somebody runs `migrateShards`, and one with a newer schema is not
+   * ready until the code is replaced. `off` does not check the schema at all.
    */
   readonly migrate?: MigrateMode;
-  /** What operators are told to do about a schema that is older, and about shards that a database does not hold. */
+  /** The commands that error messages suggest for an older schema, and for shards that a database does not hold yet. */
   readonly commands?: OperatorCommands;
   /**
-   * Shown by PostgreSQL in `pg_stat_activity`; the connections of delivery add ` delivery`, ` leases` and ` notifications`. Default
-   * `framework`.
+   * The name that PostgreSQL shows in `pg_stat_activity`. The connections of delivery append ` delivery`, ` leases` and
+   * ` notifications`. Default `framework`.
    */
   readonly applicationName?: string;
   /**
-   * How many connections the delivery of each database has for itself at most, besides one that renews its leases and one that
-   * listens for notifications; 1 to 1,000. Default 2.
+   * How many connections per database delivery may use, besides one that renews leases and one that listens for
+   * notifications; 1 to 1,000. Default 2.
    */
   readonly deliveryPoolMax?: number;
-  /** Called with what operators should know. Default: a warning of the process, which Node prints. */
+  /** Called with conditions that operators should know about. Default: emits a process warning, which Node prints. */
   readonly onWarning?: (warning: PostgresWarning) => void;
 }
 
-/** Node prints it, with the process's id. */
+/** Emits a process warning, which Node prints with the process id. */
 export function printWarning({ kind, database, message, stack }: PostgresWarning): void {
   process.emitWarning(`${database}: ${message}`, {
     type: 'PostgresWarning',
@@ -64,17 +64,20 @@ export function printWarning({ kind, database, message, stack }: PostgresWarning
   });
 }
 
-/** Has a listener who fails neither stop what he is told of, nor keep others from being told. */
+/** Isolates a listener: when it throws, the reporting code continues and other listeners are still called. */
 export function quiet<Report>(listener: (report: Report) => unknown): (report: Report) => void {
   return (report) => {
     new Promise((resolve) => resolve(listener(report))).catch((cause: unknown) => {
-      const warning = new Error('A listener of a database has failed', { cause });
+      const warning = new Error('A database listener failed', { cause });
       process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
     });
   };
 }
 
-/** What a URL may say after its `?`; of some parameters the values, where `pg` would take any other one for none. */
+/**
+ * The allowed parameters of a database URL, and the allowed values of those for which `pg` would silently ignore a
+ * wrong one.
+ */
 export const urlParameters: ReadonlyMap<string, readonly string[] | undefined> = new Map([
   ['user', undefined],
   ['password', undefined],
@@ -94,16 +97,17 @@ export const urlParameters: ReadonlyMap<string, readonly string[] | undefined> =
 const namesShownMax = 63;
 
 /**
- * Refuses parameters of a URL that `pg` would ignore: a connection must not be in plain text because of a typing error.
+ * Refuses URL parameters that `pg` would ignore. Otherwise a misspelt one could leave a connection unencrypted.
  *
- * @throws ConfigurationError `invalid-configuration` with every fault; values are never shown
+ * @throws ConfigurationError `invalid-configuration` with every mistake; values are never shown
  */
 export function assertUrlParameters({ address, path }: DatabaseConfig): void {
   const { searchParams, hash } = new URL(address);
   const messages = [...new Set(searchParams.keys())].flatMap(
     (name) => faultOf(name, searchParams.getAll(name)) ?? [],
   );
-  if (hash !== '') messages.push('has a #, behind which all would be ignored: write %23 where it is meant');
+  if (hash !== '')
+    messages.push('has a #, and everything after it would be ignored: write %23 for a literal #');
   if (messages.length === 0) return;
   throw new ConfigurationError(messages.map((message) => ({ path: `${path}.jdbc-url`, message })));
 }
@@ -111,16 +115,19 @@ export function assertUrlParameters({ address, path }: DatabaseConfig): void {
 function faultOf(name: string, [value = '', ...others]: readonly string[]): string | undefined {
   const values = urlParameters.get(name);
   if (!urlParameters.has(name)) {
-    if (value === '') return 'has an unknown parameter without a value: write & in a password as %26';
+    if (value === '')
+      return 'has an unknown parameter without a value: write a literal & in a password as %26';
     const shown = name.slice(0, namesShownMax);
-    return `has the parameter ${shown}, which would be ignored: the nearest known one is ${nearest(shown)}; correct it or leave it out`;
+    return `has the parameter ${shown}, which would be ignored: did you mean ${nearest(shown)}? Correct it or remove it`;
   }
-  if (others.length > 0) return `has the parameter ${name} twice: keep one`;
+  if (others.length > 0) return `has the parameter ${name} more than once: keep one`;
   if (values !== undefined && !values.includes(value))
-    return `has a value of ${name} that is none of ${values.join(', ')}`;
+    return `has an invalid value for ${name}: use one of ${values.join(', ')}`;
   if (name === 'host' && value.includes(','))
-    return 'has several hosts: name one, such as that of a proxy before them';
-  return value === '' ? `has the parameter ${name} with no value: give one or leave it out` : undefined;
+    return 'has several hosts: give one, such as a proxy in front of them';
+  return value === ''
+    ? `has the parameter ${name} without a value: give one or remove the parameter`
+    : undefined;
 }
 
 function nearest(name: string): string {
@@ -132,7 +139,7 @@ function nearest(name: string): string {
 }
 
 /**
- * How many characters are to be inserted, deleted or replaced.
+ * The edit distance: how many characters must be inserted, deleted or replaced.
  *
  * @see https://en.wikipedia.org/wiki/Wagner%E2%80%93Fischer_algorithm
  */
@@ -149,15 +156,15 @@ function editDistance(one: string, other: string): number {
   return row.at(-1) ?? 0;
 }
 
-/** What operators of an application do about its databases, for messages. */
+/** The commands that error messages suggest to operators of the application. */
 export interface OperatorCommands {
-  /** Applies the migrations, such as `npm run migrate`. Default: the call of `migrateShards`. */
+  /** The command that applies migrations, such as `npm run migrate`. Default: the call of `migrateShards`. */
   readonly migrate?: string;
-  /** Lets the databases that are configured for shards hold them. Default: the call of `adoptShards`. */
+  /** The command that lets the configured databases hold these shards. Default: the call of `adoptShards`. */
   readonly adopt?: (shards: readonly ShardIdentifier[]) => string;
 }
 
-/** The functions of this package. */
+/** Suggests the functions of this package. */
 export const defaultCommands: Required<OperatorCommands> = {
   migrate: 'migrateShards(sharding, migrationsFolder)',
   adopt: (shards) => {

@@ -1,22 +1,22 @@
 import type pg from 'pg';
 
-/** What operators are told of a server that answers and takes no writes. */
+/** The reason given for a server that answers but refuses writes. */
 export const readOnlyReason: string =
-  'the server takes no writes (default_transaction_read_only is on): switch that off for the server, the database and the ' +
-  'role, or have the address lead to the server that leads';
+  'the server takes no writes (default_transaction_read_only is on): turn that off for the server, the database and the ' +
+  'role, or point the address at the primary';
 
-/** A server takes no writes, and what it reads may be old: a standby, or one that is about to take over. */
+/** The server refuses writes, and its reads may be old: it is a standby, or one that is being promoted. */
 export class ServerInRecoveryError extends Error {
   override readonly name = 'ServerInRecoveryError';
 
   constructor() {
     super(
-      'the server is in recovery: it does not lead, or not yet. Promote it, or have the address lead to the server that leads',
+      'the server is in recovery, so it is not the primary, or not yet. Promote it, or point the address at the primary',
     );
   }
 }
 
-/** A server is not in recovery, and takes no writes all the same. */
+/** The server is not in recovery, but refuses writes. */
 export class ReadOnlyServerError extends Error {
   override readonly name = 'ReadOnlyServerError';
 
@@ -25,12 +25,12 @@ export class ReadOnlyServerError extends Error {
   }
 }
 
-/** @throws ServerInRecoveryError when the server behind a connection is in recovery */
+/** @throws ServerInRecoveryError when the server is in recovery */
 export async function refuseInRecovery(client: pg.ClientBase): Promise<void> {
   await askForRole(client);
 }
 
-/** @throws ServerInRecoveryError when the server behind a new connection is in recovery, an error when it takes no writes */
+/** @throws ServerInRecoveryError when the server is in recovery, and ReadOnlyServerError when it refuses writes */
 export async function refuseWithoutWrites(client: pg.ClientBase): Promise<void> {
   const { isReadOnly } = await askForRole(client);
   if (isReadOnly) throw new ReadOnlyServerError();

@@ -1,40 +1,41 @@
 import pg from 'pg';
 
-/** SQLSTATEs of a server that hides its history: no such function, not allowed, not supported. */
+/** SQLSTATEs of a server that hides its timeline: no such function, not allowed, not supported. */
 const hiddenStates = new Set(['42883', '42501', '0A000']);
 
-/** The server's process behind a connection, by which another connection can see whether it still works. */
+/** The server process behind a connection. Another connection can check whether it is still running. */
 export interface ServerSession {
   readonly pid: number;
   /**
-   * When it started, in seconds since 1970 with all digits: another process may get the same pid later. `undefined` where
-   * the role may not see it, as one that was set instead of the login's.
+   * When it started, in seconds since 1970 with all digits, since a later process may get the same pid. `undefined`
+   * when the role may not see it, for example after `set role`.
    */
   readonly started: string | undefined;
   /**
-   * Which server it is and since which branching of its history: a standby that takes over begins another timeline. Of a
-   * server that hides them, when it was started. `undefined` when it was in recovery.
+   * Identifies the server and its timeline, because a standby that is promoted starts a new timeline. For a server that
+   * hides this, its start time. `undefined` when the server was in recovery.
    */
   readonly timeline: string | undefined;
 }
 
-/** The timeline as SQL, null in recovery; its function fails there, and is not called. */
+/** The timeline as SQL; null in recovery, where its function would fail and so is not called. */
 const timelineSql =
   '(case when not pg_is_in_recovery() then (select system_identifier from pg_control_system())::text ' +
   "|| '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) end)";
 
-/** What stands for it where it is hidden: a server that takes over was started at another time. */
+/** Used when the timeline is hidden: a promoted server was started at another time. */
 const startInstead =
   "(case when not pg_is_in_recovery() then 'started ' || extract(epoch from pg_postmaster_start_time())::text end)";
 
-/** Asks a server about its history, in the way in which it answers. */
+/** Asks a server for its timeline, in the form that the server allows. */
 export class HistoryQuestion {
   #timeline = timelineSql;
 
   /**
-   * Sends a query that is made with the expression for the timeline; again with another one when the server hides that.
+   * Runs a query that contains the expression for the timeline, and repeats it with the start time if the server hides
+   * the timeline.
    *
-   * Not within a transaction, which the first try would spoil.
+   * Must not run within a transaction: the failed first try would abort it.
    */
   async ask<R extends pg.QueryResultRow>(
     client: pg.ClientBase,
@@ -44,7 +45,7 @@ export class HistoryQuestion {
     try {
       return (await client.query<R>(queryWith(asked))).rows;
     } catch (error) {
-      // Another connection may have learnt it meanwhile.
+      // Another connection may have found this out in the meantime.
       if (!isHidden(error) || asked === startInstead) throw error;
       this.#timeline = startInstead;
       return (await client.query<R>(queryWith(this.#timeline))).rows;
@@ -53,10 +54,10 @@ export class HistoryQuestion {
 }
 
 /**
- * Since which recovery the server has run on what the framework's database holds, by a row that PostgreSQL drops with every one:
- * also of a standby that takes over on the timeline that another one has begun, of which it has not heard.
+ * Identifies the server's run since its last crash recovery, through an unlogged row that PostgreSQL drops in every
+ * recovery. So it also detects a promoted standby that continues the old primary's timeline number.
  *
- * Empty where the row is not there, because the server takes no writes.
+ * Empty when the row is missing because the server accepts no writes.
  */
 export async function databaseRun(client: pg.ClientBase): Promise<string> {
   const { rows } = await client.query<{ id: string }>('select id from eventlog.server_run');
@@ -68,16 +69,15 @@ function isHidden(error: unknown): boolean {
 }
 
 /**
- * Has values written as the adapter and Drizzle read them, whatever the role's or the database's settings are: what is
- * stored comes back as it is, and what is sent is taken as it is. The server tells a pooler of these, which keeps them for
- * its client.
+ * Settings that fix the format of values, whatever the role or database has set: what is stored is read back unchanged.
+ * The server reports changes of these settings, so a pooler can keep them for its client.
  */
 const reportedSettings = { TimeZone: 'UTC', DateStyle: 'ISO', standard_conforming_strings: 'on' };
 
 /**
- * As {@link reportedSettings}, but a pooler knows nothing of them, or not every version does. And transactions see before
- * each statement what others have committed: a statement that has waited for a lock must not continue with what was there
- * before.
+ * As {@link reportedSettings}, but unknown to poolers, or to some versions of them. The isolation level belongs here,
+ * too: each statement must see what others have committed before it, so that a statement that waited for a lock does
+ * not continue with old data.
  */
 const silentSettings = {
   IntervalStyle: 'postgres',
@@ -89,7 +89,7 @@ const silentSettings = {
 
 interface SessionRow {
   readonly pid: number;
-  /** Null where the role may not see it. */
+  /** Null when the role may not see it. */
   readonly started: string | null;
   /** Null in recovery. */
   readonly timeline: string | null;
@@ -97,26 +97,26 @@ interface SessionRow {
 
 interface SettingRow {
   readonly name: string;
-  /** What the session has when nobody has set it: the role's, the database's or the server's. */
+  /** The value that applies if the session sets nothing: that of the role, the database or the server. */
   readonly value: string;
 }
 
-/** What was learnt about a new connection. */
+/** What preparing a new connection found out. */
 export interface PreparedSession {
-  /** The server's process; `undefined` when a pooler hides it. */
+  /** The server process; `undefined` when a pooler hides it. */
   readonly session: ServerSession | undefined;
   readonly isInRecovery: boolean;
-  /** What operators should set because a pooler stands between, in words. */
+  /** What operators should set because there is a pooler in between, in words. */
   readonly obstacles: readonly string[];
 }
 
 /**
- * Sets what a session needs, and learns which process of the server it is.
+ * Applies the settings that a session needs, and finds out which server process it uses.
  *
- * A pooler may give each transaction to another process, so what it does not keep track of is left alone there: it would
- * stay with a process that others use.
+ * A pooler may run each transaction in another server process. Settings that the pooler does not track would stay in a
+ * process that other clients use, so they are left alone there.
  *
- * @throws Error when a pooler stands between and a setting of the role would change values, or what transactions see
+ * @throws Error when there is a pooler and a setting of the role would change values or what transactions see
  */
 export async function prepareSession(
   client: pg.ClientBase,
@@ -146,7 +146,7 @@ function setting([name, value]: readonly [string, string]): string {
   return `set_config('${name}', '${value}', false)`;
 }
 
-/** Judges what a session has by itself where nothing can be set for it. */
+/** Checks the session's own settings when they cannot be changed. */
 async function poolerObstacles(
   client: pg.ClientBase,
   statementTimeoutMs: number,
@@ -162,19 +162,19 @@ async function poolerObstacles(
   if (wrong.length > 0) {
     const commands = wrong.map(([name, value]) => `alter role … set ${name} = '${value}'`).join('; ');
     throw new Error(
-      `Values, or what transactions see, would differ behind this pooler, which cannot keep settings: ${commands}`,
+      `This pooler does not keep session settings, and the role's own would change values or isolation. Run: ${commands}`,
     );
   }
   const timeoutMs = Number(values.get('statement_timeout') ?? 0);
   if (timeoutMs > 0 && timeoutMs <= statementTimeoutMs) return [];
   return [
-    'behind this pooler the server does not end statements that take too long: ' +
+    'behind this pooler, the server does not cancel slow statements; run:  ' +
       `alter role … set statement_timeout = ${statementTimeoutMs}`,
   ];
 }
 
 function isFit(value: string | undefined, name: string, wanted: string): boolean {
   if (value === undefined || value === wanted) return true;
-  // More digits than the shortest exact ones are exact as well.
+  // More digits than the shortest exact representation are exact, too.
   return name === 'extra_float_digits' && Number(value) > 0;
 }

@@ -5,53 +5,58 @@ import type pg from 'pg';
 
 import { EventLoopLoad } from './silence-watch.js';
 
-/** How many connections a busy process shares while each of them has little to do. */
+/** How many connections a busy process shares before it lets statements queue on them. */
 const fewCount = 4;
-/** How many statements are on their way over one of them before a further connection is taken. */
+/** How many unanswered statements a shared connection may have before another connection is opened. */
 const depthMax = 4;
-/** How long a connection takes new statements: it must be given back now and then, because its life in the pool is bounded. */
+/**
+ * How long a connection takes new statements. It must return to the pool now and then, because the pool limits its age.
+ */
 const takingMaxMs = 10_000;
-/** How long a connection may be silent before it takes nothing new, in milliseconds. */
+/** How long a connection may stay silent before it gets no new statements, in milliseconds. */
 const silenceMaxMs = 50;
 
 /** The pool from which the connections come. */
 export interface ConnectionSource {
   /** How many connections the pool can lend at once; below 0, how many callers wait for one. */
   readonly freeCount: number;
-  /** Lends a connection for as long as the work runs, and destroys it when an error of the work means that. */
+  /**
+   * Lends a connection for as long as the work runs, and destroys it when the work fails with an error that makes it
+   * unusable.
+   */
   use(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<void>): Promise<void>;
-  /** What a caller gets for whom no connection could be had. */
+  /** The error for a caller who could not get a connection. */
   unavailable(shard: ShardIdentifier, error: unknown): Error;
-  /** Whether a connection is as good as before when a statement on it has failed so. */
+  /** Whether a connection is still usable after a statement on it has failed with this error. */
   isSoundAfter(error: unknown): boolean;
 }
 
-/** A connection that takes statements without waiting for the answers to those before. */
+/** A connection that accepts statements without waiting for the answers to earlier ones. */
 interface SharedConnection {
   readonly client: Promise<pg.PoolClient>;
-  /** Gives the connection back. */
+  /** Returns the connection to the pool. */
   readonly end: () => void;
   readonly takenAtMs: number;
   statementCount: number;
-  /** When it was taken, or last answered something. */
+  /** When it was borrowed, or last received an answer. */
   heardAtMs: number;
-  /** After which it must not be used again. */
+  /** An error after which the connection must not be used again. */
   failure: unknown;
 }
 
 /**
- * Sends statements of many callers over few connections: the server answers them in order, each in a transaction of its
- * own, and neither side waits for the other in between.
+ * Sends the statements of many callers over few connections. The server answers them in order, each in its own
+ * transaction, and neither end waits for the other in between.
  *
- * That saves the process time, and costs it where the disk is slow: the server flushes the commits of several connections
- * together, but not those of one. So statements share connections only when the process is busy, or the pool has none left.
- * Statements behind one that waits for a lock wait, too. So only statements that wait for locks for a moment share a
- * connection; it takes few at a time while others are free, and none after it has fallen silent. Whoever waits for a
- * connection of their own comes before new statements.
+ * Sharing saves processor time, but it is slower on a slow disk: the server flushes the commits of several connections
+ * together, and those of one connection one by one. So statements share a connection only while the process is busy or
+ * the pool is empty. A statement that waits for a lock also delays those behind it. So callers must send only
+ * statements that wait briefly for locks; a connection takes few statements while others are free, and no more once it
+ * has fallen silent. A caller who waits for an exclusive connection goes before new shared statements.
  */
 export class SharedConnections {
   readonly #source: ConnectionSource;
-  /** Those that take further statements. */
+  /** Those that accept further statements. */
   readonly #open = new Set<SharedConnection>();
   readonly #load: Pick<EventLoopLoad, 'isBusy'>;
   #usedCount = 0;
@@ -62,20 +67,20 @@ export class SharedConnections {
     this.#load = load;
   }
 
-  /** How many statements wait for those before them. */
+  /** How many statements wait behind others on their connection. */
   get waitingCount(): number {
     return this.#statementCount - this.#usedCount;
   }
 
-  /** Lends none of the connections any more that are lent now. */
+  /** Sends no further statements over the connections that are lent now. */
   takeNoMore(): void {
     this.#open.clear();
   }
 
   /**
-   * Lets the work send one statement, which must be a transaction of its own.
+   * Lets the work send one statement, which must be its own transaction.
    *
-   * @throws ShardUnavailableError `shard-unavailable` when no connection can be had
+   * @throws ShardUnavailableError `shard-unavailable` when no connection is available
    */
   async share<T>(shard: ShardIdentifier, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     if (this.#source.freeCount < 0) this.takeNoMore();
@@ -101,7 +106,7 @@ export class SharedConnections {
     }
   }
 
-  /** The one with the fewest statements, unless another connection should be taken. */
+  /** The connection with the fewest statements; `undefined` when a further connection should be opened. */
   #choose(): SharedConnection | undefined {
     const nowMs = performance.now();
     let best: SharedConnection | undefined;
@@ -118,7 +123,7 @@ export class SharedConnections {
     try {
       return await client;
     } catch (error) {
-      // Who asked for the connection may have done so for another shard of the database.
+      // The connection may have been requested for another shard of the same database.
       throw this.#source.unavailable(shard, error);
     }
   }
@@ -147,11 +152,11 @@ export class SharedConnections {
 }
 
 /**
- * Has a connection behind a pooler call prepared statements by what they are, or not prepare them at all.
+ * Names the prepared statements of a connection behind a pooler after their content, or sends them unprepared.
  *
- * There, other clients may have given the same server process another statement under the same name. A name that stands
- * for one text only can be missing, but never mean something else. A pooler that keeps no track of names lets them be
- * missing all the time: then statements are sent whole.
+ * Behind a pooler, another client may have prepared a different statement under the same name in the same server
+ * process. A name made from the text can be missing there, but never stands for another statement. A pooler that does
+ * not track prepared statements makes names go missing all the time, so behind such a pooler nothing is prepared.
  */
 export function adaptStatementNames(client: pg.ClientBase, areNamed: boolean): void {
   const send = client.query.bind(client) as (query: unknown, ...rest: readonly unknown[]) => unknown;
@@ -169,7 +174,7 @@ function isNamed(query: unknown): query is NamedQuery {
   return typeof query === 'object' && query !== null && 'name' in query && typeof query.name === 'string';
 }
 
-/** Its fields may be inherited: see `queryOf`. */
+/** Keeps inherited fields: see `queryOf`. */
 function renamed(query: NamedQuery, areNamed: boolean): object {
   const name = areNamed ? contentName(query.text) : undefined;
   return Object.assign(Object.create(query) as object, query, { name });
@@ -178,7 +183,7 @@ function renamed(query: NamedQuery, areNamed: boolean): object {
 const contentNames = new Map<string, string>();
 const contentNamesMax = 2_000;
 
-/** Within the 63 characters that a name may have. */
+/** Fits the 63 characters that PostgreSQL allows for a name. */
 function contentName(text: string): string {
   let name = contentNames.get(text);
   if (name === undefined) {

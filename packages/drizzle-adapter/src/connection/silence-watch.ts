@@ -4,36 +4,42 @@ import type pg from 'pg';
 import { ClosingClient, awaitsAnswer, streamOf } from './client.js';
 import { sqlStateOf } from './storage-error.js';
 
-/** How long a connection says nothing until the server is asked about it, and how long that may take. */
+/**
+ * How long a connection may be silent before the server is asked about it, and how long that may take, in milliseconds.
+ */
 const silenceMaxMs = 5_000;
-/** SQLSTATEs of a server that has no room for the question: it answers, so the connection gets the benefit of the doubt. */
+/** SQLSTATEs of a server that is too busy for the question. It does answer, so the connection is kept. */
 const crowdedStates = /^53/;
 
-/** The sessions of a connection: a pooler may have added to its name who its client is. */
+/** Finds the sessions of a connection. A pooler may have appended its client's address to the name. */
 const isOwn = 'starts_with(application_name, $1)';
-/** Where activities are not tracked, what a session waits for tells whether it is at work. */
+/** When `track_activities` is off, the wait event shows whether a session is working. */
 const isWorking = `(state = 'active' or state = 'disabled' and wait_event is distinct from 'ClientRead')`;
 const isWaiting = `(state like 'idle in transaction%' or state = 'disabled' and wait_event = 'ClientRead')`;
 
 /**
- * Ends a connection that waits for an answer which does not come, where statements may take as long as they need: a
- * migration, or waiting for a lock.
+ * Destroys a connection whose answer will not come, where statements have no time limit: during a migration, or while
+ * waiting for a lock.
  *
- * When the connection has said nothing for 5 s, the server is asked on another one whether it is at work for it. If it is
- * not, or cannot be asked within another 5 s, the connection is destroyed, and its statement is rejected. Its session is ended on the
- * server as well, where it would hold locks for a client that is gone. An answer that was lost says nothing about what was committed.
+ * After 5 s of silence it asks the server over another connection whether the session is working. If it is not, or the
+ * server does not answer within another 5 s, the connection is destroyed and its statement rejected. The session is
+ * also ended on the server, where it might hold locks for a client that is gone. A lost answer says nothing about
+ * whether the statement was committed.
  */
 export class SilenceWatch {
   readonly #client: pg.Client;
   readonly #settings: pg.ClientConfig & { readonly application_name: string };
 
-  /** @param settings of the connection; only this one has an application name that begins so, which poolers keep for their clients */
+  /**
+   * @param settings the connection's settings; no other connection's application name may start with this one's.
+   * Poolers pass the name on
+   */
   constructor(client: pg.Client, settings: pg.ClientConfig & { readonly application_name: string }) {
     this.#client = client;
     this.#settings = settings;
   }
 
-  /** To be called when the client is connected. */
+  /** Starts the watch; call it once the client is connected. */
   start(): void {
     const stream = streamOf(this.#client);
     stream.on('timeout', () => void this.#look());
@@ -45,8 +51,8 @@ export class SilenceWatch {
     const { bytesRead } = stream;
     const isSilent = (): boolean => stream.bytesRead === bytesRead && !stream.destroyed;
     if (await this.#hasReason(isSilent)) {
-      const reason = `it said nothing for ${silenceMaxMs / 1_000} s and is not at work`;
-      stream.destroy(new Error(`The connection to the server was given up: ${reason}`));
+      const reason = `the server sent nothing for ${silenceMaxMs / 1_000} s and is not working on the statement`;
+      stream.destroy(new Error(`The connection to the server was closed: ${reason}`));
     } else if (!stream.destroyed) {
       stream.setTimeout(silenceMaxMs);
     }
@@ -56,7 +62,7 @@ export class SilenceWatch {
     return awaitsAnswer(this.#client) && !(await this.#isAtWork(isSilent)) && isSilent();
   }
 
-  /** Ends the session when it waits for its client, which has heard nothing of it either. */
+  /** Also ends the session if it waits for its client while the client waits for it. */
   async #isAtWork(isSilent: () => boolean): Promise<boolean> {
     const client = new ClosingClient({
       ...this.#settings,
@@ -82,7 +88,7 @@ export class SilenceWatch {
     } catch (error) {
       return crowdedStates.test(sqlStateOf(error) ?? '');
     } finally {
-      // Not waited for: the network may be silent again.
+      // Not awaited: the network may be silent again.
       void client.end().catch(() => undefined);
     }
   }
@@ -90,16 +96,16 @@ export class SilenceWatch {
 
 /** How often the load is measured, in milliseconds. */
 const intervalMs = 100;
-/** The share of the time from which the event loop counts as busy. */
+/** The utilization from which the event loop counts as busy. */
 const busyShare = 0.5;
 
-/** Tells whether this process has more to do than time to spare. */
+/** Tells whether this process is busy for most of its time. */
 export class EventLoopLoad {
   #measuredAtMs = 0;
   #measured: EventLoopUtilization = performance.eventLoopUtilization();
   #isBusy = false;
 
-  /** Whether the event loop was busy for at least half of the last tenth of a second or so. */
+  /** Whether the event loop was busy for at least half of the last 100 ms or so. */
   isBusy(nowMs: number): boolean {
     if (nowMs - this.#measuredAtMs < intervalMs) return this.#isBusy;
     const now = performance.eventLoopUtilization();

@@ -48,10 +48,10 @@ describe('storageError', () => {
   );
 
   it.each([
-    ['57P01', 'not-serving', /: start the server, unless it comes back by itself\./],
-    ['58030', 'damaged', /: see the server's log, and repair its disk or what is damaged\./],
-    ['XX001', 'damaged', /: see the server's log, and repair its disk or what is damaged\./],
-    ['57014', undefined, /: find in pg_stat_activity and pg_locks what keeps it\./],
+    ['57P01', 'not-serving', /: start the server if it does not restart on its own\./],
+    ['58030', 'damaged', /: see the server's log, and repair its disk or the damaged data\./],
+    ['XX001', 'damaged', /: see the server's log, and repair its disk or the damaged data\./],
+    ['57014', undefined, /: look in pg_stat_activity and pg_locks for what blocks it\./],
   ])('says what to do about SQLSTATE %s', (state, kind, remedy) => {
     const error = storageError(shard, refusal(state), 'first-1 on db/first');
     expect(error).toMatchObject({ code: 'shard-unavailable', kind });
@@ -139,7 +139,7 @@ describe('storageError', () => {
     const cause = new Error('Query read timeout');
     const error = storageError(shard, cause);
     expect(error).toMatchObject({ code: 'shard-unavailable', shard, cause });
-    expect(error.message).toMatch(/: see that the server runs, and that the network to it does\./);
+    expect(error.message).toMatch(/: check that the server is running and reachable\./);
   });
 
   it('passes on errors of the framework, also inside of others', () => {

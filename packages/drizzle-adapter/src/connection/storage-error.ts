@@ -11,48 +11,52 @@ import pg from 'pg';
 import { readOnlyReason } from './server-role.js';
 
 /**
- * SQLSTATEs after which the same transaction may succeed: rolled back for the sake of others (class 40), lock not
+ * SQLSTATEs after which the same transaction may succeed: rolled back because of a conflict (class 40), lock not
  * available, connection lost (class 08).
  */
 const transientStates = /^(40|55P03|08)/;
 
 /**
- * SQLSTATEs of a server that cannot serve now: timed out, shutting down, starting up (class 57), out of connections, memory
- * or disk (class 53), failed by its system, such as its disk (class 58), or with damaged tables or indexes. Whatever was asked is
- * served when somebody has repaired that.
+ * SQLSTATEs of a server that cannot serve now: timeout, shutdown or start-up (class 57); out of connections, memory or
+ * disk (class 53); a system error such as a broken disk (class 58); damaged tables or indexes. The same statement
+ * succeeds once somebody has repaired the server.
  */
 const unavailableStates = /^(57|53|58|XX00[12]|25P03|25P04)/;
 
-/** What is wrong with such a server, and what to do; the first that matches. */
+/** The problem with such a server and its remedy; the first match counts. */
 const remedies: readonly (readonly [RegExp, UnavailableKind | undefined, remedy: string])[] = [
-  [/^57P/, 'not-serving', 'start the server, unless it comes back by itself'],
-  [/^53/, undefined, 'give the server more of that, or less to do'],
-  [/^(58|XX)/, 'damaged', "see the server's log, and repair its disk or what is damaged"],
+  [/^57P/, 'not-serving', 'start the server if it does not restart on its own'],
+  [/^53/, undefined, 'give the server more of that resource, or reduce its load'],
+  [/^(58|XX)/, 'damaged', "see the server's log, and repair its disk or the damaged data"],
 ];
-const slow = [/^/, undefined, 'find in pg_stat_activity and pg_locks what keeps it'] as const;
+const slow = [/^/, undefined, 'look in pg_stat_activity and pg_locks for what blocks it'] as const;
 
-/** What operators are told of a server that does not answer. */
-export const silentRemedy = 'see that the server runs, and that the network to it does';
+/** The remedy for a server that does not answer. */
+export const silentRemedy = 'check that the server is running and reachable';
 
-/** What `pg` says of a statement without an answer by its own deadline, after that of the server. */
+/** The message of `pg` when a statement exceeds the client's own deadline, which is later than the server's. */
 const unansweredStatement = 'Query read timeout';
 
 /**
- * Says what an error of `pg` means for the caller; nothing was written when it is thrown.
+ * Translates an error of `pg` into what it means for the caller: nothing was written.
  *
- * Errors of the framework are passed on as they are.
+ * Errors of the framework are returned unchanged.
  *
- * @param place is the shard's name, host and database
+ * @param place the shard's name, host and database
  */
 export function storageError(shard: ShardIdentifier, error: unknown, place?: string): FrameworkError {
   const known = FrameworkError.find(error);
   if (known !== undefined) return known;
-  // As the server's own timeout: at once it would only take as long again, on the next connection.
+  // Treated like the server's own timeout: an immediate retry on another connection would take as long again.
   if (error instanceof Error && error.message === unansweredStatement) {
-    return new ShardUnavailableError(shard, `it did not answer a statement in time: ${silentRemedy}`, {
-      place,
-      cause: error,
-    });
+    return new ShardUnavailableError(
+      shard,
+      `the server did not answer a statement in time: ${silentRemedy}`,
+      {
+        place,
+        cause: error,
+      },
+    );
   }
   if (!(error instanceof pg.DatabaseError)) {
     return new TransientStorageError(shard, 'the connection was lost', { place, cause: error });
@@ -93,7 +97,7 @@ function columnsIn(detail: string | undefined): readonly string[] {
   return key.split(', ').filter((name) => name !== '');
 }
 
-/** Whether {@link storageError} has made an error of a lock that was not had in time: nothing was written. */
+/** Whether an error from {@link storageError} means that a lock was not available in time; nothing was written. */
 export function isLockTimeout(error: unknown): boolean {
   return error instanceof TransientStorageError && isLockedOut(error.cause);
 }
@@ -108,76 +112,81 @@ function unavailable(
 }
 
 /**
- * What SQLSTATEs say about a connection and a commit. Only they do: the severity is written in the server's language.
+ * What SQLSTATEs say about a connection and a commit. Nothing else is reliable: the server translates the severity.
  *
  * @see https://www.postgresql.org/docs/current/errcodes-appendix.html
  */
 
-/** Of a session that ends, or that may have ended after its commit: classes 08, 57P, 58 and XX, and these. */
+/** The session has ended, possibly after its commit: classes 08, 57P, 58 and XX, and these. */
 const endingStates = new Set(['25P03', '25P04', '40003']);
 const endingClasses = /^(08|57P|58|XX)/;
 
-/** Of a statement that timed out or was cancelled: other connections may fare better. */
+/** A statement timed out or was cancelled; another connection may do better. */
 const cancelledState = '57014';
 
-/** Of a write that a session refuses because its transactions are read-only. */
+/** A write was refused because the session's transactions are read-only. */
 const readOnlyState = '25006';
 
-/** Of a lock that was not had in time. */
+/** A lock was not available in time. */
 const lockedState = '55P03';
 
-/** Of statements that are prepared no more, or by somebody else. */
+/** A prepared statement is gone, or its name belongs to another client. */
 const outgrownStates = new Set(['26000', '42P05']);
 
-/** Says in which part of the server "cached plan must not change result type" was raised, in no language. */
+/**
+ * The routine that raises "cached plan must not change result type"; unlike the message, its name is not translated.
+ */
 const cachedPlanRoutine = 'RevalidateCachedQuery';
 
-/** Of a schema, a table or a function that is not there. */
+/** A schema, table or function does not exist. */
 const missingStates = new Set(['3F000', '42P01', '42883']);
-/** Names what is the framework's own, in any language of the server. */
+/** The framework's own schema, which the message names in every language. */
 const frameworkSchema = /\beventlog\b/;
 
-/** The SQLSTATE in a chain of causes. */
+/** The SQLSTATE of the first server error in a chain of causes. */
 export function sqlStateOf(error: unknown): string | undefined {
   if (error instanceof pg.DatabaseError) return error.code;
   return error instanceof Error && error.cause !== undefined ? sqlStateOf(error.cause) : undefined;
 }
 
-/** Whether the server refused a statement and said by this that nothing of its transaction is or will be committed. */
+/** Whether the server refused a statement in a way that rules out a commit of its transaction. */
 export function isRefusal(error: unknown): error is pg.DatabaseError {
   if (!(error instanceof pg.DatabaseError) || error.code === undefined) return false;
   return !endingStates.has(error.code) && !endingClasses.test(error.code);
 }
 
-/** Whether the connection is as good as before the error. */
+/** Whether the connection is still usable after the error. */
 export function isHarmless(error: unknown): boolean {
   return isRefusal(error) && error.code !== cancelledState && !isOutgrown(error);
 }
 
-/** Whether a statement in a chain of causes was given up because it took too long. */
+/** Whether a statement in a chain of causes was cancelled because it took too long. */
 export function isCancelled(error: unknown): boolean {
   return sqlStateOf(error) === cancelledState;
 }
 
-/** Whether a statement was refused because a lock was not had in the time that it had for that. */
+/** Whether a statement was refused because it did not get a lock within its lock timeout. */
 export function isLockedOut(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === lockedState;
 }
 
-/** Whether a write was refused because the server, or only this session of it, takes none. */
+/** Whether a write was refused because the server, or only this session, is read-only. */
 export function isReadOnly(error: unknown): boolean {
   return error instanceof pg.DatabaseError && error.code === readOnlyState;
 }
 
-/** Whether a statement was refused because something of the framework is not there, as while a database is restored. */
+/**
+ * Whether a statement was refused because a part of the framework's schema is missing, for example while a dump is
+ * being restored.
+ */
 export function isUnmigrated(error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError)) return false;
   return missingStates.has(error.code ?? '') && frameworkSchema.test(error.message);
 }
 
 /**
- * Whether a refused statement will succeed on a new connection: what this one has prepared is gone, taken, or does not fit
- * the table any more.
+ * Whether a refused statement will succeed on a new connection: what this connection has prepared is gone, belongs to
+ * another client, or no longer fits the table.
  */
 export function isOutgrown(error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError)) return false;
@@ -186,10 +195,10 @@ export function isOutgrown(error: unknown): boolean {
 }
 
 /**
- * Makes a query of a prepared statement and its values.
+ * Makes a query from a prepared statement and its values.
  *
- * The statement's fields are inherited: pg copies the own fields of every query that it is given, property by property,
- * which took a tenth of a deposit's processor time.
+ * The query inherits the statement's fields. Otherwise pg would copy them property by property for every query, which
+ * cost a tenth of a deposit's processor time.
  */
 export function queryOf<Statement extends Omit<pg.QueryArrayConfig, 'values'> | pg.QueryConfig>(
   statement: Statement,

@@ -3,10 +3,10 @@ import type pg from 'pg';
 
 import type { PostgresWarning } from './postgres-options.js';
 
-/** How long it takes until a connection is tried again that could not be opened, in milliseconds. */
+/** How long to wait after a failed attempt to open a connection, in milliseconds. */
 const retryDelayMs = 5_000;
 
-/** What the driver's pool has beside its documented methods: it opens a connection although others are idle. */
+/** An undocumented method of the driver's pool. It opens a connection even while others are idle. */
 interface OpeningPool {
   readonly ending: boolean;
   readonly totalCount: number;
@@ -20,10 +20,10 @@ interface OpeningPool {
 }
 
 /**
- * Keeps connections of a pool open for which nobody has asked yet, in the background: those that are open are left to the
- * requests meanwhile.
+ * Keeps a minimum of connections open, so that requests do not have to wait for new ones. It opens them in the
+ * background and leaves the open ones to requests.
  *
- * While the server gives none, one at a time is tried.
+ * While the server refuses connections, it tries one at a time.
  */
 export class WarmConnections {
   readonly #pool: OpeningPool;
@@ -32,13 +32,13 @@ export class WarmConnections {
   #hasFailed = false;
   #retry: NodeJS.Timeout | undefined;
 
-  /** @param countMin is how many are to be open; the pool must allow as many */
+  /** @param countMin how many connections to keep open; must not exceed the pool's maximum */
   constructor(pool: pg.Pool, countMin: number) {
     this.#pool = pool as unknown as OpeningPool;
     this.#countMin = countMin;
   }
 
-  /** Opens what is missing, and tries again later when that fails. */
+  /** Opens the missing connections, and tries again later if that fails. */
   fill(): void {
     const { ending, totalCount } = this.#pool;
     if (ending || this.#openingCount > 0) return;
@@ -49,7 +49,7 @@ export class WarmConnections {
       this.#pool.newClient({ callback: (error, _client, release) => this.#opened(error, release) });
   }
 
-  /** Tries no more. */
+  /** Stops trying. */
   close(): void {
     clearTimeout(this.#retry);
   }
@@ -64,7 +64,7 @@ export class WarmConnections {
   }
 }
 
-/** Where a connection was borrowed. */
+/** Its stack trace shows where a connection was borrowed. */
 class BorrowedHereError extends Error {
   override readonly name = 'BorrowedHereError';
 }
@@ -72,16 +72,16 @@ class BorrowedHereError extends Error {
 /**
  * Warns when a connection is not returned in time, with the stack trace of its borrower.
  *
- * @returns what ends the watch
+ * @returns a function that stops the timer
  */
 export function watchLoan(
   { path }: DatabaseConfig,
   thresholdMs: number,
   warn: (warning: PostgresWarning) => void,
 ): () => void {
-  const borrowed = new BorrowedHereError('a connection was borrowed here');
+  const borrowed = new BorrowedHereError('The connection was borrowed here');
   const timer = setTimeout(() => {
-    const message = `a connection was not given back within ${thresholdMs} ms`;
+    const message = `a connection was not returned within ${thresholdMs} ms`;
     warn({ kind: 'connection-leak', database: path, message, stack: borrowed.stack });
   }, thresholdMs);
   timer.unref();

@@ -1,34 +1,37 @@
 import { InvalidCursorError } from '@framework/core';
 import type { Cursor } from '@framework/core/adapter';
 
-/** A place in the log: within one epoch, and as it was learnt in one history of the database. */
+/** A position in the log: within one epoch, and as seen in one history of the database. */
 export interface LogPlace {
-  /** On which of the servers that the log was written on. */
+  /** The epoch of the log: its number increases with each server that the database moves to. */
   readonly epoch: number;
-  /** Which transactions of the epoch lie before the place. */
+  /** The transactions of the epoch that come before the place. */
   readonly snapshot: Snapshot;
-  /** The run of the server in which the place was learnt. */
+  /** The history of the server in which the place was read. */
   readonly history: string;
-  /** The transaction that comes next, where a part of it lies before the place. */
+  /** The next transaction, if some of its events come before the place. */
   readonly part?: TransactionPart | undefined;
 }
 
-/** What lies before a place of a transaction that is too large for one batch. It is not saved: a crash repeats it. */
+/**
+ * How much of a transaction that is too large for one batch comes before a place. It is never saved, so a crash repeats
+ * the transaction.
+ */
 interface TransactionPart {
   readonly xid: number;
-  /** That of the last event before the place. */
+  /** The position of the transaction's last event before the place. */
   readonly position: number;
-  /** Which transactions lie before the place behind the whole of it, as it was when its first part was read. */
+  /** The transactions before the place that follows the whole transaction, as of the read of its first part. */
   readonly after: Snapshot;
 }
 
-/** An expression for a cursor, of columns `epoch` and `snapshot` and of the history in which it is read. */
+/** The SQL expression for a cursor, from the columns `epoch` and `snapshot` and the history in which it is read. */
 export const cursorText = `concat_ws(' ', epoch, snapshot, eventlog.server_history())`;
 
 /**
- * Reads a cursor.
+ * Parses a cursor.
  *
- * @throws InvalidCursorError `invalid-cursor` when it is none
+ * @throws InvalidCursorError `invalid-cursor` when the text is not a cursor
  */
 export function parsePlace(cursor: Cursor): LogPlace {
   const parts = /^(\d+) (\S+) (\S+)(?: (\d+) (\d+) (\S+))?$/.exec(cursor) ?? [];
@@ -43,27 +46,27 @@ export function parsePlace(cursor: Cursor): LogPlace {
   return { epoch: Number(epoch), snapshot: parseSnapshot(snapshot), history, part };
 }
 
-/** Writes a place as a cursor. */
+/** Formats a place as a cursor. */
 export function formatPlace({ epoch, snapshot, history, part }: LogPlace): Cursor {
   const place = `${epoch} ${formatSnapshot(snapshot)} ${history}`;
   if (part === undefined) return place;
   return `${place} ${part.xid} ${part.position} ${formatSnapshot(part.after)}`;
 }
 
-/** Which transactions are seen: those below `xmax` that are not in progress. PostgreSQL's `pg_snapshot`. */
+/** Which transactions are visible: those below `xmax` that are not in progress. PostgreSQL's `pg_snapshot`. */
 interface Snapshot {
   readonly xmax: bigint;
-  /** In progress, below `xmax`, ascending. */
+  /** The transactions below `xmax` that were in progress, ascending. */
   readonly inProgress: readonly bigint[];
 }
 
-/** Nothing is seen. */
+/** A snapshot in which no transaction is visible. */
 export const emptySnapshot = '1:1:';
 
 /**
- * Reads a snapshot from PostgreSQL's text, `xmin:xmax:xip,…`.
+ * Parses a snapshot from PostgreSQL's text, `xmin:xmax:xip,…`.
  *
- * @throws InvalidCursorError `invalid-cursor` when it is none
+ * @throws InvalidCursorError `invalid-cursor` when the text is not a snapshot
  */
 export function parseSnapshot(text: string): Snapshot {
   const [, xmax, list] = /^\d+:(\d+):([\d,]*)$/.exec(text) ?? [];
@@ -71,16 +74,17 @@ export function parseSnapshot(text: string): Snapshot {
   return { xmax: BigInt(xmax), inProgress: list === '' ? [] : list.split(',').map(BigInt) };
 }
 
-/** Writes a snapshot as PostgreSQL does. */
+/** Formats a snapshot as PostgreSQL does. */
 export function formatSnapshot({ xmax, inProgress }: Snapshot): string {
   return `${inProgress[0] ?? xmax}:${xmax}:${inProgress.join(',')}`;
 }
 
 /**
- * The place after a batch that was cut: everything that the cursor saw, and everything below `cut` that is seen now.
+ * The snapshot after a batch that was cut short: everything the cursor saw, and everything below `cut` that is visible
+ * now.
  *
- * @param cursor the place before the batch
- * @param current what was seen when the batch was read
+ * @param cursor the snapshot before the batch
+ * @param current the snapshot at the time of the read
  * @param cut the first transaction that is not in the batch
  */
 export function cutSnapshot(cursor: Snapshot, current: Snapshot, cut: bigint): Snapshot {

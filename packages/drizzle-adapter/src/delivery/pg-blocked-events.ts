@@ -18,17 +18,17 @@ import { isBeyond } from './pg-handler-cursors.js';
 import { heldLeases } from './pg-slot-leases.js';
 
 /**
- * Says anew from when on the models of changed blocked events may be tried, within the same statement.
+ * Updates when the models of changed blocked events may be tried next, within the same statement.
  *
- * For a `select` from the rows that a `with … returning` gives: slot, handler, model_name, model_id.
+ * Select it from the rows of a `with … returning`: slot, handler, model_name, model_id.
  */
 export const settleModels = `eventlog.settle_parked_models(
   array_agg(slot), array_agg(handler), array_agg(model_name), array_agg(model_id))`;
 
 /**
- * Copies events of the log: however large they are, they need not come here and go back, nor fit into one message.
+ * Copies events inside the database, so that large ones need not be sent here and back or fit into one message.
  *
- * One that the log does not hold any more is inserted as it is given, when it is.
+ * If the log no longer holds an event, it is inserted as given, provided that it was given.
  */
 const blockText = `
   with given as (
@@ -58,16 +58,20 @@ const blockText = `
     array(select w.event_id::text from whole w where w.copy is null) as missing
   from blocked`;
 
-/** The places of handlers that are not paused: each is one range of the index on due dates. */
+/** The places of handlers that are not paused. Each is one range of the index on due dates. */
 const placesText = `unnest($1::text[], $2::smallint[]) as held (handler, slot) join eventlog.handlers h using (handler)`;
 
-/** What is being tried is left out; hashed, as it is compared with each model that is due. */
+/**
+ * Leaves out models that are being tried. Uses `not in` because PostgreSQL hashes the list instead of scanning it per
+ * model.
+ */
 const isAskedFor = `(m.handler, m.model_name, m.model_id) not in (
           select * from unnest($7::text[], $8::text[], $9::text[]))`;
 
 /**
- * Of each place two ranges of that index: what is due, and what would wait for longer than anything does. Each handler has a
- * limit of its own, so that none hides another one. What no lease holds for could not be tried, and would be asked for again at once.
+ * Reads two ranges of the index per place: what is due, and what has a due date further ahead than any wait lasts. Each
+ * handler has its own limit, so that no handler crowds out another. Slots without a valid lease are left out: their
+ * events could not be tried, and would be read again at once.
  */
 const dueHeadsText = `
   with due as (
@@ -98,7 +102,7 @@ const dueHeadsText = `
   where l.history = (select eventlog.server_history())
   order by due.due_date`;
 
-/** One entry of that index per place, and its first event. */
+/** Reads one index entry per place, and its first event. */
 const suspectPlacesText = `
   select held.handler, held.slot
   from unnest($1::text[], $2::smallint[]) as held (handler, slot) cross join lateral (
@@ -118,14 +122,14 @@ const nextDueText = `
     order by m.due_date limit 1) m
   where not h.paused having count(*) > 0`;
 
-/** Under which a row may be changed: its handler's lease of its slot still holds. */
+/** A row may be changed only while its handler's lease of its slot is valid. */
 const held = `exists (
   select from eventlog.leases l
   where (l.handler, l.slot, l.token) = (p.handler, p.slot, $3::uuid) and l.history = eventlog.server_history() for share)`;
 
 const changedModel = 'returning p.slot, p.handler, p.model_name, p.model_id';
 
-/** Whether the lease still holds, also when an earlier try of the same statement has changed the row already. */
+/** Whether the lease is still valid, even if an earlier try of the same statement has already changed the row. */
 const heldAndSettled = `
   select exists (
     select from eventlog.leases l
@@ -137,11 +141,14 @@ const doneText = `
     delete from eventlog.parked_events p where p.handler = $1 and p.event_id = $2 and ${held} ${changedModel}
   ) ${heldAndSettled}`;
 
-/** Whether an attempt may begin, or has: the event stands as its head says, or the attempt is open that goes on as this one. */
+/**
+ * Whether an attempt may begin or has begun already: the event is still in its head's state, or the attempt that this
+ * one continues is open.
+ */
 const mayBegin = `($4::text = any(p.open_attempts) or case when $8::text is null
   then (p.attempts, p.uncounted) = ($6::integer, $7::integer) else $8 = any(p.open_attempts) end)`;
 
-/** Records an attempt once, however often and however late it is reported. */
+/** Records an attempt exactly once, however often and however late it is reported. */
 const beginText = `
   update eventlog.parked_events p set
     attempts = p.attempts + case when $4 = any(p.open_attempts) then 0 else $5::boolean::integer - $9::boolean::integer end,
@@ -154,8 +161,8 @@ const giveBackText = `
   where p.handler = $1 and p.event_id = $2 and $3::text = any(p.open_attempts)`;
 
 /**
- * Whether the ending is news: the attempt is open; where none was begun, the event stands as it stood for its head. Else it was told
- * before, and what an operator did since then stays.
+ * Whether the end of the attempt is not recorded yet: the attempt is open or, if none was begun, the event is still in
+ * its head's state. Otherwise it was recorded before, and later changes by an operator must stay.
  */
 const isNews = `case when $8::text is not null then $8 = any(p.open_attempts)
   else not p.dead and (p.attempts, p.uncounted) = ($10::integer, $11::integer) end`;
@@ -171,7 +178,10 @@ const failedText = `
     where p.handler = $1 and p.event_id = $2 and ${isNews} and ${held} ${changedModel}
   ) ${heldAndSettled}`;
 
-/** The places in their order, each read on in the index behind the page before: a page costs no more however many models follow. */
+/**
+ * Goes through the places in order, and continues each in the index after the previous page. So a page costs the same
+ * however many models follow.
+ */
 const modelsText = `
   select m.handler, m.slot, m.model_name as "modelName", m.model_id as "modelId"
   from (
@@ -196,15 +206,17 @@ const stillBlockedText = `
     on (l.handler, l.slot, l.token) = (asked.handler, asked.slot, asked.token) and l.history = (select eventlog.server_history())
   where m.handler is not null or l.handler is null`;
 
-/** By how much the clock of a process that makes events is at most ahead of a database's that adopts their shard. */
+/**
+ * How far the clock of a process that creates events may be ahead of the clock of the database that adopts their shard.
+ */
 const clockMargin = `interval '1 day'`;
 
-/** When an event was made, as its id says, a UUID version 7. */
+/** When an event was created, according to its id, a UUID version 7. */
 const madeDate = `to_timestamp(('x' || left(replace(asked.event_id::text, '-', ''), 12))::bit(48)::bigint / 1000.0)`;
 
 /**
- * What the log does not hold was dropped from it, or another database has held the shard at that time: then it may be there, and only
- * that database knows.
+ * An event that is missing from the log was either dropped, or written while another database held the shard. In the
+ * second case it may still be delivered, and only that database knows.
  */
 const mayComeAgainText = `
   select asked.place::integer as place
@@ -224,18 +236,18 @@ const mayComeAgainText = `
 
 interface BlockAnswer {
   readonly lost: readonly string[];
-  /** Events that the log does not hold. */
+  /** The ids of events that the log does not hold. */
   readonly missing: readonly string[];
 }
 
-/** Where the log holds an event, and how it is blocked. */
+/** An event's position in the log, and its state as a blocked event. */
 function givenEvent({ event, retryAfterMs, ...state }: BlockedEvent): object {
   const { id, slot, actionId, ordinal, createdDate } = event;
   const place = { event_id: id, slot, action_id: actionId, ordinal, created_date: createdDate };
   return { ...state, ...place, retry_after_ms: retryAfterMs };
 }
 
-/** The events that wait for handlers, of one PostgreSQL database. */
+/** Stores the events that are blocked for handlers, in one PostgreSQL database. */
 export class PgBlockedEvents implements BlockedEvents {
   readonly #manager: Connection;
 
@@ -251,7 +263,9 @@ export class PgBlockedEvents implements BlockedEvents {
     const whole = events.filter(({ event }) => gone.has(event.id));
     const large = whole.find(({ event }) => event.omitted === true);
     if (large !== undefined)
-      throw new InvariantViolationError(`Event ${large.event.id} is in the log no more: who has deleted it?`);
+      throw new InvariantViolationError(
+        `Event ${large.event.id} is missing from the log: find out what deleted it`,
+      );
     const { lost: lostSince } = await this.#block(
       whole.map((blocked) => ({ ...givenEvent(blocked), event: blocked.event })),
     );

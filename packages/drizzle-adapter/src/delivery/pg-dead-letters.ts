@@ -14,7 +14,7 @@ import type { PgTransactionManager } from '../pg-transaction-manager.js';
 import { isEventId, blockedEvent } from '../read/event-row.js';
 import { settleModels } from './pg-blocked-events.js';
 
-/** How many bytes of events a page holds beside its last one: as many as a read of the log does by default. */
+/** How many bytes of events a page holds before its last event: the default of a read of the log. */
 const pageBytesMax = 16_777_216;
 
 interface Row extends Record<string, unknown> {
@@ -27,11 +27,11 @@ interface Row extends Record<string, unknown> {
   readonly parked_date: string;
   readonly next_attempt_date: string | null;
   readonly cursor: string;
-  /** How many match beyond the page before: at most one more than the limit. */
+  /** How many rows match after the previous page, counted up to one more than the limit. */
   readonly found: number;
 }
 
-/** The blocked events of one PostgreSQL database, as operators see them. */
+/** The blocked events of one PostgreSQL database, for operators. */
 export class PgDeadLetters implements DeadLetters {
   readonly #manager: PgTransactionManager;
 
@@ -75,7 +75,7 @@ export class PgDeadLetters implements DeadLetters {
   }
 
   skip(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep> {
-    // The two cases are two texts, so that each has its index.
+    // Two separate conditions, so that each uses its own index.
     const dead = filter.dead === false ? sql`not p.dead` : sql`p.dead`;
     return this.#change(
       and(dead, matching(filter)),
@@ -85,7 +85,7 @@ export class PgDeadLetters implements DeadLetters {
     );
   }
 
-  /** Locks in one order, so that operators do not stand in each other's way. */
+  /** Locks rows in a fixed order, so that the commands of several operators do not deadlock. */
   async #change(which: SQL | undefined, { limit, after }: StepPlace, change: SQL): Promise<DeadLettersStep> {
     const size = pageSize(limit);
     const { rows } = await this.#manager.db.execute<{ count: number; seen: number; next: string | null }>(sql`
@@ -103,7 +103,7 @@ export class PgDeadLetters implements DeadLetters {
   }
 }
 
-/** The place of a row among those that are blocked. */
+/** The position of a row in the list of blocked events. */
 const cursorOf = sql.raw(`concat(extract(epoch from parked_date), '/', event_id, '/', handler)`);
 
 function matching({ handler, eventId, eventType, modelId, dead }: BlockedFilter): SQL {

@@ -28,11 +28,11 @@ import {
 } from './log-place.js';
 
 /**
- * Reads between two snapshots: what was in progress at the cursor and is seen now, and what began after it. One row more
- * holds the snapshot, with the current epoch and the history to which it belongs.
+ * Reads between two snapshots: the transactions that were in progress at the cursor and are visible now, and those that
+ * began after it. An extra row holds the current snapshot with its epoch and history.
  *
- * The first part finds late commits, of which a reader of positions would skip some; neither part waits for a
- * transaction that stays open. As in PgQ, with the cursor's `xmax` and `xip` as index ranges.
+ * The first part finds late commits, some of which a reader by position would miss. Neither part waits for an open
+ * transaction. The method is that of PgQ, with the cursor's `xmax` and `xip` as index ranges.
  */
 const snapshotText = selectText(
   `concat_ws(' ', (select max(epoch) from eventlog.epochs), pg_current_snapshot(), eventlog.server_history())`,
@@ -51,12 +51,12 @@ const lateText = selectInSlots('e.xid = any($6::xid8[])');
 const restText = selectInSlots('e.xid = $2::xid8 and e.position > $6');
 
 const readText = `${snapshotText} union all (${lateText}) union all (${afterText})`;
-/** Where nothing was in progress at the cursor: half as many looks into the partitions. */
+/** For a cursor with nothing in progress; it searches the partitions half as often. */
 const readOnText = `${snapshotText} union all (${afterText})`;
-/** The rest of a transaction of which a part was read. */
+/** Reads the rest of a transaction that was read in part. */
 const readRestText = `${snapshotText} union all (${restText})`;
 
-/** The events of the last version before each given one, where its transaction is not below the cut. */
+/** The events of the version before each given one, if their transaction is not below the cut. */
 const versionBeforeText = selectEvents(
   '$6::integer',
   `unnest($1::text[], $2::text[], $3::bigint[]) as model (id, name, version)
@@ -68,7 +68,7 @@ const versionBeforeText = selectEvents(
     where e.xid >= $4::xid8 and e.epoch = $5`,
 );
 
-/** The events as they are, of what a handler has blocked or else of the log. */
+/** Complete events: the copy in the handler's blocked events if there is one, otherwise that in the log. */
 const loadText = `
   select coalesce(
     (select p.event from eventlog.parked_events p where p.handler = $1 and p.event_id = asked.id),
@@ -77,12 +77,12 @@ const loadText = `
        and e.created_date >= asked.created_date and e.created_date < asked.created_date + interval '1 millisecond')) as event
   from unnest($2::uuid[], $3::uuid[], $4::integer[], $5::timestamptz[]) as asked (id, action_id, ordinal, created_date)`;
 
-/** What no event exceeds. */
+/** No event is larger than this. */
 const bytesLimit = 2 ** 31 - 1;
 
 const namesMax = 1_000;
 
-/** What was asked for, and what was true when it was read. */
+/** A request to read, and the state of the database when it was read. */
 interface ReadRange {
   readonly before: LogPlace;
   readonly now: LogPlace;
@@ -90,7 +90,7 @@ interface ReadRange {
   readonly bytesMax: number;
 }
 
-/** Reads the log of one PostgreSQL database beyond cursors. */
+/** Reads the log of one PostgreSQL database from a cursor onwards. */
 export class PgDeliveryLog implements DeliveryLog {
   readonly #manager: Pick<Connection, 'query'>;
   readonly #names = new Map<string, string>();
@@ -144,11 +144,13 @@ export class PgDeliveryLog implements DeliveryLog {
     return events.map((event) => {
       const whole = byId.get(event.id);
       if (whole !== undefined) return whole;
-      throw new InvariantViolationError(`Event ${event.id} is in the log no more: who has deleted it?`);
+      throw new InvariantViolationError(
+        `Event ${event.id} is missing from the log: find out what deleted it`,
+      );
     });
   }
 
-  /** One row more than the limit when there are more, and one that says what is true now. */
+  /** Returns up to one row more than the limit, and one with the current state. */
   #found(
     slots: readonly number[],
     { epoch, snapshot: { xmax, inProgress }, part }: LogPlace,
@@ -164,14 +166,15 @@ export class PgDeliveryLog implements DeliveryLog {
   }
 
   /**
-   * Keeps whole transactions, those below the first one that did not fit; when that one is the only one, a part of it.
+   * Keeps the whole transactions before the first one that did not fit. If that one is the only one, keeps a part of
+   * it.
    *
-   * @param rows by transaction; one more than the limit when there are more
+   * @param rows ordered by transaction; one more than the limit if there are more
    */
   async #batch(rows: readonly EventRow[], range: ReadRange): Promise<EventBatch> {
     const { before, now, limit } = range;
     const { epoch, snapshot, part } = before;
-    // An old epoch is complete and still: what is there is seen, and the next one follows.
+    // An old epoch never changes again: all its transactions are visible, and the next epoch follows.
     const isOld = epoch < now.epoch;
     const batch = async (
       kept: readonly EventRow[],
@@ -199,10 +202,10 @@ export class PgDeliveryLog implements DeliveryLog {
   }
 
   /**
-   * A transaction may get its xid, then change a model that another one with a higher xid changed before it. A batch
-   * that is cut between the two lacks the earlier version: that is delivered here, and again in its own batch.
+   * A transaction may get its xid first, and then change a model after a transaction with a higher xid did. If a batch
+   * ends between the two, it lacks the earlier version. That version is delivered here, and again in its own batch.
    *
-   * Goes back version by version, and only as far as they lie beyond the cut.
+   * Follows a model's versions backwards, only as far as they lie beyond the cut.
    */
   async #earlierVersions(
     kept: readonly EventRow[],
@@ -227,7 +230,7 @@ export class PgDeliveryLog implements DeliveryLog {
     return earlier;
   }
 
-  /** Bounded: principals may be many. */
+  /** Limited in size, because there may be many principals. */
   readonly #intern = (name: string): string => {
     const known = this.#names.get(name);
     if (known !== undefined) return known;
@@ -256,12 +259,15 @@ function byTransaction(one: EventRow, other: EventRow): number {
   return one.xid - other.xid || byPosition(one, other);
 }
 
-/** The order of the log, which is that of versions for each model: a change is written when the one before is committed. */
+/**
+ * The order of the log. For each model it is that of versions, since a change is written only after the previous one
+ * has been committed.
+ */
 function byPosition(one: EventRow, other: EventRow): number {
   return one.position - other.position;
 }
 
-/** One row for each version whose predecessor is not among the rows. */
+/** The rows whose previous version is not among the rows; one row per version. */
 function withoutVersionBefore(rows: readonly EventRow[]): readonly EventRow[] {
   const known = new Map(rows.map((row) => [versionKey(row, 0), row]));
   return [...known.values()].filter((row) => !known.has(versionKey(row, -1)));

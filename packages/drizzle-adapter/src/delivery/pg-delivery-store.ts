@@ -12,7 +12,7 @@ import { PgHandlerCursors } from './pg-handler-cursors.js';
 import { type NotificationSettings, PgNotificationChannel } from './pg-notifications.js';
 import { PgSlotLeases } from './pg-slot-leases.js';
 
-/** What delivery needs of one PostgreSQL database. */
+/** Everything that delivery needs from one PostgreSQL database. */
 export class PgDeliveryStore implements DeliveryStore {
   readonly slotCount: number = slotCount;
   readonly leases: PgSlotLeases;
@@ -24,8 +24,8 @@ export class PgDeliveryStore implements DeliveryStore {
   readonly partitions: PgLogPartitions;
 
   /**
-   * @param leases where leases are renewed, behind nothing else
-   * @param notifications where to listen for notifications, on a connection of its own
+   * @param leases renews leases on a connection of its own, where no other statement delays them
+   * @param notifications listens for notifications on a connection of its own
    */
   constructor(
     manager: PgTransactionManager,
@@ -45,15 +45,15 @@ export class PgDeliveryStore implements DeliveryStore {
 /** How many months ahead partitions are created. */
 export const partitionMonthsAhead = 3;
 
-/** How often a change of the log's partitions is tried at once: each time it waits for 100 ms for a lock. */
+/** How often a change of partitions is tried in a row. Each try waits up to 100 ms for a lock. */
 const triesMax = 5;
 const firstWaitMs = 200;
-/** Its locks do not block commits. */
+/** The locks of a creation do not block commits. */
 const createTimeoutMs = 5_000;
-/** Commits wait while it holds its locks. */
+/** The locks of a drop block commits. */
 const dropTimeoutMs = 300;
 
-/** Creates and drops the partitions of the log of one PostgreSQL database; holds up no commit for longer than 300 ms. */
+/** Creates and drops partitions of the log in one PostgreSQL database. Never delays a commit by more than 300 ms. */
 class PgLogPartitions implements LogPartitions {
   readonly #manager: Connection;
 
@@ -77,7 +77,7 @@ class PgLogPartitions implements LogPartitions {
     });
     const dropped: string[] = [];
     for (const { name } of rows) {
-      // The name is one of those that were asked for, and holds nothing that would have to be quoted.
+      // The name comes from the query above, and its pattern needs no quoting.
       const isDropped = await this.#change(`eventlog.drop_partition('${name}')`, dropTimeoutMs);
       if (isDropped === true) dropped.push(name);
     }
@@ -85,11 +85,12 @@ class PgLogPartitions implements LogPartitions {
   }
 
   /**
-   * Changes the partitions when no lock is in the way: a statement that waits for a lock blocks all that come after it.
+   * Changes the partitions if no lock is in the way: a statement that waits for such a lock would block all later ones.
    *
-   * It is one message, and so one transaction: its locks are held for no longer when nothing is heard of this process any more.
+   * It is sent as one message, and so is one transaction. If this process stops responding, its locks are still
+   * released.
    *
-   * @param call of a function, without parameters
+   * @param call a function call without parameters
    */
   async #change(call: string, timeoutMs: number): Promise<unknown> {
     const text = `set local statement_timeout = ${timeoutMs}; select ${call} as changed`;
@@ -104,7 +105,7 @@ class PgLogPartitions implements LogPartitions {
   }
 }
 
-/** What the last of several statements gives; the types of `pg` do not show that there are several results. */
+/** The result of the second statement. The types of `pg` do not show that there are several. */
 function changedBy(results: unknown): unknown {
   const [, { rows }] = results as readonly [
     unknown,

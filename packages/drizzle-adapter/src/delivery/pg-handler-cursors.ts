@@ -22,7 +22,7 @@ import type { PostgresWarning } from '../connection/postgres-options.js';
 import { cursorText, emptySnapshot, formatSnapshot, parsePlace } from './log-place.js';
 import { heldLeases } from './pg-slot-leases.js';
 
-/** Compares places: of two with the same `xmax`, the later one has fewer transactions in progress. */
+/** An expression that orders places. Of two with the same `xmax`, the later one has fewer transactions in progress. */
 const farAs = (epoch: string, snapshot: string): string =>
   `(${epoch}, pg_snapshot_xmax(${snapshot}), -(select count(*) from pg_snapshot_xip(${snapshot})))`;
 
@@ -39,10 +39,10 @@ const saveText = `
   select distinct g.token::text as token from given g
   where not exists (select from held h join server on true where h.token = g.token and server.history = g.history)`;
 
-/** How many events beyond the furthest cursor of a handler are looked at to say how far it is behind. */
+/** How many events after a handler's furthest cursor are examined to measure its lag. */
 const lagEventsMax = 100_000;
 
-/** Whether an event `e` of the log lies beyond a cursor `c`. */
+/** Whether an event `e` of the log lies after a cursor `c`. */
 export const isBeyond = `(e.epoch > c.epoch or e.epoch = c.epoch and not pg_visible_in_snapshot(e.xid, c.snapshot))`;
 
 const lagText = `
@@ -68,7 +68,10 @@ const lagText = `
   ) blocked using (handler)
   order by h.handler`;
 
-/** The process that has a handler and was seen last, when it may live: it is only late for as long again as its lease was. */
+/**
+ * The process with this handler that was seen last, if it may still be running. It counts as running, but late, for one
+ * more lease time after its lease has ended.
+ */
 const userText = `
   select process_id as "processId", until_date <= clock_timestamp() as late
   from eventlog.processes
@@ -76,7 +79,7 @@ const userText = `
     and until_date + coalesce(until_date - renewed_date, interval '0') > clock_timestamp()
   order by until_date desc limit 1`;
 
-/** Where the handlers stand in the slots of one PostgreSQL database. */
+/** The cursors of handlers in the slots of one PostgreSQL database. */
 export class PgHandlerCursors implements HandlerCursors {
   readonly #manager: PgTransactionManager;
 
@@ -156,7 +159,7 @@ export class PgHandlerCursors implements HandlerCursors {
 
   async lag(): Promise<readonly HandlerLag[]> {
     return this.#manager.inTransaction(async () => {
-      // Compiling the statement for all partitions takes many times as long as it runs.
+      // JIT compilation of the statement for all partitions would take many times as long as running it.
       await this.#manager.query({ text: 'set local jit = off' });
       return (await this.#manager.query<HandlerLag>({ text: lagText })).rows;
     });
@@ -178,9 +181,9 @@ export class PgHandlerCursors implements HandlerCursors {
       });
       const { blocked } = rows[0] ?? { blocked: 0 };
       if (blocked > 0 && !discardBlocked) {
-        throw new HandlerInUseError(handler, `${blocked} events wait for it, skip or discard them`);
+        throw new HandlerInUseError(handler, `${blocked} events are blocked for it: skip or discard them`);
       }
-      // Cursors, leases, names and blocked events go with it.
+      // Cascades to cursors, leases, names and blocked events.
       await this.#manager.db.execute(sql`delete from eventlog.handlers where handler = ${handler}`);
     });
   }
@@ -204,7 +207,7 @@ export class PgHandlerCursors implements HandlerCursors {
     return id;
   }
 
-  /** The ids of the handlers that have or had one of these names; a release before kept only the ids. */
+  /** The ids of the handlers that have or had one of these names. An earlier release stored only the ids. */
   async #find(names: readonly string[]): Promise<readonly string[]> {
     const { rows } = await this.#manager.query<{ handler: string }>({
       text: `select handler from eventlog.handler_names where name = any($1::text[])
@@ -220,8 +223,9 @@ export class PgHandlerCursors implements HandlerCursors {
 }
 
 /**
- * A time is the first transaction that wrote an event since then; what began a little earlier may come with it. What is still
- * open may have written one, too: it lies beyond the place, however low its number.
+ * A time stands for the first transaction that wrote an event since then, so slightly older events may be included. A
+ * transaction that is still open may have written one, too. So it counts as after the place, even if its number is
+ * lower.
  */
 function startPlace(startFrom: StartFrom) {
   const now = sql`select max(epoch) as epoch, pg_current_snapshot() as snapshot from eventlog.epochs`;
@@ -247,22 +251,25 @@ const retryMs = 100;
 
 /** SQLSTATEs of a database that is not migrated yet: no such schema, table, column or function. */
 const unmigratedStates = new Set(['3F000', '42P01', '42703', '42883']);
-/** SQLSTATEs of a lock that was not had in time, and of what another session has done at once, which this one cannot see yet. */
+/**
+ * SQLSTATEs of a lock that was not available in time, and of a conflict with a change that this session cannot see yet.
+ */
 const passingStates = new Set(['55P03', '40001']);
 
 /**
- * Has a new epoch of the log begun when the database is on another server than before: restored, copied or moved.
+ * Starts a new epoch of the log when the database runs on another server than before, after it was restored, copied or
+ * moved.
  *
- * Transaction numbers of different servers do not compare. So nothing is written or read on a server that this process
- * does not know yet before the log knows it.
+ * Transaction numbers of different servers cannot be compared. So this process neither reads nor writes on a server
+ * until the log knows that server.
  */
 export class EpochGuard implements ConnectionGuard {
   readonly #path: string;
   readonly #warn: (warning: PostgresWarning) => void;
 
   /**
-   * @param path where the database stands in the configuration
-   * @param warn called with an epoch that was begun
+   * @param path the database's path in the configuration
+   * @param warn is called when an epoch was started
    */
   constructor(path: string, warn: (warning: PostgresWarning) => void) {
     this.#path = path;
@@ -270,9 +277,9 @@ export class EpochGuard implements ConnectionGuard {
   }
 
   /**
-   * To be called with each new connection, outside of a transaction, before it is used.
+   * Must be called for each new connection before it is used, outside of a transaction.
    *
-   * @throws errors of `pg` when the epoch cannot be begun; then the connection must not be used
+   * @throws errors of `pg` when the epoch cannot be started; the connection must not be used then
    */
   async ensure(client: pg.ClientBase): Promise<void> {
     for (let tryCount = 1; ; tryCount++) {
@@ -284,7 +291,7 @@ export class EpochGuard implements ConnectionGuard {
         return;
       } catch (error) {
         const state = error instanceof pg.DatabaseError ? error.code : undefined;
-        // Its migrations come with an epoch.
+        // Migrating the database will start an epoch.
         if (unmigratedStates.has(state ?? '')) return;
         if (!passingStates.has(state ?? '') || tryCount === triesMax) throw error;
         await delay(retryMs);
@@ -293,7 +300,7 @@ export class EpochGuard implements ConnectionGuard {
   }
 
   #tell(epoch: number): void {
-    const message = `the database is on another server than before, restored, copied or moved: epoch ${epoch} of its log begins`;
+    const message = `the database is on another server than before (restored, copied or moved): epoch ${epoch} of its log begins`;
     this.#warn({ kind: 'new-epoch', database: this.#path, message });
   }
 }

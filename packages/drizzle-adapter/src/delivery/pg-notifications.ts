@@ -7,12 +7,12 @@ import type { Connection } from '../connection/connection.js';
 
 const eventLogChannel = 'eventlog';
 
-/** How processes tell each other of commits to one PostgreSQL database: `notify` and `listen`. */
+/** Lets processes notify each other of commits to one PostgreSQL database, with `notify` and `listen`. */
 export class PgNotificationChannel implements NotificationChannel {
   readonly #manager: Connection;
   readonly #settings: NotificationSettings;
 
-  /** @param settings where to listen, on connections of its own */
+  /** @param settings how to connect for listening, on separate connections */
   constructor(manager: Connection, settings: NotificationSettings) {
     this.#manager = manager;
     this.#settings = settings;
@@ -29,24 +29,24 @@ export class PgNotificationChannel implements NotificationChannel {
 }
 
 const reconnectDelayMs = 1_000;
-/** After how long it is tried again to listen through a pooler, which may have been taken away. */
+/** How long to wait before listening is tried again behind a pooler, in case it has been removed. */
 const pooledDelayMs = 60_000;
 /** How long the server may take to answer, in milliseconds. */
 const answerTimeoutMs = 10_000;
 
-/** How notifications are listened for. */
+/** The connection on which to listen for notifications. */
 export interface NotificationSettings {
-  /** Where to connect and as whom; asked before each connection. */
+  /** Where and as whom to connect; called before each connection. */
   readonly client: () => pg.ClientConfig;
-  /** After how long the connection is replaced; 0 is never. */
+  /** The age at which the connection is replaced; 0 means never. */
   readonly lifetimeMaxMs: number;
 }
 
 /**
- * Listens for notifications of other processes on a connection of its own, which is made again when it breaks.
+ * Listens for notifications of other processes on its own connection, and reconnects when it breaks.
  *
- * A notification may be lost; listeners poll the log as well. Behind a pooler no notifications arrive: the listening session would be
- * handed to other clients.
+ * Notifications may be lost, so their receivers poll the log as well. Behind a pooler no notifications arrive, because
+ * the pooler would give the listening session to other clients.
  */
 export class NotificationListener {
   readonly #settings: NotificationSettings;
@@ -62,7 +62,7 @@ export class NotificationListener {
     this.#running = outsideRequests(() => this.#run());
   }
 
-  /** Stops listening, whether the server answers or not. */
+  /** Stops listening, even if the server does not answer. */
   async close(): Promise<void> {
     this.#closing.abort();
     await this.#running;
@@ -72,14 +72,14 @@ export class NotificationListener {
     const { signal } = this.#closing;
     while (!signal.aborted) {
       const isPooled = await this.#listenUntilBroken().catch(() => false);
-      // What was committed while nobody listened.
+      // There may have been commits while nobody was listening.
       this.#onNotification();
       const delayMs = isPooled ? pooledDelayMs : reconnectDelayMs;
       await delay(delayMs, undefined, { signal }).catch(() => undefined);
     }
   }
 
-  /** @returns whether it did not listen, because a pooler stands between */
+  /** @returns true when it did not listen because there is a pooler in between */
   async #listenUntilBroken(): Promise<boolean> {
     const { signal } = this.#closing;
     const client = new ClosingClient({
@@ -95,7 +95,7 @@ export class NotificationListener {
       });
     });
     client.on('notification', this.#onNotification);
-    // Waits for nobody: a server that is silent would not end the connection either.
+    // Does not wait for the server: a silent one would never close the connection.
     const destroy = (): void => {
       streamOf(client).destroy();
     };

@@ -2,18 +2,18 @@ import type { LeaseRenewal, LeasedSlot, SlotLease, SlotLeases } from '@framework
 
 import type { Connection } from '../connection/connection.js';
 
-/** What a renewal tells of the other processes, beside each lease. */
+/** What a renewal reports about other processes, repeated in each row. */
 interface Others {
   readonly alone: boolean;
   readonly endsInMs: number | null;
 }
 
-/** A process that is given no slot. */
+/** The row for a process that gets no slot. */
 interface NoLease {
   readonly handler: null;
 }
 
-/** Who works on which slots of one PostgreSQL database. */
+/** The leases of slots in one PostgreSQL database. */
 export class PgSlotLeases implements SlotLeases {
   readonly #manager: Connection;
 
@@ -74,10 +74,11 @@ export class PgSlotLeases implements SlotLeases {
 }
 
 /**
- * A clause `held` of a statement that writes under leases: those of the rows of `given as g` that still hold, kept until
- * the statement is through. A lease of another history of the database, from before a crash or a failover, does not hold.
+ * An SQL clause `held` for statements that write under leases. It selects the leases of the rows of `given as g` that
+ * are still valid, and locks them until the statement ends. A lease from another history of the database, before a
+ * crash or failover, is not valid.
  *
- * @param key the handler, slot and token of a given row, as a row
+ * @param key the handler, slot and token of a given row, as an SQL row
  */
 export function heldLeases(key: string): string {
   return `server as materialized (

@@ -6,16 +6,16 @@ import pg from 'pg';
 import type { ConnectionGuard } from '../connection/client.js';
 import { inShortTransaction } from './in-database.js';
 
-/** SQLSTATEs of a database that is not migrated yet: no such schema, or table. */
+/** SQLSTATEs of a database that is not migrated yet: no such schema or table. */
 const unmigratedStates = new Set(['3F000', '42P01']);
 
 /**
- * Compares the shards that a database holds with those that the configuration puts there, so that nothing is read or
- * written where another shard is.
+ * Compares the shards that a database holds with those that the configuration assigns to it, so that nothing is read
+ * from or written to the wrong database.
  *
- * A database notes which shards it holds when it is opened first. Later, the configuration may put fewer there, as that of
- * a process does which does not know all of them yet; more are refused until an operator adopts them, see `adoptShards`. What an
- * operator released, see `releaseShards`, is refused as well.
+ * A database records its shards when it is first opened. Later, a configuration may assign fewer shards to it, as that
+ * of a process that does not know all of them yet. It may not assign more until an operator has adopted them with
+ * `adoptShards`, nor shards that an operator has released with `releaseShards`.
  */
 export class HeldShards implements ConnectionGuard {
   readonly #database: ConfiguredDatabase;
@@ -26,23 +26,26 @@ export class HeldShards implements ConnectionGuard {
     this.#adoptCommand = commands.adopt ?? defaultCommands.adopt;
   }
 
-  /** Asks when the database is opened, which notes what it holds when it has not been told of any shard yet. */
+  /**
+   * The check for a database that is being opened. It records the configured shards if the database has no record of
+   * any shard yet.
+   */
   get whenOpening(): ConnectionGuard {
     return { ensure: (client) => this.#ensure(client, notesInTime, () => this.#adoptFirst(client)) };
   }
 
   /**
-   * Asks a database that was opened before. A database that is no member's `primary-config` may hold anything.
+   * Checks a database that has been opened before. Only a member's `primary-config` is checked.
    *
-   * @throws DatabaseNotReadyError `other-shards` when the database does not hold what the configuration puts there,
-   * `not-migrated` when it notes nothing, so that it cannot be the one that was opened
+   * @throws DatabaseNotReadyError `other-shards` when the database does not hold a shard that the configuration assigns
+   * to it; `not-migrated` when it has no record of shards, so it cannot be the database that was opened
    * @throws errors of `pg`
    */
   ensure(client: pg.ClientBase): Promise<void> {
     return this.#ensure(client, shardNotes, () => {
       throw new DatabaseNotReadyError('not-migrated', {
-        what: 'the database notes no shard, so it is not the one that was opened',
-        remedy: 'correct the jdbc-url; or, while it is being restored, wait until that has ended',
+        what: 'the database has no record of its shards, so it is not the one that was opened',
+        remedy: 'correct the jdbc-url or, if the database is being restored, wait for the restore to finish',
         cause: undefined,
       });
     });
@@ -59,12 +62,12 @@ export class HeldShards implements ConnectionGuard {
       const missing = this.#database.shards.filter((shard) => !notes.held.includes(shard));
       if (missing.length > 0) throw this.#refusal(notes, missing);
     } catch (error) {
-      // Then it holds nothing that could be another's.
+      // Without the framework's tables, it holds nothing that could belong to another shard.
       if (!(error instanceof pg.DatabaseError && unmigratedStates.has(error.code ?? ''))) throw error;
     }
   }
 
-  /** Notes which shards the database holds, unless another process was faster. */
+  /** Records the shards that the database holds, unless another process has just done so. */
   async #adoptFirst(client: pg.ClientBase): Promise<ShardNotes> {
     await changingShards(client, () => adopt(client, this.#database.shards, { onlyFirst: true }));
     return (await shardNotes(client)) ?? { held: [], released: [] };
@@ -73,19 +76,19 @@ export class HeldShards implements ConnectionGuard {
   #refusal({ held, released }: ShardNotes, missing: readonly ShardIdentifier[]): DatabaseNotReadyError {
     const { shards } = this.#database;
     const gone = missing.filter((shard) => released.includes(shard));
-    const holds = `${namedShards(held)}${gone.length > 0 ? `, and ${namedShards(gone)} no more` : ''}`;
-    const moved = gone.length > 0 ? 'start this process with the configuration after the move; or ' : '';
+    const holds = `${namedShards(held)}${gone.length > 0 ? `, and has released ${namedShards(gone)}` : ''}`;
+    const moved = gone.length > 0 ? 'start this process with the configuration from after the move; or ' : '';
     return new DatabaseNotReadyError('other-shards', {
-      what: `the database holds ${holds}, while the configuration puts ${namedShards(shards)} there`,
+      what: `the database holds ${holds}, but the configuration assigns ${namedShards(shards)} to it`,
       remedy:
-        `${moved}correct the jdbc-url; or, if ${namedShards(missing)} is to be in this database from now on, adopt it with ` +
+        `${moved}correct the jdbc-url; or, to keep ${namedShards(missing)} in this database from now on, run ` +
         this.#adoptCommand(missing),
       cause: undefined,
     });
   }
 }
 
-/** For a connection whose statements have no deadline. */
+/** For a connection without a statement timeout. */
 function notesInTime(client: pg.ClientBase): Promise<ShardNotes | undefined> {
   return inShortTransaction(client, () => shardNotes(client));
 }
@@ -95,14 +98,14 @@ interface ShardRow {
   readonly shard_member: number;
 }
 
-/** What a database notes of shards, each list in order. */
+/** A database's record of its shards; both lists are sorted. */
 export interface ShardNotes {
   readonly held: readonly ShardIdentifier[];
-  /** Those that it held once, and does not hold any more. */
+  /** Shards that it once held and no longer holds. */
   readonly released: readonly ShardIdentifier[];
 }
 
-/** What a database notes of shards; `undefined` when it has not been told of any yet. */
+/** Reads a database's record of its shards; `undefined` if it has none yet. */
 export async function shardNotes(client: pg.ClientBase): Promise<ShardNotes | undefined> {
   const { rows } = await client.query<ShardRow & { held: boolean }>(
     `select shard_group, shard_member, released_date is null as held from eventlog.shards
@@ -115,7 +118,9 @@ export async function shardNotes(client: pg.ClientBase): Promise<ShardNotes | un
   };
 }
 
-/** Runs the work in a short transaction, in which nobody else changes which shards the database holds. */
+/**
+ * Runs the work in a short transaction, with a lock that keeps others from changing which shards the database holds.
+ */
 export function changingShards(client: pg.ClientBase, work: () => Promise<void>): Promise<void> {
   return inShortTransaction(client, async () => {
     await client.query(`select pg_advisory_xact_lock(hashtextextended('eventlog.shards', 0))`);
@@ -124,9 +129,10 @@ export function changingShards(client: pg.ClientBase, work: () => Promise<void>)
 }
 
 /**
- * Notes that a database holds shards; to be called while nobody else changes them, see {@link changingShards}.
+ * Records that a database holds shards. Call it within {@link changingShards}.
  *
- * @param onlyFirst only when it has not been told of any yet; where it has a log already, it has always held them
+ * @param onlyFirst whether to do so only if there is no record yet. A database that already has a log then counts as
+ * always having held them
  */
 export async function adopt(
   client: pg.ClientBase,
@@ -146,8 +152,8 @@ export async function adopt(
 }
 
 /**
- * Notes that a database does not hold shards any more, and gives those that it has a note of, also when it released them before;
- * to be called while nobody else changes them.
+ * Records that a database no longer holds shards, and returns those that it has a record of, including those released
+ * before. Call it within {@link changingShards}.
  */
 export async function release(
   client: pg.ClientBase,
@@ -163,7 +169,7 @@ export async function release(
   return rows.map(shardOf);
 }
 
-/** Such as `shard (0, 0) and shard (0, 1)`. */
+/** For example `shard (0, 0) and shard (0, 1)`. */
 export function namedShards(shards: readonly ShardIdentifier[]): string {
   return shards.length === 0 ? 'no shard' : shards.toSorted(ShardIdentifier.compare).join(' and ');
 }

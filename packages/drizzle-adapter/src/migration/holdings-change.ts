@@ -15,27 +15,33 @@ import { isLockedOut, sqlStateOf } from '../connection/storage-error.js';
 import { type ShardNotes, adopt, changingShards, release, shardNotes } from './held-shards.js';
 import { inDatabase, inShortTransaction, namingDatabase } from './in-database.js';
 
-/** How long a change may take, and how long a lock is kept for a process that may be gone; each is asked more often than that. */
+/**
+ * How long a change may take, and how long a lock is kept for a process that may be gone. The process sends a statement
+ * more often than that.
+ */
 const changeMaxMs = 600_000;
 const lockKeptMs = 60_000;
-/** How soon a change is committed after its last statement, or never: long before a lock could be lost that was looked at. */
+/**
+ * The server rolls a change back if it is not committed this soon after its last statement. That is much shorter than
+ * the time in which a lock that was just checked could be lost.
+ */
 const commitMaxMs = 5_000;
 const purpose = 'framework shards';
 
-/** What databases note of shards before something is changed; `undefined` of one that has not been told of any yet. */
+/** The databases' records of their shards before a change; `undefined` for a database without a record. */
 export type Holdings = ReadonlyMap<ConfiguredDatabase, ShardNotes | undefined>;
 
-/** What is about to be changed in a database; called where it is undone again. */
+/** Tries the changes that are planned for a database; everything it does is rolled back. */
 export type Trial = (client: pg.ClientBase, database: ConfiguredDatabase) => Promise<unknown>;
 
-/** A connection that keeps the lock of a database while others change it. */
+/** A connection that keeps a database's lock during a change. */
 interface Keeper {
   readonly client: pg.ClientBase;
-  /** Settled when the lock is not kept any more. */
+  /** Resolves when the lock is no longer kept. */
   readonly ended: Promise<unknown>;
 }
 
-/** A change of what databases hold, while nobody else changes that. */
+/** A change of which shards databases hold; locks keep others from changing that at the same time. */
 export class HoldingsChange {
   readonly #databases: readonly ConfiguredDatabase[];
   readonly #holdings = new Map<ConfiguredDatabase, ShardNotes | undefined>();
@@ -43,16 +49,16 @@ export class HoldingsChange {
   readonly #done = Promise.withResolvers<void>();
 
   private constructor(databases: readonly ConfiguredDatabase[]) {
-    // In one order, so that two operators do not wait for each other.
+    // In a fixed order, so that two operators do not deadlock.
     this.#databases = databases.toSorted(byPlace);
   }
 
   /**
-   * Locks the databases, tries what is to be changed, and then runs the work. Each database has a connection that keeps its lock over
-   * the several transactions of the work, also behind a pooler.
+   * Locks the databases, tries the planned changes, and then runs the work. Each database has a connection that keeps
+   * its lock for all transactions of the work, even behind a pooler.
    *
-   * @throws Error which database it is when one cannot be reached, is not migrated, refuses the trial, or is changed by somebody
-   * else; its cause says why. Nothing was changed then
+   * @throws Error naming the database that cannot be reached, is not migrated, refuses the trial, or is being changed
+   * by somebody else. Its cause says why. Nothing has been changed then
    */
   static async run<Result>(
     databases: readonly ConfiguredDatabase[],
@@ -69,12 +75,12 @@ export class HoldingsChange {
     }
   }
 
-  /** What the databases noted before the change. */
+  /** The databases' records before the change. */
   get holdings(): Holdings {
     return this.#holdings;
   }
 
-  /** Lets a database hold shards. */
+  /** Assigns shards to a database. */
   async adopt(
     database: ConfiguredDatabase,
     shards: readonly ShardIdentifier[],
@@ -85,8 +91,8 @@ export class HoldingsChange {
   }
 
   /**
-   * Lets a database not hold shards any more, and ends its sessions when it has a note of one of them: also when it released that
-   * before, because whoever did so may have gone no further.
+   * Takes shards away from a database. Ends its sessions if it has a record of one of them, even if the shard was
+   * released before: that release may have failed before it ended the sessions.
    *
    * @returns the sessions that could not be ended
    */
@@ -101,7 +107,7 @@ export class HoldingsChange {
     });
   }
 
-  /** Changes a database unless a lock was lost, also while the change waited. */
+  /** Changes a database, unless a lock is lost before or during the change. */
   async #change<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
     try {
       return await inShortTransaction(client, async () => {
@@ -111,7 +117,7 @@ export class HoldingsChange {
         return result;
       });
     } catch (error) {
-      // Its commit may be on its way still, and must not come when the locks have been given back.
+      // Its commit may still arrive at the server, so the locks must be kept until it cannot succeed any more.
       if (streamOf(client).destroyed) await delay(commitMaxMs);
       throw error;
     }
@@ -121,7 +127,7 @@ export class HoldingsChange {
     const locked = Promise.withResolvers<pg.ClientBase>();
     const keep = within(database, (client) =>
       changingShards(client, async () => {
-        // Whatever the role's settings are: the lock is kept without a statement, but not for a process that is gone.
+        // Overrides the role's settings: the lock is kept while the connection is idle, but not if its process is gone.
         await client.query(
           `select set_config(name, timeout, true) from pg_settings
            join (values ('idle_in_transaction_session_timeout', $1), ('transaction_timeout', $2)) as wanted (its_name, timeout)
@@ -136,9 +142,12 @@ export class HoldingsChange {
         await this.#done.promise;
       }).catch((error: unknown) => {
         if (!isLockedOut(error)) throw error;
-        throw new Error('somebody else changes which shards it holds; nothing was changed, try again later', {
-          cause: error,
-        });
+        throw new Error(
+          'somebody else is changing which shards it holds; nothing was changed, try again later',
+          {
+            cause: error,
+          },
+        );
       }),
     );
     const ended = keep.then(
@@ -149,13 +158,16 @@ export class HoldingsChange {
     this.#keepers.push({ client: await locked.promise, ended });
   }
 
-  /** A lock goes with its connection, as when the server is restarted; somebody else may have changed something since. */
+  /**
+   * A lock is lost with its connection, for example when the server restarts. Somebody else may have changed something
+   * since then.
+   */
   async #assertKept(): Promise<void> {
     try {
       await Promise.all(this.#keepers.map(({ client }) => client.query('select')));
     } catch (error) {
       throw new Error(
-        'the lock on a database was lost: what was released stays released; call it again to go on',
+        'the lock on a database was lost: shards that were released stay released; run the command again to continue',
         { cause: error },
       );
     }
@@ -163,7 +175,7 @@ export class HoldingsChange {
 }
 
 /**
- * The databases that hold shards according to a configuration.
+ * The configuration's primary databases, which hold the shards.
  *
  * @throws UnknownShardError `unknown-shard` when one of the given shards is not configured
  */
@@ -177,7 +189,7 @@ export function holdersIn(
   return databases;
 }
 
-/** Runs the work on a connection of its own to a database that leads; names the database when it fails. */
+/** Runs the work on its own connection to a primary server; errors name the database. */
 function within<Result>(
   { config }: ConfiguredDatabase,
   work: (client: pg.Client) => Promise<Result>,
@@ -195,21 +207,22 @@ function byPlace({ config: one }: ConfiguredDatabase, { config: other }: Configu
 
 const endedWithinMs = 5_000;
 const pollMs = 100;
-/** SQLSTATE of what the role may not do. */
+/** SQLSTATE of a missing permission. */
 const permissionDenied = '42501';
 
 interface Session {
   readonly pid: number;
   readonly usename: string;
-  /** Null where the role may not see it. */
+  /** Null when the role may not see it. */
   readonly application: string | null;
 }
 
 /**
- * Ends the sessions of a database that are there now, and waits until they have ended.
+ * Ends the current sessions of a database, and waits until they have ended.
  *
- * @param own how the names of the applications begin whose sessions are left alone
- * @returns the sessions that this role may not end, or that have not ended within 5 s, such as `wallet (wallet-service), process 4711`
+ * @param own sessions whose application name starts with this are not ended
+ * @returns the sessions that this role may not end, or that have not ended within 5 s, such as `wallet
+ * (wallet-service), process 4711`
  */
 async function endSessions(client: pg.ClientBase, own: string): Promise<readonly string[]> {
   const { rows } = await client.query<Session>(

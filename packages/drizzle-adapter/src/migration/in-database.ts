@@ -8,17 +8,17 @@ import { connectionSettings } from '../connection/connection-pool.js';
 import { SilenceWatch } from '../connection/silence-watch.js';
 
 const connectionTimeoutMs = 10_000;
-/** How long whoever gives a connection up waits until its session is ended, twice at most. */
+/** How long to wait, twice at most, for a session to be ended after its connection was given up. */
 const endSessionMaxMs = 1_000;
-/** How long a short transaction waits for a lock. */
+/** How long a short transaction waits for a lock, in milliseconds. */
 const lockTimeoutMs = 3_000;
 
 /**
- * Runs the work on a connection of its own, which ends with it. Its statements may take as long as the server is at work, see
- * {@link SilenceWatch}.
+ * Runs the work on its own connection, which is closed afterwards. Statements have no time limit as long as the server
+ * is working on them, see {@link SilenceWatch}.
  *
- * @param signal gives it up, whatever it waits for; the server does not work on for it
- * @param purpose how operators see it in `pg_stat_activity`, with a suffix that no other connection has
+ * @param signal aborts the work and its session on the server
+ * @param purpose the start of the connection's name in `pg_stat_activity`; a unique suffix is added
  */
 export async function inDatabase<Result>(
   config: DatabaseConfig,
@@ -36,7 +36,7 @@ export async function inDatabase<Result>(
     keepAlive: true,
   });
   const watch = new SilenceWatch(client, settings);
-  // The statement that was running is rejected too; without a listener the process would end.
+  // The running statement is rejected as well. Without a listener, the event would end the process.
   client.on('error', () => undefined);
   let isConnected = false;
   let sessionEnd: Promise<void> | undefined;
@@ -57,7 +57,7 @@ export async function inDatabase<Result>(
   }
 }
 
-/** Ends a session that would do what nobody waits for any more, with its locks, until it has an answer. */
+/** Ends a session on the server, which would otherwise finish its statement, with all its locks, for nobody. */
 async function endSession(settings: pg.ClientConfig & { readonly application_name: string }): Promise<void> {
   const client = new ClosingClient({
     ...settings,
@@ -71,17 +71,17 @@ async function endSession(settings: pg.ClientConfig & { readonly application_nam
     await client.connect();
     await client.query(end, [settings.application_name]);
   } catch {
-    // The server notices by itself, though later.
+    // The server will notice on its own, though later.
   } finally {
     await client.end();
   }
 }
 
 /**
- * Runs the work in a transaction that waits 3 s for a lock at most. It sees before each statement what others have committed,
- * whatever the role's settings are.
+ * Runs the work in a transaction that waits at most 3 s for a lock. Each statement sees what others have committed
+ * before it, whatever the role's settings are.
  *
- * @throws errors of `pg`, such as 55P03 when a lock was not had in time
+ * @throws errors of `pg`, such as 55P03 when a lock was not available in time
  */
 export async function inShortTransaction<Result>(
   client: pg.ClientBase,
@@ -99,10 +99,10 @@ export async function inShortTransaction<Result>(
   }
 }
 
-/** Lets statements take as long as they need, whatever the role's settings are. */
+/** Removes the statement and transaction timeouts, whatever the role's settings are. */
 export async function endTimeouts(client: pg.Client, scope: 'transaction' | 'session'): Promise<void> {
   const isLocal = scope === 'transaction';
-  // The second is not known to every version.
+  // Some versions do not know `transaction_timeout`.
   await client.query(
     `select set_config('statement_timeout', '0', ${isLocal});
      select set_config('transaction_timeout', '0', ${isLocal}) where current_setting('transaction_timeout', true) is not null`,
@@ -110,9 +110,9 @@ export async function endTimeouts(client: pg.Client, scope: 'transaction' | 'ses
 }
 
 /**
- * Names the database when the work fails, for jobs that go through all of them.
+ * Adds the database to the error if the work fails, for jobs that go through several databases.
  *
- * @throws FrameworkError as it is; an Error with the database and its place for any other, which is its cause
+ * @throws FrameworkError unchanged; any other error as the cause of an Error with the database's path and address
  */
 export async function namingDatabase<Result>(
   { path, address }: DatabaseConfig,

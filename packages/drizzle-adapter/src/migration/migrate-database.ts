@@ -18,21 +18,26 @@ import {
   unknownMigrations,
 } from './schema-check.js';
 
-/** How long a process waits for another one that migrates the same database, and for tables that are in use. */
+/**
+ * How long a process waits for another one that migrates the same database, and for tables that are in use, in
+ * milliseconds.
+ */
 const patienceMs = 300_000;
-/** How long a migration waits for a table at a time: statements that come later wait behind it. */
+/** How long a migration waits for a table at a time. Later statements queue behind it meanwhile. */
 const tableLockTimeoutMs = 3_000;
 const tableRetryMs = 1_000;
-/** How long the server waits for the next statement of a transaction: of a process that fell silent, it rolls it back. */
+/** How long the server waits for the next statement of a transaction before it rolls the transaction back. */
 const idleTimeoutMs = 10_000;
-/** SQLSTATE of a lock that was not had in time. */
+/** SQLSTATE of a lock that was not available in time. */
 const lockNotAvailable = '55P03';
-/** SQLSTATE of what the role may not do. */
+/** SQLSTATE of a missing permission. */
 const permissionDenied = '42501';
-/** Any number, as long as it is the same in every process: names the lock among a database's advisory locks. */
+/** The advisory lock of migrations: any number that is the same in every process. */
 const migrationLock = 7_265_814_402;
 
-/** A migration was given up, because a table that it needs was in use for too long; while it waited, others waited behind it. */
+/**
+ * A migration gave up because a table that it needs stayed in use. Other statements queued behind it while it waited.
+ */
 export class TablesInUseError extends Error {
   override readonly name = 'TablesInUseError';
 
@@ -41,37 +46,37 @@ export class TablesInUseError extends Error {
   }
 }
 
-/** What a database tells of itself when it is opened. */
+/** What opening a database found out. */
 export interface OpenedDatabase {
   /** The migrations that were applied, in order. */
   readonly applied: readonly string[];
-  /** Whether its log has the index of an earlier release still: see `replaceDeliveryIndex`. */
+  /** Whether the log still has the index of an earlier release: see `replaceDeliveryIndex`. */
   readonly hasEarlierIndex: boolean;
 }
 
-/** What opening a database brings along. */
+/** The settings for opening a database. */
 export interface Opening {
   /** The application's migrations, as `drizzle-kit generate` writes them. */
   readonly migrationsFolder: string | undefined;
-  /** Ask about the server and the database before anything of it is read or written. */
+  /** Check the server and the database before anything else is read or written. */
   readonly guards: readonly ConnectionGuard[];
   readonly migrateCommand: string;
-  /** Called with what operators should know. */
+  /** Receives conditions that operators should know about. */
   readonly warn: (kind: 'newer-schema' | 'log-partitions', message: string) => void;
-  /** Called with what tells the database from all others, while its server runs; `undefined` when the server hides that. */
+  /** Receives an identifier of the running server and its database; `undefined` when the server hides that. */
   readonly onIdentity?: (identity: string | undefined) => void;
-  /** Gives the attempt up, whatever it waits for; what is not committed then is not applied. */
+  /** Aborts the attempt, whatever it waits for; uncommitted migrations are not applied. */
   readonly signal?: AbortSignal;
 }
 
 /**
  * Applies the framework's migrations and then the application's, each once, under the database's lock.
  *
- * Any number of processes may call it at once: one works, the others wait and find nothing left to do. Each has a
- * transaction of its own, to which the lock belongs, so that it holds behind a pooler, too, which may give each transaction to
+ * Any number of processes may call it at once: one does the work, and the others wait and find nothing left to do. The
+ * lock belongs to each migration's transaction, so it also works behind a pooler, which may run each transaction in
  * another session.
  *
- * @throws errors of `pg` and of Drizzle's migration reader, or one that they caused
+ * @throws errors of `pg` and of Drizzle's migration reader, or errors that have them as their cause
  */
 export async function migrateDatabase(config: DatabaseConfig, opening: Opening): Promise<OpenedDatabase> {
   return inDatabase(config, opening.signal, async (client) => {
@@ -79,7 +84,7 @@ export async function migrateDatabase(config: DatabaseConfig, opening: Opening):
     opening.onIdentity?.(await identityOf(client));
     const folders = MigrationFolder.all(opening.migrationsFolder);
     const [framework, ...others] = folders;
-    // A database of another shard is left as it is.
+    // A database of another shard must not be migrated.
     await ask(client, opening);
     const applied: string[] = [];
     if (framework !== undefined) applied.push(...(await apply(client, framework, opening)));
@@ -94,11 +99,12 @@ export async function migrateDatabase(config: DatabaseConfig, opening: Opening):
 }
 
 /**
- * Looks at a database that somebody else migrates.
+ * Checks a database that is migrated separately.
  *
- * @param checks whether a schema that is older or newer than the code is refused; else only one without the framework's tables
- *   and their keys
- * @throws DatabaseNotReadyError `not-migrated`, `schema-newer`, and errors of `pg`
+ * @param checks whether to refuse a schema that is older or newer than the code; otherwise only missing tables or
+ * primary keys of the framework are refused
+ * @throws DatabaseNotReadyError `not-migrated` or `schema-newer`
+ * @throws errors of `pg`
  */
 export function lookAtDatabase(
   config: DatabaseConfig,
@@ -124,8 +130,8 @@ async function ask(client: pg.Client, { guards }: Opening): Promise<void> {
 }
 
 /**
- * Creates the partitions of the next months, unless somebody reads the log: delivery creates them, too, and the default
- * partition takes what comes before they are there.
+ * Creates the partitions of the next months, unless somebody is reading the log. Delivery creates them as well, and the
+ * default partition holds events that come first.
  */
 async function createPartitions(client: pg.Client, { warn }: Opening): Promise<void> {
   try {
@@ -135,15 +141,15 @@ async function createPartitions(client: pg.Client, { warn }: Opening): Promise<v
   } catch (error) {
     const state = sqlStateOf(error);
     if (state === permissionDenied) {
-      warn('log-partitions', `the role may not create the partitions of the log (${messageOf(error)})`);
+      warn('log-partitions', `the role may not create partitions of the log (${messageOf(error)})`);
     } else if (state !== lockNotAvailable) throw error;
   }
 }
 
 /**
- * Runs the work in a transaction that holds the database's lock; again for as long as a table that it needs is in use.
+ * Runs the work in a transaction that holds the database's lock, and repeats it while a table that it needs is in use.
  *
- * @throws TablesInUseError when one still is after {@link patienceMs}
+ * @throws TablesInUseError when a table is still in use after {@link patienceMs}
  */
 async function migrateUnderLock<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   const deadlineMs = performance.now() + patienceMs;
@@ -158,7 +164,7 @@ async function migrateUnderLock<Result>(client: pg.Client, work: () => Promise<R
 
 function inTransaction<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   return readingCommitted(client, async () => {
-    // Waiting for another process, and a large migration, take their time.
+    // Waiting for another process and applying a large migration may both take long.
     await endTimeouts(client, 'transaction');
     await client.query(`set local lock_timeout = ${patienceMs}`);
     await client.query('select pg_advisory_xact_lock($1)', [migrationLock]);
@@ -167,8 +173,8 @@ function inTransaction<Result>(client: pg.Client, work: () => Promise<Result>): 
 }
 
 /**
- * Runs the work; when a table that it needs is in use, gives up all tables, and lets those who waited behind it go first. The
- * database's lock is kept meanwhile, so that no other process that migrates asks for the tables either.
+ * Runs the work. If a table that it needs is in use, releases all tables so that the statements queued behind it can
+ * run. Keeps the database's lock meanwhile, so that no other migrating process requests the tables.
  */
 async function givingWay<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   await client.query(`set local lock_timeout = ${tableLockTimeoutMs}; savepoint work`);
@@ -183,9 +189,9 @@ async function givingWay<Result>(client: pg.Client, work: () => Promise<Result>)
 }
 
 /**
- * Runs the work in a transaction that sees before each statement what others have committed, whatever the role's settings
- * are: a statement that has waited for a lock must not continue with what was there before. Its locks end with the process
- * that has them, also when the server does not hear that.
+ * Runs the work in a transaction in which each statement sees what others have committed before it, whatever the role's
+ * settings are: a statement that waited for a lock must not continue with old data. If the process disappears, the
+ * server ends the transaction and its locks.
  */
 async function readingCommitted<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
   await client.query(
@@ -202,9 +208,9 @@ async function readingCommitted<Result>(client: pg.Client, work: () => Promise<R
 }
 
 /**
- * Applies what a journal does not have yet, each migration in a transaction of its own: none holds the tables of the one
- * before. One that has many rows to change does so in steps, each in a transaction of its own, too: its statements run again
- * for as long as one of them answers with `unfinished`, which ends the step there.
+ * Applies the migrations that the journal lacks, each in its own transaction, so that none holds the tables of the
+ * previous one. A migration that changes many rows does so in steps, each in its own transaction: its statements run
+ * again as long as one of them returns `unfinished`, which ends the step there.
  */
 async function apply(
   client: pg.Client,
@@ -213,7 +219,7 @@ async function apply(
 ): Promise<readonly string[]> {
   const applied: string[] = [];
   for (;;) {
-    // Asked again under the lock; who has nothing to apply waits for nobody.
+    // Checked again under the lock; with nothing to apply, no lock is needed.
     const missing = await inShortTransaction(client, () => folder.missing(client));
     if (missing.length === 0) return applied;
     const step = await migrateUnderLock(client, () => applyStep(client, folder)).catch(
@@ -228,8 +234,8 @@ async function apply(
 }
 
 /**
- * Applies what is missing first, or one step of it; gives its name and whether it is applied now, or `undefined` when nothing is
- * missing.
+ * Applies the first missing migration, or one step of it. Returns its name and whether it is now complete, or
+ * `undefined` when none is missing.
  */
 async function applyStep(
   client: pg.Client,
@@ -245,7 +251,7 @@ async function applyStep(
       .catch((error: unknown) => {
         throw new Error(`The migration ${name} failed at: ${statement.trim()}`, { cause: error });
       });
-    // A list when the statement is several.
+    // The result is a list if the text contains several statements.
     if ([answer].flat().at(-1)?.rows[0]?.unfinished === true) return { name, isLast: false };
   }
   await client.query(`insert into ${folder.journal} (hash, created_at) values ($1, $2)`, [hash, createdMs]);
@@ -258,20 +264,21 @@ function mayNotMigrate(
   cause: unknown,
 ): DatabaseNotReadyError {
   return new DatabaseNotReadyError('migration-not-allowed', {
-    what: `${olderSchema(missing)}, which this role may not apply (${messageOf(cause)})`,
+    what: `${olderSchema(missing)}, and this role may not migrate it (${messageOf(cause)})`,
     remedy: `apply them with ${migrateCommand} as the role that owns the schema, and set migrate to check for this one`,
     cause,
   });
 }
 
-/** The message of the server, which says what is not allowed. */
+/** The innermost message, which is the server's and says what is not allowed. */
 function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause === undefined ? error.message : messageOf(error.cause);
 }
 
 /**
- * A running server and a database of it. Copies of a server have its system identifier, but are started by themselves.
+ * Identifies a running server and one of its databases. Copies of a server share its system identifier, but not its
+ * start time.
  */
 async function identityOf(client: pg.Client): Promise<string | undefined> {
   try {

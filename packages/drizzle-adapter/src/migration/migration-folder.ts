@@ -7,21 +7,24 @@ import type pg from 'pg';
 
 /** One migration of a folder. */
 export interface Migration {
-  /** The name of its file without the ending. */
+  /** Its file name without the extension. */
   readonly name: string;
   readonly statements: readonly string[];
   readonly hash: string;
-  /** When it was made, in milliseconds since 1970: the order, and what tells it from others. */
+  /** When it was created, in milliseconds since 1970. Determines the order, and identifies the migration. */
   readonly createdMs: number;
 }
 
-/** A folder of migrations as `drizzle-kit generate` writes it, and the table in which databases note what is applied. */
+/**
+ * A folder of migrations as `drizzle-kit generate` writes it, and the table in which databases record which are
+ * applied.
+ */
 export class MigrationFolder {
-  /** Whose migrations they are. */
+  /** Whose migrations these are. */
   readonly owner: 'framework' | 'application';
-  /** The noting table; Drizzle's migrator and `drizzle-kit` keep the same. */
+  /** The table of applied migrations, the same that Drizzle's migrator and `drizzle-kit` use. */
   readonly journal: string;
-  /** In the order in which they are applied. */
+  /** In the order of their application. */
   readonly migrations: readonly Migration[];
 
   private constructor(owner: 'framework' | 'application', migrations: readonly Migration[], journal: string) {
@@ -31,9 +34,9 @@ export class MigrationFolder {
   }
 
   /**
-   * The framework's, then the application's, in the order in which they are applied.
+   * The framework's folder, followed by the application's.
    *
-   * @throws DatabaseNotReadyError `migration-failed` when the application's cannot be read
+   * @throws DatabaseNotReadyError `migration-failed` when the application's folder cannot be read
    */
   static all(applicationFolder: string | undefined): readonly MigrationFolder[] {
     const framework = new MigrationFolder('framework', frameworkMigrations(), 'eventlog.migrations');
@@ -42,7 +45,7 @@ export class MigrationFolder {
     return [framework, new MigrationFolder('application', application, 'drizzle.__drizzle_migrations')];
   }
 
-  /** Which of them are missing in a database: those made after the last one that is applied, as Drizzle's migrator sees it. */
+  /** The migrations that a database lacks: those created after the last applied one, as in Drizzle's migrator. */
   async missing(client: pg.ClientBase): Promise<readonly Migration[]> {
     if (!(await this.#hasJournal(client))) return this.migrations;
     const { rows } = await client.query<{ created_at: string }>(
@@ -52,7 +55,7 @@ export class MigrationFolder {
     return this.migrations.filter(({ createdMs }) => lastMs < createdMs);
   }
 
-  /** Which migrations a database has that were made after the last one of the folder, by what the database knows of them. */
+  /** Describes the migrations of a database that were created after the last one of this folder. */
   async unknown(client: pg.ClientBase): Promise<readonly string[]> {
     if (!(await this.#hasJournal(client))) return [];
     const { rows } = await client.query<{ created_at: string; hash: string }>(
@@ -61,12 +64,13 @@ export class MigrationFolder {
     );
     return rows.map(
       ({ created_at, hash }) =>
-        `one of ${new Date(Number(created_at)).toISOString()} in ${this.journal}, hash ${hash.slice(0, 12)}`,
+        `a migration of ${new Date(Number(created_at)).toISOString()} in ${this.journal}, hash ${hash.slice(0, 12)}`,
     );
   }
 
   async createJournal(client: pg.ClientBase): Promise<void> {
-    // Only where it is missing: a role that may not create schemas can still find nothing to do.
+    // Does nothing if the journal exists, so that a role without the right to create schemas can still find nothing to
+    // do.
     if (await this.#hasJournal(client)) return;
     await client.query(`create schema if not exists ${this.journal.split('.')[0]}`);
     await client.query(
@@ -75,7 +79,8 @@ export class MigrationFolder {
   }
 
   async #hasJournal(client: pg.ClientBase): Promise<boolean> {
-    // Not by to_regclass, which remembers within a transaction that a schema was not there before a lock was waited for.
+    // Does not use to_regclass, which caches within a transaction that a schema did not exist before the wait for a
+    // lock.
     const { rows } = await client.query<{ found: boolean }>(
       `select exists (
          select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relname = $2
@@ -86,7 +91,7 @@ export class MigrationFolder {
   }
 }
 
-/** Apart from the framework's own, they are files that an application ships, and may have forgotten. */
+/** The application ships these files itself, and may have forgotten to. */
 function applicationMigrations(folder: string): readonly Migration[] {
   try {
     return readMigrations(folder);
@@ -110,7 +115,7 @@ export function readMigrations(folder: string): readonly Migration[] {
   }));
 }
 
-/** The names of a folder's migrations by when they were made; Drizzle's reader leaves them out. */
+/** The names of a folder's migrations by creation time, which Drizzle's reader leaves out. */
 function namesIn(folder: string): ReadonlyMap<number, string> {
   const { entries } = JSON.parse(readFileSync(join(folder, 'meta', '_journal.json'), 'utf8')) as {
     readonly entries: readonly { readonly when: number; readonly tag: string }[];
@@ -118,7 +123,7 @@ function namesIn(folder: string): ReadonlyMap<number, string> {
   return new Map(entries.map(({ when, tag }) => [when, tag]));
 }
 
-/** Put here when the package is built, so that an application of one file needs no other for them. */
+/** Inlined by the build, so that a bundled application needs no migration files of the framework. */
 declare const builtInMigrations: readonly Migration[] | undefined;
 
 function frameworkMigrations(): readonly Migration[] {

@@ -5,22 +5,23 @@ import pg from 'pg';
 import { isBehindPooler } from '../connection/client.js';
 import { endTimeouts, inDatabase } from './in-database.js';
 
-/** How long a change of the log's tables waits for a lock: statements that come later wait behind it. */
+/** How long a change of the log's tables waits for a lock. Later statements queue behind it meanwhile. */
 const lockTimeoutMs = 100;
 const retryMs = 1_000;
 const triesMax = 60;
-/** SQLSTATE of a lock that was not had in time. */
+/** SQLSTATE of a lock that was not available in time. */
 const lockNotAvailable = '55P03';
 
 const definition = '(epoch, xid, position) include (slot) where event_type is not null';
 
 /**
- * Gives a log that was filled before the index of epochs was there that index, partition by partition and without holding
- * anybody up; then drops the one before. Until it is through, that one serves. Does nothing when there is nothing to do, or
- * while another process does it.
+ * Builds the index on epochs for a log from before that index existed, partition by partition and without blocking
+ * anybody, and then drops the previous index, which remains in use until then. Does nothing when there is nothing to
+ * do, or while another process does it.
  *
- * @param signal gives it up; the next one who opens the database goes on with it
- * @throws errors of `pg`; then the next one goes on, too. Behind a pooler, which cannot keep a session for it: an error that says so
+ * @param signal aborts it; the next process that opens the database continues
+ * @throws errors of `pg`; the next process that opens the database continues then, too
+ * @throws Error behind a pooler, which cannot reserve a session for it
  */
 export async function replaceDeliveryIndex(config: DatabaseConfig, signal: AbortSignal): Promise<void> {
   try {
@@ -38,8 +39,8 @@ export async function replaceDeliveryIndex(config: DatabaseConfig, signal: Abort
 }
 
 /**
- * @returns false also when another process is at it; the lock ends with the session
- * @throws Error behind a pooler, which would give the lock and the settings to others
+ * @returns false also while another process does the work; the lock ends with the session
+ * @throws Error behind a pooler, which could give the lock and the settings to other clients
  */
 async function isNeeded(client: pg.Client): Promise<boolean> {
   const { rows } = await client.query<{ needed: boolean }>(
@@ -47,7 +48,9 @@ async function isNeeded(client: pg.Client): Promise<boolean> {
   );
   if (rows[0]?.needed !== true) return false;
   if (await isBehindPooler(client)) {
-    throw new Error('a pooler stands between: run migrateShards once with the address of the server itself');
+    throw new Error(
+      'there is a pooler in front of the server: run migrateShards once with the address of the server itself',
+    );
   }
   const locked = await client.query<{ locked: boolean }>(
     `select pg_try_advisory_lock(hashtextextended('eventlog.events_history_idx', 0)) as locked`,
@@ -64,7 +67,7 @@ async function replace(client: pg.Client, signal: AbortSignal): Promise<void> {
   );
   for (const partition of await partitionsWithout(client)) {
     const index = `eventlog.${pg.escapeIdentifier(`${partition}_history_idx`)}`;
-    // Left over from a run that did not finish.
+    // Left over from an unfinished run.
     await client.query(`drop index concurrently if exists ${index}`);
     await client.query(
       `create index concurrently ${pg.escapeIdentifier(`${partition}_history_idx`)}
@@ -86,7 +89,10 @@ async function partitionsWithout(client: pg.Client): Promise<readonly string[]> 
   return rows.map(({ name }) => name);
 }
 
-/** Sends a statement until it gets its lock, giving up soon each time so that others do not wait behind it. */
+/**
+ * Repeats a statement until it gets its lock. Each try gives up quickly, so that other statements do not queue behind
+ * it.
+ */
 async function soon(client: pg.Client, signal: AbortSignal, text: string): Promise<void> {
   await client.query(`set lock_timeout = ${lockTimeoutMs}`);
   for (let tryCount = 1; ; tryCount++) {

@@ -4,10 +4,10 @@ import type pg from 'pg';
 import type { MigrationFolder } from './migration-folder.js';
 
 /**
- * Refuses a database whose schema is older or newer than the code; changes nothing.
+ * Refuses a database whose schema is older or newer than the code. Changes nothing.
  *
- * @param migrateCommand what operators do to apply what is missing
- * @throws DatabaseNotReadyError `not-migrated`, or `schema-newer`, with the migrations that are missing or unknown
+ * @param migrateCommand the command that applies missing migrations
+ * @throws DatabaseNotReadyError `not-migrated` or `schema-newer`, with the missing or unknown migrations
  */
 export async function refuseOtherSchema(
   client: pg.ClientBase,
@@ -19,11 +19,11 @@ export async function refuseOtherSchema(
   const unknown = await unknownMigrations(client, folders);
   if (unknown.length === 0) return;
   const remedy =
-    'start the release that brought them, or set migrate to off for this one to go on beside them';
+    'start the release that added them, or set migrate to off so that this release runs with them';
   throw new DatabaseNotReadyError('schema-newer', { what: newerSchema(unknown), remedy, cause: undefined });
 }
 
-/** The framework's tables whose primary keys its statements need. */
+/** The framework's tables whose statements rely on a primary key. */
 export const keyedTables: readonly string[] = [
   'cursors',
   'epochs',
@@ -40,8 +40,8 @@ export const keyedTables: readonly string[] = [
 ];
 
 /**
- * Refuses a database without the framework's tables, and one where they have no keys: a dump that is being restored has
- * its keys last. Tables that a later release has brought may be missing.
+ * Refuses a database that lacks the framework's tables or their primary keys; a restore adds the keys last. Tables
+ * added by a later release may be missing.
  *
  * @throws DatabaseNotReadyError `not-migrated`
  */
@@ -54,21 +54,23 @@ export async function refuseUnmigrated(client: pg.ClientBase, migrateCommand: st
     [keyedTables],
   );
   const { found, unkeyed = [] } = rows[0] ?? {};
-  if (found !== true) throw notMigrated("the framework's tables are not there", migrateCommand);
+  if (found !== true) throw notMigrated("the framework's tables are missing", migrateCommand);
   if (unkeyed.length === 0) return;
   throw new DatabaseNotReadyError('not-migrated', {
     what: `the framework's tables have no primary key yet (${unkeyed.join(', ')}), as in a dump that is being restored`,
-    remedy: 'it is tried again until the restore has ended',
+    remedy: 'the framework retries until the restore has finished',
     cause: undefined,
   });
 }
 
 function notMigrated(what: string, migrateCommand: string): DatabaseNotReadyError {
-  const remedy = `apply what is missing with ${migrateCommand}; or, if the database is being restored, wait until that has ended`;
+  const remedy = `apply the missing migrations with ${migrateCommand} or, if the database is being restored, wait for the restore to finish`;
   return new DatabaseNotReadyError('not-migrated', { what, remedy, cause: undefined });
 }
 
-/** The migrations that a database lacks, by name and owner, in order; in one where it has none of an owner's. */
+/**
+ * The migrations that a database lacks, by name and owner, in order. They are summarised if it lacks all of an owner.
+ */
 export async function missingMigrations(
   client: pg.ClientBase,
   folders: readonly MigrationFolder[],
@@ -83,7 +85,7 @@ export async function missingMigrations(
   return missing;
 }
 
-/** The migrations of a database that the code does not know, by what the database knows of them, in order. */
+/** Describes the migrations of a database that the code does not know, in order. */
 export async function unknownMigrations(
   client: pg.ClientBase,
   folders: readonly MigrationFolder[],
@@ -95,7 +97,7 @@ export async function unknownMigrations(
 
 /** Says which migrations a database lacks. */
 export function olderSchema(missing: readonly string[]): string {
-  return `the schema is older than the code, it lacks ${missing.join(', ')}`;
+  return `the schema is older than the code: it lacks ${missing.join(', ')}`;
 }
 
 /** Says which migrations the code does not know. */

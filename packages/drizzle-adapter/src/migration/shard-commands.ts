@@ -14,20 +14,22 @@ import { namingDatabase } from './in-database.js';
 import { migrateDatabase } from './migrate-database.js';
 import { replaceDeliveryIndex } from './replace-delivery-index.js';
 
-/** What was applied to one database. */
+/** The migrations that were applied to one database. */
 export interface ShardMigration {
-  /** Where the database stands in the configuration. */
+  /** The database's path in the configuration. */
   readonly database: string;
-  /** The names of the migrations, and whose they are, in order; empty when none was missing. */
+  /** The migrations by name and owner, in order; empty if none was missing. */
   readonly applied: readonly string[];
 }
 
 /**
- * Migrates the databases of all shards one after the other, for a job of its own; see `migrate` of the driver.
+ * Migrates the databases of all shards one after the other. For a separate deployment step; see `migrate` of the
+ * driver.
  *
  * @param migrationsFolder the application's migrations, as `drizzle-kit generate` writes them
- * @param commands what operators are told to do about what is refused
- * @throws Error which database it is; its cause is what `pg` or Drizzle's migrator said. The databases before are migrated
+ * @param commands the commands that error messages suggest to operators
+ * @throws Error naming the database, with the error of `pg` or Drizzle's migrator as its cause. The databases before it
+ * are migrated
  */
 export async function migrateShards(
   sharding: ShardingConfig,
@@ -58,25 +60,25 @@ export async function migrateShards(
   return migrations;
 }
 
-/** What became of one database when shards were adopted. */
+/** How adopting shards changed one database. */
 export interface ShardAdoption extends ShardRelease {
-  /** The shards that it holds from now on; it may have held them before. */
+  /** The shards that it holds from now on. It may have held some of them before. */
   readonly adopted: readonly ShardIdentifier[];
 }
 
 /**
- * Lets the databases that the configuration names for shards hold them from now on, and no other database of the
- * configuration: for operators, after a shard was moved to another database, or was put into one that holds others.
+ * Makes the configured databases hold these shards from now on, and no other database of the configuration. For
+ * operators, after a shard was moved to another database or added to one that holds others.
  *
- * Moves no rows. Ends all sessions of the databases that release a shard, so that processes with the configuration before are
- * refused when they connect again; the others go on. A database that is not in the configuration any more releases nothing: see
- * `releaseShards`. All databases of the configuration must be there and take the change: nothing is changed
- * otherwise, or while somebody else changes which shards they hold. When it fails later, a shard may be released and not adopted
- * yet: then it is refused everywhere, until this is called again.
+ * Moves no rows. Ends all sessions of databases that release a shard, so that processes with the old configuration are
+ * refused when they reconnect; other processes continue. A database that is no longer in the configuration releases
+ * nothing: see `releaseShards`. Nothing is changed unless all databases of the configuration can be reached and accept
+ * the change, or while somebody else changes which shards they hold. After a later failure, a shard may be released and
+ * not adopted yet. It is refused everywhere then, until this function is called again.
  *
- * @returns what was changed, in the order of the configuration
- * @throws UnknownShardError `unknown-shard` when a shard is not configured; then nothing is changed
- * @throws Error which database it is when one cannot be reached or is not migrated; its cause says why
+ * @returns the changes, in the order of the configuration
+ * @throws UnknownShardError `unknown-shard` when a shard is not configured; nothing is changed then
+ * @throws Error naming the database that cannot be reached or is not migrated; its cause says why
  */
 export async function adoptShards(
   sharding: ShardingConfig,
@@ -94,11 +96,12 @@ export async function adoptShards(
   };
   return HoldingsChange.run(databases, trial, async (change) => {
     const adoptions: ShardAdoption[] = [];
-    // First of all, so that no two databases hold a shard.
+    // All databases release before any adopts, so that no two databases hold a shard at the same time.
     for (const database of databases) {
       const others = releasedBy(database);
       const holdings = change.holdings.get(database);
-      // Whoever opens it first would have it hold all that his configuration puts there, which may be the one before.
+      // Without a record, the next process to open it would assign all shards of its own, possibly old, configuration
+      // to it.
       if (holdings === undefined)
         await change.adopt(
           database,
@@ -120,31 +123,33 @@ export async function adoptShards(
   });
 }
 
-/** What became of one database when shards were released. */
+/** How releasing shards changed one database. */
 export interface ShardRelease {
-  /** Where the database stands in the configuration. */
+  /** The database's path in the configuration. */
   readonly database: string;
-  /** The shards that it held and does not hold any more. */
+  /** The shards that it held and no longer holds. */
   readonly released: readonly ShardIdentifier[];
   /**
-   * The sessions that could not be ended where shards were released, such as those of a role that this one may not end. Processes
-   * with the configuration before may write by them for as long as their connections live, `max-lifetime`: end them.
+   * Sessions that could not be ended in a database that released shards, such as those of a role that this one may not
+   * end. End them yourself: until their connections reach `max-lifetime`, processes with the old configuration may
+   * write through them.
    */
   readonly sessionsLeft: readonly string[];
 }
 
 /**
- * Lets the databases that the configuration names for shards not hold them any more: for operators, before the rows of a shard are
- * moved to another database, with the configuration before the move.
+ * Makes the configured databases stop holding these shards. For operators, before the rows of a shard are moved to
+ * another database; call it with the configuration from before the move.
  *
- * Ends all sessions of those databases. From then on, every process with this configuration is refused by them (`other-shards`), with
- * all shards that it has there, also one that starts later. They adopt no shard by themselves: `adoptShards` with this configuration
- * takes the shards back. Other databases of the configuration are not asked. Nothing is changed while one that is asked cannot be
- * reached, never held the shard, or is changed by somebody else. Called again, it ends the sessions again.
+ * Ends all sessions of those databases. From then on they refuse every process with this configuration
+ * (`other-shards`), for all shards that it has there, including processes that start later. They do not adopt the
+ * shards again on their own: call `adoptShards` with this configuration to take the shards back. Other databases of the
+ * configuration are not contacted. Nothing is changed if one of the databases cannot be reached, never held the shard,
+ * or is being changed by somebody else. Calling it again ends the sessions again.
  *
- * @returns what was changed, in the order of the configuration
- * @throws UnknownShardError `unknown-shard` when a shard is not configured; then nothing is changed
- * @throws Error which database it is when one cannot be reached, is not migrated, or never held the shard
+ * @returns the changes, in the order of the configuration
+ * @throws UnknownShardError `unknown-shard` when a shard is not configured; nothing is changed then
+ * @throws Error naming the database that cannot be reached, is not migrated, or never held the shard
  */
 export async function releaseShards(
   sharding: ShardingConfig,
@@ -162,7 +167,8 @@ export async function releaseShards(
     const releases: ShardRelease[] = [];
     for (const database of databases) {
       const released = releasedBy(database);
-      // A database of the release before notes what it holds when it is opened: then the shards would be there again.
+      // A database without a record of its shards would record all of them when it is next opened, including the
+      // released ones.
       if (change.holdings.get(database) === undefined)
         await change.adopt(database, database.shards, { onlyFirst: true });
       const sessionsLeft = await change.release(database, released);
@@ -172,7 +178,7 @@ export async function releaseShards(
   });
 }
 
-/** The wrong database must not be taken for one that has released the shards. */
+/** Makes sure that this is the database to release the shards, and not a wrong one. */
 function refuseOthers(shards: readonly ShardIdentifier[], notes: ShardNotes | undefined): void {
   if (notes === undefined) return;
   const unknown = shards.filter((shard) => !notes.held.includes(shard) && !notes.released.includes(shard));

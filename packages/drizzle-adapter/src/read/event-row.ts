@@ -1,7 +1,7 @@
 import type { DeliverableEvent } from '@framework/core/adapter';
 import pg from 'pg';
 
-/** What separates the packed columns; none of them can hold it. */
+/** Separates the packed columns. None of their texts can contain it. */
 const separator = '\x1f';
 
 const packedColumns = (payload: string, params: string): string =>
@@ -12,13 +12,14 @@ const columns =
   'xid position slot model_version model_id model_name event_type action_name principal early_xid'.split(' ');
 
 /**
- * A `select` of events of the log, whose rows are {@link EventTexts}.
+ * A `select` of events from the log, whose rows are {@link EventTexts}.
  *
- * What most handlers never look at comes as one text, after it how many bytes that has with payload and params: a backlog
- * is read faster by it than the values are looked at. It is made in a `select` of its own, so that it is made once.
+ * Columns that most handlers never look at arrive packed into one text, followed by the size in bytes including payload
+ * and params. For a backlog, that is faster than reading each value. The text is built in an inner `select`, so that it
+ * is built only once.
  *
- * @param bytesMax an expression: larger events come without payload and params
- * @param from what follows `from`, with the events as `e`
+ * @param bytesMax an SQL expression: events larger than this come without payload and params
+ * @param from the part after `from`, with the events as `e`
  */
 export const selectEvents = (bytesMax: string, from: string): string => `
   select ${columns.map((column) => `e.${column}::text`).join(', ')},
@@ -26,19 +27,21 @@ export const selectEvents = (bytesMax: string, from: string): string => `
     octet_length(e.packed)::text
   from (select e.*, ${packedColumns('e.payload', 'e.action_params')} as packed from ${from}) e`;
 
-/** An event of the log as JSON, with the names of `DeliverableEvent`. */
+/** An event of the log as JSON, with the field names of `DeliverableEvent`. */
 export const wholeEvent = `jsonb_build_object(
   'id', e.id, 'slot', e.slot, 'namespace', e.namespace, 'actionId', e.action_id, 'actionName', e.action_name,
   'actionParams', e.action_params, 'principal', e.principal, 'headers', e.headers, 'ordinal', e.ordinal,
   'modelId', e.model_id, 'modelName', e.model_name, 'modelVersion', e.model_version, 'type', e.event_type,
   'payload', e.payload, 'startedDate', e.started_date, 'createdDate', e.created_date)`;
 
-/** Whether a text can be the id of an event; PostgreSQL refuses to compare others. */
+/** Whether a text can be an event's id. PostgreSQL would refuse to compare any other text with one. */
 export function isEventId(text: string): boolean {
   return /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(text);
 }
 
-/** A `select` of one row that unites with them: a text in the last column, and no other value. */
+/**
+ * A `select` of one row that can be united with {@link selectEvents}: a text in the last column, null in all others.
+ */
 export const selectText = (text: string): string =>
   `select ${Array(columns.length + 1)
     .fill('null::text')
@@ -47,7 +50,7 @@ export const selectText = (text: string): string =>
 /** A row of {@link selectEvents}, as the server sends it. */
 export type EventTexts = readonly (string | null)[];
 
-/** Leaves every column the text that the server sends. */
+/** Keeps every column as the text that the server sends. */
 export const eventTexts: Pick<pg.QueryArrayConfig, 'rowMode' | 'types'> = {
   rowMode: 'array',
   types: { getTypeParser: () => (text: string) => text },
@@ -55,11 +58,14 @@ export const eventTexts: Pick<pg.QueryArrayConfig, 'rowMode' | 'types'> = {
 
 const parseDate: (text: string) => Date = pg.types.getTypeParser(pg.types.builtins.TIMESTAMPTZ);
 
-/** An event of the log; what is costly to decode is decoded when somebody asks for it. */
+/** An event of the log. Expensive fields are decoded when they are first read. */
 export class EventRow implements DeliverableEvent {
-  /** The transaction that wrote it. PostgreSQL counts to 2^64, and has used 2^53 after 280 years of a million a second. */
+  /**
+   * The transaction that wrote it. A number is exact up to 2^53, which takes 280 years at a million transactions a
+   * second.
+   */
   readonly xid: number;
-  /** Its place in the log; a later version of a model has a higher one. */
+  /** Its position in the log; a later version of a model has a higher one. */
   readonly position: number;
   readonly slot: number;
   readonly modelVersion: number;
@@ -68,15 +74,15 @@ export class EventRow implements DeliverableEvent {
   readonly type: string;
   readonly actionName: string;
   readonly principal: string;
-  /** Whether its transaction may have had its xid before it read the model. */
+  /** Whether its transaction may have received its xid before it read the model. */
   readonly earlyXid: boolean;
-  /** About how many bytes it has, with payload and params. */
+  /** Its approximate size in bytes, with payload and params. */
   readonly bytes: number;
-  /** Whether payload and params were left out, because it is large. */
+  /** Whether payload and params were left out because the event is large. */
   readonly omitted: boolean;
   #packed: string | readonly string[];
 
-  /** @param intern gives the one text of all that are equal: names repeat, and a backlog has many */
+  /** @param intern returns one shared string for equal texts: names repeat, and a backlog has many */
   constructor(texts: EventTexts, intern: (text: string) => string, bytesMax = Infinity) {
     this.xid = Number(texts[0]);
     this.position = Number(texts[1]);
@@ -129,7 +135,7 @@ export class EventRow implements DeliverableEvent {
     return JSON.parse(this.#unpacked(8)) as Readonly<Record<string, string>>;
   }
 
-  /** Every field that it has, for what is blocked or logged. */
+  /** All its fields, for a blocked event or a log entry. */
   toJSON(): DeliverableEvent {
     const { id, slot, namespace, actionId, actionName, actionParams, principal, ordinal, omitted } = this;
     const { modelId, modelName, modelVersion, type, payload, headers, startedDate, createdDate } = this;
@@ -145,11 +151,11 @@ export class EventRow implements DeliverableEvent {
   }
 }
 
-/** Makes an event of the JSON in which it was blocked. */
+/** Restores an event from the JSON that was stored when it was blocked. */
 export function blockedEvent(json: unknown): DeliverableEvent {
   const event = json as DeliverableEvent;
   return { ...event, startedDate: new Date(event.startedDate), createdDate: new Date(event.createdDate) };
 }
 
-/** Into how many slots the log is cut; the rows of `eventlog.slots`. */
+/** How many slots the log has: the number of rows in `eventlog.slots`. */
 export const slotCount = 16;

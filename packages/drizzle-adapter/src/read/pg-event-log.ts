@@ -2,7 +2,7 @@ import { InvalidCursorError, type Page } from '@framework/core';
 import { type EventLog, type LoggedEvent, isStorableText, pageSize } from '@framework/core/adapter';
 import type pg from 'pg';
 
-/** Sends a statement to the shard whose log is read. */
+/** Sends statements to the shard whose log is read. */
 interface Connection {
   query<R extends pg.QueryResultRow>(query: pg.QueryConfig): Promise<pg.QueryResult<R>>;
 }
@@ -35,7 +35,7 @@ export class PgEventLog implements EventLog {
   ): Promise<Page<LoggedEvent>> {
     const size = pageSize(limit);
     const [version, ordinal] = after === undefined ? ['0', '0'] : parseCursor(after);
-    // The server refuses the one, and would be sent another text for the other.
+    // The server refuses a zero byte, and half a surrogate pair would be sent as another character.
     if (!isStorableText(model.id) || !isStorableText(model.name)) return { items: [], next: undefined };
     const { rows } = await this.#connection.query<EventRow>({
       name: 'framework_events_of_model',

@@ -21,7 +21,7 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 let readerCount = 0;
 
-/** Reads rows of one table that are not deleted. */
+/** Reads the rows of one table that are not deleted. */
 export class TableReader<T extends ModelTable> {
   readonly #table: T;
   readonly #decoder: RowDecoder;
@@ -36,7 +36,7 @@ export class TableReader<T extends ModelTable> {
     this.#table = table;
     this.#decoder = new RowDecoder(table);
     this.#present = presentCondition(table);
-    // PostgreSQL compares UUIDs by their bytes; texts must not depend on the database's locale.
+    // PostgreSQL orders UUIDs by their bytes. The order of texts must not depend on the database's locale.
     this.#idIsUuid = is(table.id, PgUUID);
     this.#idOrder = this.#idIsUuid ? sql`${table.id}` : sql`${table.id} collate "C"`;
     const byId = preparedSelect(table, and(sql`${table.id} = ${sql.placeholder('id')}`, this.#present));
@@ -48,7 +48,10 @@ export class TableReader<T extends ModelTable> {
     ).query;
   }
 
-  /** Reads the row of an id by a prepared statement; no other one that the database takes for it, such as one in another case. */
+  /**
+   * Reads the row with this id with a prepared statement. Skips a row whose id the database merely considers equal,
+   * such as one in another case.
+   */
   async byId(manager: Connection, id: string): Promise<T['$inferSelect'] | undefined> {
     const { rows } = await manager.query<unknown[]>(queryOf(this.#byId, [id, ...this.#idConstants]));
     const values = rows[0];
@@ -57,7 +60,10 @@ export class TableReader<T extends ModelTable> {
     return rowId(row) === id ? row : undefined;
   }
 
-  /** Reads the rows of several ids by a prepared statement; by their ids. Each call decodes a row of its own. */
+  /**
+   * Reads the rows of several ids with a prepared statement, and returns them by id. Each call of a result decodes a
+   * fresh row.
+   */
   async bySeveralIds(
     manager: Connection,
     ids: readonly string[],
@@ -77,24 +83,24 @@ export class TableReader<T extends ModelTable> {
   }
 
   /**
-   * An id as the database writes it: UUIDs in lower case.
+   * Returns an id as the database writes it: UUIDs in lower case.
    *
-   * @throws InvalidIdError `invalid-id` when no row of the table can have it
+   * @throws InvalidIdError `invalid-id` when no row of the table can have this id
    */
   idText(id: string): string {
     if (!this.#mayBeId(id)) throw new InvalidIdError(id, this.#idIsUuid ? 'a UUID' : 'a text');
     return this.#idIsUuid ? id.toLowerCase() : id;
   }
 
-  /** Half of a surrogate pair would be sent as another character, and find the row of another id. */
+  /** Half of a surrogate pair would be sent as another character, and match the row of another id. */
   #mayBeId(id: string): boolean {
     return this.#idIsUuid ? uuid.test(id) : isStorableText(id);
   }
 
   /**
-   * Reads the first rows that match, in the order of ids.
+   * Reads the first matching rows, ordered by id.
    *
-   * @throws InvalidCursorError `invalid-cursor` when `after` is not an id of the table
+   * @throws InvalidCursorError `invalid-cursor` when `after` is not a possible id of the table
    */
   async page(
     manager: Connection,
@@ -109,7 +115,7 @@ export class TableReader<T extends ModelTable> {
     return this.#select(manager, and(where, beyond), limit);
   }
 
-  /** Counts the rows that match. */
+  /** Counts the matching rows. */
   async count(manager: Connection, condition: SQL | undefined): Promise<number> {
     const query = new QueryBuilder()
       .select({ count: count() })
@@ -119,7 +125,7 @@ export class TableReader<T extends ModelTable> {
     return Number(row?.[0] ?? 0);
   }
 
-  /** Merges rows of several databases in the order in which each one gives them. */
+  /** Merges rows of several databases into the order that each database uses. */
   inOrder(rows: readonly T['$inferSelect'][]): T['$inferSelect'][] {
     return rows
       .map((row) => ({ row, key: Buffer.from(rowId(row)) }))
@@ -143,7 +149,7 @@ export class TableReader<T extends ModelTable> {
   }
 }
 
-/** A select whose first parameter is given at each use, and the constants that follow it. */
+/** A select whose first parameter changes with each use, and the constants that follow it. */
 function preparedSelect(
   table: ModelTable,
   condition: SQL | undefined,
@@ -153,7 +159,7 @@ function preparedSelect(
   return { query: { name, text, rowMode: 'array', types: drizzleTypes }, constants: params.slice(1) };
 }
 
-/** Leaves out what is deleted; a state of an enum without DELETED cannot be. */
+/** Excludes deleted rows. An enum without DELETED needs no condition, and would refuse the comparison. */
 function presentCondition({ state }: ModelTable): SQL | undefined {
   const canBeDeleted = !is(state, PgEnumColumn) || state.enumValues.includes(deletedState);
   return canBeDeleted ? ne(state, deletedState) : undefined;
@@ -163,7 +169,7 @@ function rowId(row: object): string {
   return String((row as { readonly id: unknown }).id);
 }
 
-/** Sends a query past Drizzle's session, which would wrap errors and read JSON twice. */
+/** Bypasses Drizzle's session, which would wrap errors and parse JSON twice. */
 async function rowsOf(
   manager: Connection,
   query: { toSQL(): { readonly sql: string; readonly params: unknown[] } },
@@ -173,25 +179,25 @@ async function rowsOf(
   return rows;
 }
 
-/** Bytes are the only values of the driver that columns give as they got them. */
+/** Buffers are the only driver values that columns pass on without a copy. */
 function ownValue(value: unknown): unknown {
   return Buffer.isBuffer(value) ? Buffer.from(value) : value;
 }
 
 /**
- * Types that Drizzle's columns read from text themselves: dates, times, intervals, JSON and their arrays. JSON read by
- * the driver would be read a second time, and a text in it such as `"12"` would become a number.
+ * Types that Drizzle's columns parse from text: dates, times, intervals, JSON and arrays of these. If the driver parsed
+ * JSON first, it would be parsed twice, and a string such as `"12"` would become a number.
  */
 const textTypes = new Set<number>([
   1082, 1114, 1184, 1186, 1115, 1182, 1185, 1187, 1231, 114, 199, 3802, 3807,
 ]);
 
-/** Leaves to Drizzle's columns what they read from text themselves. */
+/** Leaves those types as text for Drizzle's columns. */
 const drizzleTypes: pg.CustomTypesConfig = {
   getTypeParser: (type, format) => (textTypes.has(type) ? asText : pg.types.getTypeParser(type, format)),
 };
 
-/** Reads rows of one table that were selected in the order of its columns. */
+/** Decodes rows of one table, selected in the order of its columns. */
 class RowDecoder {
   readonly #columns: readonly (readonly [key: string, read: (value: unknown) => unknown])[];
 
@@ -200,7 +206,7 @@ class RowDecoder {
     this.#columns = columns.map(([key, column]) => [key, readerOf(column)]);
   }
 
-  /** Gives the row as Drizzle's `$inferSelect` types it. */
+  /** Returns the row as Drizzle's `$inferSelect` types it. */
   decode(values: readonly unknown[]): Record<string, unknown> {
     const row: Record<string, unknown> = {};
     this.#columns.forEach(([key, read], index) => {
@@ -217,7 +223,7 @@ function readerOf(column: PgColumn): (value: unknown) => unknown {
     : (value) => column.mapFromDriverValue(value);
 }
 
-/** Reads an array whose elements may be null, which Drizzle's own reading takes for values. */
+/** Decodes an array whose elements may be null, which Drizzle itself would decode as values. */
 function readArray({ baseColumn }: { readonly baseColumn: PgColumn }, value: unknown): readonly unknown[] {
   const elements: readonly unknown[] = typeof value === 'string' ? parse(value) : (value as unknown[]);
   const read = readerOf(baseColumn);
@@ -228,7 +234,7 @@ function asText(value: string): string {
   return value;
 }
 
-/** The models of one table on one shard, by their ids. */
+/** Reads the models of one table on one shard by id. */
 export class PgModelSource<M extends AnyEntity, T extends ModelTable> implements ModelSource<M> {
   readonly model: ModelClass<M>;
   readonly #manager: Connection;

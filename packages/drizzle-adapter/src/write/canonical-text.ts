@@ -1,12 +1,12 @@
 import { SocketAddress, isIPv4, isIPv6 } from 'node:net';
 
-/** Tells whether PostgreSQL gives a text back as it is; it rewrites what it understands otherwise. */
+/** Whether PostgreSQL returns a text exactly as it was written. It rewrites any other spelling that it understands. */
 export type IsCanonical = (text: string) => boolean;
 
 const clock = String.raw`(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{0,5}[1-9]))?`;
 const zone = String.raw`(?:\+00|[+-](?!00$)(?:0\d|1[0-5])(?::(?!00)[0-5]\d)?|-00:(?!00)[0-5]\d|\+00:(?!00)[0-5]\d)`;
 
-/** A calendar day, `2026-03-04`, of the years 1 to 9999. */
+/** A calendar day, such as `2026-03-04`, in the years 1 to 9999. */
 export const isDate: IsCanonical = (text) => {
   const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)$/.exec(text)?.map(Number) ?? [];
   if (year === undefined || month === undefined || day === undefined || year === 0) return false;
@@ -16,9 +16,9 @@ export const isDate: IsCanonical = (text) => {
 };
 
 /**
- * A time of day, `07:05:00.25`, with a zone (`+05:30`) where the column has one.
+ * A time of day, such as `07:05:00.25`, with a zone (`+05:30`) if the column has one.
  *
- * @param precision how many digits of seconds the column keeps
+ * @param precision how many fractional digits of a second the column keeps
  */
 export function isTime(withZone: boolean, precision: number): IsCanonical {
   const layout = new RegExp(`^${clock}${withZone ? zone : ''}$`);
@@ -30,7 +30,7 @@ export function isTime(withZone: boolean, precision: number): IsCanonical {
   };
 }
 
-/** A day and a time, `2026-03-04 07:05:00.25`, with `+00` where the column has a zone: sessions are set to UTC. */
+/** A day and a time, such as `2026-03-04 07:05:00.25`, followed by `+00` if the column has a zone: sessions use UTC. */
 export function isTimestamp(withZone: boolean, precision: number): IsCanonical {
   const layout = new RegExp(`^(.{10}) ${clock}${withZone ? String.raw`\+00` : ''}$`);
   return (text) => {
@@ -43,7 +43,10 @@ const parts =
   /^(?:([+-]?\d{1,9}) years?)?(?: ?([+-]?\d{1,10}) mons?)?(?: ?([+-]?\d{1,10}) days?)?(?: ?([+-]?)(\d{2,9}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?)?$/;
 const int32Max = 2 ** 31 - 1;
 
-/** An interval, `1 year 2 mons -3 days +04:05:06.25`, whose months are below 12 and whose minutes and seconds below 60. */
+/**
+ * An interval such as `1 year 2 mons -3 days +04:05:06.25`, with fewer than 12 months and fewer than 60 minutes and
+ * seconds.
+ */
 export function isInterval(precision: number): IsCanonical {
   return (text) => {
     const found = parts.exec(text);
@@ -74,7 +77,7 @@ export function isInterval(precision: number): IsCanonical {
   };
 }
 
-/** An address: an `inet` has a prefix only where it is shorter than the address, a `cidr` always. */
+/** A network address. An `inet` has a prefix only if it is shorter than the address, a `cidr` always has one. */
 export function isAddress(type: 'inet' | 'cidr'): IsCanonical {
   return (text) => {
     const [, address = '', prefix] = /^([^/%]+)(?:\/(0|[1-9]\d{0,2}))?$/.exec(text) ?? [];
@@ -86,7 +89,7 @@ export function isAddress(type: 'inet' | 'cidr'): IsCanonical {
   };
 }
 
-/** Whether nothing but zeros follows the prefix. */
+/** Whether all bits after the prefix are zero. */
 function hasNoHost(address: string, prefix: number, bits: 32 | 128): boolean {
   const all = bits === 32 ? bitsOfIPv4(address) : bitsOfIPv6(address);
   return BigInt.asUintN(bits - prefix, all) === 0n;
@@ -97,7 +100,7 @@ function bitsOfIPv4(address: string): bigint {
 }
 
 function bitsOfIPv6(address: string): bigint {
-  // The last 32 bits may be written as those of an IPv4 address.
+  // The last 32 bits of an IPv6 address may be written as an IPv4 address.
   const words = address.replace(/[\d.]+\.\d+$/, (last) => {
     const bits = bitsOfIPv4(last);
     return `${(bits >> 16n).toString(16)}:${(bits & 0xffffn).toString(16)}`;
@@ -122,11 +125,11 @@ export function isHardwareAddress(byteCount: 6 | 8): IsCanonical {
 }
 
 const bits = new DataView(new ArrayBuffer(4));
-/** Below that, every integer is a single. */
+/** Every integer below this is exactly representable in single precision. */
 const integerMax = 2 ** 24;
 const digitsMax = 9;
 
-/** A range of numbers, and what lies in it, in units of a power of two. */
+/** The interval of numbers that round to a single, in units of a power of two. */
 interface Range {
   readonly low: bigint;
   readonly middle: bigint;
@@ -135,13 +138,14 @@ interface Range {
 }
 
 /**
- * The decimal by which PostgreSQL writes a `real`: of those that lie nearer to it than to its neighbours, and not just
- * between, the one with the fewest digits; of several the closest, of two that are as close the even one.
+ * Returns the decimal that PostgreSQL writes for a `real`. Of all decimals that are strictly nearer to it than to any
+ * other single, it has the fewest digits; of several such, it is the closest; of two equally close ones, the even one.
  *
- * `toPrecision` does not give it for powers of two, whose lower sameDatabaseShard is nearer, and for decimals between two singles.
+ * `toPrecision` gives another result for powers of two, whose lower neighbour is nearer, and for decimals halfway
+ * between two singles.
  *
- * @see Ulf Adams, Ryū: fast float-to-string conversion, PLDI 2018, as PostgreSQL has it: without the ends of the range
- * @param single what `Math.fround` gives
+ * @see Ulf Adams, Ryū: fast float-to-string conversion, PLDI 2018; PostgreSQL excludes the ends of the interval
+ * @param single a result of `Math.fround`
  */
 export function shortestSingle(single: number): number {
   const size = Math.abs(single);
@@ -155,7 +159,7 @@ export function shortestSingle(single: number): number {
   return Number(single.toPrecision(digitsMax));
 }
 
-/** What is nearer to a single than to its neighbours. */
+/** The interval of numbers that are nearer to a single than to its neighbours. */
 function rangeOf(size: number): Range {
   bits.setFloat32(0, size);
   const biased = bits.getUint32(0) >>> 23;
@@ -170,7 +174,7 @@ function rangeOf(size: number): Range {
   };
 }
 
-/** The multiple of a power of ten that is the closest to the middle of a range, if one lies within. */
+/** The multiple of a power of ten that is closest to the middle of a range; `undefined` if none lies within. */
 function closest({ low, middle, high, exponent }: Range, power: number): number | undefined {
   const factor = 2n ** BigInt(Math.max(0, exponent)) * 10n ** BigInt(Math.max(0, -power));
   const unit = 2n ** BigInt(Math.max(0, -exponent)) * 10n ** BigInt(Math.max(0, power));
@@ -181,7 +185,7 @@ function closest({ low, middle, high, exponent }: Range, power: number): number 
   return found === undefined ? undefined : Number(`${found}e${power}`);
 }
 
-/** @param beyond how far the middle lies beyond that of a number and the next one */
+/** @param beyond how far the middle lies beyond the midpoint between a number and the next one */
 function closerFirst(below: bigint, beyond: bigint): readonly [bigint, bigint] {
   const above = below + 1n;
   const isBelowCloser = beyond < 0n || (beyond === 0n && below % 2n === 0n);

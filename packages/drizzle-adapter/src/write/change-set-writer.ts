@@ -23,16 +23,16 @@ import {
   writtenBefore,
 } from './write-statement.js';
 
-/** How many statements are kept prepared; further shapes are parsed at each use. */
+/** How many statements are kept prepared. Statements of further shapes are sent unprepared. */
 const preparedMax = 500;
 
 const staleState = 'FW001';
 const keyTakenState = 'FW002';
 
-/** A change set, ready to be sent. */
+/** A change set that is ready to be sent. */
 export interface PreparedWrite {
   readonly statements: readonly PreparedStatement[];
-  /** Whether it waits for each lock for a moment only. */
+  /** Whether it waits only briefly for each lock. */
   readonly isBrief: boolean;
 }
 
@@ -42,20 +42,22 @@ interface PreparedStatement {
   readonly shard: ShardIdentifier;
 }
 
-/** Writes change sets in one round trip: one prepared statement, or several in a pipeline with begin and commit. */
+/**
+ * Writes a change set in one round trip: as one prepared statement, or as several in a pipeline with begin and commit.
+ */
 export class ChangeSetWriter {
   readonly #statements = new Map<string, pg.QueryArrayConfig>();
 
   /**
-   * Does everything that needs no connection.
+   * Does all the work that needs no connection.
    *
-   * @param isBrief whether it is to wait for locks for a moment only; then SQLSTATE 55P03 says that nothing was written
+   * @param isBrief whether to wait only briefly for locks; SQLSTATE 55P03 then means that nothing was written
    */
   prepare(changeSet: ChangeSet, isBrief: boolean): PreparedWrite {
     const batches = batchesOf(changeSet);
     const alone = batches.length === 1;
     const statements = batches.map((batch, index): PreparedStatement => {
-      // The first statement decides for all whether the key is free, and whether the action is committed already.
+      // The first statement decides for all whether the key is free and whether the action has already been committed.
       const { action, key, shard, unknownCommits } = changeSet;
       return {
         batch,
@@ -72,12 +74,13 @@ export class ChangeSetWriter {
   }
 
   /**
-   * Sends a change set and resolves when it is committed.
+   * Sends a change set and resolves once it is committed.
    *
-   * @returns `key-taken` when its idempotency key is, `written-before` when an earlier commit of it has happened; nothing
-   * is written then
-   * @throws StaleRecordError `stale-record`; StorageFailureError `storage-failure` when the database left out what
-   * was to be added; errors of `pg` as they are
+   * @returns `key-taken` when its idempotency key is in use, `written-before` when an earlier attempt to commit it
+   * succeeded; in both cases nothing is written
+   * @throws StaleRecordError `stale-record`
+   * @throws StorageFailureError `storage-failure` when the database skipped an addition
+   * @throws errors of `pg` unchanged
    */
   async send(client: pg.ClientBase, write: PreparedWrite): Promise<PersistOutcome> {
     const [only] = write.statements;
@@ -101,7 +104,7 @@ export class ChangeSetWriter {
     brief: boolean,
   ): pg.QueryArrayConfig {
     const values: unknown[] = key === undefined ? [] : [...keyValues(action, key)];
-    // A commit with a key has left the key.
+    // A commit with a key can be recognised by the key itself.
     const repeated = key === undefined && unknownCommits !== undefined;
     if (repeated) values.push(action.id, sentEventIds(unknownCommits) ?? null);
     const changes = batch.changes.map(({ kind, row, expectedVersion }) => {
@@ -135,14 +138,14 @@ export class ChangeSetWriter {
   }
 }
 
-/** What the types of `pg` do not show: how it makes a parameter of a value. */
+/** Converts a value into a parameter; missing from the types of `pg`. */
 const { utils } = pg as unknown as { readonly utils: { prepareValue(value: unknown): unknown } };
 
 /**
- * Makes of an object what the driver would make of it, before anything is sent: the driver leaves a statement out of which it
- * cannot send a value, without an error where others follow it, and the others would be committed.
+ * Converts an object as the driver would, but before anything is sent. The driver silently skips a statement with a
+ * value that it cannot send if other statements follow, and those would be committed.
  *
- * @throws UnstorableValueError `unstorable-value` when it has no text
+ * @throws UnstorableValueError `unstorable-value` when the value has no text
  */
 function sendable(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
@@ -154,8 +157,8 @@ function sendable(value: unknown): unknown {
 }
 
 /**
- * Sends everything before the first answer; after an error the server refuses the rest and rolls back, also when the error is
- * that no transaction was opened.
+ * Sends everything before the first answer arrives. After an error the server refuses the rest and rolls back, even if
+ * `begin` itself was refused.
  */
 async function sendPipelined(
   client: pg.ClientBase,
@@ -183,37 +186,37 @@ function notWrittenOr(error: unknown, statement: PreparedStatement | undefined):
   return notWritten(statement, Number(error.message));
 }
 
-/** The error of a change of which the database wrote no row. */
+/** The error for a change that wrote no row. */
 function notWritten(
   { batch, shard }: PreparedStatement,
   position: number,
 ): StaleRecordError | StorageFailureError {
   const change = batch.changes[position - 1];
   if (change === undefined)
-    throw new InvariantViolationError(`The database named change ${position}, which was not sent`);
+    throw new InvariantViolationError(`The database reported change ${position}, which was not sent`);
   const { kind, repository, model } = change;
   if (kind === 'update') return StaleRecordError.of(change);
   const name = modelNameOf(repository.model);
-  const reason = `the database left out ${name} ${model.id.value}, which was to be added: a trigger of its table does so`;
+  const reason = `the database skipped the insert of ${name} ${model.id.value}: look for a trigger on its table`;
   return new StorageFailureError(shard, reason);
 }
 
-/** How many rows of models, and how many events, one statement writes at most; more go into further statements. */
+/** How many rows of models and how many events one statement writes at most. The rest goes into further statements. */
 const changesPerStatement = 32;
 const eventsPerStatement = 64;
 
-/** What one statement writes. */
+/** The rows and events that one statement writes. */
 interface Batch {
-  /** Updates first, then additions, each in the order of table and id. */
+  /** Updates first, then additions, each ordered by table and id. */
   readonly changes: readonly Change[];
   readonly events: readonly (EventRecord | ActionRow)[];
 }
 
 /**
- * Cuts a change set into what one statement writes, mostly one.
+ * Splits a change set into batches, of which it mostly needs one.
  *
- * Over all batches updated rows are locked in the fixed order (table, id), so two change sets that update the same rows never
- * deadlock each other.
+ * Across all batches, updated rows are locked in the fixed order (table, id). So two change sets that update the same
+ * rows never deadlock.
  */
 export function batchesOf(changeSet: ChangeSet): readonly Batch[] {
   const { changes } = changeSet;
@@ -229,7 +232,7 @@ export function batchesOf(changeSet: ChangeSet): readonly Batch[] {
   }));
 }
 
-/** The rows of the log that a change set writes: its events, or the one that records its action. */
+/** The log rows that a change set writes: its events, or one row that records its action. */
 export function loggedEvents({ shard, events }: ChangeSet): Batch['events'] {
   return events.length > 0 ? events : [actionRow(shard)];
 }
@@ -245,12 +248,15 @@ function byTableAndId(one: Change, other: Change): number {
   return one.model.id.value < other.model.id.value ? -1 : 1;
 }
 
-/** Others wait for additions only where theirs collide in a unique index; after the updates, a stale one spares them. */
+/**
+ * Other transactions wait for an added row only if theirs violates the same unique index. With updates first, a stale
+ * change set ends before it makes anybody wait.
+ */
 function updatesFirst(one: Change, other: Change): number {
   return Number(one.kind === 'add') - Number(other.kind === 'add');
 }
 
-/** One action may record itself on several shards of a database: each row has an id of its own. */
+/** An action may record itself on several shards of one database, so each row has its own id. */
 function actionRow(shard: ShardIdentifier): ActionRow {
   const id = ShardedId.generate(Object, shard).value;
   return { id, ordinal: 0, modelId: null, modelName: null, modelVersion: null, type: null, payload: null };

@@ -2,43 +2,46 @@ import type { Change, ChangeSet } from '@framework/core/adapter';
 
 import type { Row, RowShape } from './row-encoder.js';
 
-/** One row that a group writes, as the last of its plans leaves it. */
+/** One row that a group writes, with the values of the last plan that changes it. */
 export interface GroupRow {
   readonly kind: Change['kind'];
   readonly shape: RowShape;
   readonly id: string;
-  /** What its first plan expects. */
+  /** The version that its first plan expects. */
   readonly expectedVersion: number;
-  /** What its last plan writes, and what a further one must expect. */
+  /** The version that its last plan writes, and that a further plan must expect. */
   version: number;
-  /** The place of its first plan. */
+  /** The index of its first plan. */
   readonly plan: number;
-  /** The change of its first plan, of which a stale row is told. */
+  /** The first plan's change, which is reported if the row is stale. */
   readonly change: Change;
   values: readonly unknown[];
 }
 
-/** What a group can write, and what must be written together. */
+/** The rows that a group can write, and which plans must be written together. */
 export interface GroupRows {
   readonly rows: readonly GroupRow[];
-  /** The unit of each plan: plans that change the same row have the same one. `undefined` for a plan that goes alone. */
+  /**
+   * The unit of each plan: plans that change the same row are in the same unit. `undefined` for a plan that is written
+   * alone.
+   */
   readonly units: readonly (number | undefined)[];
 }
 
-/** What is known of the rows of a shape. */
+/** Tells how rows of a shape may be written. */
 export interface ShapeKnowledge {
-  /** Whether no group may hold them. */
+  /** Whether rows of this shape may not be part of a group. */
   readonly isRefused: (shape: RowShape) => boolean;
-  /** Whether one that several plans change in turn may be written once. */
+  /** Whether a row that several plans change in turn may be written only once. */
   readonly isMerged: (shape: RowShape) => boolean;
 }
 
 /**
- * Lays the rows of many plans together: a row that several plans change in turn is written once, where it may be.
+ * Combines the rows of many plans: a row that several plans change in turn is written once, if that is allowed.
  *
- * A plan goes alone when it holds values that no array of texts can carry, when it changes a row that a plan before it changes
- * and that may not be written once, when it gives other columns of a row than that plan, when it does not expect the version
- * which that one writes, or when it follows a plan that goes alone.
+ * A plan is written alone in any of these cases: it has a value that a text array cannot carry; it changes a row of an
+ * earlier plan and the row may not be written only once, has other columns in this plan, or does not have the expected
+ * version; or it changes a row of another plan that is written alone.
  */
 export function groupRows(group: readonly ChangeSet[], { isRefused, isMerged }: ShapeKnowledge): GroupRows {
   const rows = new Map<string, GroupRow>();
@@ -106,25 +109,25 @@ function rowKey({ row, model }: Change): string {
   return `${(row as Row).shape.table} ${model.id.value}`;
 }
 
-/** Whether a value has one text that means it, whatever its column is. */
+/** Whether a value has exactly one text, whatever its column's type. */
 function isPlain(value: unknown): boolean {
   return value === null || typeof value !== 'object';
 }
 
 const headerBytes = 20;
 const textOid = 25;
-/** UTF-8 takes at most three bytes for each unit of a JavaScript string. */
+/** UTF-8 needs at most three bytes per UTF-16 unit of a JavaScript string. */
 const bytesPerUnit = 3;
-/** How much memory is kept for the next arrays. */
+/** How many bytes are kept for later arrays at most. */
 const scratchMax = 1024 * 1024;
 
-/** Where arrays are written before their size is known; grows to the largest one. */
+/** A buffer for arrays whose size is not known yet; grows to the largest array so far, up to the maximum above. */
 let scratch: Buffer = Buffer.allocUnsafe(64 * 1024);
 
 /**
- * Writes texts as one parameter of type `text[]`, in PostgreSQL's binary form: nothing in them has to be escaped.
+ * Encodes texts as one parameter of type `text[]` in PostgreSQL's binary format, in which nothing needs escaping.
  *
- * @param texts at least one; `null` is SQL's
+ * @param texts at least one; `null` stands for SQL's null
  * @see https://github.com/postgres/postgres/blob/master/src/backend/utils/adt/arrayfuncs.c array_recv
  */
 export function textArray(texts: readonly (string | null)[]): Buffer {

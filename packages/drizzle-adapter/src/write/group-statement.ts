@@ -1,24 +1,27 @@
 import type { RowShape } from './row-encoder.js';
 import { eventColumnTypes, eventColumns, keyConflictClause } from './statement-clauses.js';
 
-/** What determines the text of a group's statement: everything but the values and their number. */
+/** Everything that the text of a group's statement depends on: not the values, nor how many there are. */
 export interface GroupShape {
-  /** The shapes of guarded updates, in the order of tables. */
+  /** The shapes of guarded updates, ordered by table. */
   readonly updates: readonly RowShape[];
-  /** The shapes of additions, in the order of tables. */
+  /** The shapes of additions, ordered by table. */
   readonly additions: readonly RowShape[];
   readonly keyed: boolean;
-  /** Whether no unit has more than one guarded row: then the update itself tells whether the unit is written. */
+  /** Whether each unit has at most one guarded row. Then the update itself shows whether the unit is written. */
   readonly direct: boolean;
 }
 
 /**
- * How long a group waits for a lock before all of it is undone: one row that somebody holds must not hold up the others
+ * How long a group waits for a lock before it is rolled back as a whole. One locked row must not delay the other plans
  * for longer.
  */
 export const lockTimeoutMs = 100;
 
-/** The clause that limits waiting, until the end of the transaction; what waits must refer to it to come after it. */
+/**
+ * Sets the lock timeout until the end of the transaction. Clauses that wait for locks must refer to it so that they run
+ * after it.
+ */
 const timeoutClause = `limited as materialized (select set_config('lock_timeout', '${lockTimeoutMs}', true))`;
 const isTimed = '(select count(*) from limited) >= 0';
 
@@ -35,26 +38,27 @@ const keyColumns = [
   ['source', 'text'],
 ] as const;
 
-/** Identifies a shape, for the cache of statements. */
+/** The shape's key in the cache of statements. */
 export function groupShapeKey({ updates, additions, keyed, direct }: GroupShape): string {
   return `${joinedKeys(updates)}|${joinedKeys(additions)}|${keyed ? 'keyed' : ''}|${direct ? 'direct' : 'locked'}`;
 }
 
 /**
- * Builds one statement that writes the plans of many actions, each as a whole or not at all.
+ * Builds one statement that writes the plans of many actions, each plan completely or not at all.
  *
- * What must be written together is a unit; every row that comes carries the text of its unit. A unit is bad when one of
- * its guarded rows has another version, or its idempotency key is taken; nothing of it is written, and the others are
- * not affected. Keys come first, then rows in the order given, table by table: the order of all other writes.
+ * Plans that must be written together form a unit, and every parameter row carries its unit. A unit is bad when one of
+ * its guarded rows has another version or its idempotency key is taken. Nothing of a bad unit is written; other units
+ * are not affected. Keys come first, then rows in the given order, table by table, as in all other writes.
  *
- * With `direct`, a guarded update is its own check. Else all guarded rows are locked first, and updated when all rows of
- * their units were found. Should a row be lost in between, an addition be left out, as a trigger can do, or a unit with a key
- * turn out to be bad, SQLSTATE FW001 undoes everything, so that the caller writes one by one. So does a lock that is not had in time, by SQLSTATE 55P03.
+ * With `direct`, each guarded update checks itself. Otherwise all guarded rows are locked first, and updated if all
+ * rows of their units were found. SQLSTATE FW001 rolls everything back, so that the caller writes the plans one by one,
+ * when a row disappears in between, when a trigger skips an addition, or when a unit with a key turns out to be bad. A
+ * lock that is not available in time does the same with SQLSTATE 55P03.
  *
- * Every parameter is a `text[]`: for keys the unit and {@link keyColumns}; for each shape of updates the unit, the
- * expected version and the values; for each shape of additions the unit and the values; for events the unit and the
- * columns of the log. The result is one row: per shape of updates the numbers of the rows that were not found, from 1,
- * joined by commas, then the units whose keys are taken.
+ * Every parameter is a `text[]`. For keys: the unit and {@link keyColumns}. For each shape of updates: the unit, the
+ * expected version and the values. For each shape of additions: the unit and the values. For events: the unit and the
+ * columns of the log. The result is one row: per shape of updates the numbers of the missing rows, from 1, joined by
+ * commas; then the units whose keys are taken.
  */
 export function groupStatement(shape: GroupShape): string {
   const { updates, additions, keyed, direct } = shape;
@@ -92,7 +96,7 @@ export function groupStatement(shape: GroupShape): string {
   const eventNames = ['unit', ...eventColumnTypes.map((_type, index) => `c${index}`)];
   const eventValues = eventColumnTypes.map((type, index) => `g.c${index}::${type}`).join(', ');
   clauses.push(
-    // What an action read it has read before this statement, with which the transaction gets its xid.
+    // `early_xid` is false: the action read everything before this statement gave the transaction its xid.
     `e as (insert into eventlog.events (${eventColumns}) select ${eventValues}, false ` +
       `from ${given(eventNames, 'g')} where ${notBad} order by g.n)`,
   );
@@ -100,10 +104,10 @@ export function groupStatement(shape: GroupShape): string {
 }
 
 /**
- * The shapes that a position in the text of {@link groupStatement} is about: one where it stands in a clause of that, else
- * all.
+ * The shapes that a position in the text of {@link groupStatement} belongs to: one shape if the position is in one of
+ * its clauses, otherwise all.
  *
- * @param position as the server counts: characters, from 1
+ * @param position as the server counts it: in characters, from 1
  */
 export function shapesAt(shape: GroupShape, text: string, position: number): readonly RowShape[] {
   const { updates, additions } = shape;
@@ -130,7 +134,7 @@ function keyClauses(given: string): readonly string[] {
   ];
 }
 
-/** One row after the other, in the order given: a join would leave that to the planner. */
+/** A lateral join locks the rows in the given order; with a plain join, the planner would choose the order. */
 function lockClause(shape: RowShape, index: number, before: string): string {
   return (
     `materialized (select g.n from g${index} g cross join lateral ` +

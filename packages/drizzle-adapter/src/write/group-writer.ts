@@ -10,20 +10,22 @@ import type { LookUp, PlainTables } from './plain-tables.js';
 import type { RowShape } from './row-encoder.js';
 import { actionValues, eventRowValues, keyParameterCount, keyValues } from './statement-clauses.js';
 
-/** How many statements are kept prepared; further shapes are parsed at each use. */
+/** How many statements are kept prepared. Statements of further shapes are sent unprepared. */
 const preparedMax = 100;
 
-/** A group, ready to be sent. */
+/** A group that is ready to be sent. */
 export interface PreparedGroup {
   readonly query: pg.QueryArrayConfig;
-  /** For each change set the id of its first row in the log; `undefined` for those that go alone. */
+  /** The id of each change set's first row in the log; `undefined` for those that are written alone. */
   readonly eventIds: readonly (string | undefined)[];
   readonly shape: GroupShape;
-  /** Tells what became of each change set. */
+  /** Translates the statement's result into the outcome of each change set. */
   readonly outcomes: (result: readonly (string | null)[]) => readonly GroupOutcome[];
 }
 
-/** Writes the change sets of many actions by one prepared statement, whose text does not depend on their number. */
+/**
+ * Writes the change sets of many actions with one prepared statement, whose text does not depend on how many there are.
+ */
 export class GroupWriter {
   readonly #statements = new Map<string, pg.QueryArrayConfig>();
   readonly #refused: RefusedShapes = new RefusedShapes();
@@ -34,9 +36,9 @@ export class GroupWriter {
   }
 
   /**
-   * Does everything that is done before a group is sent; `undefined` when all of its change sets go alone.
+   * Does all the work before a group is sent. Returns `undefined` when every change set must be written alone.
    *
-   * @param lookUp used where several change one row, when it is not known whether that may be written once
+   * @param lookUp asks the database whether a row that several plans change may be written only once
    * @throws what the look-up throws
    */
   async prepare(group: readonly ChangeSet[], lookUp: LookUp): Promise<PreparedGroup | undefined> {
@@ -49,7 +51,7 @@ export class GroupWriter {
     return this.#prepare(group, laid);
   }
 
-  /** Lays rows together as far as that is known to be right, and collects the shapes of which it is not known. */
+  /** Combines rows as far as that is known to be safe, and collects the shapes for which it is not known. */
   #lay(group: readonly ChangeSet[], unknown: Set<RowShape>): GroupRows {
     return groupRows(group, {
       isRefused: (shape) => this.#refused.has(shape),
@@ -88,7 +90,7 @@ export class GroupWriter {
   }
 
   /**
-   * Keeps rows out of groups for a while when the database does not take them as Drizzle's table says: those of the shape
+   * Keeps rows out of groups for a while if the database's column types differ from Drizzle's table. Affects the shapes
    * that the error points at.
    */
   learnFrom(error: unknown, { query, shape }: PreparedGroup): void {
@@ -111,7 +113,7 @@ export class GroupWriter {
 type Units = readonly (number | undefined)[];
 type Texts = (string | null)[];
 
-/** The rows of one kind, one list for each shape, in the order of tables; within a list in the order of ids. */
+/** The rows of one kind, as one list per shape, ordered by table; each list is ordered by id. */
 function byShape(rows: readonly GroupRow[], kind: GroupRow['kind']): readonly (readonly GroupRow[])[] {
   const own = rows.filter((row) => row.kind === kind).sort(byTableAndId);
   return [...Map.groupBy(own, ({ shape }) => shape).values()];
@@ -123,7 +125,7 @@ function byTableAndId(one: GroupRow, other: GroupRow): number {
   return one.id < other.id ? -1 : 1;
 }
 
-/** Whether no unit has more than one guarded row. */
+/** Whether each unit has at most one guarded row. */
 function isDirect(updates: readonly (readonly GroupRow[])[], units: Units): boolean {
   const seen = new Set<number | undefined>();
   for (const { plan } of updates.flat()) {
@@ -182,7 +184,7 @@ function outcomesOf(
     for (const number of numbers(result[index])) {
       const row = rows[number - 1];
       if (row === undefined)
-        throw new InvariantViolationError(`The database named row ${number}, which was not sent`);
+        throw new InvariantViolationError(`The database reported row ${number}, which was not sent`);
       bad.add(units[row.plan]);
       stale.set(row.plan, row);
     }
@@ -193,7 +195,7 @@ function outcomesOf(
     const unit = units[plan];
     if (unit === undefined) return 'single';
     if (!bad.has(unit)) return 'written';
-    // Whose key it is that is taken, and which of several plans is stale, a write of its own tells.
+    // In a unit of several plans, only writing each alone shows whose key is taken and which plan is stale.
     if (taken.has(unit)) return key !== undefined && isAloneInUnit(unit, units) ? 'key-taken' : 'single';
     const row = stale.get(plan);
     return row === undefined ? 'single' : StaleRecordError.of(row.change);
@@ -213,23 +215,25 @@ function shapeOf(row: GroupRow | undefined): RowShape {
   return row.shape;
 }
 
-/** The text of a value that has one: see {@link groupRows}. */
+/** The text of a plain value: see {@link groupRows}. */
 function textOf(value: unknown): string | null {
   if (typeof value === 'string') return value;
   return value === null || value === undefined ? null : `${value as number | bigint | boolean}`;
 }
 
-/** How long a shape is kept out of groups after its first refusal; twice as long after each further one. */
+/** How long a shape is kept out of groups after its first refusal. Each further refusal doubles the time. */
 const firstMs = 1_000;
 const longestMs = 60 * 60 * 1_000;
 
-/** SQLSTATEs of a cast to another type than the column's: type mismatch, unknown type, no such cast, no such operator. */
+/**
+ * SQLSTATEs of a cast to a type that is not the column's: type mismatch, unknown type, no such cast, no such operator.
+ */
 const mistypedStates = new Set(['42804', '42704', '42846', '42883']);
 
 /**
- * Whether the server says that the types of the statement itself are not those of the table.
+ * Whether the statement's own types differ from those of the table.
  *
- * A trigger's function fails with the same SQLSTATEs, for a reason of its own; then the error names the function as its
+ * A trigger function can fail with the same SQLSTATEs for reasons of its own. Then the error names the function as its
  * context.
  */
 function isMistyped(error: unknown): error is pg.DatabaseError {
@@ -242,12 +246,15 @@ function isMistyped(error: unknown): error is pg.DatabaseError {
   );
 }
 
-/** The shapes of rows that are kept out of groups, each for a time: a table may be altered to what Drizzle says. */
+/**
+ * The shapes of rows that are temporarily kept out of groups. The time is limited because a table may be altered to
+ * match Drizzle.
+ */
 export class RefusedShapes {
   readonly #refusals = new Map<RowShape, { readonly untilMs: number; readonly durationMs: number }>();
   readonly #now: () => number;
 
-  /** @param now milliseconds that only grow */
+  /** @param now a monotonic time in milliseconds */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }

@@ -10,7 +10,7 @@ interface KeyRow {
   readonly result: string | null;
 }
 
-/** What a server adds that is in recovery: that it finds no key says nothing. */
+/** An extra row from a server in recovery, where a missing key proves nothing. */
 interface NoAnswer {
   readonly fingerprint: null;
 }
@@ -19,8 +19,9 @@ interface NoAnswer {
 export class PgIdempotencyKeys implements IdempotencyKeys {
   readonly #manager: Connection;
   /**
-   * How many answers are missing for which a wait has timed out. Until the last one has come, no further call asks: else a database that
-   * is busy would have ever more questions before it that nobody waits for, and its own requests behind them.
+   * How many searches are still running after their caller gave up. While there are any, further searches are refused.
+   * Otherwise a busy database would collect ever more queries that nobody waits for, and its own requests would queue
+   * behind them.
    */
   #overdueCount = 0;
 
@@ -89,12 +90,15 @@ export class PgIdempotencyKeys implements IdempotencyKeys {
     const stored = rows.find((row) => row.fingerprint !== null);
     if (stored !== undefined) return { ...stored, result: stored.result ?? undefined };
     if (rows.length === 0) return undefined;
-    const reason = 'its server is in recovery, and may not have heard yet of an idempotency key';
+    const reason = 'its server is in recovery, and may not have received a recent idempotency key yet';
     throw new ShardUnavailableError(this.#manager.shard, reason);
   }
 
   #tooLate(): ShardUnavailableError {
-    return new ShardUnavailableError(this.#manager.shard, 'it did not answer a search for a key in time');
+    return new ShardUnavailableError(
+      this.#manager.shard,
+      'it did not answer the search for an idempotency key in time',
+    );
   }
 }
 
@@ -104,7 +108,7 @@ const findStatement = `
   where key = $1 and principal = $2 and namespace = $3 and expires_date > now()
   union all select null, null, null, null where pg_is_in_recovery()`;
 
-// Rows that are being taken over are locked, and passed over.
+// Skips rows that are locked because another transaction is taking over an expired key.
 const deleteStatement = `
   delete from eventlog.idempotency_keys where ctid = any (array(
     select ctid from eventlog.idempotency_keys
@@ -123,7 +127,7 @@ const deleteGivenStatement = `
   using unnest($1::text[], $2::text[], $3::text[]) as given (key, principal, namespace)
   where (k.key, k.principal, k.namespace) = (given.key, given.principal, given.namespace)`;
 
-/** @throws InvalidCursorError `invalid-cursor` when it is no `next` of an earlier page */
+/** @throws InvalidCursorError `invalid-cursor` when it is not the `next` of an earlier page */
 function placeOf(after: string | undefined): readonly string[] {
   if (after === undefined) return ['-infinity', '', '', ''];
   const place = jsonOf(after);
@@ -131,7 +135,7 @@ function placeOf(after: string | undefined): readonly string[] {
   return place.map(String);
 }
 
-/** What a text says as JSON; `undefined` when it is none. */
+/** Parses a text as JSON; `undefined` when it is not valid. */
 function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -141,9 +145,9 @@ function jsonOf(text: string): unknown {
 }
 
 /**
- * Waits for an answer for a limited time; the answer itself goes on.
+ * Waits for an answer for a limited time, and does not cancel it.
  *
- * @param tooLate makes the error that is thrown when the time has passed
+ * @param tooLate makes the error to throw when the time has passed
  */
 function withinMs<T>(answer: Promise<T>, waitMs: number, tooLate: () => Error): Promise<T> {
   return new Promise((resolve, reject) => {

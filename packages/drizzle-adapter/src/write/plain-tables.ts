@@ -4,7 +4,7 @@ import type pg from 'pg';
 import { queryOf } from '../connection/storage-error.js';
 import type { RowShape } from './row-encoder.js';
 
-/** How long what was read in the catalog is believed: a table may be altered. */
+/** How long an answer from the catalog is used: a table may be altered. */
 const believedMs = 10_000;
 
 const quotedName = `'"' || replace(a.attname, '"', '""') || '"'`;
@@ -12,10 +12,10 @@ const ownColumns = 'from pg_attribute a where a.attrelid = t.oid and a.attnum > 
 const modifierOf = `substring(format_type(a.atttypid, a.atttypmod) from '[(]([^)]*)[)]')`;
 
 /**
- * Whether a table takes every row that was staged, stores it as it was sent, and nothing sees which ones it held in between.
+ * Whether a table accepts every encoded row, stores it unchanged, and lets nothing observe its intermediate versions.
  *
- * Parameters: the table, its id column, and of the columns that are written the names, the types, their modifiers, whether they
- * refuse null, and the labels of enums, as Drizzle declares them.
+ * Parameters: the table and its id column; then, for the written columns as Drizzle declares them, the names, types,
+ * type modifiers, whether they refuse null, and the labels of enums.
  */
 const plainText = `
   select true from pg_class t
@@ -45,36 +45,36 @@ const plainText = `
             select from jsonb_array_elements_text(d.labels) as l(label) where not exists (
               select from pg_enum e where e.enumtypid = a.atttypid and e.enumlabel = l.label))))`;
 
-/** Asks a database. */
+/** Sends a query to the database. */
 export type LookUp = (query: pg.QueryArrayConfig) => Promise<pg.QueryResult<[boolean]>>;
 
 /**
- * Which tables of a database are plain: they store each row as it was sent, and neither refuse it nor show it to anybody who
- * would miss a state that is overwritten at once. The catalog of the database tells.
+ * Knows which tables of a database are plain, according to its catalog. A plain table stores each row as it was sent
+ * and never refuses it, and nothing observes a version that is overwritten at once.
  *
- * A row of a plain table can be read while it is only staged, and successive versions of it are written as the last one.
+ * A row of a plain table can be read before it is written, and of successive versions only the last is written.
  */
 export class PlainTables {
   readonly #known = new Map<RowShape, { readonly isPlain: boolean; readonly untilMs: number }>();
   readonly #asking = new Set<RowShape>();
   readonly #now: () => number;
 
-  /** @param now milliseconds that only grow */
+  /** @param now a monotonic time in milliseconds */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
 
-  /** Whether the table of a shape is plain; `undefined` when the database has to be asked. */
+  /** Whether the table of a shape is plain; `undefined` when the database must be asked. */
   isPlain(shape: RowShape): boolean | undefined {
-    // Of other values only the database knows what becomes of them.
+    // The shape has values that only the database can compute.
     if (shape.staged === undefined) return false;
     const known = this.#known.get(shape);
     return known !== undefined && this.#now() < known.untilMs ? known.isPlain : undefined;
   }
 
   /**
-   * Whether the table of a shape is known to be plain. Asks the database in the background where that is not known, or will
-   * soon be too old to be believed.
+   * Whether the table of a shape is known to be plain. Asks the database in the background if that is unknown, or if
+   * the answer will soon expire.
    */
   isKnownPlain(shape: RowShape, lookUp: LookUp): boolean {
     const isPlain = this.isPlain(shape);
@@ -83,7 +83,7 @@ export class PlainTables {
     if (knownForMs < believedMs / 2 && !this.#asking.has(shape)) {
       this.#asking.add(shape);
       outsideRequests(() => this.learn([shape], lookUp))
-        // Whoever needs the database tells what is wrong with it.
+        // Ignored: the statement that needs the database next will report the problem.
         .catch(() => undefined)
         .finally(() => this.#asking.delete(shape));
     }

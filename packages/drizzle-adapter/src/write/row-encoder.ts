@@ -12,9 +12,9 @@ import {
   stagedValue,
 } from './column-type.js';
 
-/** Which columns of a table a row gives values for; one object for all rows of the same columns. */
+/** The columns for which a row has values; rows with the same columns share one object. */
 export interface RowShape {
-  /** Differs between shapes, also of other tables. */
+  /** Unique among the shapes of all tables. */
   readonly key: string;
   /** The table's name, quoted, with its schema. */
   readonly table: string;
@@ -24,15 +24,15 @@ export interface RowShape {
   readonly idIndex: number;
   /** The version column's name, quoted. */
   readonly versionColumn: string;
-  /** The columns' types, to which texts of them are cast; `undefined` when rows of this shape cannot be in a group. */
+  /** The types to which the columns' texts are cast; `undefined` when rows of this shape cannot be in a group. */
   readonly casts: readonly string[] | undefined;
-  /** How the columns' values read before they are written; `undefined` where only the database knows the whole row. */
+  /** How the values read back once they are written; `undefined` when only the database knows the whole row. */
   readonly staged: readonly StagedValue[] | undefined;
-  /** What the columns' values were checked for. */
+  /** The column declarations that the values were checked against. */
   readonly declared: readonly DeclaredColumn[];
 }
 
-/** A row as it is sent: values in the order of its shape's columns. */
+/** A row as it is sent: the values in the order of its shape's columns. */
 export interface Row {
   readonly shape: RowShape;
   readonly values: readonly unknown[];
@@ -47,18 +47,18 @@ interface ColumnEncoder {
 
 let shapeCount = 0;
 
-/** Makes rows of one table: values as the driver sends them, in a fixed order of columns. */
+/** Encodes rows of one table: values as the driver sends them, in a fixed order of columns. */
 export class RowEncoder {
   readonly #modelName: string;
   readonly #table: string;
   readonly #columns: readonly ColumnEncoder[];
-  /** The columns' keys, also of those that the database generates. */
+  /** The keys of all columns, including those that the database generates. */
   readonly #keys: readonly string[];
   readonly #shapes = new Map<string, RowShape>();
 
   /**
-   * @throws InvariantViolationError `invariant-violation` when the table has no column `id`, `state` or `version`, or one whose
-   * values could never be read
+   * @throws InvariantViolationError `invariant-violation` when the table lacks a column `id`, `state` or `version`, or
+   * has a column whose values could never be read
    */
   constructor(modelName: string, table: PgTable) {
     const { schema, name } = getTableConfig(table);
@@ -76,11 +76,12 @@ export class RowEncoder {
   }
 
   /**
-   * Makes a row to be added or updated. A column whose key is absent is left to the database when the row is added, and
-   * keeps what stands there when it is updated. `undefined` means the same where the column has a default, else null.
+   * Encodes a row that will be added or updated. If a column's key is absent, the database fills the column of an added
+   * row, and leaves that of an updated row unchanged. `undefined` means the same for a column with a default, and null
+   * for any other.
    *
-   * @throws InvariantViolationError `invariant-violation` when the row's id or version is not the model's
-   * @throws UnstorableValueError `unstorable-value` when a value would not come back as it is
+   * @throws InvariantViolationError `invariant-violation` when the row's id or version differs from the model's
+   * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
   encode(row: Readonly<Record<string, unknown>>, model: AnyEntity): Row {
     const kind = model.version === 1 ? 'add' : 'update';
@@ -99,7 +100,7 @@ export class RowEncoder {
     return { shape: this.#shape(present), values };
   }
 
-  /** The id and the version guard the row, and the executor counts on them: a mapping may not choose its own. */
+  /** The id and version guard the row, and the executor relies on them, so a mapping must not change them. */
   #assertRowOf({ id, version }: AnyEntity, row: Readonly<Record<string, unknown>>): void {
     const rowId = String(row['id']);
     if (rowId !== id.value) throw this.#foreign('id', rowId, id.value);
@@ -113,12 +114,12 @@ export class RowEncoder {
     );
   }
 
-  /** The fields of a row as a read will give them once it is written; `undefined` where only the database knows. */
+  /** The row as it will be read back once it is written; `undefined` if only the database knows that. */
   decode({ shape, values }: Row): Record<string, unknown> | undefined {
     const { staged } = shape;
     if (staged === undefined) return undefined;
     const row: Record<string, unknown> = {};
-    // A shape that is known as a whole has every column.
+    // If `staged` is known, the shape has every column of the table.
     this.#keys.forEach((key, index) => (row[key] = staged[index]?.(values[index])));
     return row;
   }
@@ -126,7 +127,10 @@ export class RowEncoder {
   #encodeValue({ key, column, guard }: ColumnEncoder, value: unknown): unknown {
     if (value === null || value === undefined) {
       if (column.notNull)
-        throw new UnstorableValueError(`${this.#modelName}.${key}`, 'it is null and its column is not');
+        throw new UnstorableValueError(
+          `${this.#modelName}.${key}`,
+          'it is null, but its column is declared not null',
+        );
       return null;
     }
     guard(value, `${this.#modelName}.${key}`);
@@ -163,7 +167,7 @@ function encoderOf(key: string, column: PgColumn): ColumnEncoder {
   return { key, name: quoted(column.name), column, guard: columnGuard(column) };
 }
 
-/** The list when nothing is missing in it. */
+/** The list if no element is missing, otherwise `undefined`. */
 function allOf<T>(list: readonly (T | undefined)[]): readonly T[] | undefined {
   const present = list.filter((item) => item !== undefined);
   return present.length === list.length ? present : undefined;

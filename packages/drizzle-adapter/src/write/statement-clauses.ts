@@ -10,15 +10,15 @@ export const eventColumns: string =
 const actionTypes = ['uuid', 'text', 'text', 'jsonb', 'text', 'jsonb', 'timestamptz'];
 const eventTypes = ['uuid', 'integer', 'text', 'text', 'bigint', 'text', 'jsonb', 'smallint'];
 
-/** The types of {@link eventColumns}, but for the last one, which is `false`. */
+/** The types of {@link eventColumns}, except for the last column, which is always `false`. */
 export const eventColumnTypes: readonly string[] = [...actionTypes, ...eventTypes];
 
 /**
- * The insert of an action's events into the log, whose parameters are {@link eventValues}.
+ * The insert of an action's events into the log. Its parameters are {@link eventValues}.
  *
  * @param eventCount at least 1
  * @param firstParameter the number of the clause's first parameter
- * @param source a clause of one row, or of none so that no event is written, if there is one
+ * @param source a clause that must return a row for the events to be written, if there is one
  */
 export function eventsClause(eventCount: number, firstParameter: number, source: string | undefined): string {
   const firstEvent = firstParameter + actionTypes.length;
@@ -31,7 +31,7 @@ export function eventsClause(eventCount: number, firstParameter: number, source:
   const from = [...(isOne ? [] : [values]), ...(source === undefined ? [] : [source])].join(', ');
   return (
     `insert into eventlog.events (${eventColumns}) ` +
-    // What an action read it has read before this statement, with which the transaction gets its xid.
+    // `early_xid` is false: the action read everything before this statement gave the transaction its xid.
     `select ${parameters(actionTypes, firstParameter)}, ${isOne ? only : 'event.*'}, false` +
     (from === '' ? '' : ` from ${from}`)
   );
@@ -48,7 +48,7 @@ export function eventValues(action: ActionRecord, events: readonly (EventRecord 
   return values;
 }
 
-/** What the log says of an action with each of its events, in the order of {@link eventColumns}. */
+/** The log's columns about the action of an event, in the order of {@link eventColumns}. */
 export function actionValues(action: ActionRecord): readonly string[] {
   return [
     action.id,
@@ -61,7 +61,7 @@ export function actionValues(action: ActionRecord): readonly string[] {
   ];
 }
 
-/** What the log says of an event, in the order of {@link eventColumns} after the action's. */
+/** The log's columns about an event itself, in the order of {@link eventColumns} after those of the action. */
 export function eventRowValues(event: EventRecord | ActionRow): readonly unknown[] {
   return [
     event.id,
@@ -75,7 +75,7 @@ export function eventRowValues(event: EventRecord | ActionRow): readonly unknown
   ];
 }
 
-/** The row that records an action which attached no event on a shard; its id is its own, as an event's is. */
+/** The row that records an action which attached no event on a shard. It has its own id, as an event does. */
 export interface ActionRow {
   readonly id: string;
   readonly ordinal: 0;
@@ -89,7 +89,7 @@ export interface ActionRow {
 /** How many parameters {@link keyClause} takes. */
 export const keyParameterCount = 9;
 
-/** What happens to a key that is there already, in an insert into `eventlog.idempotency_keys as held`. */
+/** How an insert into `eventlog.idempotency_keys as held` treats an existing key. */
 export const keyConflictClause: string =
   'on conflict (key, principal, namespace) do update set action_id = excluded.action_id, ' +
   'action_name = excluded.action_name, fingerprint = excluded.fingerprint, result = excluded.result, ' +
@@ -97,13 +97,13 @@ export const keyConflictClause: string =
   'where held.expires_date <= now()';
 
 /**
- * The insert of an idempotency key, whose parameters are {@link keyValues}; it returns a row when the key was free.
+ * The insert of an idempotency key. Its parameters are {@link keyValues}; it returns a row if the key was free.
  *
- * Waits for a transaction that is inserting the same key. An expired key is taken over, so that it is unique at every
- * moment, whether or not its row was deleted yet.
+ * It waits for any transaction that is inserting the same key. An expired key is taken over, so a key is unique at any
+ * moment, whether or not its expired row was deleted already.
  *
  * @param firstParameter the number of the clause's first parameter
- * @param condition of the insert, if it has one
+ * @param condition the insert's condition, if it has one
  */
 export function keyClause(firstParameter: number, condition?: string): string {
   const own = (index: number): string => `$${firstParameter + index}`;

@@ -2,54 +2,57 @@ import { lockTimeoutMs } from './group-statement.js';
 import type { RowShape } from './row-encoder.js';
 import { eventsClause, keyClause, keyParameterCount } from './statement-clauses.js';
 
-/** What determines the text of a statement: everything but the values. */
+/** Everything that the text of a statement depends on, which excludes the values. */
 export interface WriteShape {
-  /** Guarded updates first, then additions, each in the order of table and id. */
+  /** Guarded updates first, then additions, each ordered by table and id. */
   readonly changes: readonly { readonly kind: 'add' | 'update'; readonly shape: RowShape }[];
   readonly eventCount: number;
   /**
-   * Whether the statement is its whole transaction. Then it may just write nothing when its first row is stale;
-   * among others it must raise, so that the others are undone too.
+   * Whether the statement is a transaction by itself. Then it may simply write nothing when its first row is stale. As
+   * one of several, it must raise an error, so that the others are rolled back, too.
    */
   readonly alone: boolean;
-  /** Whether it inserts an idempotency key, before everything else. */
+  /** Whether it inserts an idempotency key before everything else. */
   readonly keyed: boolean;
-  /** Whether it first looks in the log for earlier commits of the action, whose outcome was not known. */
+  /** Whether it first searches the log for earlier commits of the action whose outcome was unknown. */
   readonly repeated: boolean;
-  /** Whether a statement alone waits for each lock for a moment only; then SQLSTATE 55P03 says that nothing was written. */
+  /**
+   * Whether a statement that is alone waits only briefly for each lock; SQLSTATE 55P03 then means that nothing was
+   * written.
+   */
   readonly brief: boolean;
 }
 
-/** What a statement without errors says instead of a stale row's number when the idempotency key is taken. */
+/** Returned instead of a stale row's number when the idempotency key is taken. */
 export const keyTaken = -1;
 
-/** What it says instead when the log holds an earlier commit of the action. */
+/** Returned instead of a stale row's number when the log holds an earlier commit of the action. */
 export const writtenBefore = -2;
 
-/** What it says in a statement among others that runs outside of their transaction. */
+/** The number in the error of a statement that should be within a transaction and is not. */
 const outsideTransaction = -3;
 
-/** The setting that is `on` within a transaction of several statements, and nowhere else. */
+/** A setting that is `on` only within a transaction of several statements. */
 const inTransaction = 'framework.in_transaction';
 
 /**
- * Opens a transaction of several statements that are sent without waiting for its answer.
+ * Begins a transaction whose statements are sent without waiting for the answer.
  *
- * It is one message: when the server refuses it, the statements behind it find themselves outside, and refuse to be
- * transactions of their own.
+ * It is one message. If the server refuses it, the later statements find that the setting is off, and raise an error
+ * instead of committing one by one.
  */
 export function beginText(isBrief: boolean): string {
   const limit = isBrief ? `; set local lock_timeout = ${lockTimeoutMs}` : '';
   return `begin; set local ${inTransaction} = on${limit}`;
 }
 
-/** True, and a limit of every wait for a lock that follows in the transaction. */
+/** Always true; limits every later wait for a lock in the transaction. */
 const limitsLockWait = `set_config('lock_timeout', '${lockTimeoutMs}', true) is not null`;
 
-/** How many parameters the search for earlier commits takes: see {@link writeStatement}. */
+/** How many parameters the search for earlier commits has: see {@link writeStatement}. */
 const searchParameterCount = 2;
 
-/** Identifies a shape, for the cache of statements. */
+/** The shape's key in the cache of statements. */
 export function shapeKey({ changes, eventCount, alone, keyed, repeated, brief }: WriteShape): string {
   let key = alone ? 'alone' : 'among';
   for (const { kind, shape } of changes) key += ` ${kind} ${shape.key}`;
@@ -59,36 +62,39 @@ export function shapeKey({ changes, eventCount, alone, keyed, repeated, brief }:
 /**
  * Builds one statement that writes guarded updates, additions and events, all or nothing.
  *
- * Each update waits for the one before (`(select count(*) from u1) = 1`), so rows are locked in the order given, and
- * nothing after a stale row is written. The result is one row `stale`: 0, or the number of the stale update, from 1.
- * A row that turns out stale when others are written already raises SQLSTATE FW001 with that number as its message. So does an
- * addition that is left out, as a trigger can do.
+ * Each update waits for the one before it (`(select count(*) from u1) = 1`). So rows are locked in the given order, and
+ * nothing after a stale row is written. The result is one row `stale`: 0, or the number of the stale update, from 1. If
+ * other rows have already been written when a row turns out to be stale, the statement raises SQLSTATE FW001 with that
+ * number as its message. It does the same when a trigger skips an addition.
  *
- * A statement among others raises too when it is not within their transaction, which {@link beginText} opens.
+ * As one of several, a statement also raises an error when it is outside of the transaction that {@link beginText}
+ * opens.
  *
- * A statement alone with at most one update has the events' insert as its main part, which is the fastest: instead of
- * giving a row, it inserts no event when the update is stale. An addition that is left out raises for each of its rows, which
- * are none when the update is stale; `raise_stale` is volatile, so it is not evaluated before.
+ * A statement that is alone and has at most one update uses the insert of its events as the main part, which is the
+ * fastest form: it returns no row, and inserts no event when the update is stale. A skipped addition raises an error
+ * for each inserted event; there are none when the update is stale. `raise_stale` is volatile, so it is not evaluated
+ * early.
  *
- * An idempotency key comes first, and everything waits for it as for an update (`(select count(*) from k) = 1`). When
- * it is taken, nothing is written: the result is {@link keyTaken}, or SQLSTATE FW002 among other statements. With a
- * key every stale row raises, so that the key is undone too.
+ * An idempotency key comes first, and everything waits for it as for an update (`(select count(*) from k) = 1`). If it
+ * is taken, nothing is written: the result is {@link keyTaken}, or SQLSTATE FW002 in a transaction of several
+ * statements. With a key, every stale row raises an error, so that the key is rolled back, too.
  *
- * A statement without a key that is repeated after a lost answer comes after a search for what was sent then, and
- * everything waits for that in the same way. When the log holds it, nothing is written: the result is
- * {@link writtenBefore}, or SQLSTATE FW001 with that number.
+ * A statement without a key that is repeated after a lost answer first searches the log for its earlier attempts, and
+ * everything waits for the search in the same way. If the log holds one, nothing is written: the result is {@link
+ * writtenBefore}, or SQLSTATE FW001 with that number.
  *
- * A brief statement limits every wait for a lock, until the end of its transaction, in its first clause that may wait for one.
+ * A brief statement limits every lock wait until the end of its transaction, in its first clause that may wait.
  *
- * Parameters, in order: the key's, or the action's id and the array of the ids of rows that were sent (null: any row), per
- * update its expected version and its values, per addition its values, then the events'.
+ * Parameters, in order: those of the key, or else the action's id and an array of the ids of the rows that were sent
+ * (null: any row); for each update its expected version and values; for each addition its values; then those of the
+ * events.
  */
 export function writeStatement({ changes, eventCount, alone, keyed, repeated, brief }: WriteShape): string {
   const clauses: string[] = [];
   const cases: string[] = [];
   const leftOut: string[] = [];
   let parameter = 1;
-  /** The clause for which the next one waits, and what that has to be. */
+  /** The clause that the next one waits for, and the condition that it must meet. */
   let gate: string | undefined;
   let condition = brief ? limitsLockWait : undefined;
   const waitFor = (name: string): void => {
@@ -134,13 +140,13 @@ export function writeStatement({ changes, eventCount, alone, keyed, repeated, br
     return clauses.length === 0 ? events : `with ${clauses.join(', ')} ${events}${where}`;
   }
   if (events !== undefined) clauses.push(`e as (${events})`);
-  // What waits for a stale row is added no more than updated, so these come last.
+  // These come last: an addition that waits for a stale row is not written either, and the stale row must be reported.
   cases.push(...leftOut);
   const stale = cases.length === 0 ? '0' : `case ${cases.join(' ')} else 0 end`;
   return `with ${clauses.join(', ')} select ${stale} as stale`;
 }
 
-/** One row when the log holds nothing of what was sent before. */
+/** Returns one row when the log holds nothing of the earlier attempts. */
 function searchClause(parameter: number): string {
   return (
     `select 1 where not exists (select from eventlog.events where action_id = $${parameter}::uuid ` +
