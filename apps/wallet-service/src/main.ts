@@ -10,10 +10,12 @@ import { Shutdown, startError } from './process/shutdown.js';
 import { startService, startWorker } from './process/start.js';
 import { changeText, readyText, untilReady, waitingText, workerReadyText } from './process/until-ready.js';
 
-/** In the repository's folder, wherever the process was started; this file stands as deep in `src` as in `dist`. */
+/**
+ * In the repository's root, wherever the process was started. This file is at the same depth in `src` and in `dist`.
+ */
 const embeddedFolder = fileURLToPath(new URL('../../../.data/postgres', import.meta.url));
 
-// The service goes on when nobody reads its standard output any more.
+// The service must survive when nobody reads its standard output any more.
 process.stdout.on('error', () => undefined);
 await main();
 
@@ -21,7 +23,7 @@ async function main(): Promise<void> {
   const settings = settingsOrExit();
   const command = operatorCommand(process.argv.slice(2));
   if (command !== undefined) return operate(command, settings);
-  // Standard output is for people, the log for machines.
+  // Standard output is for people, the log is for machines.
   const logger = serviceLogger(settings.logLevel);
   const shutdown = new Shutdown({ timeoutMs: settings.shutdownTimeoutMs, say });
   shutdown.add(logTaken);
@@ -45,12 +47,12 @@ function settingsOrExit(): ServiceSettings {
   }
 }
 
-/** Does what an operator asks for, and ends. */
+/** Runs an operator's command, and ends. */
 async function operate(command: OperatorCommand | string, { configFile }: ServiceSettings): Promise<void> {
   try {
     if (typeof command === 'string') throw new Error(command);
     if (configFile === undefined)
-      throw new Error('WALLET_CONFIG is missing: name the file with the databases');
+      throw new Error('WALLET_CONFIG is missing: set it to the file that configures the databases');
     await command.run(await readConfigFile(configFile), say);
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
@@ -78,7 +80,7 @@ async function serve(settings: ServiceSettings, logger: Logger, shutdown: Shutdo
       sayUnlessEnding(url === undefined ? workerReadyText(starts) : readyText(url, starts, settings)),
     onChange: (start) => {
       sayUnlessEnding(changeText(start));
-      if (start.ready) logger.info({ shard: start.place }, 'a shard is ready that was not');
+      if (start.ready) logger.info({ shard: start.place }, 'a shard has become ready');
     },
   });
 }

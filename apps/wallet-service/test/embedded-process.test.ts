@@ -38,7 +38,7 @@ it(
     const timeoutMs = wellWithinMs + slownessMax * (performance.now() - startedAtMs);
     const killed = await postmasterPid();
     process.kill(killed, 'SIGKILL');
-    await service.printed('The embedded PostgreSQL server has ended and is started again', timeoutMs);
+    await service.printed('The embedded PostgreSQL server has ended and is being restarted', timeoutMs);
     await seeThatAllIsWell(client, timeoutMs);
     expect(await postmasterPid()).not.toBe(killed);
   },

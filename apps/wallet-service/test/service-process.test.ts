@@ -92,7 +92,7 @@ describe('the process at its start', () => {
     'serves the other shard while %s, and says what is wrong',
     async (_what, { options, cause, text }) => {
       const service = await start(options);
-      const url = await service.printed('The wallet service is ready, but for 1 of its 2 shards.');
+      const url = await service.printed('The wallet service is ready, except for 1 of its 2 shards.');
       expect(service.stdout).toContain(
         `(0, 0) global-1 on ${global.host}:${global.port}/${global.database}\n`,
       );
@@ -116,7 +116,7 @@ describe('the process at its start', () => {
       const ownerId = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
       const refused = await client.post('/wallets', { country: 'MX', ownerId, currency: 'MXN' });
       expect(refused).toMatchObject({ status: 503, body: { code: 'shard-unavailable' } });
-      expect(JSON.stringify(refused.body)).toContain('Shard (1, 0) cannot serve: ');
+      expect(JSON.stringify(refused.body)).toContain('Shard (1, 0) is unavailable: ');
       await expect
         .poll(() => service.stderr)
         .toMatch(
@@ -132,7 +132,7 @@ describe('the process at its start', () => {
     const name = `${mexico.database}_later`;
     const later: TestDatabase = Object.assign(Object.create(mexico) as TestDatabase, { database: name });
     const service = await start({}, {}, { global, mexico: later });
-    const url = await service.printed('but for 1 of its 2 shards');
+    const url = await service.printed('except for 1 of its 2 shards');
     await rowsOf(mexico, `create database ${name}`);
     await service.printed(`Shard (1, 0) mexico-1 on ${mexico.host}:${mexico.port}/${name} is ready`);
     const client = new WalletClient(url);
@@ -168,7 +168,7 @@ describe('the process at its start', () => {
 
   it('delivers what it can while a database is down, and says what it waits for', async () => {
     const worker = await start({ mexicoPort: closedPort }, { WALLET_ROLE: 'worker' });
-    await worker.printed('The wallet worker is ready, but for 1 of its 2 shards.');
+    await worker.printed('The wallet worker is ready, except for 1 of its 2 shards.');
     await expect.poll(() => worker.stdout).toMatch(notReady('\\(1, 0\\) mexico-1', /connect ECONNREFUSED/));
     const lease = "select from eventlog.processes where process_id like '%/' || $1 || '/%'";
     await expect.poll(() => rowsOf(global, lease, [worker.pid])).toHaveLength(1);
@@ -177,7 +177,7 @@ describe('the process at its start', () => {
     expect(await worker.exitCode()).toBe(0);
     expect(await rowsOf(global, lease, [worker.pid])).toEqual([]);
     // That is said once: delivery waits until it is ready, rather than fail again and again, also when it stops.
-    expect(worker.stderr).not.toContain('delivery goes on after an error');
+    expect(worker.stderr).not.toContain('delivery continues after an error');
   });
 
   it('waits while every database is down, and says for what', async () => {
@@ -227,7 +227,7 @@ describe('the process at its start', () => {
     const faulty = await createTestDatabase();
     await rowsOf(faulty, 'create table wallets (id int)');
     const service = await start({}, {}, { global: faulty, mexico });
-    await service.printed('but for 1 of its 2 shards');
+    await service.printed('except for 1 of its 2 shards');
     await expect
       .poll(() => service.stdout)
       .toMatch(notReady('\\(0, 0\\) global-1', /relation "wallets" already exists/));
@@ -259,7 +259,7 @@ describe('the process at its start', () => {
       expect(service.stderr).toMatch(
         /^The names of settle-transfer belong to 2 handlers, complete-transfer and settle-transfer, .*\n.*retire/m,
       );
-      expect(service.stderr).not.toMatch(/The names .*delivery goes on|\n\s+at /);
+      expect(service.stderr).not.toMatch(/The names .*delivery continues|\n\s+at /);
       await torn.drop();
     },
   );

@@ -19,7 +19,7 @@ const unavailable = {
     code: 'shard-unavailable',
     // Nothing of the inside: no address, no text of a server.
     detail: expect.stringMatching(
-      /^Shard \(\d, 0\) cannot serve: its database server cannot be reached\. Nothing was written; try again later\.$/,
+      /^Shard \(\d, 0\) is unavailable: its database server cannot be reached\. Nothing was written; try again later\.$/,
     ) as string,
   },
 };
@@ -29,7 +29,7 @@ const overloaded = {
   body: {
     code: 'shard-unavailable',
     detail:
-      'Shard (0, 0) cannot serve: it has too much to do, or does not answer in time. Nothing was written; try again later.',
+      'Shard (0, 0) is unavailable: it is overloaded, or does not answer in time. Nothing was written; try again later.',
   },
 };
 

@@ -1,21 +1,21 @@
 import { outsideRequests } from './outside-requests.js';
 
-/** The longest time that a timer can wait: a longer one would end at once. */
+/** The longest time that a timer can wait: a longer one would fire at once. */
 export const timerMaxMs: number = 2 ** 31 - 1;
 
-/** The port through which the framework and its users read the time and wait; nothing else of them does. */
+/** Port: the only way in which the framework and its users read the time and wait. */
 export interface Clock {
-  /** The current instant, with millisecond precision; it may jump. */
+  /** The current time in milliseconds; it may jump. */
   now(): Date;
-  /** Milliseconds since any fixed instant, which only grow: what durations are measured by. */
+  /** Milliseconds since some fixed instant, for measuring durations; it never goes back. */
   elapsedMs(): number;
   /** Resolves after a duration in milliseconds, or as soon as the signal is aborted. */
   sleep(durationMs: number, signal?: AbortSignal): Promise<void>;
   /**
-   * Calls back once after a duration in milliseconds, outside the async context of any request; after 0, as soon as what is
-   * ready now has run.
+   * Calls back once after a duration in milliseconds, outside of any request's async context. After 0, it calls back as
+   * soon as pending callbacks have run.
    *
-   * @returns what cancels that
+   * @returns a function that cancels the call
    */
   after(durationMs: number, work: () => void): () => void;
 }
@@ -47,13 +47,13 @@ function callBack(durationMs: number, work: () => void): () => void {
   return () => clearTimeout(timeout);
 }
 
-/** How many ticks of the clock make up a wait, unless told otherwise. */
+/** How many ticks a wait lasts by default. */
 const ticksPerWaitDefault = 2;
 
 /**
- * Ends waits that have lasted long enough: one timer for all of them, which runs while there are any.
+ * Ends waits that have lasted long enough, with one timer for all, which runs only while there are waits.
  *
- * A wait is over between its whole duration and one tick more.
+ * A wait ends between its full duration and one tick later.
  */
 export class Ticker {
   readonly #clock: Clock;
@@ -64,8 +64,8 @@ export class Ticker {
   #isTicking = false;
 
   /**
-   * @param onTick ends the waits that are over; tells whether anybody still waits
-   * @param ticksPerWait the more, the sooner a wait is over, and the more often the timer runs
+   * @param onTick ends the waits that are over; returns whether any remain
+   * @param ticksPerWait more ticks end a wait more precisely, and run the timer more often
    */
   constructor(
     clock: Clock,
@@ -79,21 +79,22 @@ export class Ticker {
     this.#onTick = onTick;
   }
 
-  /** The tick by which a wait that begins now is measured. */
+  /** The current tick, which a new wait remembers as its start. */
   get tick(): number {
     return this.#tick;
   }
 
   /**
-   * Whether a wait that began at this tick is over; that tick does not count as a whole one.
+   * Whether a wait that started at this tick is over. The first tick does not count, because it may have been partly
+   * over.
    *
-   * @param ticks how many it lasts, where that is not as long as others do
+   * @param ticks the duration of the wait in ticks, if it differs from the default
    */
   isOver(startedTick: number, ticks: number = this.#ticksPerWait): boolean {
     return this.#tick - startedTick > ticks;
   }
 
-  /** Keeps ticking until nobody waits any more. */
+  /** Keeps ticking until no waits remain. */
   start(): void {
     if (!this.#isTicking) outsideRequests(() => void this.#keepTicking());
   }

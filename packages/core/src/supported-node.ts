@@ -2,7 +2,7 @@ import { InvariantViolationError } from './errors/framework-error.js';
 
 const oldest = { major: 22, minor: 18 };
 
-/** Refuses a Node that is older than `engines` asks for: it would fail later, at something that it does not have. */
+/** Refuses a Node version older than `engines` requires, which would otherwise fail later at a missing feature. */
 export function assertSupportedNode(): void {
   const { node } = process.versions;
   const [major = 0, minor = 0] = node.split('.').map(Number);

@@ -9,24 +9,24 @@ import { PostgresServerError } from './deadline.js';
 import { type ServerAccount, pathFromWithin } from './server-account.js';
 import { type ServerBinaries, serverEnvironment } from './server-binaries.js';
 
-/** What a server writes that takes every statement, or those that read, as a standby does. */
+/** The statuses of a server that accepts statements, or only reads, as a standby does. */
 const readyStatuses = new Set(['ready', 'standby']);
 
-/** What a running server, or one that was killed, says of itself in its data directory. */
+/** What a running or killed server says about itself in its data directory. */
 export interface Postmaster {
   readonly pid: number;
-  /** Its TCP port; `NaN` while it has just begun to start. */
+  /** Its TCP port; `NaN` while it is just starting. */
   readonly port: number;
-  /** Whether it accepts connections; not so during crash recovery and shutdown. */
+  /** Whether it accepts connections, which it does not during crash recovery and shutdown. */
   readonly ready: boolean;
 }
 
-/** The file in a data directory by which a server claims it. */
+/** The file in a data directory with which a server claims it. */
 export function postmasterFile(dataDirectory: string): string {
   return join(dataDirectory, 'postmaster.pid');
 }
 
-/** Reads the claim on a data directory; `undefined` when there is none or it is just being written. */
+/** Reads the claim on a data directory; `undefined` when there is none, or when it is being written. */
 export async function readPostmaster(dataDirectory: string): Promise<Postmaster | undefined> {
   const content = await readFile(postmasterFile(dataDirectory), 'utf8').catch(
     (error: NodeJS.ErrnoException) => {
@@ -34,14 +34,17 @@ export async function readPostmaster(dataDirectory: string): Promise<Postmaster 
       throw error;
     },
   );
-  // Lines: pid, data directory, start time, port, socket directory, listen address, shared memory, status.
+  // The lines are: pid, data directory, start time, port, socket directory, listen address, shared memory, status.
   const lines = content.split('\n');
   const pid = Number(lines[0]);
   if (!Number.isInteger(pid) || pid <= 0) return undefined;
   return { pid, port: Number(lines[3] || Number.NaN), ready: readyStatuses.has(lines[7]?.trim() ?? '') };
 }
 
-/** Whether a process has this id, whoever it belongs to; an ended one that nobody waited for counts. */
+/**
+ * Whether a process with this id exists, whoever owns it. A process that has ended counts until its parent has waited
+ * for it.
+ */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -53,13 +56,15 @@ export function isAlive(pid: number): boolean {
 
 const noFileCall = /^(spawn|connect|listen|getaddrinfo|kill)/;
 
-/** The error for a fault that the system met with a file in the server's folder; any other error as it is. */
+/** Translates a system error about a file in the server's folder; returns any other error unchanged. */
 export function asUnusableDirectory(error: unknown, directory: string): unknown {
   const { code, syscall, message } = error as NodeJS.ErrnoException;
   if (syscall === undefined || noFileCall.test(syscall)) return error;
   const user = process.getuid === undefined ? 'this user' : `the user with id ${process.getuid()}`;
   const remedy =
-    code === 'EACCES' || code === 'EPERM' ? `Give the folder with all files to ${user}` : 'Correct that';
+    code === 'EACCES' || code === 'EPERM'
+      ? `Give ownership of the folder and all its files to ${user}`
+      : 'Correct that';
   return new PostgresServerError(
     'directory-unusable',
     `The folder ${directory} of the embedded PostgreSQL server cannot be used by ${user}: ${message}. ` +
@@ -68,7 +73,7 @@ export function asUnusableDirectory(error: unknown, directory: string): unknown 
   );
 }
 
-/** The error for a cluster of which one of both parts, data directory or password, is missing. */
+/** The error for a cluster that lacks its data directory or its password. */
 function incompleteCluster(fault: string, clusterDirectory: string): PostgresServerError {
   return new PostgresServerError(
     'directory-unusable',
@@ -92,37 +97,37 @@ const freshPrefix = 'cluster.new-';
 /** The name of the server's superuser. */
 export const superuser = 'postgres';
 
-/** What one embedded server keeps on disk. */
+/** The files of one embedded server. */
 export interface Cluster {
-  /** PostgreSQL's data directory; it belongs to the server's account. */
+  /** PostgreSQL's data directory, owned by the server's account. */
   readonly dataDirectory: string;
-  /** The superuser's password; kept beside the data, readable by the owner of the folder only. */
+  /** The superuser's password. It is stored beside the data, and only the folder's owner can read it. */
   readonly password: string;
-  /** The file that the password is kept in. */
+  /** The file that contains the password. */
   readonly passwordFile: string;
-  /** The file that the server's log is appended to. */
+  /** The file to which the server appends its log. */
   readonly logFile: string;
 }
 
-/** Where the cluster's data directory is within the server's folder; it need not exist. */
+/** The path of the cluster's data directory in the server's folder; it need not exist. */
 export function dataDirectoryIn(directory: string): string {
   return join(directory, 'cluster', 'data');
 }
 
 /**
- * The cluster in `directory`, made first when there is none.
+ * Opens the cluster in `directory`, and creates it if there is none.
  *
- * A new cluster is made in a sibling and then renamed, data and password together: whatever interrupts that, the next
- * start finds either a whole cluster or none, and removes the remains.
+ * A new cluster is created in a sibling folder and then renamed, with data and password together. If that is
+ * interrupted, the next start finds either a complete cluster or none, and removes the remains.
  *
- * @throws PostgresServerError `initialisation-failed` with what initdb printed; `directory-unusable` when the data
+ * @throws PostgresServerError `initialisation-failed` with the output of initdb; `directory-unusable` when the data
  * directory or the password is missing.
  */
 export async function openCluster(options: {
   readonly directory: string;
   readonly account: ServerAccount | undefined;
   readonly binaries: ServerBinaries;
-  /** Whether the new files must be safe against a power failure; off is faster. */
+  /** Whether the new files must survive a power failure; false is faster. */
   readonly durable: boolean;
   readonly onProgress: (message: string) => void;
 }): Promise<Cluster> {
@@ -159,7 +164,7 @@ async function createCluster(options: Parameters<typeof openCluster>[0]): Promis
     await initialiseData({ ...options, dataDirectory, password, user: superuser });
     await writeFile(join(fresh, 'password'), `${password}\n`, { mode: 0o600, flush: true });
     await rename(fresh, join(directory, 'cluster')).catch((error: NodeJS.ErrnoException) => {
-      // Another process that started at the same time was first; its cluster is used.
+      // Another process that started at the same time was faster; use its cluster.
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
     });
   } finally {
@@ -167,12 +172,13 @@ async function createCluster(options: Parameters<typeof openCluster>[0]): Promis
   }
 }
 
-/** Removes the folders whose name is the prefix and then the id of a process that runs no more. */
+/** Removes folders whose name consists of the prefix and the id of a process that no longer runs. */
 export async function removeRemains(directory: string, prefix: string): Promise<void> {
   for (const name of await readdir(directory)) {
     const pid = name.startsWith(prefix) ? Number.parseInt(name.slice(prefix.length), 10) : Number.NaN;
     if (Number.isNaN(pid) || isAlive(pid)) continue;
-    // Another user's, or a program that outlived its caller still writes there: a later call removes what is left.
+    // The folder belongs to another user, or a program that outlived its caller still writes to it. A later call will
+    // remove it.
     await rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined);
   }
 }
@@ -189,15 +195,15 @@ function undefinedIfAbsent(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error;
 }
 
-// initdb opens the password file by name, and /dev/stdin can be opened when it is a pipe, but not the socket that Node
-// connects children with.
+// initdb opens the password file by name. /dev/stdin can be opened if it is a pipe, but not if it is a socket, which
+// Node uses for child processes.
 const withPipedInput = 'cat | "$@"';
 
 /**
  * Fills the empty data directory: UTF-8, the builtin locale C.UTF-8 whatever the machine's locale is, checksums, and
  * scram passwords on every connection.
  *
- * @throws PostgresServerError `initialisation-failed` with the last lines that initdb printed.
+ * @throws PostgresServerError `initialisation-failed` with the last lines of initdb's output.
  */
 async function initialiseData(options: {
   readonly binaries: ServerBinaries;
@@ -205,7 +211,7 @@ async function initialiseData(options: {
   readonly dataDirectory: string;
   readonly user: string;
   readonly password: string;
-  /** Whether the files are flushed to the disk before this returns. */
+  /** Whether to flush the files to disk before returning. */
   readonly durable: boolean;
 }): Promise<void> {
   const { binaries, account, dataDirectory } = options;
@@ -227,7 +233,7 @@ async function initialiseData(options: {
     env: serverEnvironment(),
     ...account,
   });
-  initdb.stdin.on('error', () => undefined); // It ended before reading; its exit code and output say why.
+  initdb.stdin.on('error', () => undefined); // It ended before it read the password; its exit code and output say why.
   initdb.stdin.end(`${options.password}\n`);
   const [output, errors, [code]] = await Promise.all([
     text(initdb.stdout),

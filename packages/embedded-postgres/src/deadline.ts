@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 const pollIntervalMs = 10;
 
-/** Waits for conditions no longer than a fixed point in time, so that a chain of waits has one limit. */
+/** Waits for conditions up to a fixed point in time, so that a chain of waits has one common limit. */
 export class Deadline {
   readonly timeoutMs: number;
   readonly #endsAtMs: number;
@@ -12,7 +12,7 @@ export class Deadline {
     this.#endsAtMs = performance.now() + timeoutMs;
   }
 
-  /** A deadline that passes `timeoutMs` milliseconds from now. */
+  /** Creates a deadline that passes `timeoutMs` milliseconds from now. */
   static after(timeoutMs: number): Deadline {
     return new Deadline(timeoutMs);
   }
@@ -28,8 +28,8 @@ export class Deadline {
   }
 
   /**
-   * The first value of `condition` that is not `undefined`, or `undefined` when the deadline passed before.
-   * The condition is asked at least once.
+   * Returns the first value of `condition` that is not `undefined`, or `undefined` if the deadline passes first. Checks
+   * the condition at least once.
    */
   async poll<T>(condition: () => Promise<T | undefined> | T | undefined): Promise<T | undefined> {
     for (;;) {
@@ -56,9 +56,9 @@ export class Deadline {
 }
 
 /**
- * Which fault it was: `directory-in-use` (another process runs its server there), `directory-unusable` (it may not be
- * read or written, or a part of it is missing or wrong), `initialisation-failed`, `start-failed`, `unsupported-platform`
- * (no server binaries, or not startable, on this machine).
+ * What went wrong: `directory-in-use` (another process runs its server there), `directory-unusable` (the folder cannot
+ * be read or written, or a part of it is missing or wrong), `initialisation-failed`, `start-failed`,
+ * `unsupported-platform` (there are no server binaries for this machine, or they do not run on it).
  */
 export type PostgresServerErrorCode =
   | 'directory-in-use'
@@ -67,7 +67,7 @@ export type PostgresServerErrorCode =
   | 'start-failed'
   | 'unsupported-platform';
 
-/** Says why an embedded PostgreSQL server cannot be had, and what to do about it. */
+/** An embedded PostgreSQL server cannot be used; the message says why, and what to do. */
 export class PostgresServerError extends Error {
   override readonly name = 'PostgresServerError';
   readonly code: PostgresServerErrorCode;

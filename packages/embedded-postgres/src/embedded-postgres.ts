@@ -20,26 +20,29 @@ const startTimeoutMs = 60_000;
 const binaryCaches = ['/var/cache', tmpdir()] as const;
 const temporaryPrefix = 'temporary-postgres-';
 
-/** Where and how an embedded server is started. */
+/** Where and how to start an embedded server. */
 export interface EmbeddedPostgresOptions {
-  /** The folder for everything the server keeps; created when absent. One server at a time runs in it. */
+  /** The folder for all files of the server; created if missing. Only one server at a time runs in it. */
   readonly directory: string;
   /** PostgreSQL settings such as `{ fsync: 'off' }`; the defaults are PostgreSQL's own. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** The TCP port to listen on, such as that of a server that was killed; waited for while it is taken. Default: any free one. */
+  /**
+   * The TCP port to listen on, such as that of a killed server. If the port is in use, the start waits for it. Default:
+   * any free port.
+   */
   readonly port?: number;
-  /** Hears one line for each step that may take long. */
+  /** Called with a line of text before each step that may take long. */
   readonly onProgress?: (message: string) => void;
-  /** How long the start may take in all, 60 s by default; recovery after a crash of a large database is in it. */
+  /** How long the start may take in total, including recovery after a crash. Default 60 s. */
   readonly startTimeoutMs?: number;
 }
 
 /**
  * A PostgreSQL server that needs no installation: real binaries from an npm package, for development and tests.
  *
- * It listens on 127.0.0.1 only, on a free port that changes from start to start unless one is given. It ends with the process that started
- * it, also when that one is killed, and the next start finds every acknowledged commit and nothing to be removed by
- * hand, whatever was killed before.
+ * It listens only on 127.0.0.1, on a free port that changes with each start unless one is given. It ends with the
+ * process that started it, even if that process is killed. Whatever was killed, the next start finds every acknowledged
+ * commit, and nobody has to clean up by hand.
  */
 export class EmbeddedPostgres {
   readonly host = '127.0.0.1';
@@ -57,10 +60,11 @@ export class EmbeddedPostgres {
   }
 
   /**
-   * Starts the server of this folder, and creates it first when the folder has none.
+   * Starts the server of this folder, and creates its data first if there is none.
    *
-   * @throws PostgresServerError `directory-in-use` while another live process runs its server there,
-   * `directory-unusable` when the folder may not be read or written or lacks a part, `initialisation-failed` or `start-failed` with the last lines of the log, `unsupported-platform`.
+   * @throws PostgresServerError `directory-in-use` while another running process has its server there;
+   * `directory-unusable` when the folder cannot be read or written, or lacks a part; `initialisation-failed` or
+   * `start-failed` with the last lines of the log; `unsupported-platform`.
    */
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const directory = resolve(options.directory);
@@ -72,8 +76,8 @@ export class EmbeddedPostgres {
   }
 
   /**
-   * Starts a server that is thrown away: in a temporary folder, which `stop` removes. Those of processes that were killed are
-   * removed on the way.
+   * Starts a throw-away server in a temporary folder, which `stop` removes. Also removes the temporary folders of
+   * processes that were killed.
    *
    * @throws PostgresServerError as `start` does.
    */
@@ -101,7 +105,7 @@ export class EmbeddedPostgres {
     );
   }
 
-  /** The superuser's password; generated once for the folder. */
+  /** The superuser's password, generated once per folder. */
   get password(): string {
     return this.#cluster.password;
   }
@@ -111,7 +115,7 @@ export class EmbeddedPostgres {
     return this.#cluster.dataDirectory;
   }
 
-  /** The file that the server's log is appended to. */
+  /** The file to which the server appends its log. */
   get logFile(): string {
     return this.#cluster.logFile;
   }
@@ -121,7 +125,7 @@ export class EmbeddedPostgres {
     return this.#server.process.exited;
   }
 
-  /** The connection URL of a database, password included. */
+  /** The connection URL of a database, including the password. */
   url(database: string): string {
     return `postgres://${this.user}:${this.password}@${this.host}:${this.port}/${encodeURIComponent(database)}`;
   }
@@ -131,7 +135,10 @@ export class EmbeddedPostgres {
     await createDatabaseIfAbsent(this.url('postgres'), name);
   }
 
-  /** Stops the server: sessions are ended, data is flushed; after 10 s by force, which the next start recovers from. */
+  /**
+   * Stops the server: ends its sessions and flushes its data. After 10 s it is ended by force, from which the next
+   * start recovers.
+   */
   async stop(): Promise<void> {
     await Promise.all([this.#server.owner.close(), this.#server.process.stop()]);
     if (this.#temporaryDirectory !== undefined)
@@ -140,9 +147,9 @@ export class EmbeddedPostgres {
 }
 
 const duplicateDatabase = '42P04';
-const uniqueViolation = '23505'; // What two simultaneous creations may end in.
+const uniqueViolation = '23505'; // Two simultaneous creations may end in this error.
 
-/** Creates the database on the server of `url` unless it exists. */
+/** Creates a database on the server of `url` unless it exists. */
 async function createDatabaseIfAbsent(url: string, name: string): Promise<void> {
   const client = new Client({ connectionString: url });
   await client.connect();

@@ -5,11 +5,11 @@ import { Client } from 'pg';
 import { type Cluster, superuser } from './cluster.js';
 
 const reconnectIntervalMs = 100;
-// Any fixed number; it is only ever compared within the databases of embedded servers.
+// Any fixed number: it is only compared within the databases of embedded servers.
 const ownerLock = 5_063_219_744;
 const passwordRefused = '28P01';
 
-/** How the attempt to become a server's owner ended. */
+/** The result of an attempt to become a server's owner. */
 export type Ownership =
   | { readonly kind: 'owned'; readonly session: OwnerSession }
   | { readonly kind: 'taken'; readonly ownerPid: string }
@@ -21,11 +21,12 @@ type Attempt =
   | Exclude<Ownership, { readonly kind: 'owned' }>;
 
 /**
- * Marks a running server as owned by this process, for as long as this process lives.
+ * Marks a running server as owned by this process for as long as this process lives.
  *
- * It is a session with a lock in the server itself: when the owner ends in whatever way, the session ends and the lock
- * is free. So a process that finds a running server learns for certain whether somebody uses it or it was orphaned.
- * That the server accepts the cluster's password and proves to know it, as scram does, tells that it is the cluster's.
+ * It is a session that holds a lock in the server itself. When the owner ends, for whatever reason, the session ends
+ * and the lock becomes free. So a process that finds a running server can tell for certain whether somebody uses it or
+ * whether it is orphaned. With scram, the login also proves that the server knows the cluster's password, and so is the
+ * cluster's own server.
  */
 export class OwnerSession {
   readonly #cluster: Cluster;
@@ -42,14 +43,14 @@ export class OwnerSession {
     this.#keep(client, socket);
   }
 
-  /** Becomes the owner, unless another process is. Asks once and does not wait for the server. */
+  /** Becomes the owner unless another process is. Tries once, and does not wait for the server. */
   static async tryOpen(cluster: Cluster, port: number): Promise<Ownership> {
     const attempt = await tryLock(cluster, port);
     if (attempt.kind !== 'owned') return attempt;
     return { kind: 'owned', session: new OwnerSession(cluster, port, attempt.client, attempt.socket) };
   }
 
-  /** Gives the ownership up. */
+  /** Gives up ownership. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#socket.ref();
@@ -59,11 +60,11 @@ export class OwnerSession {
   #keep(client: Client, socket: Socket): void {
     this.#client = client;
     this.#socket = socket;
-    socket.unref(); // Being the owner is no reason for a process to stay alive.
+    socket.unref(); // Owning a server must not keep a process alive.
     client.once('end', () => void this.#reopen());
   }
 
-  // The session may be ended by an administrator, or by the server when one of its processes crashed.
+  // The session may be ended by an administrator, or by the server after one of its processes crashed.
   async #reopen(): Promise<void> {
     while (!this.#closed) {
       await pause(reconnectIntervalMs, undefined, { ref: false });
@@ -88,7 +89,7 @@ async function tryLock(cluster: Cluster, port: number): Promise<Attempt> {
     application_name: `embedded-postgres owner ${process.pid}`,
     connectionTimeoutMillis: 5_000,
   });
-  client.on('error', () => undefined); // A session that is lost also ends, which is handled where it is kept.
+  client.on('error', () => undefined); // A lost session also emits `end`, which is handled where the session is kept.
   try {
     await client.connect();
     const { rows } = await client.query<{ readonly locked: boolean; readonly owner: string | null }>(

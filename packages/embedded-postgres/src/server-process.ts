@@ -9,9 +9,9 @@ import { Deadline } from './deadline.js';
 import { type ServerAccount, pathFromWithin } from './server-account.js';
 import { type ServerBinaries, serverEnvironment } from './server-binaries.js';
 
-// The server's parent is a shell that listens on a pipe for names of signals. The pipe closes when this process ends,
-// in whatever way, also by SIGKILL; the shell then shuts the server down. It waits for the server, so the process id
-// that it signals is the server's and no other's.
+// The server's parent is a shell that reads names of signals from a pipe. The pipe closes when this process ends, even
+// by SIGKILL, and the shell then shuts the server down. The shell waits for the server, so the process id that it
+// signals is always the server's.
 const supervisor = `
 exec 3<&0
 "$@" 3<&- </dev/null &
@@ -25,14 +25,15 @@ kill "$watcher" 2>/dev/null
 exit "$code"
 `;
 
-// Smart shutdown would wait for clients; these do not: roll back and checkpoint, then no checkpoint, then by force.
+// Smart shutdown would wait for clients. These signals do not: roll back and checkpoint, then skip the checkpoint, then
+// kill.
 const shutdownSteps = [
   { signal: 'INT', timeoutMs: 10_000 },
   { signal: 'QUIT', timeoutMs: 5_000 },
   { signal: 'KILL', timeoutMs: 5_000 },
 ] as const;
 
-/** What a server process is started with. */
+/** The settings of a server process. */
 export interface ServerProcessOptions {
   readonly cluster: Cluster;
   readonly account: ServerAccount | undefined;
@@ -49,7 +50,10 @@ export class ServerProcess {
   readonly #exited: Promise<unknown>;
   #ended = false;
 
-  /** Starts the server; it does not keep this process alive, and has a process group of its own: Ctrl-C spares it. */
+  /**
+   * Starts the server. It does not keep this process alive, and it has its own process group, so that Ctrl-C does not
+   * reach it.
+   */
   constructor(options: ServerProcessOptions) {
     const { account, binaries, cluster, log } = options;
     this.#options = options;
@@ -64,7 +68,7 @@ export class ServerProcess {
         ...account,
       },
     );
-    this.#supervisor.stdin?.on('error', () => undefined); // The supervisor has ended, which is what `exited` tells.
+    this.#supervisor.stdin?.on('error', () => undefined); // The supervisor has ended, which `exited` reports.
     this.#supervisor.unref();
     (this.#supervisor.stdin as Socket).unref();
     this.#exited = once(this.#supervisor, 'exit').then(
@@ -73,12 +77,12 @@ export class ServerProcess {
     );
   }
 
-  /** Settles when the server has ended, in whatever way. */
+  /** Settles when the server has ended, for whatever reason. */
   get exited(): Promise<unknown> {
     return this.#exited;
   }
 
-  /** Waits until the server accepts connections: `true`, or `false` when it ended or the deadline passed before. */
+  /** Waits until the server accepts connections. Resolves to `false` if it ends or the deadline passes first. */
   async becomesReady(deadline: Deadline): Promise<boolean> {
     const { cluster, port } = this.#options;
     const ready = await deadline.poll(async () => {
@@ -89,7 +93,10 @@ export class ServerProcess {
     return ready ?? false;
   }
 
-  /** Shuts the server down: sessions are disconnected and the data is left clean; by force when that takes too long. */
+  /**
+   * Shuts the server down: disconnects its sessions and leaves the data clean, or ends it by force if that takes too
+   * long.
+   */
   async stop(): Promise<void> {
     this.#supervisor.ref();
     for (const { signal, timeoutMs } of shutdownSteps) {
@@ -118,7 +125,7 @@ const bytesMax = 10 * 1024 * 1024;
 const linesShown = 20;
 const tailBytes = 8 * 1024;
 
-/** The file that the server's messages go to; when it has grown beyond 10 MiB, a start keeps it as `….1`. */
+/** The file for the server's messages. A start renames it to `….1` when it is larger than 10 MiB. */
 export class ServerLog {
   readonly handle: FileHandle;
   readonly #file: string;
@@ -130,7 +137,9 @@ export class ServerLog {
     this.#startBytes = sizeBytes;
   }
 
-  /** Opens the file for appending, as this process; the server inherits it open and needs no right to its folder. */
+  /**
+   * Opens the file for appending as this process. The server inherits the handle, and needs no access to the folder.
+   */
   static async open(file: string): Promise<ServerLog> {
     const size = await stat(file).then(
       (found) => found.size,
@@ -140,12 +149,12 @@ export class ServerLog {
     return new ServerLog(file, await open(file, 'a', 0o600), size > bytesMax ? 0 : size);
   }
 
-  /** From here on `tail` tells only what comes after this moment. */
+  /** Makes `tail` return only what is written after this call. */
   async mark(): Promise<void> {
     this.#startBytes = (await this.handle.stat()).size;
   }
 
-  /** The last lines that were written since the mark. */
+  /** The last lines written since the mark. */
   async tail(): Promise<string> {
     const reader = await open(this.#file, 'r');
     try {
@@ -165,9 +174,9 @@ export class ServerLog {
 const run = promisify(execFile);
 
 /**
- * Whether process `pid` is a server on this data directory; `undefined` when this process may not learn it.
+ * Whether process `pid` is a server on this data directory; `undefined` if this process has no permission to find out.
  *
- * A process id alone says little, as it may have gone to another process since; a server is known by its working
+ * A process id alone proves little, since another process may have it by now. A server is recognised by its working
  * directory, which is always its data directory.
  */
 export async function serves(pid: number, dataDirectory: string): Promise<boolean | undefined> {
@@ -181,9 +190,9 @@ export async function serves(pid: number, dataDirectory: string): Promise<boolea
   }
 }
 
-// Linux shows a process's working directory to the process's own user, but to root only with the capability SYS_PTRACE,
-// which root lacks in most containers; mounted with hidepid, /proc even shows such a process as absent. A server runs as
-// the owner of its data directory, so root asks as that user.
+// Linux shows a process's working directory to its own user, but to root only with the capability SYS_PTRACE, which
+// root lacks in most containers. With hidepid, /proc even hides the process. A server runs as the owner of its data
+// directory, so root asks as that user.
 async function servesAsSeenByOwner(pid: number, dataDirectory: string): Promise<boolean | undefined> {
   const { uid, gid } = await stat(dataDirectory);
   const args = ['-L', '-c', '%d:%i', `/proc/${pid}/cwd`, '.'];
@@ -199,7 +208,7 @@ async function servesAsSeenByOwner(pid: number, dataDirectory: string): Promise<
 async function servesByLsof(pid: number, dataDirectory: string): Promise<boolean | undefined> {
   const found = await run('lsof', ['-a', '-p', String(pid), '-d', 'cwd', '-Fn']).catch(() => undefined);
   const path = found?.stdout.split('\n').find((line) => line.startsWith('n'));
-  // It prints the same nothing for a process that has ended and for one that it may not look into.
+  // lsof prints nothing, both for a process that has ended and for one that it may not inspect.
   return path ? isSameFolder(path.slice(1), dataDirectory).catch(() => undefined) : undefined;
 }
 
@@ -208,12 +217,12 @@ async function isSameFolder(path: string, other: string): Promise<boolean> {
   return found.ino === expected.ino && found.dev === expected.dev;
 }
 
-// The codes as Node gives them, and the texts as `stat` prints them.
+// Matches Node's error codes and the messages of `stat`.
 function isAbsent(fault: string): boolean {
   return /^ENOENT$|^ESRCH$|No such file or directory|No such process/.test(fault);
 }
 
-/** A TCP port of 127.0.0.1 that was free a moment ago; another process may take it before it is used. */
+/** A TCP port of 127.0.0.1 that was free a moment ago; another process may take it in the meantime. */
 export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');

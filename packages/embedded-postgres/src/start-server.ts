@@ -10,19 +10,19 @@ import type { ServerBinaries } from './server-binaries.js';
 import { ServerLog, ServerProcess, freePort, serves } from './server-process.js';
 
 const ownershipTimeoutMs = 5_000;
-// Long enough that starts in vain cost little, short enough that nobody notices one.
+// Long enough that failed starts cost little, short enough that nobody notices the pause.
 const retryPauseMs = 200;
-// What passes by itself: the port was taken meanwhile; another start was quicker and is judged anew; processes of a
-// killed server have not ended yet.
+// Faults that pass by themselves: the port was taken in the meantime; another start was faster, and will be examined
+// again; processes of a killed server have not ended yet.
 const passingFaults = [
   /could not bind .*Address already in use/,
   /lock file "postmaster.pid" already exists/,
   /lock file "postmaster.pid" is empty/,
   /pre-existing shared memory block .* is still in use/,
 ];
-// The server notices the end of an owner within milliseconds; only then is its lock free.
+// The server notices within milliseconds that an owner has ended, and only then frees its lock.
 const takenGraceMs = 1_000;
-// A start takes the lock within milliseconds after its server became ready.
+// A start takes the lock within milliseconds after its server is ready.
 const freeGraceMs = 300;
 const orphanShutdownMs = 10_000;
 const notReady = { kind: 'unreachable' } as const;
@@ -35,9 +35,9 @@ export interface StartedServer {
 }
 
 /**
- * Starts a server on the cluster as soon as no other one runs there, on its port, or any free one.
+ * Starts a server on the cluster once no other server runs there, on the given port or any free one.
  *
- * @throws PostgresServerError `directory-in-use`, `directory-unusable` when the server refuses the cluster's password, or
+ * @throws PostgresServerError `directory-in-use`; `directory-unusable` when the server refuses the cluster's password;
  * `start-failed` with the last lines of the log.
  */
 export async function startServer(options: {
@@ -71,7 +71,7 @@ export async function startServer(options: {
   }
 }
 
-// Another start that looks whether this server is an orphan may hold the lock for a moment.
+// Another start that checks whether this server is an orphan may hold the lock for a moment.
 async function becomeOwner(cluster: Cluster, port: number): Promise<Ownership | undefined> {
   return Deadline.after(ownershipTimeoutMs).poll(async () => {
     const ownership = await OwnerSession.tryOpen(cluster, port);
@@ -85,20 +85,20 @@ function startFailed(cluster: Cluster, tail: string, deadline: Deadline): Postgr
     'start-failed',
     `The PostgreSQL server on ${cluster.dataDirectory} ${what}. The last lines of its log, ${cluster.logFile}:\n` +
       `${tail || '(nothing)'}\n` +
-      'Correct what they name and start again.',
+      'Correct the problem that they name, and start again.',
   );
 }
 
 /**
  * Waits until no server runs on the cluster's data directory, so that one can be started.
  *
- * A server that is starting or stopping is waited for. A ready one whose owner is alive is left alone. A ready one
- * whose owner has died is an orphan: it is shut down rather than taken over, so that every running server is the child
- * of a supervisor. A claim whose process id has certainly gone to another process is removed, because PostgreSQL would
- * take that process for a server; a claim whose process cannot be looked into is left to PostgreSQL's judgement unless
- * its server answers. Against servers that still run without their postmaster, PostgreSQL protects the data by itself.
+ * Waits for a server that is starting or stopping. Leaves a ready server alone if its owner is alive. A ready server
+ * whose owner has died is an orphan: it is shut down instead of taken over, so that every running server is the child
+ * of a supervisor. Removes a claim whose process id certainly belongs to another process by now, because PostgreSQL
+ * would mistake that process for a server. A claim whose process cannot be inspected is left to PostgreSQL, unless its
+ * server answers. PostgreSQL itself protects the data from servers that still run without their postmaster.
  *
- * @throws PostgresServerError `directory-in-use`, `directory-unusable` when the server refuses the cluster's password, or
+ * @throws PostgresServerError `directory-in-use`; `directory-unusable` when the server refuses the cluster's password;
  * `start-failed` when the deadline passes.
  */
 async function settleDataDirectory(cluster: Cluster, deadline: Deadline): Promise<void> {
@@ -138,13 +138,13 @@ async function settleDataDirectory(cluster: Cluster, deadline: Deadline): Promis
   );
 }
 
-// Meanwhile another start may have removed it too, and its server have made its own.
+// Another start may have removed the claim already, and its server may have made a new one.
 async function removeClaim(dataDirectory: string, pid: number): Promise<void> {
   const claim = await readPostmaster(dataDirectory);
   if (claim?.pid === pid) await rm(postmasterFile(dataDirectory), { force: true });
 }
 
-// Its process id is the one in the claim by whose port it has answered.
+// The process id is from the claim through whose port the server has answered.
 async function shutDownOrphan(pid: number, dataDirectory: string): Promise<void> {
   const runs = async () => (await serves(pid, dataDirectory)) ?? isAlive(pid);
   for (const signal of ['SIGINT', 'SIGQUIT'] as const) {

@@ -29,15 +29,15 @@ const page = `<!doctype html>
 </html>
 `;
 
-// The validator would send the address of this service to a public server.
+// The online validator would send this service's address to a public server.
 const startScript = `SwaggerUIBundle({ url: '/openapi.json', dom_id: '#docs', validatorUrl: null, tryItOutEnabled: true });
 `;
 
 const contentSecurityPolicy =
-  // Nothing on the page may come from, or go to, another host.
+  // The page may neither load from nor send to any other host.
   "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:";
 
-/** Serves the OpenAPI document, made once. Call it after the operations are added. */
+/** Serves the OpenAPI document, built on first use. Call it after all operations are added. */
 export function openapiRoute(app: WalletApp): void {
   let document: string | undefined;
   app.get('/openapi.json', (context) => {
@@ -57,7 +57,10 @@ export function openapiRoute(app: WalletApp): void {
   });
 }
 
-/** Serves a page to read and try the OpenAPI document. Its files come from an npm package and not from a CDN, and are read once. */
+/**
+ * Serves a page to read and try the OpenAPI document. Its files come from an npm package instead of a CDN, and are read
+ * once.
+ */
 export function docsRoutes(app: WalletApp): void {
   app.get('/docs', (context) => {
     context.header('content-security-policy', contentSecurityPolicy);
@@ -74,7 +77,7 @@ export function docsRoutes(app: WalletApp): void {
   }
 }
 
-/** Reads once for all who ask, also at the same time; anew after a failure. */
+/** Shares one read among all callers, and reads again only after a failure. */
 function readOnce<T>(read: () => Promise<T>): () => Promise<T> {
   let content: Promise<T> | undefined;
   return () => {

@@ -12,20 +12,20 @@ import type { WalletApp } from './wallet-app-env.js';
 
 type Answers = RouteConfig['responses'];
 
-/** The header of an answer that was given to the same request before. */
+/** The header of an answer that repeats the answer to an earlier, identical request. */
 export const replayedHeader = 'Idempotency-Replayed';
 
 const writeHeaders = z.object({
   [idempotencyKeyHeader]: z.string().min(1).max(idempotencyKeyCharactersMax).optional().openapi({
     pattern: idempotencyKeyPattern.source,
     description:
-      'Makes repeating harmless: the same request under the same key has one effect and one answer, for 30 days.',
+      'Makes the request safe to repeat: for 30 days, the same request with the same key has one effect and one answer.',
   }),
 });
 
 const replayedHeaders = z.object({
   [replayedHeader]: z.literal('true').optional().openapi({
-    description: 'The request had its effect before, and this is the answer of that time.',
+    description: 'The request was served before, and this is the original answer.',
   }),
 });
 
@@ -80,7 +80,7 @@ function problemAnswers(operation: Operation): Answers {
   );
 }
 
-/** What is refused before it is known which operation is meant. */
+/** Problems that can occur before the operation is known. */
 const unreadRequest: readonly ProblemCode[] = [
   'bad-request',
   'request-timeout',

@@ -48,7 +48,7 @@ test('a shard that cannot serve says why and what to do, and nothing of the insi
   const reason = new DatabaseNotReadyError('access-refused', { what, remedy: 'at db', cause: undefined });
   const readiness = readinessOf(Promise.resolve(), { ...healthy, ready: false, reason });
   const detail =
-    'its database does not let the service in: correct username and password, or what the server grants to that user';
+    'its database refuses the login of the service: correct username and password, or the privileges of that user';
   expect(await readiness()).toEqual({
     status: 503,
     body: {

@@ -25,9 +25,9 @@ const readySchema = z
         member: z.int(),
         name: z.string().openapi({ example: 'mexico-1' }),
         status: statusSchema,
-        cause: z.enum(causes).optional().openapi({ description: 'Why it is not ready' }),
+        cause: z.enum(causes).optional().openapi({ description: 'Why the shard is not ready' }),
         detail: z.string().optional().openapi({
-          description: 'What that is, and what to do; host and database are in the log',
+          description: 'The cause in words, and what to do; the log names host and database',
           example: 'its database does not exist: create the database, or correct jdbc-url',
         }),
       }),
@@ -37,7 +37,7 @@ const readySchema = z
 
 type ShardReadiness = z.input<typeof readySchema>['shards'][number];
 
-/** Serves what orchestrators ask: whether the process lives, and whether every shard can serve. */
+/** Serves the health checks of orchestrators: whether the process is alive, and whether every shard is ready. */
 export function healthRoutes(
   app: WalletApp,
   {
@@ -54,8 +54,8 @@ export function healthRoutes(
       method: 'get',
       path: '/health/live',
       tag: 'Health',
-      summary: 'Tell whether the process lives',
-      answers: { 200: 'It does' },
+      summary: 'Check whether the process is alive',
+      answers: { 200: 'The process is alive' },
       answer: liveSchema,
       problems: [],
     },
@@ -63,7 +63,8 @@ export function healthRoutes(
   );
 
   const statusOf = sharedStatus(databases);
-  // Without it, a new handler would miss what is committed once traffic comes. What it rejects with is told elsewhere.
+  // Until delivery has started on a shard, a new handler would miss events that are committed there. Errors are
+  // reported elsewhere.
   const delivering = new Set<ShardIdentifier>();
   for (const shard of databases.shards) {
     delivery.startedOn(shard).then(
@@ -77,11 +78,11 @@ export function healthRoutes(
       method: 'get',
       path: '/health/ready',
       tag: 'Health',
-      summary: 'Tell which shards can serve',
-      description: 'Requests that need only shards that are ready are served in either case.',
+      summary: 'Check which shards are ready',
+      description: 'Requests that need only ready shards are served in either case.',
       answers: {
-        200: 'All shards can serve',
-        503: 'At least one cannot, or delivery has not started, or the process must be restarted',
+        200: 'All shards are ready',
+        503: 'At least one shard is not ready, delivery has not started, or the process must be restarted',
       },
       answer: readySchema,
       problems: [],
@@ -96,7 +97,7 @@ export function healthRoutes(
   );
 }
 
-/** Asks once for all who ask at the same time, because every question opens a connection to each database. */
+/** Shares one check among all callers at the same time, because each check opens a connection to every database. */
 function sharedStatus(databases: Pick<DatabaseRegistry, 'status'>): () => Promise<readonly ShardStatus[]> {
   let running: Promise<readonly ShardStatus[]> | undefined;
   return () => {

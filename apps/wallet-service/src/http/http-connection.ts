@@ -6,44 +6,44 @@ import { answerText, headersBytesMax, headersTooLarge, requestTimedOut } from '.
 import { RequestBody } from './request-body.js';
 import { RequestDeadline, type RequestTimeLimits } from './request-deadline.js';
 
-/** How many bytes a body may take on the wire: in small chunks, several times its own. */
+/** How many bytes a body may take on the wire. In small chunks, that is several times its own size. */
 const wireBytesMax = 1_048_576;
 
 /**
- * How much is parsed at once. Each request that was parsed costs some 2 KiB of memory, and the smallest has 18 bytes: so
- * many more than the one that is served may wait.
+ * How many bytes are parsed at once. A parsed request takes about 2 KiB of memory and has at least 18 bytes. That
+ * limits how many parsed requests can wait behind the one being served.
  */
 const parsedBytesMax = 1_024;
 
 /**
- * For how long, and of how many bytes, what a client still sends after the last answer is read and dropped: closing at
- * once would reset the connection, and take the answer from the client.
+ * After the last answer, the rest of what a client sends is read and dropped for this long, up to this many bytes.
+ * Closing at once would reset the connection, and the client could lose the answer.
  */
 const lingerMs = 2_000;
 const lingerBytesMax = 1_048_576;
 const lingerCheckMs = 50;
 
-/** A request of which at least the headers were read, and its answer. */
+/** A request whose headers have been read, and its answer. */
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly body: RequestBody;
-  /** Why it is refused, whatever it asks for. */
+  /** Why the request is refused, whatever it asks for. */
   readonly fault: InvalidRequestError | undefined;
 }
 
 /** Answers the requests of a connection. */
 export interface ExchangeHandler {
   readonly serve: (exchange: Exchange) => void;
-  /** Answers what never becomes a request. */
+  /** Answers input that never becomes a request. */
   readonly refuse: (error: unknown) => Response;
 }
 
 /**
- * A client's connection: serves its requests one after the other, and ends only after the answer to the last one.
+ * A client's connection. It serves requests one after the other, and ends only after the last one is answered.
  *
- * Requests that arrive before the ones before them are answered wait, and while they do, nothing more is parsed or read.
- * What has arrived and is not parsed is of one read, of at most 64 KiB.
+ * Requests that arrive early wait, and nothing more is parsed or read meanwhile. The unparsed bytes come from a single
+ * read of at most 64 KiB.
  */
 export class HttpConnection {
   readonly #socket: Socket;
@@ -55,18 +55,18 @@ export class HttpConnection {
   #running: Exchange | undefined;
   /** The last request whose headers were read, answered or not. */
   #latest: IncomingMessage | undefined;
-  /** What was read of the headers, or of the body, that are being read now. */
+  /** How many bytes of the current headers or body have been read. */
   #bytesRead = 0;
   #isReadingBody = false;
-  /** What was read, and is not parsed yet. */
+  /** Bytes that were read and are not parsed yet. */
   #unparsed: Buffer = Buffer.alloc(0);
-  /** What is to happen when all that was read is parsed: the client has ended its side. */
+  /** Called when everything read has been parsed: the client has ended its half of the connection. */
   #onParsed: (() => void) | undefined;
   #isParsing = false;
   #isHeld = false;
-  /** What is answered last to what is no request. */
+  /** The final answer, for input that never became a request. */
   #refusal: Response | undefined;
-  /** Whether no further request is served. */
+  /** Whether no further requests are served. */
   #isEnding = false;
   #isLingering = false;
 
@@ -82,7 +82,7 @@ export class HttpConnection {
     socket.destroySoon = () => this.#linger();
     // Node's server stops listening for errors after the first one.
     socket.on('error', () => undefined);
-    // Node's server would parse all that one read has brought, with requests that nobody has taken an answer to.
+    // Node's server would parse everything from one read, including requests that must wait for earlier answers.
     this.#parse = takeListener(socket, 'data');
     const end = takeListener(socket, 'end');
     socket.on('data', (chunk: Buffer) => {
@@ -96,9 +96,9 @@ export class HttpConnection {
   }
 
   /**
-   * Serves a request as soon as those before it are answered.
+   * Serves a request as soon as all requests before it are answered.
    *
-   * @param options.onRead called when its body is asked for
+   * @param options.onRead called when the body is requested
    */
   add(
     request: IncomingMessage,
@@ -116,12 +116,15 @@ export class HttpConnection {
     this.#hold();
   }
 
-  /** Refuses the request that is being read as soon as the client has had its time for it, which Node's server says is over. */
+  /** Refuses the request being read once the client's time for it is over. Node's server has reported it as late. */
   watchDeadline(): void {
     this.#deadline.watch(this.#latest);
   }
 
-  /** Ends when everything that was parsed is answered. A request that was not read to its end, or none, is told why. */
+  /**
+   * Ends the connection once everything parsed is answered. If the last request is incomplete, or there is none, the
+   * client is told why.
+   */
   refuse(fault: InvalidRequestError): void {
     if (this.#isEnding) return;
     const last = this.#waiting.at(-1) ?? this.#running;
@@ -129,13 +132,15 @@ export class HttpConnection {
     if (!last.request.complete) last.body.fail(fault);
     else {
       const refusal = this.#handler.refuse(fault);
-      // The last answer says that nothing comes after it, unless it has begun already.
+      // The last answer announces the end of the connection, unless it has already begun.
       if (last.response.headersSent) this.#refusal = refusal;
     }
     this.#endAfter(last);
   }
 
-  /** Ends when the request that is being served is answered. One that has not arrived is told why. */
+  /**
+   * Ends the connection once the current request is answered. If that request is incomplete, the client is told why.
+   */
   stop(fault: InvalidRequestError): void {
     const running = this.#running;
     if (running === undefined) {
@@ -147,14 +152,14 @@ export class HttpConnection {
     this.#waiting.length = 0;
     if (!running.request.complete) running.body.fail(fault);
     this.#endAfter(running);
-    // A client that does not take its answer is not waited for.
+    // Does not wait for a client that does not read its answer.
     if (running.response.writableEnded) this.#destroyLater();
     else running.response.once('prefinish', () => this.#destroyLater());
   }
 
   /**
-   * Ends the connection when nothing has been received, and no byte of an answer taken, for as long as a client may take for
-   * that. A request that is being served has deadlines of its own.
+   * Ends a connection on which nothing was received, and no byte of an answer taken, for the time allowed. A request
+   * being served has deadlines of its own.
    */
   timeOut(): void {
     const isServing = this.#running !== undefined && !this.#running.response.writableEnded;
@@ -169,16 +174,16 @@ export class HttpConnection {
     return this.#socket;
   }
 
-  /** Parses what was read, until requests wait, or a body has no place. */
+  /** Parses what was read until requests are waiting or a body's buffer is full. */
   #parseOn(): void {
-    // Node's server resumes while it parses, too.
+    // Node's server also calls resume while it parses.
     if (this.#isParsing) return;
     this.#isParsing = true;
     while (this.#unparsed.length > 0 && (this.#isEnding || !this.#socket.isPaused())) {
       const bytes = this.#unparsed.subarray(0, parsedBytesMax);
       this.#unparsed = this.#unparsed.subarray(bytes.length);
       this.#count(bytes.length);
-      // No further request is served; and Node may have given the parser to another connection.
+      // No further requests are served, and Node may already have given the parser to another connection.
       if (!this.#isEnding) this.#parse(bytes);
     }
     this.#isParsing = false;
@@ -187,18 +192,21 @@ export class HttpConnection {
     this.#onParsed = undefined;
   }
 
-  /** Node's parser does not count everything, such as spaces before a value and zeros before the size of a chunk. */
+  /** Node's parser does not count all bytes, such as spaces before a value or zeros before a chunk size. */
   #count(bytes: number): void {
     const isReadingBody = this.#latest?.complete === false;
     if (isReadingBody !== this.#isReadingBody) {
       this.#isReadingBody = isReadingBody;
       this.#bytesRead = 0;
     }
-    // One read can have the ends of several requests, so only earlier ones are known to be all of the same.
+    // One read may contain the ends of several requests, so the limit applies only to bytes from earlier reads.
     if (this.#bytesRead > (isReadingBody ? wireBytesMax : headersBytesMax)) {
       this.refuse(
         isReadingBody
-          ? new InvalidRequestError('body-too-large', `The body takes more than ${wireBytesMax} bytes`)
+          ? new InvalidRequestError(
+              'body-too-large',
+              `The body takes more than ${wireBytesMax} bytes on the wire`,
+            )
           : headersTooLarge(),
       );
     }
@@ -210,7 +218,7 @@ export class HttpConnection {
     if (this.#isLingering || this.#socket.destroyed) return;
     const { request, response, body, fault } = exchange;
     response.once('close', () => this.#answered());
-    // Nobody will read such a body; and after an upgrade that did not take place, Node's parser hides errors.
+    // Nobody will read an oversized body. After an upgrade that did not happen, Node's parser hides errors.
     const isLast = body.isTooLarge || request.headers.upgrade !== undefined;
     if (isLast || fault?.code === 'headers-too-large') response.setHeader('connection', 'close');
     this.#handler.serve(exchange);
@@ -222,7 +230,7 @@ export class HttpConnection {
     if (this.#isLingering || this.#socket.destroyed) return;
     if (this.#isEnding && next === undefined) return void this.#end();
     if (this.#waiting.length === 0) this.#release();
-    // The other connections have their turn in between.
+    // Gives other connections a chance to run in between.
     if (next !== undefined) setImmediate(() => this.#run(next));
   }
 
@@ -242,10 +250,10 @@ export class HttpConnection {
     if (!response.headersSent) response.setHeader('connection', 'close');
   }
 
-  /** Answers what is no request, when nothing else is to be answered. */
+  /** Answers input that never became a request, when no other answer is outstanding. */
   async #answer(fault: InvalidRequestError): Promise<void> {
     this.#isEnding = true;
-    // The rest of a request that has its answer already.
+    // The input is the rest of a request that already has its answer.
     if (this.#latest?.complete === false) return this.#linger();
     this.#refusal = this.#handler.refuse(fault);
     await this.#end();
@@ -281,7 +289,7 @@ export class HttpConnection {
   }
 }
 
-/** Takes the listener of Node's server off a new connection, to be called in its place. */
+/** Removes the listener of Node's server from a new connection, and returns a function that calls it. */
 function takeListener(socket: Socket, event: 'data' | 'end'): (...values: readonly unknown[]) => void {
   const listeners = socket.listeners(event);
   socket.removeAllListeners(event);

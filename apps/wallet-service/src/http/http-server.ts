@@ -17,43 +17,43 @@ import type { RequestTimeLimits } from './request-deadline.js';
 
 const headersTimeoutMsDefault = 10_000;
 const requestTimeoutMsDefault = 30_000;
-/** How often connections are checked for clients that take longer. */
+/** How often connections are checked for slow clients, in milliseconds. */
 const timeoutCheckMs = 1_000;
-/** How long a connection may wait for its next request. */
+/** How long a connection may wait for its next request, in milliseconds. */
 const keepAliveTimeoutMs = 5_000;
 const connectionsMaxDefault = 2_000;
 const answerTimeoutMsDefault = 30_000;
 
-/** Where a server listens, and what its clients may cost. */
+/** Where a server listens, and the limits for its clients. */
 export interface HttpServerOptions {
   readonly host: string;
-  /** 0 is any free one. */
+  /** 0 means any free port. */
   readonly port: number;
-  /** How many connections there may be; further ones are closed at once. Default 2,000. */
+  /** The maximum number of connections; further ones are closed at once. Default 2,000. */
   readonly connectionsMax?: number;
-  /** For how long a client may take nothing of an answer, in milliseconds. Default 30,000. */
+  /** How long a client may leave an answer unread, in milliseconds. Default 30,000. */
   readonly answerTimeoutMs?: number;
   /**
-   * How long a client may take to send the headers of a request, in milliseconds, without the time in which nothing is
-   * read from its connection. Default 10,000.
+   * How long a client may take to send the headers of a request, in milliseconds, not counting the time in which the
+   * server does not read from its connection. Default 10,000.
    */
   readonly headersTimeoutMs?: number;
-  /** How long it may take to send the whole request, likewise. Default 30,000. */
+  /** How long a client may take to send the whole request, counted in the same way. Default 30,000. */
   readonly requestTimeoutMs?: number;
 }
 
-/** What answers requests. */
+/** Answers requests. */
 export interface WebHandler {
   readonly fetch: (request: Request, body: RequestBody) => Response | Promise<Response>;
-  /** Answers what never becomes a request, such as headers that are too large. */
+  /** Answers input that never becomes a request, such as headers that are too large. */
   readonly refuse: (error: unknown) => Response;
   /** Answers `OPTIONS *`, which asks about the server as a whole. */
   readonly describe: () => Response;
 }
 
-/** A web handler on a TCP port. */
+/** Serves a web handler on a TCP port. */
 export class HttpServer {
-  /** Such as `http://127.0.0.1:8080`. */
+  /** For example `http://127.0.0.1:8080`. */
   readonly url: string;
   readonly #server: NodeServer;
   readonly #connections: ReadonlyMap<Duplex, HttpConnection>;
@@ -68,7 +68,7 @@ export class HttpServer {
   /**
    * Starts to accept connections.
    *
-   * @throws the error of the system, such as EADDRINUSE
+   * @throws the system's error, such as EADDRINUSE
    */
   static async listen(
     handler: WebHandler,
@@ -87,11 +87,12 @@ export class HttpServer {
       connectionsCheckingInterval: timeoutCheckMs,
       keepAliveTimeout: keepAliveTimeoutMs,
       maxHeaderSize: headersBytesMax,
-      // Node's own answer would say neither what is wrong nor which request it was.
+      // Node's own answer would neither say what is wrong nor carry a request id.
       requireHostHeader: false,
     });
     server.maxHeadersCount = headersCountMax;
-    // A client may end its side after the request; Node would end the other side, too, without an answer.
+    // A client may close its sending half after the request. By default, Node would then close the connection without
+    // an answer.
     Object.assign(server, { httpAllowHalfOpen: true });
     server.maxConnections = connectionsMax;
     server.setTimeout(answerTimeoutMs);
@@ -102,9 +103,9 @@ export class HttpServer {
   }
 
   /**
-   * Stops accepting, closes idle connections at once, and resolves when what runs is answered. A client has 2 s to take an
-   * answer that was written. Requests that have not arrived completely are refused, and those that wait for others of their
-   * connection are dropped with it.
+   * Stops accepting connections, closes idle ones at once, and resolves when all running requests are answered. A
+   * client has 2 s to read an answer that was written. Incomplete requests are refused, and requests that wait behind
+   * others on their connection are dropped with it.
    */
   async close(): Promise<void> {
     const closed = once(this.#server, 'close');
@@ -115,7 +116,9 @@ export class HttpServer {
     await closed;
   }
 
-  /** Node destroys idle connections meanwhile, and takes for idle also one whose answer is still being sent. */
+  /**
+   * On close, Node destroys idle connections, and mistakes a connection for idle while its answer is still being sent.
+   */
   #closeListener(): void {
     const sending = [...this.#connections.keys()].filter(({ writableLength }) => writableLength > 0);
     for (const socket of sending) socket.destroy = () => socket;
@@ -127,7 +130,7 @@ export class HttpServer {
 function stopping(): InvalidRequestError {
   return new InvalidRequestError(
     'request-timeout',
-    'The service stops, and the request had not arrived completely: nothing was done; send it again',
+    'The service is stopping, and the request had not arrived completely: nothing was done; send it again',
   );
 }
 
@@ -152,17 +155,23 @@ function serveConnections(
     connections.get(request.socket)?.add(request, response, { fault: headerIssue(request), onRead });
   });
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-    const fault = new InvalidRequestError('expectation-failed', 'Nothing but 100-continue can be expected');
-    // The body that was held back for the answer may come, or not.
+    const fault = new InvalidRequestError(
+      'expectation-failed',
+      'The only supported expectation is 100-continue',
+    );
+    // The client may or may not send the body that it held back.
     response.setHeader('connection', 'close');
     connections.get(request.socket)?.add(request, response, { fault });
   });
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
-    const fault = new InvalidRequestError('method-not-allowed', 'CONNECT is not among GET, HEAD, POST');
+    const fault = new InvalidRequestError(
+      'method-not-allowed',
+      'CONNECT is not supported: use GET, HEAD or POST',
+    );
     connections.get(socket)?.refuse(fault);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    // A client that has disconnected gets nothing.
+    // The client has disconnected and cannot receive an answer.
     if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy();
     else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connections.get(socket)?.watchDeadline();
     else connections.get(socket)?.refuse(connectionIssue(error));
@@ -172,7 +181,7 @@ function serveConnections(
 
 function exchangeServer({ fetch, refuse, describe }: WebHandler): ExchangeHandler['serve'] {
   return ({ request, response, body, fault }) => {
-    // The asterisk is no address that a request of the web could have.
+    // `*` is not a valid path for a web `Request`.
     const isOfServer = request.method === 'OPTIONS' && request.url === '*';
     if (isOfServer) request.url = '/';
     const answer = (webRequest: Request): Response | Promise<Response> => {
@@ -180,9 +189,9 @@ function exchangeServer({ fetch, refuse, describe }: WebHandler): ExchangeHandle
       return isOfServer ? describe() : fetch(webRequest, body);
     };
     const listener = getRequestListener(answer, {
-      // HTTP/1.0 knows no Host.
+      // HTTP/1.0 has no Host header.
       hostname: 'localhost',
-      // What is left of a body is the connection's business.
+      // The connection takes care of the rest of a body.
       autoCleanupIncoming: false,
       errorHandler: (error) => refuse(error instanceof RequestError ? unreadable(error) : error),
     });

@@ -6,10 +6,10 @@ import type { ProblemCode } from './problem-kinds.js';
 import { readJsonBody } from './request-body.js';
 import type { WalletEnv } from './wallet-app-env.js';
 
-/** The statuses of successful answers, and of a readiness check that says no. */
+/** The statuses of successful answers, and of a failed readiness check. */
 export type AnswerStatus = 200 | 201 | 202 | 503;
 
-/** One method of one path: what it takes, what it answers, and how it is documented. */
+/** One method of one path: its input, its answers, and its documentation. */
 export interface Operation<
   Path extends z.ZodObject = z.ZodObject,
   Query extends z.ZodObject = z.ZodObject,
@@ -25,16 +25,16 @@ export interface Operation<
   readonly pathFields?: Path;
   readonly query?: Query;
   readonly body?: Body;
-  /** Whether no body at all is as good as `{}`. */
+  /** Whether a missing body means the same as `{}`. */
   readonly bodyOptional?: boolean;
-  /** Describes what is answered when no problem is, by status. */
+  /** Describes the answers that are not problems, by status. */
   readonly answers: Readonly<Partial<Record<AnswerStatus, string>>>;
   readonly answer: Answer;
-  /** The problems it can have beside those that come with its parts. */
+  /** The problems it can have beside those that follow from its parts. */
   readonly problems: readonly ProblemCode[];
 }
 
-/** What a request asks for, checked against its operation. */
+/** The input of a request, validated against its operation. */
 export interface OperationInput<
   Path extends z.ZodObject,
   Query extends z.ZodObject,
@@ -46,9 +46,9 @@ export interface OperationInput<
 }
 
 /**
- * Reads the parts of a request that its operation declares; the others are `undefined`, and no handler reads them.
+ * Reads the parts of a request that its operation declares. Other parts are `undefined`, and no handler reads them.
  *
- * @throws InvalidRequestError for the first part that is malformed, with all its faults
+ * @throws InvalidRequestError for the first malformed part, with all its faults
  */
 export async function operationInput<
   Path extends z.ZodObject,

@@ -4,11 +4,11 @@ import type { RequestFaultCode } from './problem-kinds.js';
 
 const faultsMax = 32;
 
-/** Which part of a request is parsed, and how positions in it are written. */
+/** The part of a request that is parsed, and how positions in it are written. */
 type RequestPart = 'path' | 'query' | 'body';
 
 /**
- * Parses one part of a request by its schema.
+ * Parses one part of a request with a schema.
  *
  * @throws InvalidRequestError `bad-request` with up to 32 faults
  */
@@ -41,7 +41,7 @@ function faultsOf(part: RequestPart, issue: z.core.$ZodIssue, value: unknown): r
   return [{ pointer: pointer(part, issue.path), message: missing ? 'is missing' : issue.message }];
 }
 
-/** In the body a JSON pointer as URI fragment (RFC 6901, section 6); elsewhere the name of the parameter. */
+/** In the body, a JSON pointer as URI fragment (RFC 6901, section 6); elsewhere, the name of the parameter. */
 function pointer(part: RequestPart, path: readonly PropertyKey[]): string {
   const tokens = path.map((key) =>
     encodeURIComponent(String(key).toWellFormed().replaceAll('~', '~0').replaceAll('/', '~1')),
@@ -59,15 +59,18 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
 
 /** One fault in the shape of a request. */
 export interface ShapeIssue {
-  /** Where: `#/amount` in the body (a JSON pointer), `path/id`, `query/limit` or `header/Idempotency-Key` elsewhere. */
+  /**
+   * The position: `#/amount` in the body (a JSON pointer), elsewhere `path/id`, `query/limit` or
+   * `header/Idempotency-Key`.
+   */
   readonly pointer: string;
   readonly message: string;
 }
 
-/** A request that is refused for its form; no action has run. */
+/** A malformed request was refused before any action ran. */
 export class InvalidRequestError extends Error {
   readonly code: RequestFaultCode;
-  /** What is wrong where; empty when the request as a whole is. */
+  /** The faults and their positions; empty when the request as a whole is at fault. */
   readonly faults: readonly ShapeIssue[];
 
   constructor(

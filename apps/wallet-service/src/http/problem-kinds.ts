@@ -5,17 +5,17 @@ import type { WalletErrorCode } from '../wallet/wallet-error.js';
 /** How one kind of problem is answered. */
 export interface ProblemKind {
   readonly status: 400 | 404 | 405 | 408 | 409 | 413 | 415 | 417 | 422 | 431 | 500 | 503 | 504;
-  /** Says what kind it is, the same for every occurrence. */
+  /** Names the kind of problem; the same for every occurrence. */
   readonly title: string;
-  /** The public `code`, where it is not the name of the kind. */
+  /** The public `code`, if it differs from the name of the kind. */
   readonly code?: string;
-  /** Said instead of the error's own message, which is for operators. */
+  /** Replaces the error's own message, which is for operators. */
   readonly detail?: string;
-  /** Seconds after which trying again may help. */
+  /** How many seconds later a retry may succeed. */
   readonly retryAfterSeconds?: number;
 }
 
-/** The codes of faults that the HTTP entry finds by itself, before any action runs. */
+/** The codes of faults that the HTTP layer itself finds before any action runs. */
 export type RequestFaultCode =
   | 'bad-request'
   | 'body-too-large'
@@ -26,7 +26,7 @@ export type RequestFaultCode =
   | 'not-found'
   | 'method-not-allowed';
 
-/** The HTTP entry's own problems, beside the refusals of the wallet's rules. */
+/** The HTTP layer's own problems, beside those of the wallet's rules. */
 type EntryProblem =
   | RequestFaultCode
   | 'wallet-not-found'
@@ -40,16 +40,20 @@ type EntryProblem =
 /** The names of all kinds of problems. */
 export type ProblemCode = WalletErrorCode | EntryProblem;
 
-/** Every problem that this service answers, with its status: the one place where errors meet HTTP. */
+/** Every problem that this service answers, with its status: the only place that maps errors to HTTP. */
 export const problemKinds: Readonly<Record<ProblemCode, ProblemKind>> = {
   'bad-request': { status: 400, title: 'The request is malformed' },
   'body-too-large': { status: 413, code: 'bad-request', title: 'The body is too large' },
   'unsupported-media-type': { status: 415, code: 'bad-request', title: 'The body is not application/json' },
-  'headers-too-large': { status: 431, code: 'bad-request', title: 'Address and headers are too large' },
+  'headers-too-large': {
+    status: 431,
+    code: 'bad-request',
+    title: 'The request line and headers are too large',
+  },
   'request-timeout': { status: 408, code: 'bad-request', title: 'The request took too long to arrive' },
   'expectation-failed': { status: 417, code: 'bad-request', title: 'The expectation cannot be met' },
   'not-found': { status: 404, title: 'There is nothing at this address' },
-  'method-not-allowed': { status: 405, title: 'The address does not know this method' },
+  'method-not-allowed': { status: 405, title: 'The address does not support this method' },
 
   'invalid-amount': { status: 422, title: 'The amount is not acceptable' },
   'unknown-currency': { status: 422, title: 'The currency is unknown' },
@@ -68,19 +72,19 @@ export const problemKinds: Readonly<Record<ProblemCode, ProblemKind>> = {
   'idempotency-key-reused': {
     status: 422,
     title: 'The idempotency key belongs to another request',
-    detail: 'Repeat a request unchanged, and give every other one a key of its own. Nothing was written.',
+    detail: 'Repeat a request unchanged, and use a new key for every other request. Nothing was written.',
   },
   'shard-unavailable': {
     status: 503,
     title: 'The shard is unavailable',
-    detail: 'The shard cannot be reached or has too much to do. Nothing was written; try again.',
+    detail: 'The shard cannot be reached or is overloaded. Nothing was written; try again.',
     retryAfterSeconds: 1,
   },
   'outcome-unknown': {
     status: 504,
     title: 'The outcome is unknown',
     detail:
-      'The connection was lost while the change was being committed. Repeat the request with the same Idempotency-Key; without one, read the wallet before.',
+      'The connection was lost while the change was being committed. Repeat the request with the same Idempotency-Key; without a key, read the wallet first.',
   },
   internal: { status: 500, title: 'Internal error', detail: 'The request could not be served.' },
 };
@@ -92,9 +96,9 @@ export const problemSchema = z
     title: z.string().openapi({ example: 'The balance does not cover the amount' }),
     status: z.int().openapi({ example: 422 }),
     detail: z.string().openapi({ description: 'What happened this time.' }),
-    code: z.string().openapi({ description: 'What to branch on.', example: 'insufficient-funds' }),
+    code: z.string().openapi({ description: 'The code to branch on.', example: 'insufficient-funds' }),
     instance: z.string().openapi({
-      description: 'This occurrence, by the id of the request, which the log knows too.',
+      description: 'Identifies this occurrence by the id of the request, which also appears in the log.',
       example: 'urn:uuid:5f0c7f0e-6a3c-4f0e-9a53-2f6d5c8e1b7a',
     }),
     errors: z
@@ -110,7 +114,7 @@ export const problemSchema = z
       )
       .readonly()
       .optional()
-      .openapi({ description: 'What is wrong where, when the shape of the request is.' }),
+      .openapi({ description: 'The faults and their positions, when the request is malformed.' }),
   })
   .openapi('Problem');
 

@@ -22,7 +22,7 @@ export interface Problem extends ProblemKind {
   readonly faults: readonly ShapeIssue[];
 }
 
-/** What each error of the framework is to the client; those that a client cannot cause are internal. */
+/** The client's view of each framework error. Errors that a client cannot cause are internal. */
 const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'stale-record': 'stale-record',
   'transient-storage': 'shard-unavailable',
@@ -33,7 +33,8 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'invalid-cursor': 'bad-request',
   'invalid-idempotency-key': 'bad-request',
   'idempotency-key-reused': 'idempotency-key-reused',
-  // Ids of requests are checked before; what remains is a placement on a shard that another process may have.
+  // Ids in requests are checked earlier. What remains is a new model's shard that is missing from this process's
+  // configuration.
   'unknown-shard': 'shard-unavailable',
   'no-usable-shard': 'internal',
   'invalid-id': 'internal',
@@ -64,7 +65,7 @@ const problemOfCode: Readonly<Record<ErrorCode, ProblemCode>> = {
   'invariant-violation': 'internal',
 };
 
-/** Says what an error is to the client. */
+/** Translates an error into the problem that the client is told. */
 export function problemOf(error: unknown): Problem {
   const name = nameOf(error);
   const kind = problemKinds[name];
@@ -77,12 +78,12 @@ export function problemOf(error: unknown): Problem {
   };
 }
 
-/** Which shard cannot serve, and why. */
+/** Says which shard is unavailable and why, if the error is about that. */
 function shardDetail(error: unknown): string | undefined {
   const known = FrameworkError.find(error);
   const why = known && whyUnavailable(known);
   if (why === undefined) return undefined;
-  return `${sentence(why.shard.toString())} cannot serve: ${why.what}. Nothing was written; try again later.`;
+  return `${sentence(why.shard.toString())} is unavailable: ${why.what}. Nothing was written; try again later.`;
 }
 
 function whyUnavailable(
@@ -90,15 +91,15 @@ function whyUnavailable(
 ): { readonly shard: ShardIdentifier; readonly what: string } | undefined {
   if (error instanceof UnknownShardError) return { shard: error.shard, what: `it is ${notConfigured}` };
   if (error instanceof TransientStorageError) {
-    const what = 'the connection to its database was lost, or others were served first';
+    const what = 'the connection to its database was lost, or the change conflicted with others';
     return { shard: error.shard, what };
   }
   if (!(error instanceof ShardUnavailableError)) return undefined;
   const { shard, kind } = error;
-  if (kind === 'locked') return { shard, what: 'somebody else holds a lock on what is to be changed' };
-  if (kind === 'damaged') return { shard, what: 'its disk fails, or what is asked for is damaged' };
+  if (kind === 'locked') return { shard, what: 'another session holds a lock on the row to be changed' };
+  if (kind === 'damaged') return { shard, what: 'its disk has failed, or its data is damaged' };
   if (kind !== undefined) return { shard, what: shardCauses[kind].what };
-  return { shard, what: 'it has too much to do, or does not answer in time' };
+  return { shard, what: 'it is overloaded, or does not answer in time' };
 }
 
 function sentence(text: string): string {
@@ -122,7 +123,7 @@ function nameOf(error: unknown): ProblemCode {
 /** The media type of problem details (RFC 9457). */
 export const problemMediaType = 'application/problem+json';
 
-/** Answers a problem. */
+/** Makes the HTTP response for a problem. */
 export function problemResponse(problem: Problem, requestId: string): Response {
   const body: ProblemBody = {
     type: `urn:problem-type:wallet-service:${problem.name}`,
@@ -135,7 +136,7 @@ export function problemResponse(problem: Problem, requestId: string): Response {
   };
   const headers = new Headers({ 'content-type': problemMediaType, [requestIdHeader]: requestId });
   if (problem.retryAfterSeconds !== undefined) headers.set('retry-after', String(problem.retryAfterSeconds));
-  // The rest of a body that is too large is not worth reading.
+  // The rest of an oversized body is not worth reading.
   if (problem.name === 'body-too-large') headers.set('connection', 'close');
   return new Response(JSON.stringify(body), { status: problem.status, headers });
 }

@@ -3,12 +3,12 @@ import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import { InvalidRequestError } from './parse-shape.js';
 import { idempotencyKeyHeader } from './request-fields.js';
 
-/** How long address and headers may be together. */
+/** The maximum length of request line and headers together. */
 export const headersBytesMax: number = 16 * 1024;
-/** How many headers there may be: each takes some hundred bytes of memory, however small it is. */
+/** The maximum number of headers: each takes a few hundred bytes of memory, however short it is. */
 export const headersCountMax = 1_000;
 
-/** What Node's parser says of a request that it cannot read, as a fault; everything else is a malformed request. */
+/** Translates errors of Node's parser. All others mean a malformed request. */
 const faultOfCode: Readonly<Record<string, () => InvalidRequestError>> = {
   HPE_HEADER_OVERFLOW: headersTooLarge,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: () =>
@@ -17,46 +17,46 @@ const faultOfCode: Readonly<Record<string, () => InvalidRequestError>> = {
     new InvalidRequestError('bad-request', 'The request ended before it was complete'),
 };
 
-/** Why a request is refused whose address and headers are too long, or do not end. */
+/** The fault of a request whose request line and headers are too long, or do not end. */
 export function headersTooLarge(): InvalidRequestError {
   return new InvalidRequestError(
     'headers-too-large',
-    `Address and headers have at most 16 KiB together, and there are at most ${headersCountMax} headers`,
+    `The request line and headers may have at most 16 KiB together, and there may be at most ${headersCountMax} headers`,
   );
 }
 
-/** Why a request is refused that the client takes too long to send. */
+/** The fault of a request that the client takes too long to send. */
 export function requestTimedOut(): InvalidRequestError {
   return new InvalidRequestError('request-timeout', 'The request did not arrive in time');
 }
 
-/** Translates an error of a connection for the client whose request cannot be read. */
+/** Translates a connection's error for the client whose request cannot be read. */
 export function connectionIssue(error: NodeJS.ErrnoException): InvalidRequestError {
   return (
     faultOfCode[error.code ?? '']?.() ??
-    new InvalidRequestError('bad-request', 'The request is not one of HTTP/1.1', { cause: error })
+    new InvalidRequestError('bad-request', 'The request is not valid HTTP/1.1', { cause: error })
   );
 }
 
-/** Headers of which a second one would be dropped, or taken for a part of the first; in lower case. */
+/** Headers that must occur only once: Node would drop a second one or join it with the first. In lower case. */
 const singleHeaders: readonly string[] = ['host', idempotencyKeyHeader.toLowerCase()];
 
-/** What is wrong with a request before its path is looked at, if anything is. */
+/** Checks a request before its path is read; returns what is wrong with it, if anything. */
 export function headerIssue(
   request: Pick<IncomingMessage, 'method' | 'url' | 'rawHeaders' | 'headers' | 'httpVersion'>,
 ): InvalidRequestError | undefined {
   const { method = '', url = '', rawHeaders, headers, httpVersion } = request;
-  // Node's parser does not count what stands between names and values, and counts to more than the limit.
+  // Node's parser does not count separators, and its limit is higher.
   const texts = rawHeaders.reduce((length, text) => length + text.length, method.length + url.length);
   if (texts + separatorBytes(rawHeaders.length / 2) > headersBytesMax) return headersTooLarge();
   if (httpVersion !== '1.1' && httpVersion !== '1.0') {
-    return new InvalidRequestError('bad-request', 'The request is not one of HTTP/1.1');
+    return new InvalidRequestError('bad-request', 'The request is not valid HTTP/1.1');
   }
   if (httpVersion === '1.1' && !headers.host) return headerFaultOf('Host', 'is missing');
-  // With it, the path would be another one than the client's.
-  if (/[/?#@\\]/.test(headers.host ?? '')) return headerFaultOf('Host', 'is not a host');
+  // Such a character would change the path that the request is read with.
+  if (/[/?#@\\]/.test(headers.host ?? '')) return headerFaultOf('Host', 'is not a valid host name');
   const seen = new Set<string>();
-  // Names stand at even places. Looked at for every request, so most are passed over by their length.
+  // Names have even indexes. This runs for every request, so most names are skipped by their length.
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? '';
     const single = singleHeaders.find(
@@ -69,7 +69,7 @@ export function headerIssue(
   return undefined;
 }
 
-/** What stands on the wire besides method, address, names and values: at least so much. */
+/** The minimum number of bytes besides method, address, names and values. */
 function separatorBytes(headerCount: number): number {
   return '  HTTP/1.1\r\n'.length + headerCount * ': \r\n'.length + '\r\n'.length;
 }
@@ -80,7 +80,7 @@ function headerFaultOf(name: string, message: string): InvalidRequestError {
   });
 }
 
-/** Writes out an answer to what is no request, after which the connection ends. */
+/** Formats an answer to input that never became a request; the connection ends after it. */
 export async function answerText(response: Response): Promise<string> {
   const body = await response.text();
   response.headers.set('connection', 'close');

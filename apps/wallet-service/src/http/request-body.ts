@@ -5,16 +5,16 @@ import { parseExactJson } from './request-fields.js';
 
 const bytesMax = 64 * 1024;
 
-/** The body of a request: read when it is asked for, and never beyond 64 KiB. */
+/** The body of a request. It is read only when asked for, and never beyond 64 KiB. */
 export class RequestBody {
   readonly #request: IncomingMessage;
   readonly #onRead: () => void;
-  /** What the headers announce, in bytes; `undefined` for chunks. */
+  /** The length according to the headers, in bytes; `undefined` for a chunked body. */
   readonly #length: number | undefined;
   #fault: InvalidRequestError | undefined;
   #reject: ((fault: InvalidRequestError) => void) | undefined;
 
-  /** @param onRead called when the body is asked for: the client may wait for that before it sends it */
+  /** @param onRead called when the body is requested, since the client may wait for that before it sends it */
   constructor(request: IncomingMessage, onRead: () => void = () => undefined) {
     const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
     this.#request = request;
@@ -22,32 +22,32 @@ export class RequestBody {
     this.#length = coding === undefined ? Number(length ?? 0) : undefined;
   }
 
-  /** Whether the headers announce one. */
+  /** Whether the headers announce a body. */
   get isAnnounced(): boolean {
     return this.#length !== 0;
   }
 
-  /** Whether the headers announce more than is ever read. */
+  /** Whether the headers announce a body that exceeds the limit. */
   get isTooLarge(): boolean {
     return this.#length !== undefined && this.#length > bytesMax;
   }
 
-  /** Tells whoever reads it, now or later, why the rest does not arrive. */
+  /** Makes the current or next read fail, because the rest of the body will not arrive. */
   fail(fault: InvalidRequestError): void {
     this.#fault ??= fault;
     this.#reject?.(fault);
   }
 
   /**
-   * Reads all of it, once.
+   * Reads the whole body, once.
    *
-   * @throws InvalidRequestError `body-too-large` as soon as more than 64 KiB are announced or have arrived, `bad-request` when
-   * the connection ends before the body does, and whatever {@link fail} is told
+   * @throws InvalidRequestError `body-too-large` as soon as more than 64 KiB are announced or have arrived,
+   * `bad-request` when the connection ends before the body does, and any fault passed to {@link fail}
    */
   async read(): Promise<Buffer> {
     if (this.#fault !== undefined) throw this.#fault;
     if (this.isTooLarge) throw tooLarge();
-    // Nothing would be heard of it any more.
+    // A destroyed request emits no more events.
     if (this.#request.destroyed) throw incomplete(undefined);
     this.#onRead();
     const request = this.#request;
@@ -84,10 +84,11 @@ const utf8 = new TextDecoder('utf-8', { fatal: true });
 const mediaType = /^application\/json[ \t]*(;[ \t]*charset=("utf-8"|utf-8)[ \t]*)?$/i;
 
 /**
- * Reads the JSON body of a request, its numbers exactly as written.
+ * Reads the JSON body of a request, and keeps its numbers exactly as written.
  *
- * @param optional whether no body at all is as good as `{}`
- * @throws InvalidRequestError `unsupported-media-type`, `body-too-large` beyond 64 KiB, `bad-request` when it is not JSON
+ * @param optional whether a missing body means the same as `{}`
+ * @throws InvalidRequestError `unsupported-media-type`, `body-too-large` beyond 64 KiB, `bad-request` when it is not
+ * JSON
  */
 export async function readJsonBody(body: RequestBody, headers: Headers, optional: boolean): Promise<unknown> {
   const sent = body.isAnnounced;
@@ -104,7 +105,7 @@ function assertMediaType(headers: Headers): void {
   if (mediaType.test(headers.get('content-type') ?? '') && coding.toLowerCase() === 'identity') return;
   throw new InvalidRequestError(
     'unsupported-media-type',
-    'Send the body as application/json in UTF-8, not compressed',
+    'Send the body as application/json in UTF-8 without compression',
   );
 }
 
@@ -112,6 +113,6 @@ function parse(bytes: Uint8Array): unknown {
   try {
     return parseExactJson(utf8.decode(bytes));
   } catch (error) {
-    throw new InvalidRequestError('bad-request', 'The body is not JSON in UTF-8', { cause: error });
+    throw new InvalidRequestError('bad-request', 'The body is not valid JSON in UTF-8', { cause: error });
   }
 }

@@ -6,15 +6,15 @@ import { errorReason, errorStack } from '../process/service-logger.js';
 import type { Problem } from './problem-of.js';
 import type { WalletEnv } from './wallet-app-env.js';
 
-/** How long a client may take to send the headers of a request, and the whole of it. */
+/** How long a client may take to send the headers of a request, and the whole request. */
 export interface RequestTimeLimits {
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
 }
 
 /**
- * The deadline of a request that is late according to Node's server, which also counts the time in which the service read
- * nothing from the connection: the limits begin again when reading does.
+ * The deadline of a request that Node's server reports as late. Node also counts time in which the service did not read
+ * from the connection. So the time limits start again when reading resumes.
  */
 export class RequestDeadline {
   readonly #limits: RequestTimeLimits;
@@ -25,31 +25,31 @@ export class RequestDeadline {
   #resumedAtMs = -Infinity;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param onMissed called when the client has had its time and the request is still not complete */
+  /** @param onMissed called when the client's time is over and the request is still incomplete */
   constructor(limits: RequestTimeLimits, isReading: () => boolean, onMissed: () => void) {
     this.#limits = limits;
     this.#isReading = isReading;
     this.#onMissed = onMissed;
   }
 
-  /** Begins to watch the request that is being read. Node's server reports each request once at most. */
+  /** Starts to watch the request that is being read. Node's server reports each request at most once. */
   watch(latest: IncomingMessage | undefined): void {
     this.#late = latest?.complete === false ? latest : 'awaited';
     this.#check();
   }
 
-  /** Says that the headers of a request have been read. */
+  /** Must be called when the headers of a request have been read. */
   headersRead(request: IncomingMessage): void {
     if (this.#late === 'awaited') this.#late = request;
   }
 
-  /** Says that reading begins again after a pause. */
+  /** Must be called when reading resumes after a pause. */
   resumed(): void {
     this.#resumedAtMs = performance.now();
     if (this.#late !== undefined) this.#check();
   }
 
-  /** Watches nothing any more. */
+  /** Stops watching. */
   end(): void {
     this.#late = undefined;
     clearTimeout(this.#timer);
@@ -68,7 +68,7 @@ export class RequestDeadline {
   }
 }
 
-/** Writes one line per request: never a body, a query or a header. */
+/** Logs one line per request, never with a body, a query or a header. */
 export function logRequest(logger: Logger, context: Context<WalletEnv>, tookMs: number): void {
   const { method, path } = context.req;
   const { status } = context.res;
@@ -76,7 +76,7 @@ export function logRequest(logger: Logger, context: Context<WalletEnv>, tookMs: 
   logger.info({ requestId, method, path, status, durationMs: Math.round(tookMs) }, 'request');
 }
 
-/** Writes down what operators need to know of a problem, by the request's id that the client was told. */
+/** Logs what operators need to know about a problem, with the request id that the client received. */
 export function logProblem(
   logger: Logger,
   { req, var: { requestId } }: Context<WalletEnv>,

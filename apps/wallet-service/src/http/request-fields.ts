@@ -13,9 +13,9 @@ import { InvalidAmountError } from '../wallet/wallet-error.js';
 import { InvalidRequestError } from './parse-shape.js';
 import { notConfigured } from './shard-causes.js';
 
-/** A number of a JSON text, as it is written there: a detour through a binary float would change amounts. */
+/** A number in a JSON text, exactly as written. Parsing it as a binary float could change an amount. */
 class JsonNumber {
-  /** Such as `25.50` or `1e2`. */
+  /** For example `25.50` or `1e2`. */
   readonly source: string;
 
   constructor(source: string) {
@@ -23,7 +23,7 @@ class JsonNumber {
   }
 }
 
-/** What `JSON.parse` tells its reviver beyond key and value; TypeScript's library does not know it yet. */
+/** The third argument of a `JSON.parse` reviver, which TypeScript's library lacks so far. */
 interface SourceContext {
   readonly source?: string;
 }
@@ -46,7 +46,7 @@ const grammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const exponentMax = 1_000;
 
 /**
- * The schema of an amount in a request: a JSON string or a JSON number, read exactly as it is written.
+ * The schema of an amount in a request: a JSON string or a JSON number, read exactly as written.
  *
  * Both follow the grammar of JSON numbers. Parsing throws InvalidAmountError (`invalid-amount`) for exponents beyond
  * ±1,000, which no currency needs and which would take megabytes to write out.
@@ -67,22 +67,22 @@ export const decimalField = z
 function bounded(amount: Big): Big {
   if (Math.abs(amount.e) <= exponentMax) return amount;
   throw new InvalidAmountError(
-    'An amount has at most 20 digits before the point, and the decimals of its currency',
+    'An amount has at most 20 digits before the decimal point, and the decimals of its currency',
   );
 }
 
 /**
- * Reads the id of something that may exist: the text is a UUID, of whatever version.
+ * Parses the id of a model that should exist. The text is a UUID of any version.
  *
- * @throws EntityNotFoundError `entity-not-found` when no model can have the id, because it carries no shard or one
- * that is not configured
+ * @throws EntityNotFoundError `entity-not-found` when no model can have the id, because it carries no shard or one that
+ * is not configured
  */
 export function existingId<T>(model: ModelClass<T>, uuid: string, databases: DatabaseRegistry): ShardedId<T> {
   const id = parse(model, uuid);
   if (id === undefined) throw new EntityNotFoundError(modelNameOf(model), uuid);
   const shard = id.resolveShardIdentifier();
   if (databases.shards.includes(shard)) return id;
-  const reason = `${shard.toString()}, which its id names, is ${notConfigured}`;
+  const reason = `its id names ${shard.toString()}, which is ${notConfigured}`;
   throw new EntityNotFoundError(modelNameOf(model), uuid, reason);
 }
 
@@ -95,16 +95,16 @@ function parse<T>(model: ModelClass<T>, uuid: string): ShardedId<T> | undefined 
   }
 }
 
-/** The schema of free text in a request: any that the database can hold. */
+/** The schema of free text in a request: any text that the database can store. */
 export const textField = z
   .string({ error: 'must be a string' })
-  .refine((text) => text.isWellFormed() && !text.includes('\u0000'), 'has a character that is not text')
+  .refine((text) => text.isWellFormed() && !text.includes('\u0000'), 'contains an invalid character')
   .openapi({ pattern: String.raw`^[^\u0000\uD800-\uDFFF]*$` });
 
-/** Without flags: the OpenAPI document shows it as a pattern, which has none. */
+/** Has no flags, because a pattern in an OpenAPI document cannot have any. */
 const uuid = /^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$/;
 
-/** The schema of a UUID of any version, upper case or lower case, in lower case afterwards. */
+/** The schema of a UUID of any version in upper or lower case; the result is in lower case. */
 export const uuidField = z
   .string({ error: 'must be a UUID' })
   .regex(uuid, 'must be a UUID')
@@ -114,39 +114,45 @@ export const uuidField = z
 const limitMax = 100;
 const limitDefault = 20;
 
-/** The query field that bounds a page: 1 to 100 items, 20 unless said otherwise. */
+/** The query field that limits a page: 1 to 100 items, by default 20. */
 export const limitField = z
   .string()
   .regex(/^([1-9]\d?|100)$/, `must be a whole number from 1 to ${limitMax}`)
   .transform(Number)
   .default(limitDefault)
-  .openapi({ type: 'integer', minimum: 1, maximum: limitMax, description: 'Items of the page at most.' });
+  .openapi({
+    type: 'integer',
+    minimum: 1,
+    maximum: limitMax,
+    description: 'The maximum number of items on the page.',
+  });
 
-/** What a list's cursor is, for its documentation. */
-export const cursorNote = 'The `next` of the page before, unchanged. Without it: the first page.';
+/** Documents the cursor of a list. */
+export const cursorNote = 'The `next` of the previous page, unchanged. Omit it for the first page.';
 
-/** The header by which a client marks repeats of one request. */
+/** The header with which a client marks repeats of one request. */
 export const idempotencyKeyHeader = 'Idempotency-Key';
 
-/** How long a key may be. */
+/** The maximum length of a key. */
 export const idempotencyKeyCharactersMax = 255;
 
 /**
- * What a key is made of. Blanks around the value of a header are not part of it; and beyond ASCII clients send different bytes
- * for the same letter, so that a repeat by another one would be another key.
+ * The characters of a key. Spaces around a header's value are not part of it. Beyond ASCII, clients encode the same
+ * letter differently, so a repeat from another client would have another key.
  */
 export const idempotencyKeyPattern: RegExp = /^[!-~]([ -~]*[!-~])?$/;
 
 /**
  * Reads the idempotency key of a request, if it has one.
  *
- * @throws InvalidRequestError `bad-request` when it is empty, longer than 255 characters, or has others than those of ASCII that print
+ * @throws InvalidRequestError `bad-request` when it is empty, longer than 255 characters, or contains anything but
+ * printable ASCII characters
  */
 export function idempotencyKey(headers: Headers): string | undefined {
   const key = headers.get(idempotencyKeyHeader) ?? undefined;
   if (key === undefined) return undefined;
   if (key.length <= idempotencyKeyCharactersMax && idempotencyKeyPattern.test(key)) return key;
-  const message = `must have 1 to ${idempotencyKeyCharactersMax} characters, all of them letters, digits, signs or blanks of ASCII`;
+  const message = `must have 1 to ${idempotencyKeyCharactersMax} printable ASCII characters`;
   throw new InvalidRequestError('bad-request', `${idempotencyKeyHeader} ${message}`, {
     faults: [{ pointer: `header/${idempotencyKeyHeader}`, message }],
   });

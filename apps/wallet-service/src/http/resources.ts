@@ -16,7 +16,7 @@ const shardResource = z
   .object({ group: z.int().openapi({ example: 1 }), member: z.int().openapi({ example: 0 }) })
   .openapi('Shard');
 
-/** The schema of a wallet as it is answered. */
+/** The schema of a wallet in answers. */
 export const walletSchema = z
   .object({
     id: z.uuid(),
@@ -25,13 +25,15 @@ export const walletSchema = z
     currency: z.string().openapi({ example: 'MXN' }),
     balance: z.string().openapi({ description: 'An exact decimal.', example: '125.50' }),
     state: z.enum(['OPENED', 'CLOSED']),
-    version: z.int().openapi({ description: 'Counts the changes; the first version is 1.', example: 2 }),
+    version: z
+      .int()
+      .openapi({ description: 'Increases by 1 with each change; the first version is 1.', example: 2 }),
     createdDate: z.iso.datetime(),
     updatedDate: z.iso.datetime(),
   })
   .openapi('Wallet');
 
-/** Shows a wallet to clients. */
+/** Represents a wallet for clients. */
 export function walletResource(wallet: Wallet): z.input<typeof walletSchema> {
   return {
     id: wallet.id.value,
@@ -46,22 +48,22 @@ export function walletResource(wallet: Wallet): z.input<typeof walletSchema> {
   };
 }
 
-/** The schema of a transfer as it is answered. */
+/** The schema of a transfer in answers. */
 export const transferSchema = z
   .object({
-    id: z.uuid().openapi({ description: 'Carries the shard of the source.' }),
+    id: z.uuid().openapi({ description: 'Contains the shard of the source wallet.' }),
     state: z.enum(['INITIATED', 'COMPLETED', 'REFUNDED']),
     sourceId: z.uuid(),
     destId: z.uuid(),
     amount: z.string().openapi({ description: 'An exact decimal.', example: '25.50' }),
     currency: z.string().openapi({ example: 'EUR' }),
-    reason: z.string().optional().openapi({ description: 'Why the money went back, when it did.' }),
+    reason: z.string().optional().openapi({ description: 'Why the transfer was refunded, if it was.' }),
     createdDate: z.iso.datetime(),
     updatedDate: z.iso.datetime(),
   })
   .openapi('Transfer');
 
-/** Shows a transfer to clients. */
+/** Represents a transfer for clients. */
 export function transferResource(transfer: Transfer): z.input<typeof transferSchema> {
   return {
     id: transfer.id.value,
@@ -86,15 +88,17 @@ const classes: ReadonlyMap<string, EventClass> = new Map(
   ].map((eventClass) => [eventTypeOf(eventClass), eventClass]),
 );
 
-/** The schema of one event of a wallet as it is answered. */
+/** The schema of a wallet's event in answers. */
 export const eventSchema = z
   .object({
     id: z.uuid().openapi({ description: 'The same wherever the event is delivered.' }),
     type: z.string().openapi({ example: 'WalletMoneyDepositedEvent' }),
-    version: z.int().openapi({ description: 'The version of the wallet that the event led to.', example: 2 }),
+    version: z.int().openapi({ description: 'The version of the wallet after the event.', example: 2 }),
     actionId: z.uuid().openapi({ description: 'Shared by all events of one action.' }),
     actionName: z.string().openapi({ example: 'WalletDepositMoneyAction' }),
-    principal: z.string().openapi({ description: 'Who asked for it.', example: 'wallet-service' }),
+    principal: z
+      .string()
+      .openapi({ description: 'On whose behalf the action ran.', example: 'wallet-service' }),
     payload: z.unknown().openapi({
       type: 'object',
       description: 'The fields of the event, decimals as strings.',
@@ -104,7 +108,7 @@ export const eventSchema = z
   })
   .openapi('WalletEvent');
 
-/** Shows an event of a wallet to clients, its payload as events are written today. */
+/** Represents a wallet's event for clients, with its payload in the current format. */
 export function eventResource(event: LoggedEvent): z.input<typeof eventSchema> {
   const eventClass = classes.get(event.type);
   return {
@@ -126,6 +130,6 @@ export function pageOf<Item extends z.ZodType>(item: Item) {
     next: z
       .string()
       .nullable()
-      .openapi({ description: 'Pass it as `cursor` to read on; null on the last page.' }),
+      .openapi({ description: 'Pass it as `cursor` to get the next page; null on the last page.' }),
   });
 }

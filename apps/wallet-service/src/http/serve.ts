@@ -10,27 +10,27 @@ import { type WalletApp, requestIdHeader } from './wallet-app-env.js';
 
 type NoFields = z.ZodObject<Readonly<Record<string, z.ZodNever>>>;
 
-/** What a handler gets to know of a request. */
+/** The part of a request that a handler sees. */
 interface Call<
   Path extends z.ZodObject,
   Query extends z.ZodObject,
   Body extends z.ZodObject,
 > extends OperationInput<Path, Query, Body> {
   readonly principal: Principal;
-  /** Passes the request's id on to the events that an action leads to, and its idempotency key to the effect. */
+  /** Passes the request's id on to the events of an action, and its idempotency key to the action's effect. */
   readonly execution: ExecutionConfiguration;
 }
 
-/** What a handler answers. */
+/** The answer of a handler. */
 interface Reply<Answer extends z.ZodType> {
   /** Default 200. */
   readonly status?: AnswerStatus;
-  /** Where that which was made can be read. */
+  /** The address of the created resource. */
   readonly location?: string;
   readonly body: z.input<Answer>;
 }
 
-/** Adds an operation to the HTTP entry and to its OpenAPI document. */
+/** Adds an operation to the HTTP layer and to its OpenAPI document. */
 export function serve<
   Answer extends z.ZodType,
   Path extends z.ZodObject = NoFields,
@@ -60,12 +60,15 @@ export function serve<
   });
 }
 
-/** `/wallets/{id}` as the router writes it: `/wallets/:id`. */
+/** Converts `/wallets/{id}` to the router's form: `/wallets/:id`. */
 function routingPath(path: string): string {
   return path.replace(/\{(\w+)\}/g, ':$1');
 }
 
-/** Answers methods that a path does not have: OPTIONS with those it has, others with a problem. Call it last. */
+/**
+ * Answers methods that a path does not support: OPTIONS with the list of supported ones, others with a problem. Call it
+ * last.
+ */
 export function answerOtherMethods(app: WalletApp): void {
   const routes = app.routes.filter(({ method, path }) => method !== 'ALL' && !path.includes('*'));
   for (const [path, ofPath] of Map.groupBy(routes, (route) => route.path)) {
@@ -75,7 +78,10 @@ export function answerOtherMethods(app: WalletApp): void {
       if (req.method === 'OPTIONS') {
         return new Response(null, { status: 204, headers: { allow, [requestIdHeader]: requestId } });
       }
-      const fault = new InvalidRequestError('method-not-allowed', `${req.method} is not among ${allow}`);
+      const fault = new InvalidRequestError(
+        'method-not-allowed',
+        `${req.method} is not supported: use ${allow}`,
+      );
       const response = problemResponse(problemOf(fault), requestId);
       response.headers.set('allow', allow);
       return response;

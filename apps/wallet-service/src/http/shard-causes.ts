@@ -1,14 +1,14 @@
 import type { NotReadyKind } from '@framework/core/adapter';
 
-/** Why a shard cannot serve, as readiness answers it. */
+/** Why a shard is not ready, as the readiness check answers it. */
 export type ShardCause = NotReadyKind | 'opening' | 'delivery-starting';
 
-/** What clients are told of a shard that another process may have. */
+/** The reason given for a shard that another process may know. */
 export const notConfigured = 'not in the configuration of the process that was asked';
 
 /**
- * What is told over HTTP of each cause: what is wrong, for clients, and what to do, for operators. No host, no user, no
- * text of a server: those are in the log.
+ * What HTTP answers say about each cause: the problem, for clients, and the remedy, for operators. They contain no
+ * host, user or server message; those are in the log.
  */
 export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; readonly remedy: string }>> = {
   unreachable: {
@@ -16,21 +16,21 @@ export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; r
     remedy: 'start the server, or correct jdbc-url',
   },
   'not-serving': {
-    what: 'its database server takes no connections now, or somebody holds a lock',
+    what: 'its database server does not accept connections at the moment, or a lock is in the way',
     remedy:
-      'wait until the server has started, or give it more connections; the log says of a lock where to look',
+      'wait for the server to start, or give it more connections; for a lock, the log says where to look',
   },
   'in-recovery': {
-    what: 'its database server does not lead',
-    remedy: 'promote the server, or have jdbc-url lead to the one that leads',
+    what: 'its database server is in recovery',
+    remedy: 'promote the server, or point jdbc-url at the primary',
   },
   'read-only': {
-    what: 'its database server takes no writes',
-    remedy: 'switch default_transaction_read_only off, or have jdbc-url lead to the server that leads',
+    what: 'its database server is read-only',
+    remedy: 'turn default_transaction_read_only off, or point jdbc-url at the primary',
   },
   'access-refused': {
-    what: 'its database does not let the service in',
-    remedy: 'correct username and password, or what the server grants to that user',
+    what: 'its database refuses the login of the service',
+    remedy: 'correct username and password, or the privileges of that user',
   },
   'database-missing': {
     what: 'its database does not exist',
@@ -38,34 +38,34 @@ export const shardCauses: Readonly<Record<ShardCause, { readonly what: string; r
   },
   'tls-refused': {
     what: 'the connection to its database cannot be encrypted as configured',
-    remedy: "correct the server's certificate, or the parameters ssl… of jdbc-url",
+    remedy: "correct the server's certificate, or the ssl… parameters of jdbc-url",
   },
   'not-migrated': {
     what: 'its database lacks migrations, or is being restored',
     remedy:
-      'apply the migrations with npm run migrate; or, if the database is being restored, wait until that has ended; the log says which',
+      'apply the migrations with npm run migrate or, if the database is being restored, wait for the restore to finish; the log says which',
   },
   'migration-not-allowed': {
-    what: 'its database lacks migrations, which the service may not apply',
+    what: 'its database lacks migrations, and the service may not apply them',
     remedy: 'apply them with npm run migrate as the role that owns the schema, and set migrate to check',
   },
   'schema-newer': {
     what: 'its database has migrations of a newer release',
-    remedy: 'start that release, or set migrate to off to go on with this one; the log names them',
+    remedy:
+      'start that release, or set migrate to off to keep running this one; the log names the migrations',
   },
   'other-shards': {
-    what: 'its database is that of other shards',
-    remedy:
-      'correct jdbc-url; or, if the shard was moved there, adopt it with npm run adopt; the log names both',
+    what: 'its database belongs to other shards',
+    remedy: 'correct jdbc-url; or, if the shard was moved there, run npm run adopt; the log names the shards',
   },
   'migration-failed': {
     what: 'the migrations of its database fail',
-    remedy: 'correct the migration, or the data that it fails on',
+    remedy: 'correct the migration, or the data on which it fails',
   },
-  refused: { what: 'its database refuses to be opened', remedy: 'correct what the log says' },
+  refused: { what: 'its database cannot be opened', remedy: 'see the log for the reason' },
   opening: { what: 'its database is being opened', remedy: 'wait' },
   'delivery-starting': {
-    what: 'its handlers have no places in its log yet',
-    remedy: 'wait; the log says when a database refuses a handler',
+    what: 'its handlers have no position in its log yet',
+    remedy: 'wait; the log says if a database refuses a handler',
   },
 };

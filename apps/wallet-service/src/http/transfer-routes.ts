@@ -12,7 +12,7 @@ const newTransfer = z
   .strictObject({ sourceId: uuidField, destId: uuidField, amount: decimalField })
   .openapi('NewTransfer');
 
-/** Serves the making and reading of transfers. */
+/** Serves creating and reading transfers. */
 export function transferRoutes(app: WalletApp, { databases, executor, transfers }: WalletService): void {
   serve(
     app,
@@ -22,10 +22,10 @@ export function transferRoutes(app: WalletApp, { databases, executor, transfers 
       tag: 'Transfers',
       summary: 'Move money from one wallet to another',
       description:
-        'The money leaves the source at once and is on its way: read the transfer to see whether it has arrived ' +
-        '(COMPLETED) or, when the destination refused it, come back (REFUNDED, with the reason).',
+        'The money leaves the source at once. Read the transfer to see whether it has arrived ' +
+        '(COMPLETED) or, if the destination refused it, has been returned (REFUNDED, with the reason).',
       body: newTransfer,
-      answers: { 202: 'The transfer; `Location` names it' },
+      answers: { 202: 'The transfer; `Location` has its address' },
       answer: transferSchema,
       problems: [
         ...(['invalid-amount', 'same-wallet', 'insufficient-funds'] as const),

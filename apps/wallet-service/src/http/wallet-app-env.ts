@@ -6,34 +6,34 @@ import type { TransferRepository } from '../transfer/transfer-repository.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 import type { RequestBody } from './request-body.js';
 
-/** What every request carries on its way through the entry. */
+/** What accompanies every request through the HTTP layer. */
 export interface WalletEnv {
   readonly Bindings: {
-    /** What the client sends after the headers, for operations that take a body. */
+    /** The body that the client sends, for operations that accept one. */
     readonly body: RequestBody;
   };
   readonly Variables: {
-    /** Names the request in the log, in the answer and beside the events that it leads to. */
+    /** Identifies the request in the log, in the answer and in the headers of its events. */
     readonly requestId: string;
-    /** Who sent it; not there on the health and documentation routes. */
+    /** Who sent the request; unset on the health and documentation routes. */
     readonly principal: Principal;
   };
 }
 
-/** The HTTP entry while its operations are added. */
+/** The HTTP layer, to which operations are added. */
 export type WalletApp = OpenAPIHono<WalletEnv>;
 
-/** What the HTTP entry serves: the composition gives it, and nothing here knows how it was put together. */
+/** The application behind the HTTP layer, which does not know how it was composed. */
 export interface WalletService {
   readonly databases: DatabaseRegistry;
   readonly wallets: WalletRepository;
   readonly transfers: TransferRepository;
   readonly executor: ActionExecutor;
-  /** Brings committed events to their handlers, or tells the processes that do. */
+  /** Delivers committed events to their handlers, or notifies the processes that do. */
   readonly delivery: Pick<Delivery, 'start' | 'started' | 'startedOn' | 'stop' | 'restartNeed'>;
-  /** Tells who sent a request; a real service reads a token of it. */
+  /** Determines who sent a request. A real service would verify a token here. */
   readonly principalOf: (request: Request) => Principal | Promise<Principal>;
 }
 
-/** Tells the client by which id the log knows its request; every answer has it. */
+/** Tells the client the id of its request in the log; set on every answer. */
 export const requestIdHeader = 'x-request-id';

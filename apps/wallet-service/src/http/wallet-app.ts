@@ -14,9 +14,10 @@ import { walletChangeRoutes } from './wallet-change-routes.js';
 import { walletEventRoutes, walletRoutes } from './wallet-routes.js';
 
 /**
- * Makes the HTTP entry of the wallet service: requests in, actions executed, answers and problems out.
+ * Makes the HTTP layer of the wallet service: it turns requests into executed actions, and their results and errors
+ * into answers.
  *
- * @param options.docs whether there is a page to read and try it, `/docs`. Default true.
+ * @param options.docs whether to serve `/docs`, a page to read and try the API. Default true.
  */
 export function walletApp(
   service: WalletService,
@@ -27,7 +28,7 @@ export function walletApp(
     const requestId = randomUUID();
     context.set('requestId', requestId);
     const startedAtMs = performance.now();
-    // Before there is an answer: afterwards, the whole answer would be made anew.
+    // Set before there is an answer: setting it later would make Hono copy the whole answer.
     context.header(requestIdHeader, requestId);
     await next();
     logRequest(logger, context, performance.now() - startedAtMs);
@@ -51,7 +52,7 @@ export function walletApp(
   app.notFound(({ var: { requestId } }) =>
     problemResponse(
       problemOf(
-        new InvalidRequestError('not-found', `${docs ? '/docs' : '/openapi.json'} shows what there is`),
+        new InvalidRequestError('not-found', `${docs ? '/docs' : '/openapi.json'} lists what is available`),
       ),
       requestId,
     ),

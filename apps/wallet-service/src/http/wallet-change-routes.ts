@@ -14,7 +14,7 @@ const change = {
   method: 'post',
   tag: 'Wallets',
   pathFields: z.object({ id: uuidField }),
-  answers: { 200: 'The wallet afterwards' },
+  answers: { 200: 'The wallet after the change' },
   answer: walletSchema,
 } as const;
 
@@ -25,13 +25,13 @@ const changeProblems: readonly ProblemCode[] = [
 const deposit = z
   .strictObject({
     amount: decimalField,
-    recipient: textField.optional().openapi({ description: 'Who is to be told of it.' }),
+    recipient: textField.optional().openapi({ description: 'Who is notified of the deposit.' }),
   })
   .openapi('Deposit');
 
 const withdrawal = z.strictObject({ amount: decimalField }).openapi('Withdrawal');
 
-/** Serves the changes of a wallet. */
+/** Serves changes of a wallet. */
 export function walletChangeRoutes(app: WalletApp, { databases, executor }: WalletService): void {
   serve(
     app,

@@ -11,14 +11,14 @@ import type { WalletApp, WalletService } from './wallet-app-env.js';
 
 const newWallet = z
   .strictObject({
-    country: textField.openapi({ description: 'Decides the shard, for good.', example: 'MX' }),
+    country: textField.openapi({ description: 'Determines the shard permanently.', example: 'MX' }),
     ownerId: uuidField,
     currency: textField.openapi({ description: 'An ISO 4217 code.', example: 'MXN' }),
     initialBalance: decimalField.default(new Big(0)).openapi({ default: '0', example: '100.00' }),
   })
   .openapi('NewWallet');
 
-/** Serves the opening, reading and listing of wallets. */
+/** Serves opening, reading and listing wallets. */
 export function walletRoutes(app: WalletApp, { databases, executor, wallets }: WalletService): void {
   serve(
     app,
@@ -27,9 +27,9 @@ export function walletRoutes(app: WalletApp, { databases, executor, wallets }: W
       path: '/wallets',
       tag: 'Wallets',
       summary: 'Open a wallet',
-      description: 'A wallet of country MX stands on shard (1, 0), any other on shard (0, 0).',
+      description: 'A wallet of country MX is stored on shard (1, 0), any other on shard (0, 0).',
       body: newWallet,
-      answers: { 201: 'The new wallet; `Location` names it' },
+      answers: { 201: 'The new wallet; `Location` has its address' },
       answer: walletSchema,
       problems: ['invalid-amount', 'unknown-currency', 'shard-unavailable', 'outcome-unknown'],
     },

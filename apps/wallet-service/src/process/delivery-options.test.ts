@@ -50,7 +50,7 @@ test.each([
 ])('an outage is logged with its reason, without a stack', (error) => {
   const { options, lines } = logged();
   options.onDeliveryError?.(error, [mexico]);
-  const told = { shards: ['shard (1, 0)'], reason: error.message, msg: 'delivery goes on after an error' };
+  const told = { shards: ['shard (1, 0)'], reason: error.message, msg: 'delivery continues after an error' };
   expect(lines).toMatchObject([{ level: 40, ...told }]);
   expect(lines[0]).not.toHaveProperty('stack');
 });
@@ -59,10 +59,10 @@ test('a database whose history has changed is logged with what happened and what
   const { options, lines } = logged();
   options.onDeliveryError?.(new HistoryChangedError(), [mexico]);
   const reason = expect.stringMatching(
-    /was restarted.*starts again from the saved cursors by itself/,
+    /been restarted.*restarts from the saved cursors on its own/,
   ) as string;
   const shards = ['shard (1, 0)'];
-  expect(lines).toMatchObject([{ level: 40, shards, reason, msg: 'delivery goes on after an error' }]);
+  expect(lines).toMatchObject([{ level: 40, shards, reason, msg: 'delivery continues after an error' }]);
   expect(lines[0]).not.toHaveProperty('stack');
 });
 
@@ -92,7 +92,7 @@ test('every failed attempt of a handler is logged, and a dead letter as an error
   expect(lines).toMatchObject([
     { level: 40, ...told, retryAfterMs: 500 },
     { level: 50, ...told, remedy },
-    { level: 40, remedy: expect.stringMatching(/^add the shard .* the event waits meanwhile/) as string },
+    { level: 40, remedy: expect.stringMatching(/^add the shard .* until then the event waits/) as string },
   ]);
   expect(lines[0]).not.toHaveProperty('remedy');
 });

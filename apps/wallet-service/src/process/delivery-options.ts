@@ -5,17 +5,20 @@ import type { Logger } from 'pino';
 import type { CompositionOptions } from '../composition.js';
 import { errorReason, errorStack } from './service-logger.js';
 
-/** What operators are told with a dead letter. */
+/** The remedy that is logged with a dead letter. */
 const deadLetterRemedy =
-  'later events of the model wait behind it, for this handler: mend the cause, then replay or skip it ' +
+  'later events of the model wait behind it for this handler: fix the cause, then replay or skip it ' +
   '(docs/guides/handle-a-dead-letter.md)';
 
-/** What operators are told when a handler needs a shard that this process does not know. */
+/** The remedy that is logged when a handler needs a shard that this process does not know. */
 const unknownShardRemedy =
-  'add the shard to framework.sharding.groups of this process; the event waits meanwhile, without counting attempts, ' +
-  'and a process that knows the shard takes it over (docs/guides/add-a-shard.md)';
+  'add the shard to framework.sharding.groups of this process; until then the event waits without counting attempts, ' +
+  'and a process that knows the shard will handle it (docs/guides/add-a-shard.md)';
 
-/** Of a database that is down, not migrated yet, or another one than before: its errors tell more by their reason than by a stack. */
+/**
+ * Codes of a database that is down, not migrated yet, or replaced by another one. Their reason says more than their
+ * stack.
+ */
 const databaseCodes: ReadonlySet<ErrorCode | undefined> = new Set([
   'shard-unavailable',
   'transient-storage',
@@ -24,8 +27,8 @@ const databaseCodes: ReadonlySet<ErrorCode | undefined> = new Set([
 ]);
 
 /**
- * How delivery fits into a process: its errors and failed attempts, and warnings of its databases, are logged, and stopping
- * leaves time to give the leases back.
+ * Connects delivery to the process: logs errors, failed attempts and database warnings, and limits how long stopping
+ * may wait for handlers.
  */
 export function deliveryOptions({
   logger,
@@ -34,7 +37,7 @@ export function deliveryOptions({
 }: {
   readonly logger: Logger;
   readonly shutdownTimeoutMs?: number;
-  /** Ends the process, so that its supervisor starts it again. */
+  /** Ends the process, so that its supervisor restarts it. */
   readonly onRestartNeeded?: () => void;
 }): Pick<
   CompositionOptions,
@@ -57,7 +60,7 @@ export function deliveryOptions({
         return;
       }
       const details = databaseCodes.has(code) ? { reason: errorReason(error) } : { stack: errorStack(error) };
-      logger.warn({ shards, ...details }, 'delivery goes on after an error');
+      logger.warn({ shards, ...details }, 'delivery continues after an error');
     },
     onDeliveryRecovered: (shards) => logger.info({ shards: shards.map(String) }, 'delivery has recovered'),
     onAttemptFailed: ({ handler, event, eventCount, attempt, counted, willRetry, retryAfterMs, error }) => {
@@ -66,12 +69,12 @@ export function deliveryOptions({
       const reason = errorText(error);
       if (!willRetry) {
         const told = { ...details, reason, remedy: deadLetterRemedy };
-        logger.error(told, 'a handler gave up an event: it is a dead letter');
+        logger.error(told, 'a handler failed for the last time: the event is a dead letter');
         return;
       }
       const isUnknown = FrameworkError.find(error)?.code === 'unknown-shard';
       const told = { ...details, retryAfterMs, reason, ...(isUnknown && { remedy: unknownShardRemedy }) };
-      logger.warn(told, 'a handler failed and is retried');
+      logger.warn(told, 'a handler failed and will be retried');
     },
     onRestartNeeded: ({ abandonedCount, countByHandler }) => {
       const handlers = Object.fromEntries(countByHandler);
@@ -79,7 +82,7 @@ export function deliveryOptions({
       onRestartNeeded();
     },
     onDatabaseWarning: ({ message, ...details }) => logger.warn(details, message),
-    // The other half is for saving cursors and leases, and for closing connections.
+    // The other half is for saving cursors, giving leases back and closing connections.
     stopTimeoutMaxMs: Math.ceil(shutdownTimeoutMs / 2),
   };
 }

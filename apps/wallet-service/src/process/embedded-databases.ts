@@ -10,21 +10,21 @@ export interface EmbeddedDatabases {
 }
 
 const maximumPoolSize = 20;
-/** How soon it is tried again to start a server that has ended. */
+/** How long to wait before trying again to start a server that has ended, in milliseconds. */
 const restartDelayMs = 1_000;
 
 /**
- * Starts PostgreSQL from an npm package, its data in a folder, and makes both databases unless they exist. A server that ends
- * without having been stopped is started again, on the same port.
+ * Starts PostgreSQL from an npm package, with its data in a folder, and creates both databases unless they exist. A
+ * server that ends without being stopped is restarted on the same port.
  *
- * @param progress hears what takes long, and that the server has ended
+ * @param progress receives a line for each step that takes long, and when the server has ended
  * @throws PostgresServerError when the server does not start, or another process uses the folder
  */
 export async function startEmbeddedDatabases(
   directory: string,
   progress: (line: string) => void,
 ): Promise<EmbeddedDatabases> {
-  // A service with databases of its own needs none of it.
+  // Imported here because a service with its own databases does not need it.
   const { EmbeddedPostgres } = await import('@framework/embedded-postgres');
   progress(`Starting PostgreSQL, data in ${relative(process.cwd(), directory) || directory}`);
   const server = await EmbeddedPostgres.start({ directory, onProgress: progress });
@@ -50,7 +50,7 @@ export async function startEmbeddedDatabases(
   return { config, stop };
 }
 
-/** Starts a server again whenever it ends by itself; gives what stops that, and the server. */
+/** Restarts a server whenever it ends by itself. Returns a function that stops that and the server. */
 function keepRunning(
   first: EmbeddedPostgres,
   progress: (line: string) => void,
@@ -64,10 +64,12 @@ function keepRunning(
     for (;;) {
       await server.exited;
       if (signal.aborted) return;
-      progress(`The embedded PostgreSQL server has ended and is started again; its log is ${server.logFile}`);
+      progress(
+        `The embedded PostgreSQL server has ended and is being restarted; its log is ${server.logFile}`,
+      );
       server = (await startAgain()) ?? server;
       if (signal.aborted) return server.stop();
-      progress('The embedded PostgreSQL server runs again');
+      progress('The embedded PostgreSQL server is running again');
     }
   };
   const startAgain = async (): Promise<EmbeddedPostgres | undefined> => {
@@ -75,7 +77,7 @@ function keepRunning(
       try {
         return await startOn(port);
       } catch (error) {
-        const line = `It does not start, and is tried again: ${String(error)}`;
+        const line = `It does not start yet; trying again: ${String(error)}`;
         if (line !== said) progress(line);
         said = line;
         await delay(restartDelayMs, undefined, { signal }).catch(() => undefined);
@@ -87,7 +89,7 @@ function keepRunning(
   return async () => {
     stopping.abort();
     await server.stop();
-    // One that is being started meanwhile is stopped as well.
+    // A server that is being started meanwhile is stopped as well.
     await running;
   };
 }

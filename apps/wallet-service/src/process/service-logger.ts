@@ -1,22 +1,23 @@
 import { type Logger, pino } from 'pino';
 
-/** From which of pino's levels on a line is written at once: warn. */
+/** Lines of this pino level (warn) and above are written at once. */
 const urgentLevel = 40;
-/** How many characters of other lines are written together. */
+/** Other lines are collected until they have this many characters. */
 const lengthTogether = 4_096;
-/** How late they are written at most, in milliseconds. */
+/** How long a line may be delayed, in milliseconds. */
 const latenessMs = 1_000;
-/** How many bytes wait for somebody who reads standard error; lines beyond are dropped, and counted. */
+/** How many bytes may wait for a slow reader of standard error. Further lines are dropped and counted. */
 const waitingMax = 1_048_576;
-/** How long the end of the process waits for them, in milliseconds. */
+/** How long the exiting process waits for them to be read, in milliseconds. */
 const endMs = 1_000;
 
 /**
  * Makes the log of the process, on standard error.
  *
- * Writing a line takes a twentieth of a request's processor time, so lines about requests are written together. Warnings
- * and errors are written at once, with all lines before them, and so is everything when the process exits; a process that
- * is killed loses the last second. Nobody waits for a log that is not read: the lines wait, up to 1 MiB of them.
+ * Writing a line takes a twentieth of a request's processor time, so lines about requests are written in batches.
+ * Warnings and errors are written at once, together with all earlier lines. Everything is written when the process
+ * exits; a process that is killed loses the last second. If nobody reads the log, up to 1 MiB of lines are buffered,
+ * and nothing waits for them.
  */
 export function serviceLogger(level: string): Logger {
   let lines = '';
@@ -29,7 +30,7 @@ export function serviceLogger(level: string): Logger {
     lines = '';
   };
   const output = {
-    // Asks pino for the level of each line.
+    // Makes pino set `lastLevel` before each line.
     [Symbol.for('pino.metadata')]: true,
     lastLevel: 0,
     write(line: string): void {
@@ -43,18 +44,18 @@ export function serviceLogger(level: string): Logger {
     },
   };
   const logger = pino({ name: 'wallet-service', level }, output);
-  // The service goes on when nobody reads its log any more.
+  // The service must survive when nobody reads its log any more.
   process.stderr.on('error', () => undefined);
   process.stderr.on('drain', () => {
     if (dropped === 0) return;
-    logger.warn({ dropped }, 'lines are missing here, because standard error was not read');
+    logger.warn({ dropped }, 'log lines were dropped here, because standard error was not read');
     dropped = 0;
   });
   process.on('exit', flush);
   return logger;
 }
 
-/** Resolves when what was logged has been taken from standard error, or after a second. */
+/** Resolves when standard error has taken all logged lines, or after a second. */
 export function logTaken(): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, endMs);
@@ -63,14 +64,17 @@ export function logTaken(): Promise<void> {
 }
 
 const causesMax = 8;
-/** Of a longer text, so many characters of its beginning, where a stack says what happened, and of its end, where it says where. */
+/**
+ * Longer texts are cut to this many characters of their beginning, where a stack says what happened, and of their end,
+ * where it says where.
+ */
 const beginningMax = 1_000;
 const endMax = 3_000;
 
 /**
- * The stacks of an error and of its causes, for the log: at most eight, and of each about 4,000 characters at most.
+ * Formats the stacks of an error and its causes for the log: at most eight, each up to about 4,000 characters.
  *
- * Only stacks: the other fields of a database's errors can hold the values of a row.
+ * Only stacks are logged, because other fields of a database's error may contain the values of a row.
  */
 export function errorStack(error: unknown): string {
   return causesOf(error)
@@ -78,7 +82,7 @@ export function errorStack(error: unknown): string {
     .join('\ncaused by: ');
 }
 
-/** What an error and its causes say, bounded as their stacks are; a cause that is quoted already is not repeated. */
+/** Joins the messages of an error and its causes, limited like the stacks. Skips a cause that is already quoted. */
 export function errorReason(error: unknown): string {
   return causesOf(error)
     .map(({ message, name }) => bounded(message || name))

@@ -15,7 +15,7 @@ const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 
 const roles = ['all', 'http', 'worker'] as const;
 
-/** What a process does: answers requests, delivers events to handlers, or both. */
+/** What a process does: answer requests, deliver events to handlers, or both. */
 export type ServiceRole = (typeof roles)[number];
 
 const environmentSchema = z.object({
@@ -30,29 +30,29 @@ const environmentSchema = z.object({
   SHUTDOWN_TIMEOUT_MS: integer(1, 600_000).default(10_000),
 });
 
-/** What the environment says about the process itself. */
+/** The settings of the process from its environment. */
 export interface ServiceSettings {
   readonly role: ServiceRole;
-  /** The file that names the databases; without it they are embedded. */
+  /** The file that configures the databases; without it, embedded ones are used. */
   readonly configFile: string | undefined;
-  /** The folder of the embedded databases; `undefined` is one in the repository's. */
+  /** The folder of the embedded databases. `undefined` means `.data/postgres` in the repository. */
   readonly dataFolder: string | undefined;
   readonly host: string;
-  /** 0 is any free port. */
+  /** 0 means any free port. */
   readonly port: number;
-  /** How many connections of clients there may be; further ones are closed at once. */
+  /** The maximum number of client connections; further ones are closed at once. */
   readonly connectionsMax: number;
-  /** Whether there is a page to read and try the interface, `/docs`. */
+  /** Whether to serve `/docs`, a page to read and try the API. */
   readonly docs: boolean;
   readonly logLevel: (typeof logLevels)[number];
-  /** How long stopping may take before it is cut short. */
+  /** How long stopping may take before the process exits anyway. */
   readonly shutdownTimeoutMs: number;
 }
 
 /**
- * Reads the settings of the process; an empty variable is as good as none.
+ * Reads the settings of the process. An empty variable counts as unset.
  *
- * @throws ConfigurationError `invalid-configuration` with every variable that is wrong
+ * @throws ConfigurationError `invalid-configuration` with every invalid variable
  */
 export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSettings {
   const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
@@ -63,7 +63,7 @@ export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSett
     );
   }
   if (data.WALLET_ROLE !== 'all' && data.WALLET_CONFIG === undefined) {
-    const message = `${data.WALLET_ROLE} shares its databases with other processes, and embedded ones are of one process only: set WALLET_CONFIG`;
+    const message = `${data.WALLET_ROLE} shares its databases with other processes, but embedded databases belong to one process: set WALLET_CONFIG`;
     throw new ConfigurationError([{ path: 'WALLET_ROLE', message }]);
   }
   return {
@@ -74,16 +74,16 @@ export function readServiceSettings(environment: NodeJS.ProcessEnv): ServiceSett
     port: data.PORT,
     connectionsMax: data.CONNECTIONS_MAX,
     docs: data.WALLET_DOCS === 'on',
-    // Who starts it to have a look reads the terminal; with databases of one's own it is operated.
+    // With embedded databases somebody is trying the service and reads the terminal. Otherwise it is in operation.
     logLevel: data.LOG_LEVEL ?? (data.WALLET_CONFIG === undefined ? 'warn' : 'info'),
     shutdownTimeoutMs: data.SHUTDOWN_TIMEOUT_MS,
   };
 }
 
 /**
- * Reads the databases from a YAML or JSON file.
+ * Reads the database configuration from a YAML or JSON file.
  *
- * @throws ConfigurationError `invalid-configuration` when the file cannot be read, is not YAML, or has faults; no
+ * @throws ConfigurationError `invalid-configuration` when the file cannot be read, is not YAML, or has mistakes; no
  * value of the file is shown
  */
 export async function readConfigFile(file: string): Promise<FrameworkConfig> {
@@ -103,7 +103,7 @@ async function readText(file: string): Promise<string> {
 
 function parseYaml(file: string, text: string): unknown {
   const lineCounter = new LineCounter();
-  // Warnings would go to the console, with the text they are about.
+  // Otherwise warnings would be printed to the console, with the text that they refer to.
   const document = parseDocument(text, { lineCounter, prettyErrors: false, logLevel: 'error' });
   const faults = [...document.errors, ...document.warnings].map((error) => {
     const { line, col } = lineCounter.linePos(error.pos[0]);
@@ -113,16 +113,16 @@ function parseYaml(file: string, text: string): unknown {
   try {
     return document.toJS();
   } catch (error) {
-    // Aliases are resolved only now; the error quotes them, and a password may look like one.
+    // Aliases are resolved only here. The library's error quotes them, and an alias could be part of a password.
     const isTooLarge = error instanceof Error && error.message.startsWith('Excessive alias count');
     const message = isTooLarge
-      ? 'has aliases (*name) that repeat too much: write out what they stand for'
-      : 'has an alias (*name) without an anchor (&name)';
+      ? 'expands too many aliases (*name): write out their values instead'
+      : 'uses an alias (*name) without an anchor (&name)';
     throw new ConfigurationError([{ path: file, message }]);
   }
 }
 
-/** What is wrong, without what the message quotes of the file: that may be a password. */
+/** The first words of a message, without its quotes from the file, which may contain a password. */
 function textOf({ message }: YAMLError): string {
   return /^[A-Za-z ,()-]*/.exec(message)?.[0].trim() || 'is not YAML';
 }

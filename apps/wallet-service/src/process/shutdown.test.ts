@@ -58,7 +58,7 @@ describe('a process that ends', () => {
     ending.add(async () => void closed.push('server'));
     ending.add(() => Promise.reject(new Error('no')));
     await ending.exit(0);
-    expect([closed, exits, said]).toEqual([['server'], [1], ['Stopping: Error: no']]);
+    expect([closed, exits, said]).toEqual([['server'], [1], ['Error while stopping: Error: no']]);
   });
 
   test('closes also what is opened while it ends, and everything once', async () => {
@@ -99,6 +99,6 @@ describe('a process that ends', () => {
     ending.add(() => new Promise(() => undefined));
     void ending.exit(0);
     await vi.advanceTimersByTimeAsync(1_000);
-    expect([exits, said]).toEqual([[1], ['Stopping took longer than 1000 ms and was cut short']]);
+    expect([exits, said]).toEqual([[1], ['Stopping took longer than 1000 ms: exiting now']]);
   });
 });

@@ -14,16 +14,17 @@ import type { ServiceRole } from './service-settings.js';
 /** A wallet service that accepts requests. */
 export interface RunningService {
   readonly service: WalletService;
-  /** Such as `http://127.0.0.1:8080`. */
+  /** For example `http://127.0.0.1:8080`. */
   readonly url: string;
-  /** Stops accepting, finishes the requests and handlers that run, then closes the connections to the databases. */
+  /** Stops accepting connections, finishes running requests and handlers, then closes the database connections. */
   readonly stop: () => Promise<void>;
 }
 
 /**
- * Starts a wallet service: it listens at once, and serves each shard as soon as that one's database is ready.
+ * Starts a wallet service. It listens at once, and serves each shard as soon as its database is ready.
  *
- * @throws ConfigurationError `invalid-configuration`, and the error of the system when it cannot listen
+ * @throws ConfigurationError `invalid-configuration`
+ * @throws the system's error when the service cannot listen
  */
 export async function startService(options: {
   readonly config: FrameworkConfig;
@@ -31,15 +32,17 @@ export async function startService(options: {
   readonly role?: Exclude<ServiceRole, 'worker'>;
   readonly host: string;
   readonly port: number;
-  /** How many connections of clients there may be; further ones are closed at once. Default 2,000. */
+  /** The maximum number of client connections; further ones are closed at once. Default 2,000. */
   readonly connectionsMax?: number;
   readonly logger: Logger;
-  /** Whether there is a page to read and try the interface, `/docs`. Default true. */
+  /** Whether to serve `/docs`, a page to read and try the API. Default true. */
   readonly docs?: boolean;
   readonly retry?: Partial<RetryPolicy>;
-  /** How long stopping may take before it is cut short. Default: as long as it takes. */
+  /** How long stopping may take before it is cut short. Default: unlimited. */
   readonly shutdownTimeoutMs?: number;
-  /** Called when handlers hang: ends the process, so that its supervisor restarts it. Default: nothing. */
+  /**
+   * Called when handlers hang. It should end the process, so that its supervisor restarts it. Default: does nothing.
+   */
   readonly onRestartNeeded?: () => void;
 }): Promise<RunningService> {
   const { config, role = 'all', retry, logger } = options;
@@ -56,7 +59,7 @@ export async function startService(options: {
     );
     service.delivery.start();
     const stop = async (): Promise<void> => {
-      // Side by side: a request that does not end must not keep the leases from being given back.
+      // In parallel: a request that does not end must not keep the leases from being given back.
       await Promise.all([server.close(), service.delivery.stop()]);
       await service.databases.close();
     };
@@ -67,10 +70,10 @@ export async function startService(options: {
   }
 }
 
-/** What `OPTIONS *` and `CONNECT` are told. */
+/** The answer to `OPTIONS *` and `CONNECT`. */
 const methods = 'GET, HEAD, POST, OPTIONS';
 
-/** Answers what never becomes a request of the app, as the app would, and logs the id that the answer carries. */
+/** Answers input that never becomes a request of the app as the app would, and logs the id that the answer carries. */
 function refusals(logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
   return {
     refuse: (error) => {
@@ -92,12 +95,12 @@ function refusals(logger: Logger): Pick<WebHandler, 'refuse' | 'describe'> {
 export interface RunningWorker {
   readonly service: WalletService;
   readonly url: undefined;
-  /** Finishes the handlers that run, gives the leases back, then closes the connections to the databases. */
+  /** Finishes running handlers, gives the leases back, then closes the database connections. */
   readonly stop: () => Promise<void>;
 }
 
 /**
- * Starts delivery alone; it works on each database as soon as that one is ready.
+ * Starts delivery without HTTP. It works on each database as soon as that database is ready.
  *
  * @throws ConfigurationError `invalid-configuration`
  */
@@ -106,9 +109,11 @@ export function startWorker(options: {
   readonly logger: Logger;
   /** Handlers besides the service's own. Default: none. */
   readonly handlers?: readonly AnyEventHandler[];
-  /** How long stopping may take before it is cut short. Default: as long as it takes. */
+  /** How long stopping may take before it is cut short. Default: unlimited. */
   readonly shutdownTimeoutMs?: number;
-  /** Called when handlers hang: ends the process, so that its supervisor restarts it. Default: nothing. */
+  /**
+   * Called when handlers hang. It should end the process, so that its supervisor restarts it. Default: does nothing.
+   */
   readonly onRestartNeeded?: () => void;
 }): RunningWorker {
   const { config, handlers = [] } = options;

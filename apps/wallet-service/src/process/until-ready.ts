@@ -7,32 +7,32 @@ import { placementOf } from '../wallet/placement.js';
 
 const reportIntervalMs = 2_000;
 
-/** How a shard stands at the start of the process. */
+/** The state of a shard while the process starts. */
 interface ShardStart {
   readonly shard: ShardIdentifier;
-  /** Names it, its host and its database, such as `(1, 0) mexico-1 on db-2:5432/mexico`. */
+  /** The shard with its host and database, such as `(1, 0) mexico-1 on db-2:5432/mexico`. */
   readonly place: string;
-  /** Whether it serves requests, and its handlers have their places in its log. */
+  /** Whether it serves requests and its handlers have their positions in its log. */
   readonly ready: boolean;
-  /** Why it does not, and what to do; `undefined` until that is known. */
+  /** Why it is not ready, and what to do; `undefined` until that is known. */
   readonly reason: string | undefined;
 }
 
-/** What hears how far the start has come. */
+/** Is told about the progress of the start. */
 export interface StartListener {
-  /** Nothing can be served yet. */
+  /** Called while no shard is ready yet. */
   readonly onWaiting: (starts: readonly ShardStart[]) => void;
-  /** Called once: these shards serve, and the others begin by themselves as soon as they can. */
+  /** Called once, when at least one shard is ready. The others follow by themselves as soon as they can. */
   readonly onReady: (starts: readonly ShardStart[]) => void;
-  /** A shard that was not ready then is, or its reason is another one. */
+  /** Called afterwards when a shard becomes ready, or is not ready for another reason than before. */
   readonly onChange: (start: ShardStart) => void;
 }
 
 /**
- * Waits until every shard serves, and tells what is waited for when that takes long or changes.
+ * Waits until every shard is ready, and reports what it waits for when that takes long or changes.
  *
- * @throws NoUsableShardError `no-usable-shard` when none can serve before somebody corrects something
- * @throws whatever else makes waiting pointless, such as a handler that a database refuses
+ * @throws NoUsableShardError `no-usable-shard` when no shard can become ready until somebody corrects something
+ * @throws any other error that makes waiting pointless, such as a handler that a database refuses
  */
 export async function untilReady(
   { databases, delivery }: Pick<WalletService, 'databases' | 'delivery'>,
@@ -45,7 +45,7 @@ export async function untilReady(
     databases.ready(({ shard, reason }) => {
       if (reason instanceof DatabaseNotReadyError) reasons.set(shard, reason);
     }),
-    // A new handler has its place before the process says that the shard is ready.
+    // A new handler must have its position before the process reports the shard as ready.
     ...members.map(async ({ shard }) => {
       await delivery.startedOn(shard);
       serving.add(shard);
@@ -81,15 +81,15 @@ function isOther(start: ShardStart, before: ShardStart | undefined): boolean {
 
 const opening = 'it is being opened';
 
-/** Wallets to try: each is placed on another shard. */
+/** Example wallets, each on another shard. */
 const examples = [
   { country: 'MX', currency: 'MXN' },
   { country: 'US', currency: 'USD' },
 ];
 
 /**
- * What the terminal shows when the service serves: where it is, where the data is, which shards are not ready and why, and
- * what to try first on one that is.
+ * The text for the terminal when the service is ready: its address, the databases, which shards are not ready and why,
+ * and a first request to try on a ready shard.
  */
 export function readyText(
   url: string,
@@ -116,18 +116,18 @@ export function readyText(
   ].join('\n');
 }
 
-/** The same for a process without requests. */
+/** The same text for a process that serves no requests. */
 export function workerReadyText(starts: readonly ShardStart[]): string {
   return ['', headline('worker', starts), '', ...shardLines(starts), ''].join('\n');
 }
 
-/** What is shown while nothing can be served. */
+/** The text shown while no shard is ready. */
 export function waitingText(starts: readonly ShardStart[]): string {
   const shards = starts.map(({ place, reason = opening }) => `shard ${place}: ${reason}`);
   return `Waiting for ${shards.join('; ')}`;
 }
 
-/** What is shown when a shard becomes ready later, or is not for another reason. */
+/** The text shown when a shard becomes ready later, or is not ready for another reason. */
 export function changeText({ place, ready, reason = opening }: ShardStart): string {
   return `Shard ${place} ${ready ? 'is ready' : `is not ready: ${reason}`}`;
 }
@@ -135,7 +135,7 @@ export function changeText({ place, ready, reason = opening }: ShardStart): stri
 function headline(role: string, starts: readonly ShardStart[]): string {
   const missingCount = starts.filter(({ ready }) => !ready).length;
   if (missingCount === 0) return `The wallet ${role} is ready.`;
-  return `The wallet ${role} is ready, but for ${missingCount} of its ${starts.length} shards.`;
+  return `The wallet ${role} is ready, except for ${missingCount} of its ${starts.length} shards.`;
 }
 
 function shardLines(starts: readonly ShardStart[]): readonly string[] {

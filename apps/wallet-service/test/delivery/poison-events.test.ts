@@ -23,7 +23,7 @@ const gaveUp = {
   handler,
   attempt: attemptsMax,
   remedy: expect.stringMatching(/later events of the model wait behind it.*replay or skip it/) as string,
-  msg: 'a handler gave up an event: it is a dead letter',
+  msg: 'a handler failed for the last time: the event is a dead letter',
 };
 
 let fleet: Fleet;
@@ -51,7 +51,7 @@ describe('an event that fails at each attempt', () => {
     expect(await attempts(poisoned)).toEqual([1, 2, 3]);
     expect(await waiting(poisoned)).toEqual([3, 4, 5, 6]);
     // A line for each attempt; those that wait behind it, and the other wallets, write none.
-    const retried = { level: 40, handler, counted: true, msg: 'a handler failed and is retried' };
+    const retried = { level: 40, handler, counted: true, msg: 'a handler failed and will be retried' };
     expect(told([worker], poisoned)).toMatchObject([
       { ...retried, attempt: 1 },
       { ...retried, attempt: 2 },

@@ -59,7 +59,7 @@ export class EmbeddedStage implements DrillStage {
 
   /** Resolves when the service has started it again. */
   async serverRunsAgain(): Promise<void> {
-    await this.#service.printed('The embedded PostgreSQL server runs again');
+    await this.#service.printed('The embedded PostgreSQL server is running again');
   }
 
   async end(): Promise<void> {

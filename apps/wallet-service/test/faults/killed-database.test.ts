@@ -18,7 +18,7 @@ it('a database that is killed under load and started again heals by itself', { t
     await harness.killServer();
     await vi.waitFor(async () => expect(await harness.readiness()).toMatchObject({ status: 503 }), patience);
     await vi.waitFor(() => {
-      const failures = harness.log.filter((line) => line.includes('delivery goes on after an error'));
+      const failures = harness.log.filter((line) => line.includes('delivery continues after an error'));
       // Through the proxy, a server that is gone is a connection that ends: by a reset, or orderly.
       expect(failures.join('\n')).toMatch(/ECONN|connection/i);
     }, patience);
@@ -29,7 +29,7 @@ it('a database that is killed under load and started again heals by itself', { t
     await harness.expectWell();
   }
   // Each says of which shard it is, and none of them fills the log with a stack.
-  const told = harness.log.filter((line) => /"msg":"(delivery goes on|shard-unavailable)/.test(line));
+  const told = harness.log.filter((line) => /"msg":"(delivery continues|shard-unavailable)/.test(line));
   expect(told.filter((line) => !line.includes('shard (1, 0)') || line.includes('"stack"'))).toEqual([]);
   await harness.expectSettled(traffic);
 });

@@ -46,7 +46,7 @@ it('a locked wallet holds up no other one, and its deposits are answered truthfu
   for (const { status, body, headers } of answers) {
     expect([status, body['code'], headers['retry-after']]).toEqual([503, 'shard-unavailable', '1']);
     expect(body['detail']).toBe(
-      'Shard (0, 0) cannot serve: somebody else holds a lock on what is to be changed. Nothing was written; try again later.',
+      'Shard (0, 0) is unavailable: another session holds a lock on the row to be changed. Nothing was written; try again later.',
     );
   }
   const refused = service.log.filter((line) => line.includes('"msg":"shard-unavailable"'));

@@ -39,9 +39,9 @@ it(
     await vi.waitFor(async () => expect(await received()).toBeGreaterThan(3), patience);
     // What was received and is not settled yet falls to the process that cannot see that.
     await harness.killService();
-    await vi.waitFor(() => expect(partial.stderr).toContain('a handler failed and is retried'), patience);
+    await vi.waitFor(() => expect(partial.stderr).toContain('a handler failed and will be retried'), patience);
     expect(partial.stderr).toMatch(
-      /"handler":"receive-transfer".*"counted":false.*shard \(1, 0\) is not configured.*"remedy":"add the shard to framework.sharding.groups of this process; the event waits/,
+      /"handler":"receive-transfer".*"counted":false.*shard \(1, 0\) is not configured.*"remedy":"add the shard to framework.sharding.groups of this process; until then the event waits/,
     );
     const { global } = harness.shards;
     expect(await rowsOf(global, `select from transfers where state = 'REFUNDED'`)).toEqual([]);
@@ -49,14 +49,14 @@ it(
     const isMissing = 'in the configuration of the process that was asked';
     const placed = await client.post('/wallets', { country: 'MX', ownerId: anOwner, currency: 'USD' });
     expect(placed).toMatchObject(problem(503, 'shard-unavailable'));
-    expect(placed.body['detail']).toMatch(`Shard (1, 0) cannot serve: it is not ${isMissing}`);
+    expect(placed.body['detail']).toMatch(`Shard (1, 0) is unavailable: it is not ${isMissing}`);
     expect(partial.stderr).toMatch(
       /"path":"\/wallets","reason":"shard \(1, 0\) is not configured in this process: add it to framework\.sharding\.groups","msg":"shard-unavailable"/,
     );
     const [known] = await rowsOf(harness.shards.mexico, 'select id from wallets limit 1');
     const read = await client.get(`/wallets/${String(known?.['id'])}`);
     expect(read).toMatchObject(problem(404, 'wallet-not-found'));
-    expect(read.body['detail']).toMatch(`shard (1, 0), which its id names, is not ${isMissing}`);
+    expect(read.body['detail']).toMatch(`its id names shard (1, 0), which is not ${isMissing}`);
 
     await setPaused('settle-transfer', false);
     await harness.startService('both', 'all', savedSoon);

@@ -38,7 +38,7 @@ it.each([
       body: { status: 'unavailable', shards: [{ status: 'ready' }, { status: 'unavailable' }] },
     });
     const failures = () =>
-      harness.log.filter((line) => line.includes('delivery goes on after an error') && told.test(line));
+      harness.log.filter((line) => line.includes('delivery continues after an error') && told.test(line));
     await vi.waitFor(() => expect(failures()).not.toEqual([]), patience);
     // Longer than a lease lasts: everything starts anew afterwards.
     await vi.waitFor(async () => expect(await liveProcesses()).toEqual([]), patience);

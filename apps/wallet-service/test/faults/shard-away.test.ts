@@ -46,7 +46,7 @@ it.each(['refuses', 'is silent'] as const)(
     await vi.waitFor(() => {
       const retried = harness.log
         .slice(during)
-        .filter((line) => line.includes('a handler failed and is retried'));
+        .filter((line) => line.includes('a handler failed and will be retried'));
       expect(retried.filter((line) => line.includes('"handler":"receive-transfer"')).length).toBeGreaterThan(
         20,
       );

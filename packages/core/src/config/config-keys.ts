@@ -1,9 +1,9 @@
 import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
 
 /**
- * Rewrites all keys of a configuration tree in camelCase, so that kebab-case and camelCase are the same.
+ * Rewrites all keys of a configuration tree to camelCase, so that both spellings of a key mean the same.
  *
- * @throws ConfigurationError `invalid-configuration` when a key stands there in both ways, or a section contains itself
+ * @throws ConfigurationError `invalid-configuration` when a section has a key in both spellings, or contains itself
  */
 export function camelCaseKeys(tree: unknown): unknown {
   const faults: ConfigurationIssue[] = [];
@@ -13,8 +13,8 @@ export function camelCaseKeys(tree: unknown): unknown {
 }
 
 /**
- * A path of camelCase keys and list positions, as people write it: `groups[0].jdbc-url`. Of a key that is not a name, such as
- * `password:s3cret` with its missing space, only the beginning is shown.
+ * Formats a path of camelCase keys and list positions as people write it: `groups[0].jdbc-url`. A key that is not a
+ * plain name, such as `password:s3cret` with its missing space, is cut off after its first letters.
  */
 export function kebabCasePath(path: readonly PropertyKey[]): string {
   return path.reduce<string>((text, part) => {
@@ -24,7 +24,7 @@ export function kebabCasePath(path: readonly PropertyKey[]): string {
   }, '');
 }
 
-/** Where a part of a tree stands: its path, and the sections around it. */
+/** A position in the tree: its path, and the sections that contain it. */
 interface Place {
   readonly path: readonly PropertyKey[];
   readonly sections: readonly object[];
@@ -32,7 +32,7 @@ interface Place {
 
 function rewrite(tree: unknown, place: Place, faults: ConfigurationIssue[]): unknown {
   if (typeof tree !== 'object' || tree === null) return tree;
-  // YAML's aliases can make such a tree.
+  // YAML aliases can create such a tree.
   if (place.sections.includes(tree)) {
     faults.push({ path: kebabCasePath(place.path), message: 'contains itself' });
     return undefined;
@@ -47,7 +47,7 @@ function rewrite(tree: unknown, place: Place, faults: ConfigurationIssue[]): unk
     if (rewritten.has(name)) {
       faults.push({
         path: kebabCasePath(here.path),
-        message: 'stands here twice, in kebab-case and in camelCase; keep one',
+        message: 'occurs twice here, in kebab-case and in camelCase: keep one',
       });
     }
     rewritten.set(name, rewrite(value, here, faults));
@@ -67,10 +67,10 @@ function kebabCase(key: string): string {
   return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
 
-/** Shorter names are contained in too many others. */
+/** Shorter names would be contained in too many others. */
 const lettersMin = 3;
 
-/** The faults of keys that a section does not know. */
+/** The faults for keys that a section does not know. */
 export function unknownKeys(
   section: readonly PropertyKey[],
   keys: readonly string[],
@@ -79,8 +79,8 @@ export function unknownKeys(
 }
 
 /**
- * The same for a section that has a password, which may stand in the place of a key: only a key that resembles a known one is
- * shown.
+ * Like {@link unknownKeys}, for a section with a password, which may have been written in place of a key. Only keys
+ * that resemble a known one are shown.
  */
 export function unknownKeysBesidePassword(
   section: readonly PropertyKey[],
@@ -94,11 +94,11 @@ export function unknownKeysBesidePassword(
   if (hidden.length === 0) return faults;
   const what = hidden.length === 1 ? 'an unknown key' : `${hidden.length} unknown keys`;
   const names = known.map((name) => kebabCasePath([name])).join(', ');
-  const message = `has ${what}, not shown because a password may stand there; the known ones are ${names}`;
+  const message = `has ${what}, hidden because it could contain a password; the known keys are ${names}`;
   return [...faults, { path: kebabCasePath(section), message }];
 }
 
-/** Whether a key is a known one with letters left out, or with one too many. */
+/** Whether a key is a known one with letters missing, or with one too many. */
 function resembles(key: string, known: string): boolean {
   const [one, other] = [lettersOf(key), lettersOf(known)];
   if (one.length < lettersMin) return false;
@@ -112,7 +112,7 @@ function lettersOf(key: string): string {
     .replaceAll(/[-_]/g, '');
 }
 
-/** Whether a text is left when some characters of another one are left out. */
+/** Whether a text remains when some characters of another one are left out. */
 function isSpelledBy(text: string, other: string): boolean {
   let found = 0;
   for (const character of other) if (character === text[found]) found++;

@@ -62,16 +62,16 @@ describe('parseDatabaseUrl', () => {
 describe('the fault of a database URL', () => {
   test.each([
     ['several hosts', 'postgres://ann:s3cret@db-1,db-2/global', /several hosts/],
-    ['a % that escapes nothing', 'postgres://db-1/a%zzb', /%25/],
-    ['a % that escapes nothing in the host', 'postgres://db%zz/global', /%25/],
-    ['parameters in the name', 'jdbc:postgresql://db-1/global;password=s3cret', /behind a \?.*%3B/],
-    ['port 0', 'postgres://db-1:0/global', /port .* 1 to 65535/],
-    ['port 0 as a parameter', 'postgres://db-1/global?port=0', /port .* 1 to 65535/],
-    ['a port that is none', 'postgres://db-1/global?port=65536', /port .* 1 to 65535/],
-    ['a port that is no plain number', 'postgres://db-1/global?port=1e3', /port .* 1 to 65535/],
-    ['a password twice', 'postgres://db-1/global?password=s3cret&password=s3cret', /password twice/],
-    ['a user twice', 'postgres://db-1/global?user=s3cret&user=s3cret', /user twice/],
-    ['an empty password', 'postgres://ann@db-1/global?password=', /password with no value/],
+    ['a % that is not an escape', 'postgres://db-1/a%zzb', /%25/],
+    ['a % in the host that is not an escape', 'postgres://db%zz/global', /%25/],
+    ['parameters in the name', 'jdbc:postgresql://db-1/global;password=s3cret', /after a \?.*%3B/],
+    ['port 0', 'postgres://db-1:0/global', /port.* 1 to 65535/],
+    ['port 0 as a parameter', 'postgres://db-1/global?port=0', /port.* 1 to 65535/],
+    ['a port that is out of range', 'postgres://db-1/global?port=65536', /port.* 1 to 65535/],
+    ['a port that is not a plain number', 'postgres://db-1/global?port=1e3', /port.* 1 to 65535/],
+    ['a password twice', 'postgres://db-1/global?password=s3cret&password=s3cret', /password more than once/],
+    ['a user twice', 'postgres://db-1/global?user=s3cret&user=s3cret', /user more than once/],
+    ['an empty password', 'postgres://ann@db-1/global?password=', /password without a value/],
   ])('names %s, and shows nothing of it', (_what, text, message) => {
     expect(parseDatabaseUrl(text)).toMatch(message);
     expect(parseDatabaseUrl(text)).not.toContain('s3cret');

@@ -1,6 +1,6 @@
 /** A database's address, without credentials. */
 export interface DatabaseUrl {
-  /** Such as `postgresql://db-1:5432/global?sslmode=require`. */
+  /** For example `postgresql://db-1:5432/global?sslmode=require`. */
   readonly address: string;
   readonly username: string | undefined;
   readonly password: Secret | undefined;
@@ -10,26 +10,26 @@ const credentials = ['user', 'password'] as const;
 const portMax = 65_535;
 
 /**
- * Reads `jdbc:postgresql://…` and `postgres://…` alike, and takes the credentials out of it.
+ * Parses `jdbc:postgresql://…` and `postgres://…` alike, and removes the credentials from the address.
  *
- * @returns what is wrong, as a text that shows nothing of the URL
+ * @returns a text that says what is wrong, without any part of the URL
  */
 export function parseDatabaseUrl(text: string): DatabaseUrl | string {
   if (namesSeveralHosts(text)) {
-    return 'names several hosts: write one, such as a name that follows the primary (DNS, a virtual address, a proxy)';
+    return 'names several hosts: give one, such as a name that always leads to the primary (DNS, a virtual address, a proxy)';
   }
   const url = urlOf(text);
-  // Credentials that are not escaped would end up in the path and be shown, so a path is one name without `@`.
+  // Unescaped credentials would end up in the path and be shown. So the path must be one name without `@`.
   if (url === null || !/^\/[^/@]+$/.test(url.pathname))
     return 'is not a database URL: write jdbc:postgresql://host:5432/database';
   if (/[;=&]/.test(url.pathname)) {
-    return 'has ; = or & in the name of the database: write parameters behind a ?, and %3B, %3D or %26 in a name';
+    return 'has ; = or & in the name of the database: write parameters after a ?, and in a name %3B, %3D or %26';
   }
   if (!isEscaped(url.hostname) || !isEscaped(url.pathname))
-    return 'has a % that escapes nothing: write %25 where it is meant';
+    return 'has a % that is not an escape: write %25 for a literal %';
   const port = url.searchParams.get('port') || url.port;
   if (port !== '' && !(/^\d+$/.test(port) && Number(port) >= 1 && Number(port) <= portMax))
-    return `has a port that is not from 1 to ${portMax}`;
+    return `has an invalid port: use 1 to ${portMax}`;
   const fault = credentials.map((name) => parameterIssue(name, url.searchParams.getAll(name))).find(Boolean);
   return fault ?? databaseUrlOf(url);
 }
@@ -43,12 +43,12 @@ function databaseUrlOf(url: URL): DatabaseUrl {
   return { address: url.href, username, password: password === undefined ? undefined : new Secret(password) };
 }
 
-/** Whether a URL lists hosts, as JDBC and libpq allow. */
+/** Whether a URL lists several hosts, as JDBC and libpq allow. */
 export function namesSeveralHosts(text: string): boolean {
   return /^(jdbc:)?[a-z]+:\/\/([^/?#]*@)?[^/?#@]*,[^/?#@]*([/?#]|$)/i.test(text);
 }
 
-/** The host and the name of the database of an address, such as `db-1:5432/global`, for messages. */
+/** The host and database name of an address, such as `db-1:5432/global`, for messages. */
 export function databasePlace(address: string): string {
   const url = URL.parse(address);
   if (url === null) return address;
@@ -57,7 +57,7 @@ export function databasePlace(address: string): string {
   return `${host}${port === '' ? '' : `:${port}`}${decode(url.pathname) ?? ''}`;
 }
 
-/** The name of the database of an address, such as `global`. */
+/** The database name of an address, such as `global`. */
 export function databaseName(address: string): string {
   return decode(new URL(address).pathname.slice(1)) ?? '';
 }
@@ -66,8 +66,9 @@ const defaultPort = '5432';
 const localHosts = new Set(['localhost', '[::1]']);
 
 /**
- * The same text for addresses that lead to the same place: in scheme and host case does not count, a port left out is the
- * default one, and this machine has several names. What only a server can tell, such as another name of a host, counts.
+ * Normalises an address, so that equivalent addresses are the same text: it ignores the case of scheme and host, fills
+ * in the default port, and maps the local machine's names to one. It cannot see what only a server can tell, such as
+ * two names of one host.
  */
 export function comparableAddress(address: string): string {
   const url = URL.parse(address);
@@ -85,8 +86,10 @@ function urlOf(text: string): URL | null {
 }
 
 function parameterIssue(name: string, values: readonly string[]): string | undefined {
-  if (values.length > 1) return `has the parameter ${name} twice: keep one`;
-  return values[0] === '' ? `has the parameter ${name} with no value: give one or leave it out` : undefined;
+  if (values.length > 1) return `has the parameter ${name} more than once: keep one`;
+  return values[0] === ''
+    ? `has the parameter ${name} without a value: give one or remove the parameter`
+    : undefined;
 }
 
 function isEscaped(part: string): boolean {
@@ -105,7 +108,7 @@ function decode(part: string): string | undefined {
 
 const hidden = '******';
 
-/** A text that never shows in a log, an error or JSON: only {@link Secret.reveal} gives it. */
+/** A text that is never shown in a log, an error or JSON. Only {@link Secret.reveal} returns it. */
 export class Secret {
   readonly #text: string;
 
@@ -113,7 +116,7 @@ export class Secret {
     this.#text = text;
   }
 
-  /** The text itself, for the one place that needs it. */
+  /** Returns the text, for the one place that needs it. */
   reveal(): string {
     return this.#text;
   }

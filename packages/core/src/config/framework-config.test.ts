@@ -293,7 +293,7 @@ describe('a faulty configuration', () => {
     (key) => {
       const faults = faultsOf(treeWith({ ...primary, [key]: 1 }));
       expect(Object.keys(faults)).toEqual([atPrimary]);
-      expect(faults[atPrimary]).toMatch(/^has an unknown key, not shown/);
+      expect(faults[atPrimary]).toMatch(/^has an unknown key, hidden/);
     },
   );
 
@@ -330,23 +330,23 @@ describe('a faulty configuration', () => {
 
   test('may not say one thing in kebab-case and in camelCase', () => {
     expect(faultsOf(treeWith({ ...primary, jdbcUrl }))).toEqual({
-      [`${atPrimary}.jdbc-url`]: expect.stringMatching(/twice, in kebab-case and in camelCase/) as string,
+      [`${atPrimary}.jdbc-url`]: expect.stringMatching(/twice here, in kebab-case and in camelCase/) as string,
     });
   });
 
   test('may not name a group or a member twice', () => {
     const faults = faultsOf(treeOf([{ ...group, members: [member, member] }, group]));
     expect(faults).toEqual({
-      'framework.sharding.groups[0].members[1].member': 'member 0 of group 0 stands here twice',
-      'framework.sharding.groups[1].group': 'group 0 stands here twice',
-      'framework.sharding.groups[1].members[0].member': 'member 0 of group 0 stands here twice',
+      'framework.sharding.groups[0].members[1].member': 'member 0 of group 0 occurs twice',
+      'framework.sharding.groups[1].group': 'group 0 occurs twice',
+      'framework.sharding.groups[1].members[0].member': 'member 0 of group 0 occurs twice',
     });
   });
 
   test('may not have a default shard that is not among the groups', () => {
     const faults = faultsOf(treeOf([group], { group: 1, member: 0 }));
     expect(faults).toEqual({
-      'framework.sharding.default-shard': `${ShardIdentifier.of(1, 0)} is not among the groups`,
+      'framework.sharding.default-shard': `${ShardIdentifier.of(1, 0)} is not a member of any group`,
     });
   });
 
@@ -411,7 +411,7 @@ describe('the section of grouped commit', () => {
 
   test.each([null, 'true', 'yes', 0, 128, [true]])('is refused when it is %j', (section) => {
     expect(faultsOf(treeWithGroupCommit(section))).toEqual({
-      'framework.group-commit': 'is neither true nor false nor a section',
+      'framework.group-commit': 'must be true, false or a section',
     });
   });
 

@@ -10,16 +10,19 @@ import type { DatabaseConfig, MemberConfig, ShardingConfig } from './sharding-co
 
 const namePart = '[A-Za-z_][A-Za-z0-9_-]*';
 
-/** What every namespace looks like. */
+/** The form of a namespace. */
 const namespacePattern: RegExp = new RegExp(`^${namePart}(\\.${namePart})*$`);
-/** How many characters it has at most: it stands in the index of idempotency keys. */
+/** How many characters a namespace may have, since it is part of an index of idempotency keys. */
 const namespaceMax = 255;
-/** What is wrong with one that looks otherwise. */
+/** The message for an invalid namespace. */
 const namespaceIssue: string =
-  `is not a list of names with dots between, of ${namespaceMax} characters at most: each name is of letters, digits, _ and -, ` +
-  'and begins with a letter or _';
+  `is not a valid namespace of at most ${namespaceMax} characters: write names separated by dots, each of letters, digits, _ and -, ` +
+  'beginning with a letter or _';
 
-/** @throws ConfigurationError `invalid-configuration` for what the configuration would refuse, too */
+/**
+ * @throws ConfigurationError `invalid-configuration` when the configuration file would be refused for this namespace,
+ * too
+ */
 export function checkNamespace(namespace: string): void {
   if (namespacePattern.test(namespace) && namespace.length <= namespaceMax) return;
   const message = `'${namespace.slice(0, 64)}' ${namespaceIssue}`;
@@ -45,10 +48,10 @@ const settingsSchema = z.strictObject(
     planSizeMax: setting('planSizeMax'),
     planCharactersMax: setting('planCharactersMax'),
   },
-  { error: 'is neither true nor false nor a section' },
+  { error: 'must be true, false or a section' },
 );
 
-/** The section `group-commit`: `true` is one that changes nothing, and `false` is none. */
+/** The section `group-commit`: `true` means all defaults, and `false` turns it off. */
 const groupCommitSchema = z
   .preprocess(
     (section) => (section === true ? {} : section === false ? undefined : section),
@@ -59,21 +62,23 @@ const groupCommitSchema = z
 const migrateModes = ['on-start', 'check', 'off'] as const;
 
 /**
- * What opening a database does about its schema: `on-start` applies the migrations that are missing; `check` applies none,
- * and refuses a schema that is older or newer than the code; `off` does not look.
+ * What opening a database does about its schema: `on-start` applies missing migrations; `check` applies none, and
+ * refuses a schema that is older or newer than the code; `off` does not check the schema.
  */
 export type MigrateMode = (typeof migrateModes)[number];
 
-/** What stands below the key `framework`. */
+/** The configuration below the key `framework`. */
 export interface FrameworkConfig {
-  /** Names with dots between, written with every event. */
+  /** Names separated by dots; recorded with every event. */
   readonly namespace: string;
   readonly sharding: ShardingConfig;
-  /** What the driver is to be made with. Default `on-start`. */
+  /** The driver's `migrate` option. Default `on-start`. */
   readonly migrate: MigrateMode;
-  /** The section `group-commit`: what executors are to be made with. False by default; `true` gives the default settings. */
+  /** The section `group-commit`, for executors. Default false; `true` stands for the default settings. */
   readonly groupCommit: GroupSettings | false;
-  /** The section `delivery`, its keys in camelCase and not checked: whoever delivers knows them. Empty by default. */
+  /**
+   * The section `delivery` with its keys in camelCase. The package that delivers events validates it. Default: empty.
+   */
   readonly delivery: Readonly<Record<string, unknown>>;
 }
 
@@ -109,7 +114,7 @@ const groupSchema = z.strictObject({
   members: z.array(memberSchema).min(1),
 });
 
-/** Carried as it is, with every key: whoever reads the section says which are unknown. */
+/** Passed on with every key: the package that reads the section validates it. */
 const sectionSchema = z.custom<Readonly<Record<string, unknown>>>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   { error: 'is not a section' },
@@ -131,12 +136,12 @@ const documentSchema = z.strictObject({
 type ShardingDocument = z.infer<typeof documentSchema>['framework']['sharding'];
 
 /**
- * Checks a whole configuration tree, as a YAML or JSON file gives it, and names every fault by its path.
+ * Validates a whole configuration tree, as read from a YAML or JSON file, and names every fault by its path.
  *
- * Keys are accepted in kebab-case and in camelCase; unknown ones are faults.
+ * Keys may be in kebab-case or camelCase. Unknown keys are faults.
  *
- * @throws ConfigurationError `invalid-configuration` with all faults; values are never shown, nor keys that may be
- * a password
+ * @throws ConfigurationError `invalid-configuration` with all faults; it never shows values, nor keys that may be a
+ * password
  */
 export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   const document = documentSchema.safeParse(camelCaseKeys(tree), { reportInput: true });
@@ -148,7 +153,7 @@ export function parseFrameworkConfig(tree: unknown): FrameworkConfig {
   if (!members.some(({ shard }) => shard === defaultShard)) {
     faults.push({
       path: 'framework.sharding.default-shard',
-      message: `${defaultShard} is not among the groups`,
+      message: `${defaultShard} is not a member of any group`,
     });
   }
   if (faults.length > 0) throw new ConfigurationError(faults);
@@ -170,7 +175,7 @@ function duplicates({ groups }: ShardingDocument): ConfigurationIssue[] {
   const seen = new Set<string>();
   const faults: ConfigurationIssue[] = [];
   const see = (key: string, path: readonly PropertyKey[]): void => {
-    if (seen.has(key)) faults.push({ path: kebabCasePath(path), message: `${key} stands here twice` });
+    if (seen.has(key)) faults.push({ path: kebabCasePath(path), message: `${key} occurs twice` });
     seen.add(key);
   };
   groups.forEach(({ group, members }, groupIndex) => {

@@ -91,7 +91,7 @@ test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'a#handlers', 'x'.repeat(
   'the namespace %j is refused by the executor as by the configuration',
   (namespace) => {
     const refusal = [
-      { path: 'namespace', message: expect.stringMatching(/letters, digits, _ and -, and begins/) as string },
+      { path: 'namespace', message: expect.stringMatching(/letters, digits, _ and -, beginning/) as string },
     ];
     expect(faultsOf({ namespace })).toMatchObject(refusal);
     const sharding = {

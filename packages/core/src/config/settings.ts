@@ -1,25 +1,25 @@
 import { timerMaxMs } from '../clock.js';
 import { ConfigurationError, type ConfigurationIssue } from '../errors/configuration-errors.js';
 
-/** The whole numbers that a setting may be. */
+/** The range of whole numbers that a setting may have. */
 interface NumberRange {
   readonly min: number;
   readonly max: number;
 }
 
-/** The ranges of those settings that are numbers. */
+/** The ranges of all numeric settings. */
 export type RangesOf<T> = { readonly [K in keyof T as T[K] extends number ? K : never]: NumberRange };
 
-/** From 1 to what a number holds exactly. */
+/** From 1 to the largest exact integer. */
 const fromOne: NumberRange = { min: 1, max: Number.MAX_SAFE_INTEGER };
-/** How long something may be waited for, from 1 ms. */
+/** The range of a waiting time in milliseconds. */
 const waitRange: NumberRange = { min: 1, max: timerMaxMs };
 
 /**
- * Lays settings over their defaults; `undefined` counts as not set, so that no limit is lost by it.
+ * Merges settings with their defaults. `undefined` counts as unset, so that it cannot remove a limit.
  *
- * @param path where the settings stand, such as `retry`
- * @throws ConfigurationError `invalid-configuration` with the path of each one that is unknown or out of its range
+ * @param path the path of the settings, such as `retry`
+ * @throws ConfigurationError `invalid-configuration` with the path of each setting that is unknown or out of range
  */
 export function settingsOf<T extends object>(
   path: string,
@@ -59,13 +59,16 @@ function shown(value: unknown): string {
   return typeof value === 'number' ? String(value) : `a ${typeof value}`;
 }
 
-/** The named maxima of one execution. */
+/** The limits of one execution. */
 export interface ExecutionLimits {
   /** How many models one plan may stage. Default 1,000. */
   readonly changesMax: number;
   /** How many events one plan may hold. Default 10,000. */
   readonly eventsMax: number;
-  /** How long one event's payload, the action's params, or its headers may be as JSON, in characters. Default 262,144. */
+  /**
+   * How long an event's payload, the action's params and its headers may each be as JSON, in characters. Default
+   * 262,144.
+   */
   readonly payloadCharactersMax: number;
 }
 
@@ -81,25 +84,28 @@ export const executionLimitRanges: RangesOf<ExecutionLimits> = {
   payloadCharactersMax: fromOne,
 };
 
-/** How plans of concurrent executions are written together. */
+/** How the plans of concurrent executions are written together. */
 export interface GroupSettings {
-  /** How many plans one group writes at most. Default 32. */
+  /** How many plans one group may contain. Default 32. */
   readonly plansMax: number;
   /**
-   * How many plans of one shard wait at most for their group, and how many wait at most for models that others change, which
-   * may be locked; further ones are refused as `shard-unavailable`. Default 10,000.
+   * How many plans of one shard may wait for their group, and how many may wait for models that other plans change or
+   * lock. Further ones are refused as `shard-unavailable`. Default 10,000.
    */
   readonly queueMax: number;
   /**
-   * How long a plan waits at least until it is sent; after at most a quarter longer it is refused as `shard-unavailable`.
-   * That of a handler waits a quarter of it at least, and half at most, for a model that takes long, and not at all for one that
-   * has taken as long already, or behind eight others of handlers: its event is delivered again.
+   * How long a plan waits before it is sent: at least this long, and at most a quarter longer; then it is refused as
+   * `shard-unavailable`. A handler's plan waits only a quarter to half of this time for a slow model. It is refused at
+   * once if the model has already taken that long, or if eight other handlers' plans wait; its event is retried later.
    * Default 5,000.
    */
   readonly queueWaitMs: number;
-  /** How many models and events a plan may hold to be written in a group; larger ones commit alone. Default 32. */
+  /** How many models and events a plan may hold to be written in a group. Larger plans commit alone. Default 32. */
   readonly planSizeMax: number;
-  /** How long the JSON of a plan may be in all, in characters; longer ones commit alone. Default 65,536. */
+  /**
+   * How long a plan's JSON may be in total to be written in a group, in characters. Longer plans commit alone. Default
+   * 65,536.
+   */
   readonly planCharactersMax: number;
 }
 
@@ -119,11 +125,12 @@ export const groupRanges: RangesOf<GroupSettings> = {
   planCharactersMax: fromOne,
 };
 
-/** How executions of one process that want the same model wait for each other. */
+/** How executions in one process wait for each other when they need the same model. */
 export interface ModelLockSettings {
   /**
-   * How long an execution waits for the lock on a model at least; after at most one and a half times as long it goes on
-   * without, and the guarded version decides. Nor does another one keep a lock for longer while somebody waits. Default 1,000.
+   * How long an execution waits for the lock on a model: at least this long, and at most one and a half times as long.
+   * Then it continues without the lock, and the version check decides. An execution that holds a lock also gives it up
+   * after this time if others wait for it. Default 1,000.
    */
   readonly waitMs: number;
 }
@@ -134,15 +141,18 @@ export const modelLockRanges: RangesOf<ModelLockSettings> = { waitMs: waitRange 
 
 const centuryMs = 100 * 365 * 24 * 60 * 60 * 1_000;
 
-/** How long keys are kept, and what finding and removing them may cost. */
+/** How long idempotency keys are kept, and limits for finding and deleting them. */
 export interface IdempotencySettings {
   /** How long a key is kept. Default 30 days. */
   readonly keyLifetimeMs: number;
-  /** How long an execution waits for a database to tell whether it holds the key, where it may not need it. Default 100. */
+  /**
+   * How long an execution waits for a database to say whether it holds the key, if the execution may not need that
+   * database. Default 100.
+   */
   readonly searchWaitMs: number;
-  /** After how many keyed commits of this process on a shard expired keys are deleted there. Default 256. */
+  /** After this many keyed commits of this process on a shard, expired keys are deleted there. Default 256. */
   readonly commitsPerSweep: number;
-  /** How many expired keys one sweep deletes at most. Default 1,000. */
+  /** How many expired keys are deleted at a time. Default 1,000. */
   readonly sweepRowsMax: number;
 }
 

@@ -1,12 +1,12 @@
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { Secret } from './database-url.js';
 
-/** The name of the configuration that every member must have: where its rows are written and read. */
+/** The configuration that every member must have: its database is where the member's rows are written and read. */
 export const primaryConfig = 'primaryConfig';
 
-/** Which shards there are, and where each one's databases stand. */
+/** All shards and their databases. */
 export interface ShardingConfig {
-  /** Where actions are recorded that stage nothing, read nothing and name no shard. */
+  /** Where an action is recorded that stages nothing, reads nothing and names no shard. */
   readonly defaultShard: ShardIdentifier;
   readonly members: readonly MemberConfig[];
 }
@@ -16,13 +16,13 @@ export interface MemberConfig {
   readonly shard: ShardIdentifier;
   readonly groupName: string;
   readonly name: string;
-  /** By the name of the configuration in camelCase: `primaryConfig`, and whatever else the member names. */
+  /** Its databases by configuration name in camelCase: `primaryConfig` and any others that the member has. */
   readonly databases: ReadonlyMap<string, DatabaseConfig>;
 }
 
 /** One database of a member. */
 export interface DatabaseConfig {
-  /** Where it stands in the configuration, for messages. */
+  /** Its path in the configuration, for messages. */
   readonly path: string;
   /** The name of the configuration in camelCase. */
   readonly name: string;
@@ -31,7 +31,7 @@ export interface DatabaseConfig {
   readonly username: string | undefined;
   readonly password: Secret | undefined;
   readonly driverClassName: string | undefined;
-  /** Connections at most, per process. Default 10. */
+  /** The maximum number of connections per process. Default 10. */
   readonly poolMax: number;
   /** How long a caller waits for a connection. Default 5,000. */
   readonly acquisitionTimeoutMs: number;
@@ -39,12 +39,12 @@ export interface DatabaseConfig {
   readonly acquisitionQueueMax: number;
   /** How long one statement may run. Default 10,000. */
   readonly statementTimeoutMs: number;
-  /** How many connections are kept open without use. Default 0. */
+  /** How many unused connections are kept open. Default 0. */
   readonly idleMin: number;
-  /** After how long without use further ones are closed; 0 is never. Default 10,000. */
+  /** How long a connection beyond those may be unused before it is closed; 0 means forever. Default 10,000. */
   readonly idleTimeoutMs: number;
-  /** After how long a connection is replaced, as soon as nobody uses it; 0 is never. Default 1,800,000. */
+  /** The age at which an unused connection is replaced; 0 means never. Default 1,800,000. */
   readonly lifetimeMaxMs: number;
-  /** After how long a connection that was not given back is warned of; 0 is never. Default 0. */
+  /** How long a connection may be borrowed before a warning; 0 means forever. Default 0. */
   readonly leakThresholdMs: number;
 }

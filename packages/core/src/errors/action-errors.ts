@@ -1,13 +1,13 @@
 import { FrameworkError } from './framework-error.js';
 
-/** The executed action is not in the executor's registry. */
+/** The executed action is not registered with the executor. */
 export class UnknownActionError extends FrameworkError {
   constructor(action: string) {
     super('unknown-action', `${action} is not registered: pass an instance of it in the executor's actions`);
   }
 }
 
-/** An action was executed inside the perform of another, which would commit twice. */
+/** An action was executed inside `perform` of another one, which would commit twice. */
 export class NestedExecutionError extends FrameworkError {
   constructor(inner: string, outer: string) {
     super(
@@ -17,7 +17,7 @@ export class NestedExecutionError extends FrameworkError {
   }
 }
 
-/** The plan was asked for where no action is being performed. */
+/** The plan was requested while no action is being performed. */
 export class PlanUnavailableError extends FrameworkError {
   constructor(action: string) {
     super(
@@ -27,17 +27,17 @@ export class PlanUnavailableError extends FrameworkError {
   }
 }
 
-/** The plan was used after perform had returned, mostly in a promise that nobody awaited. */
+/** The plan was used after `perform` had returned, usually in a promise that nobody awaited. */
 export class PlanSealedError extends FrameworkError {
   constructor(action: string) {
     super(
       'plan-sealed',
-      `The plan of ${action} is sealed since perform returned: await every call that stages a change`,
+      `The plan of ${action} is sealed because perform has returned: await every call that stages a change`,
     );
   }
 }
 
-/** One id was staged twice in one plan. */
+/** An id was staged twice in one plan. */
 export class StagedTwiceError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
@@ -47,7 +47,7 @@ export class StagedTwiceError extends FrameworkError {
   constructor(model: string, id: string) {
     super(
       'staged-twice',
-      `${model} ${id} is staged already: stage its last version once, with all its events`,
+      `${model} ${id} is already staged: stage only its last version, with all its events`,
     );
     this.model = model;
     this.id = id;
@@ -56,7 +56,7 @@ export class StagedTwiceError extends FrameworkError {
 
 /** The params of an action do not fit the schema that the action declares. */
 export class InvalidParamsError extends FrameworkError {
-  /** What is wrong, by path within the params. */
+  /** The faults, by path within the params. */
   readonly issues: readonly { readonly path: string; readonly message: string }[];
 
   constructor(
@@ -70,7 +70,7 @@ export class InvalidParamsError extends FrameworkError {
   }
 }
 
-/** An idempotency key is empty, too long, or holds a character that the database cannot. */
+/** An idempotency key is empty, too long, or contains a character that the database cannot store. */
 export class InvalidIdempotencyKeyError extends FrameworkError {
   constructor(reason: string) {
     super('invalid-idempotency-key', `The idempotency key ${reason}`);
@@ -81,7 +81,7 @@ export class InvalidIdempotencyKeyError extends FrameworkError {
 export class IdempotencyKeyReusedError extends FrameworkError {
   /** The key of both requests. */
   readonly key: string;
-  /** The action that was committed under it. */
+  /** The action that was committed under the key. */
   readonly actionId: string;
 
   constructor(
@@ -91,15 +91,15 @@ export class IdempotencyKeyReusedError extends FrameworkError {
   ) {
     super(
       'idempotency-key-reused',
-      `The key ${key} of this ${action} belongs to another request already (${stored.actionName} ${stored.actionId}): ` +
-        'repeat a request unchanged, and give every other one a key of its own',
+      `The key ${key} of this ${action} already belongs to another request (${stored.actionName} ${stored.actionId}): ` +
+        'repeat a request unchanged, and use a new key for every other request',
     );
     this.key = key;
     this.actionId = stored.actionId;
   }
 }
 
-/** Something grew beyond its named maximum; nothing was written. */
+/** Something exceeded its named limit; nothing was written. */
 export class LimitExceededError extends FrameworkError {
   /** The name of the limit, such as `changesMax`. */
   readonly limit: string;

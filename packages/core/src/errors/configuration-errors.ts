@@ -1,14 +1,17 @@
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { FrameworkError } from './framework-error.js';
 
-/** One fault of a configuration: where it is, in kebab-case, and what to do about it. */
+/** One fault of a configuration: its path in kebab-case, and what to do about it. */
 export interface ConfigurationIssue {
-  /** Such as `framework.sharding.groups[0].members[1].configs.primary-config.jdbc-url`. */
+  /** For example `framework.sharding.groups[0].members[1].configs.primary-config.jdbc-url`. */
   readonly path: string;
   readonly message: string;
 }
 
-/** The configuration cannot be used; every fault is named by its path, and no value is shown that could be secret. */
+/**
+ * The configuration cannot be used. The message names every fault by its path, and never shows a value that could be
+ * secret.
+ */
 export class ConfigurationError extends FrameworkError {
   /** All faults that were found, not only the first. */
   readonly faults: readonly ConfigurationIssue[];
@@ -20,7 +23,7 @@ export class ConfigurationError extends FrameworkError {
   }
 }
 
-/** The shard of an id is not in the configuration: never answered from another shard. */
+/** The shard of an id is not in the configuration. The framework never answers from another shard instead. */
 export class UnknownShardError extends FrameworkError {
   /** The shard that is not configured. */
   readonly shard: ShardIdentifier;
@@ -31,12 +34,12 @@ export class UnknownShardError extends FrameworkError {
   }
 }
 
-/** None of the configured shards can be used before somebody corrects the configuration or the databases. */
+/** No configured shard can be used until somebody corrects the configuration or the databases. */
 export class NoUsableShardError extends FrameworkError {
   /** All configured shards. */
   readonly shards: readonly ShardIdentifier[];
 
-  /** @param faults say of each shard where it is configured, as `path`, and what is wrong, naming host and database */
+  /** @param faults for each shard, its `path` in the configuration and what is wrong, with host and database */
   constructor(
     faults: readonly { readonly shard: ShardIdentifier; readonly path: string; readonly message: string }[],
     options: { readonly cause: unknown },
@@ -47,7 +50,7 @@ export class NoUsableShardError extends FrameworkError {
   }
 }
 
-/** A plan spans several shards and the caller did not allow that; nothing was written. */
+/** A plan spans several shards, which the caller did not allow; nothing was written. */
 export class CrossShardError extends FrameworkError {
   /** The shards of the plan, in order. */
   readonly shards: readonly ShardIdentifier[];
@@ -66,11 +69,11 @@ export class CrossShardError extends FrameworkError {
 export class PartialCommitError extends FrameworkError {
   /** The shards that hold the action's changes. */
   readonly committed: readonly ShardIdentifier[];
-  /** The shards that do not hold them; on the first of them the commit failed, the others were not tried. */
+  /** The shards that do not hold them: the commit failed on the first one, and the others were not tried. */
   readonly failed: readonly ShardIdentifier[];
-  /** The shard whose outcome could not be learnt: it may hold them. */
+  /** The shard whose outcome could not be found out: it may hold them. */
   readonly unknown: ShardIdentifier | undefined;
-  /** The action, by which the log of each shard shows what it holds. */
+  /** The action's id, which the log of each shard that committed contains. */
   readonly actionId: string;
 
   constructor(
@@ -85,7 +88,7 @@ export class PartialCommitError extends FrameworkError {
     super(
       'partial-commit',
       `Action ${actionId} is committed on ${shards.committed.join(', ')}, ${missingFrom(shards)}: ` +
-        'repair by hand, with the action_id in the log',
+        'repair this by hand, using the action_id in the logs',
       options,
     );
     this.actionId = actionId;

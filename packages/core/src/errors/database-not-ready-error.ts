@@ -1,21 +1,21 @@
 /**
- * Why a database cannot serve.
+ * Why a database is not ready.
  *
- * | kind                    | what is wrong                                                            |
- * | ----------------------- | ------------------------------------------------------------------------ |
- * | `unreachable`           | no connection: refused, not answered in time, or the host is not known   |
- * | `not-serving`           | the server starts or stops, is out of connections, or a lock is held      |
- * | `in-recovery`           | the server is a standby, or does not lead yet                            |
- * | `read-only`             | the server leads, and takes no writes                                    |
- * | `access-refused`        | the server refuses the user, the password, or the host it is called from |
- * | `database-missing`      | the server has no database of that name                                  |
- * | `tls-refused`           | a certificate is not trusted, expired or missing, or TLS is not offered  |
- * | `not-migrated`          | migrations are missing and not applied here, or a restore has not ended  |
- * | `migration-not-allowed` | migrations are missing, and the role may not apply them                  |
- * | `schema-newer`          | migrations are applied that this process does not know                   |
- * | `other-shards`          | the database holds other shards than the configuration puts there        |
- * | `migration-failed`      | a migration was refused, or the application's cannot be read             |
- * | `refused`               | the server refused something else                                        |
+ * | kind                    | what is wrong                                                             |
+ * | ----------------------- | ------------------------------------------------------------------------- |
+ * | `unreachable`           | no connection: refused, not answered in time, or unknown host             |
+ * | `not-serving`           | the server is starting, stopping or out of connections, or a lock is held |
+ * | `in-recovery`           | the server is a standby, or is still being promoted                       |
+ * | `read-only`             | the server is the primary, but refuses writes                             |
+ * | `access-refused`        | the server refuses the user, the password, or the client's address        |
+ * | `database-missing`      | the server has no database with that name                                 |
+ * | `tls-refused`           | a certificate is untrusted, expired or missing, or TLS is not offered     |
+ * | `not-migrated`          | migrations are missing and not applied here, or a restore is running      |
+ * | `migration-not-allowed` | migrations are missing, and the role may not apply them                   |
+ * | `schema-newer`          | the database has migrations that this process does not know               |
+ * | `other-shards`          | the database does not hold a shard that the configuration assigns to it   |
+ * | `migration-failed`      | a migration failed, or the application's migrations cannot be read        |
+ * | `refused`               | the server refused for any other reason                                   |
  */
 export type NotReadyKind =
   | 'unreachable'
@@ -32,7 +32,7 @@ export type NotReadyKind =
   | 'migration-failed'
   | 'refused';
 
-/** The kinds that pass without anybody mending something in this configuration or this database. */
+/** The kinds that may end without a change to this configuration or database. */
 const passing: ReadonlySet<NotReadyKind> = new Set([
   'unreachable',
   'not-serving',
@@ -41,14 +41,14 @@ const passing: ReadonlySet<NotReadyKind> = new Set([
   'not-migrated',
 ]);
 
-/** Why a database cannot serve now, and what to do about it. Its message holds both; its cause is the driver's error. */
+/** A database is not ready. The message says why and what to do; the cause is the driver's error. */
 export class DatabaseNotReadyError extends Error {
   override readonly name = 'DatabaseNotReadyError';
   readonly kind: NotReadyKind;
 
   /**
-   * @param what is wrong, such as `connect ECONNREFUSED 127.0.0.1:5432`; never a password
-   * @param remedy is what to do, such as `start the server`
+   * @param what the problem, such as `connect ECONNREFUSED 127.0.0.1:5432`; never contains a password
+   * @param remedy what to do, such as `start the server`
    */
   constructor(
     kind: NotReadyKind,
@@ -58,7 +58,7 @@ export class DatabaseNotReadyError extends Error {
     this.kind = kind;
   }
 
-  /** Whether waiting can help; else somebody has to correct the configuration, or the database. */
+  /** Whether waiting can help. Otherwise somebody must correct the configuration or the database. */
   get mayPass(): boolean {
     return passing.has(this.kind);
   }

@@ -1,7 +1,7 @@
 /**
- * Every error code of the framework, with whether doing the same again can help.
+ * Every error code of the framework, and whether a retry can help.
  *
- * The codes are API: they never change their meaning, and `docs/reference/errors.md` lists them all.
+ * The codes are API: their meaning never changes, and `docs/reference/errors.md` lists them all.
  */
 export const errorCodes = {
   'stale-record': true,
@@ -49,14 +49,14 @@ export type ErrorCode = keyof typeof errorCodes;
 const brand: symbol = Symbol.for('@framework/core/exception');
 
 /**
- * What every error of the framework is: a code to branch on, and whether a retry can help.
+ * The base class of all errors of the framework: it has a code to branch on, and says whether a retry can help.
  *
- * Recognise it with {@link FrameworkError.is}, which also sees errors of another copy of this package.
+ * Recognise one with {@link FrameworkError.is}, which also accepts errors from another copy of this package.
  */
 export abstract class FrameworkError extends Error {
-  /** What went wrong, as a stable identifier. */
+  /** A stable identifier of what went wrong. */
   readonly code: ErrorCode;
-  /** Whether doing the same again can succeed. */
+  /** Whether the same call can succeed when it is repeated. */
   readonly retryable: boolean;
 
   constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
@@ -67,19 +67,19 @@ export abstract class FrameworkError extends Error {
     Object.defineProperty(this, brand, { value: true });
   }
 
-  /** Tells whether a value is an error of the framework, by its brand; never throws. */
+  /** Tells whether a value is an error of the framework, by its brand. Never throws. */
   static is(value: unknown): value is FrameworkError {
     try {
       return typeof value === 'object' && value !== null && brand in value;
     } catch {
-      // A proxy that refuses the question.
+      // The value is a proxy that refuses the check.
       return false;
     }
   }
 
   /**
-   * Finds the framework's error in a chain of causes, because query builders wrap what their driver throws; never throws,
-   * whatever was thrown.
+   * Finds the framework's error in a chain of causes, because query builders wrap errors of their driver. Never throws,
+   * whatever the value is.
    *
    * @returns the outermost one among the first 8 links, or `undefined`
    */
@@ -93,7 +93,7 @@ export abstract class FrameworkError extends Error {
   }
 }
 
-/** An error may be a proxy, or have a `cause` that throws when it is read. */
+/** An error may be a proxy, or have a `cause` getter that throws. */
 function causeOf(error: unknown): unknown {
   try {
     return error instanceof Error ? error.cause : undefined;
@@ -102,7 +102,7 @@ function causeOf(error: unknown): unknown {
   }
 }
 
-/** A bug in the calling code or in the framework: never retried, to be fixed where it is thrown. */
+/** A bug in the calling code or in the framework. Never retried; fix it where it is thrown. */
 export class InvariantViolationError extends FrameworkError {
   constructor(message: string, options?: { readonly cause?: unknown }) {
     super('invariant-violation', message, options);

@@ -1,20 +1,25 @@
 import { FrameworkError } from './framework-error.js';
 
-/** Names do not identify handlers in a database: those of one handler belong to several, or those of two to one. */
+/**
+ * Names do not identify handlers in a database: the names of one handler belong to several, or those of two handlers
+ * belong to one.
+ */
 export class HandlerNamesError extends FrameworkError {
   /** The durable name that the handler declares. */
   readonly handler: string;
-  /** The permanent ids of the handlers to which its names belong. */
+  /** The permanent ids of the handlers that its names belong to. */
   readonly handlers: readonly string[];
-  /** The durable name of another handler of the process whose names belong to the same one; `undefined` when none does. */
+  /**
+   * The durable name of another handler in the process whose names belong to the same id; `undefined` if there is none.
+   */
   readonly other: string | undefined;
 
   constructor(handler: string, handlers: readonly string[], other?: string) {
     super(
       'handler-names',
       other === undefined
-        ? `The names of ${handler} belong to ${handlers.length} handlers, ${handlers.join(' and ')}, which have cursors of their own: list only the names that this one had`
-        : `The names of ${handler} and ${other} belong to one handler, ${handlers.join(' and ')}, whose names stay its own after a rename: give the newer one a name that no handler had`,
+        ? `The names of ${handler} belong to ${handlers.length} handlers, ${handlers.join(' and ')}, which have separate cursors: list only names that this handler had`
+        : `The names of ${handler} and ${other} belong to one handler, ${handlers.join(' and ')}, which keeps its old names after a rename: give the newer handler a name that no handler has had`,
     );
     this.handler = handler;
     this.handlers = handlers;
@@ -22,7 +27,7 @@ export class HandlerNamesError extends FrameworkError {
   }
 }
 
-/** A handler cannot be retired, because something still depends on it. */
+/** A handler cannot be retired because something still depends on it. */
 export class HandlerInUseError extends FrameworkError {
   /** The handler's permanent id. */
   readonly handler: string;
@@ -33,19 +38,22 @@ export class HandlerInUseError extends FrameworkError {
     this.handler = handler;
   }
 
-  /** Says that a process has the handler, or that it had it and may only be late to say that it still does; for adapters. */
+  /**
+   * The error for a handler that a process runs, or ran recently and may just be late in renewing its leases; for
+   * adapters.
+   */
   static by(
     handler: string,
     { processId, late }: { readonly processId: string; readonly late: boolean },
   ): HandlerInUseError {
     const reason = late
-      ? `process ${processId} has it and is late to renew its leases, stop it, or if it has ended already, try again when the time of a lease has passed`
-      : `process ${processId} has it, stop that first`;
+      ? `process ${processId} has it, and is late in renewing its leases: stop the process or, if it has ended, try again after the time of a lease`
+      : `process ${processId} has it: stop that process first`;
     return new HandlerInUseError(handler, reason);
   }
 }
 
-/** No database knows a handler of this name. */
+/** No database knows a handler with this name. */
 export class UnknownHandlerError extends FrameworkError {
   /** The name that was requested. */
   readonly handler: string;
@@ -53,23 +61,23 @@ export class UnknownHandlerError extends FrameworkError {
   constructor(handler: string) {
     super(
       'unknown-handler',
-      `No handler has or had the name ${handler}: take one that lag() lists, or one of its aliases`,
+      `No handler has or had the name ${handler}: use one that lag() lists, or one of its aliases`,
     );
     this.handler = handler;
   }
 }
 
-/** A handler did not return within its `timeoutMs`: its signal was aborted, and the attempt counts as failed. */
+/** A handler did not return within its `timeoutMs`. Its signal was aborted, and the attempt counts as failed. */
 export class HandlerTimeoutError extends FrameworkError {
   /** The handler's durable name. */
   readonly handler: string;
-  /** How long it may take. */
+  /** How long the handler may take. */
   readonly timeoutMs: number;
 
   constructor(handler: string, timeoutMs: number) {
     super(
       'handler-timeout',
-      `${handler} did not return within ${timeoutMs} ms: pass its signal on to what it waits for, or raise timeoutMs`,
+      `${handler} did not return within ${timeoutMs} ms: pass its signal on to everything it waits for, or raise timeoutMs`,
     );
     this.handler = handler;
     this.timeoutMs = timeoutMs;

@@ -4,8 +4,8 @@ import type { NotReadyKind } from './database-not-ready-error.js';
 import { FrameworkError } from './framework-error.js';
 
 /**
- * A row that the action read was changed or removed meanwhile, or another server has taken over since, which may lack that version;
- * nothing was written, fresh reads can help.
+ * A row was changed or removed after the action read it; or another server has taken over since then, and may lack that
+ * version. Nothing was written; fresh reads can help.
  */
 export class StaleRecordError extends FrameworkError {
   /** The model's name. */
@@ -25,25 +25,25 @@ export class StaleRecordError extends FrameworkError {
     this.expectedVersion = expectedVersion;
   }
 
-  /** The error of an update that finds another version; for adapters. */
+  /** The error for an update that finds another version; for adapters. */
   static of({ repository, model, expectedVersion }: StaleUpdate): StaleRecordError {
     return new StaleRecordError(modelNameOf(repository.model), model.id.value, expectedVersion);
   }
 }
 
-/** What the error says of a staged change. */
+/** The parts of a staged change that the error shows. */
 interface StaleUpdate {
   readonly repository: { readonly model: ModelClass<unknown> };
   readonly model: { readonly id: { readonly value: string } };
   readonly expectedVersion: number;
 }
 
-/** A deadlock, a serialization failure or a connection lost before the commit was sent; nothing was written. */
+/** A deadlock, a serialization failure, or a connection lost before the commit was sent; nothing was written. */
 export class TransientStorageError extends FrameworkError {
   /** The shard on which it happened. */
   readonly shard: ShardIdentifier;
 
-  /** @param options.place is the shard's name, host and database, as of a {@link ShardUnavailableError} */
+  /** @param options.place the shard's name, host and database, as in {@link ShardUnavailableError} */
   constructor(
     shard: ShardIdentifier,
     reason: string,
@@ -59,21 +59,21 @@ export class TransientStorageError extends FrameworkError {
 }
 
 /**
- * Why a shard cannot serve: its database cannot, somebody else holds a lock on what is to be changed, or what was asked for is
- * damaged or cannot be read from its disk, while the rest of the database may serve.
+ * Why a shard is unavailable: its database is not ready, another session holds a lock on the row to be changed, or the
+ * data is damaged or cannot be read from disk. In the last case the rest of the database may still work.
  */
 export type UnavailableKind = NotReadyKind | 'locked' | 'damaged';
 
-/** The shard cannot be reached, is not migrated yet, or its queue is full; nothing was written. */
+/** The shard cannot be reached, is not migrated yet, or is overloaded; nothing was written. */
 export class ShardUnavailableError extends FrameworkError {
-  /** The shard that cannot serve. */
+  /** The shard that is unavailable. */
   readonly shard: ShardIdentifier;
-  /** What is wrong, for operators: it may name hosts and users. */
+  /** What is wrong, for operators. It may name hosts and users. */
   readonly reason: string;
-  /** Why it cannot serve; `undefined` when it only has too much to do. */
+  /** Why it is unavailable; `undefined` when it is merely overloaded. */
   readonly kind: UnavailableKind | undefined;
 
-  /** @param options.place is the shard's name, host and database, such as `mexico-1 on db-2:5432/mexico` */
+  /** @param options.place the shard's name, host and database, such as `mexico-1 on db-2:5432/mexico` */
   constructor(
     shard: ShardIdentifier,
     reason: string,
@@ -99,13 +99,13 @@ function placed(shard: ShardIdentifier, place: string | undefined): string {
   return place === undefined ? shard.toString() : `${shard.toString()} ${place}`;
 }
 
-/** The connection was lost after the commit was sent, and the outcome could not be learnt in time. */
+/** The connection was lost after the commit was sent, and the outcome could not be found out in time. */
 export class CommitOutcomeUnknownError extends FrameworkError {
   /** The shard on which the commit was sent. */
   readonly shard: ShardIdentifier;
-  /** The action whose rows the log either holds or does not; `undefined` for a transaction of a script. */
+  /** The action to look for in the log; `undefined` for a transaction without an action. */
   readonly actionId: string | undefined;
-  /** What the adapter needs to find the outcome; opaque to everyone else. */
+  /** Data with which the adapter finds the outcome; opaque to everyone else. */
   readonly session: unknown;
 
   constructor(
@@ -115,8 +115,8 @@ export class CommitOutcomeUnknownError extends FrameworkError {
   ) {
     const check =
       actionId === undefined
-        ? 'Look at what it would have changed before doing it again.'
-        : `Look for action_id ${actionId} in the log of that shard before doing it again.`;
+        ? 'Check whether its changes are there before you repeat it.'
+        : `Look for action_id ${actionId} in the log of that shard before you repeat it.`;
     super(
       'commit-outcome-unknown',
       `${shard}: the connection was lost after the commit was sent. ${check}`,
@@ -142,11 +142,11 @@ export interface ConstraintViolation {
 
 /** A unique, foreign-key, check or not-null constraint of the database refused the rows; nothing was written. */
 export class ConstraintViolationError extends FrameworkError {
-  /** The shard that refused. */
+  /** The shard whose database refused the rows. */
   readonly shard: ShardIdentifier;
-  /** The constraint's name, where the database tells it. */
+  /** The constraint's name, if the database reports it. */
   readonly constraint: string | undefined;
-  /** The table's name, where the database tells it. */
+  /** The table's name, if the database reports it. */
   readonly table: string | undefined;
   /** The names of its columns, in the database; empty where the database does not tell them, as of a check. */
   readonly columns: readonly string[];
@@ -180,9 +180,9 @@ function described({ kind, constraint, table, columns = [] }: ConstraintViolatio
   return `${words} (${columns.length === 1 ? 'column' : 'columns'} ${columns.join(', ')})`;
 }
 
-/** The database refused a statement for a reason that a retry does not remove; nothing was written. */
+/** The database refused a statement for a reason that a retry will not change; nothing was written. */
 export class StorageFailureError extends FrameworkError {
-  /** The shard that refused. */
+  /** The shard whose database refused the statement. */
   readonly shard: ShardIdentifier;
 
   constructor(shard: ShardIdentifier, reason: string, options?: { readonly cause?: unknown }) {
@@ -192,20 +192,20 @@ export class StorageFailureError extends FrameworkError {
 }
 
 /**
- * A position in a database's log is no longer valid: the database is on another server, or its server crashed or failed
- * over.
+ * A position in a database's log is no longer valid, because the database has moved to another server, or its server
+ * crashed or failed over.
  */
 export class HistoryChangedError extends FrameworkError {
   constructor() {
     super(
       'history-changed',
-      'The database crashed, was restarted, failed over, restored or moved since this position in its log was read. Delivery starts again ' +
-        'from the saved cursors by itself; see that jdbc-url leads to the right database if none of this was expected',
+      'The database has crashed, failed over, or been restarted, restored or moved since this position in its log was read. Delivery restarts ' +
+        'from the saved cursors on its own. If none of this was expected, check that jdbc-url leads to the right database',
     );
   }
 }
 
-/** A transaction was asked for inside a transaction on the same shard. */
+/** A transaction was started inside another one on the same shard. */
 export class NestedTransactionError extends FrameworkError {
   /** The shard that already has a transaction open here. */
   readonly shard: ShardIdentifier;
@@ -219,7 +219,7 @@ export class NestedTransactionError extends FrameworkError {
   }
 }
 
-/** Work went on in a transaction that had already ended, mostly in a promise that nobody awaited. */
+/** A statement was sent in a transaction that had already ended, usually in a promise that nobody awaited. */
 export class TransactionOverError extends FrameworkError {
   /** The shard of the ended transaction. */
   readonly shard: ShardIdentifier;
@@ -237,10 +237,10 @@ export class TransactionOverError extends FrameworkError {
 export class EntityNotFoundError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
-  /** The id that was asked for. */
+  /** The requested id. */
   readonly id: string;
 
-  /** @param reason why it cannot exist, where that is known */
+  /** @param reason why it cannot exist, if that is known */
   constructor(model: string, id: string, reason?: string) {
     super('entity-not-found', `${model} ${id} does not exist${reason === undefined ? '' : `: ${reason}`}`);
     this.model = model;
@@ -262,17 +262,17 @@ export class NotUniqueError extends FrameworkError {
   }
 }
 
-/** The strategy cannot tell the shard from an id alone, so a read by id has no place to go. */
+/** The sharding strategy cannot derive the shard from an id alone, so a read by id is not possible. */
 export class ShardUndeterminedError extends FrameworkError {
   /** The model's name. */
   readonly model: string;
-  /** The id that was asked for. */
+  /** The requested id. */
   readonly id: string;
 
   constructor(model: string, id: string) {
     super(
       'shard-undetermined',
-      `The sharding strategy of ${model} cannot tell the shard of id ${id}: read by a condition (findOneWhere), which asks all shards`,
+      `The sharding strategy of ${model} cannot derive the shard from id ${id}: read by a condition (findOneWhere), which searches all shards`,
     );
     this.model = model;
     this.id = id;

@@ -1,6 +1,6 @@
 import { FrameworkError } from './framework-error.js';
 
-/** A string is not an id of the wanted kind. */
+/** A string is not a valid id of the expected kind. */
 export class InvalidIdError extends FrameworkError {
   constructor(value: unknown, expected: string) {
     super('invalid-id', `'${String(value).slice(0, 64)}' is not ${expected}`);
@@ -14,17 +14,17 @@ export class InvalidShardError extends FrameworkError {
   }
 }
 
-/** The `after` of a page is not the `next` of the page before. */
+/** The `after` of a page is not the `next` of the previous page. */
 export class InvalidCursorError extends FrameworkError {
   constructor(cursor: string) {
     super(
       'invalid-cursor',
-      `'${cursor.slice(0, 64)}' is not a cursor: pass the next of the page before, unchanged`,
+      `'${cursor.slice(0, 64)}' is not a cursor: pass the next of the previous page, unchanged`,
     );
   }
 }
 
-/** A model was built without a field that it must have, or with a version that is none. */
+/** A model was built without a required field, or with an invalid version. */
 export class InvalidModelError extends FrameworkError {
   constructor(message: string) {
     super('invalid-model', message);
@@ -33,7 +33,7 @@ export class InvalidModelError extends FrameworkError {
 
 /** A value would not come back from the database as it was staged; nothing was written. */
 export class UnstorableValueError extends FrameworkError {
-  /** Where the value stands, such as `Wallet.balance` or `WalletCreatedEvent.amount`. */
+  /** The position of the value, such as `Wallet.balance` or `WalletCreatedEvent.amount`. */
   readonly path: string;
   /** What is wrong with it, and what to do. */
   readonly reason: string;

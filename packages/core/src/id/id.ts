@@ -6,14 +6,14 @@ declare const modelType: unique symbol;
 const lengthMax = 255;
 
 /**
- * The identity of a model, typed by it: an `Id<Wallet>` is not accepted where an `Id<Order>` is wanted, unless a wallet has
- * the shape of an order. A model whose shape others have tells itself apart by one line:
+ * Identifies a model, and is typed by it: an `Id<Wallet>` is not accepted where an `Id<Order>` is expected, unless the
+ * two classes have the same shape. A class that shares its shape with others makes its ids distinct with one line:
  * `declare protected readonly brand: 'Order';`.
  *
- * Use it for ids that another system gave; {@link ShardedId} for those made here.
+ * Use it for ids from other systems, and {@link ShardedId} for ids that you generate.
  */
 export class Id<T> {
-  /** Exists in the type only: what the id identifies. */
+  /** Exists only in the type: the class that the id identifies. */
   declare readonly [modelType]: T;
   /** The id as text, 1 to 255 characters. */
   readonly value: string;
@@ -23,9 +23,10 @@ export class Id<T> {
   }
 
   /**
-   * Reads an id from its text.
+   * Parses an id.
    *
-   * @throws InvalidIdError `invalid-id` when it is empty, longer than 255 characters, or no text that a database holds
+   * @throws InvalidIdError `invalid-id` when the text is empty, longer than 255 characters, or cannot be stored by the
+   * database
    */
   static of<T>(_model: ModelClass<T>, value: string): Id<T> {
     if (!isStorableText(value) || value.length === 0 || value.length > lengthMax) {
@@ -34,7 +35,7 @@ export class Id<T> {
     return new Id<T>(value);
   }
 
-  /** Tells whether both identify the same model. */
+  /** Whether both identify the same model. */
   equals(other: Id<T>): boolean {
     return this.value === other.value;
   }

@@ -11,14 +11,14 @@ import { type IdSource, currentIdSource } from './uuid-v7.js';
 const counterMax = 0xfff;
 
 /**
- * Makes ids that carry their shard, in the order in which it is asked.
+ * Generates ids that carry their shard, in ascending order.
  *
- * A UUID version 7 (RFC 9562): 48 bits of milliseconds, version, 12 bits that count within a millisecond
- * (`rand_a`, as in section 6.2, method 1), variant, 8 bits group, 6 bits member, 48 random bits.
- * When the counter is used up, or the clock goes back, the time runs ahead rather than the order breaking.
+ * An id is a UUID version 7 (RFC 9562): 48 bits of milliseconds, version, a 12-bit counter within the millisecond
+ * (`rand_a`, as in section 6.2, method 1), variant, 8 bits of group, 6 bits of member, 48 random bits. When the counter
+ * overflows or the clock goes back, the timestamp runs ahead of the clock, so that the order is kept.
  */
 export class ShardedIdGenerator {
-  /** Where the time and the randomness of its ids come from. */
+  /** The source of time and randomness. */
   readonly source: IdSource;
   readonly #bytes = new Uint8Array(16);
   readonly #random = new Uint8Array(6);
@@ -31,9 +31,9 @@ export class ShardedIdGenerator {
   }
 
   /**
-   * Makes the next id of a shard, as lower-case text.
+   * Generates the next id of a shard, as lower-case text.
    *
-   * @throws InvalidShardError `invalid-shard` when it is none: its bits would run into others
+   * @throws InvalidShardError `invalid-shard` when the shard is out of range, so that its bits would overlap others
    */
   next(shard: ShardIdentifier): string {
     ShardIdentifier.of(shard.group, shard.member);
@@ -74,13 +74,13 @@ const layout = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]
 let processGenerator = new ShardedIdGenerator();
 
 /**
- * An id that carries the shard of its model, so that the id alone finds the database.
+ * An id that carries the shard of its model, so that the id alone is enough to find the database.
  *
- * A UUID version 7 whose bits 66–73 are the group and 74–79 the member; see {@link ShardedIdGenerator}.
- * Accepted wherever an `Id` of the same model is.
+ * It is a UUID version 7 with the group in bits 66–73 and the member in bits 74–79; see {@link ShardedIdGenerator}. It
+ * is accepted wherever an `Id` of the same model is.
  */
 export class ShardedId<T> extends Id<T> {
-  /** Makes a new id on a shard; ids of one process sort in the order in which they were made. */
+  /** Generates a new id on a shard. Ids of one process sort in the order of their generation. */
   static generate<T>(
     _model: ModelClass<T>,
     shard: ShardIdentifier,
@@ -90,10 +90,12 @@ export class ShardedId<T> extends Id<T> {
   }
 
   /**
-   * The id, on a shard, of the one model of a class that there may be for an origin: always the same for the same three.
+   * Derives the id of the only model of a class that may exist for an origin on a shard. The same arguments always give
+   * the same id.
    *
-   * Two that make it at the same time make the same row, so the table's primary key lets one of them through. Takes its
-   * time from the origin, and its other bits from the SHA-256 of `<model name>/<origin>`.
+   * Two executions that create the model at the same time try to insert the same row, and the table's primary key lets
+   * only one of them succeed. The id takes its time from the origin, and its other bits from the SHA-256 of `<model
+   * name>/<origin>`.
    *
    * ```ts
    * ShardedId.derive(TransferDecision, transferId, destination.id.resolveShardIdentifier())
@@ -111,9 +113,9 @@ export class ShardedId<T> extends Id<T> {
   }
 
   /**
-   * Reads an id from its text, upper case or lower case.
+   * Parses an id in upper or lower case.
    *
-   * @throws InvalidIdError `invalid-id` when it is not a UUID version 7
+   * @throws InvalidIdError `invalid-id` when the text is not a UUID version 7
    */
   static override of<T>(_model: ModelClass<T>, value: string): ShardedId<T> {
     const lowerCase = typeof value === 'string' ? value.toLowerCase() : '';
@@ -121,28 +123,28 @@ export class ShardedId<T> extends Id<T> {
     return new ShardedId<T>(lowerCase);
   }
 
-  /** The shard that the id carries, whether or not it is configured. */
+  /** The shard that the id carries, whether it is configured or not. */
   resolveShardIdentifier(): ShardIdentifier {
     const bits = Number.parseInt(this.value.slice(19, 23), 16);
     return ShardIdentifier.of((bits >> 6) & 0xff, bits & 0x3f);
   }
 }
 
-/** What makes the ids of this process, which begins anew with another source. */
+/** The generator of this process; replaced when the id source changes. */
 function ownGenerator(): ShardedIdGenerator {
   if (processGenerator.source !== currentIdSource()) processGenerator = new ShardedIdGenerator();
   return processGenerator;
 }
 
 /**
- * The schema of a model's sharded id, written as text: for params of actions and payloads of events.
+ * A codec between a model's sharded id and its text, for params of actions and payloads of events.
  *
- * Takes and gives a `ShardedId`; make one of text by `ShardedId.of`.
+ * The decoded side is a `ShardedId`; create one from text with `ShardedId.of`.
  */
 export function shardedIdCodec<T>(model: ModelClass<T>): z.ZodType<ShardedId<T>, string> {
   const id = z.custom<ShardedId<T>>(
     (value) => value instanceof ShardedId,
-    'Invalid input: expected a ShardedId, as ShardedId.of makes it of text',
+    'Invalid input: expected a ShardedId; create one from text with ShardedId.of',
   );
   return z.codec(z.uuidv7(), id, {
     decode: (value) => ShardedId.of(model, value),

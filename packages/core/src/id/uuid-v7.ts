@@ -6,7 +6,9 @@ let lastSource: IdSource | undefined;
 let lastMs = -1;
 let sequence = 0;
 
-/** Makes a UUID version 7 (RFC 9562), as lower-case text; those of one process sort in the order in which they were made. */
+/**
+ * Generates a UUID version 7 (RFC 9562) as lower-case text. Those of one process sort in the order of their generation.
+ */
 export function timeOrderedUuid(): string {
   if (lastSource !== currentIdSource()) {
     lastSource = currentIdSource();
@@ -16,7 +18,7 @@ export function timeOrderedUuid(): string {
   const nowMs = lastSource.nowMs();
   if (nowMs > lastMs) {
     lastMs = nowMs;
-    // Half of the range is left to count up within the millisecond.
+    // Starts in the lower half of the range, which leaves room to count up within the millisecond.
     sequence = words.getUint32(0) >>> 1;
   } else {
     sequence++;
@@ -24,17 +26,17 @@ export function timeOrderedUuid(): string {
   return v7({ random, msecs: lastMs, seq: sequence });
 }
 
-/** Makes a UUID version 4 (RFC 9562), as lower-case text: random in every bit. */
+/** Generates a random UUID version 4 (RFC 9562) as lower-case text. */
 export function randomUuid(): string {
   currentIdSource().fillRandom(random);
   return v4({ random });
 }
 
-/** Where the time and the randomness of ids come from. */
+/** The source of time and randomness for ids. */
 export interface IdSource {
   /** Milliseconds since 1970. */
   nowMs(): number;
-  /** Fills the array, of at most 4,096 bytes, with random ones. */
+  /** Fills the array, which has at most 4,096 bytes, with random bytes. */
   fillRandom(bytes: Uint8Array<ArrayBuffer>): void;
 }
 
@@ -43,17 +45,17 @@ const poolBytes = 4_096;
 const pool = new Uint8Array(poolBytes);
 let usedCount = poolBytes;
 
-/** The computer's clock, and the platform's random generator. */
+/** The computer's clock and the platform's random generator. */
 const systemIdSource: IdSource = {
   nowMs: () => Date.now(),
-  // Many bytes are drawn at once: asking the generator costs as much for a few as for thousands.
+  // Draws many bytes at once: a call of the generator costs as much for a few bytes as for thousands.
   fillRandom(bytes) {
     if (usedCount + bytes.length > poolBytes) {
       crypto.getRandomValues(pool);
       usedCount = 0;
     }
     bytes.set(pool.subarray(usedCount, usedCount + bytes.length));
-    // Nobody reads them twice, also not from memory.
+    // Used bytes are erased, so that nobody can read them from memory later.
     pool.fill(0, usedCount, usedCount + bytes.length);
     usedCount += bytes.length;
   },
@@ -61,20 +63,20 @@ const systemIdSource: IdSource = {
 
 let current = systemIdSource;
 
-/** Where the ids of this process come from now. */
+/** The current source of this process's ids. */
 export function currentIdSource(): IdSource {
   return current;
 }
 
 /**
- * Lets all ids that this process makes come from another source, for tests and simulations that must go the same way twice.
- * They are as unique as the source is random, and count up from its own time.
+ * Makes all ids of this process come from another source, for tests and simulations that must be reproducible. The ids
+ * are only as unique as the source is random, and their time is the source's.
  *
- * @returns what puts the former source back
+ * @returns a function that restores the previous source
  */
 export function useIdSource(source: IdSource): () => void {
   const former = current;
-  // A new object each time: what counts up begins anew, also with a source that was used before.
+  // A new object each time, so that counters restart even if the same source is used again.
   current = { nowMs: () => source.nowMs(), fillRandom: (bytes) => source.fillRandom(bytes) };
   return () => {
     current = former;

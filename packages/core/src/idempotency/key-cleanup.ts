@@ -10,17 +10,20 @@ interface HandledKey {
 }
 
 /**
- * Deletes keys that are no longer needed from time to time, a bounded number at once: no caller waits for it, and it
- * needs no timer.
+ * Deletes keys that are no longer needed, a limited number at a time. It runs after commits, so it needs no timer, and
+ * no caller waits for it.
  *
- * A client's key goes when it has expired; a handler's key only when its event cannot come again, which the event's own
- * database must say.
+ * A client's key is deleted when it has expired. A handler's key is deleted only when its event cannot be delivered
+ * again, according to the event's own database.
  */
 export class KeySweep {
   readonly #databases: DatabaseRegistry;
   readonly #settings: IdempotencySettings;
   readonly #commitCounts = new Map<ShardIdentifier, number>();
-  /** Behind which the next sweep looks at handlers' keys, by shard: those that stay must not hide those behind them. */
+  /**
+   * Where the next sweep continues in the handlers' keys of each shard. Without it, keys that must stay would hide
+   * those after them.
+   */
   readonly #places = new Map<ShardIdentifier, string>();
 
   constructor(databases: DatabaseRegistry, settings: IdempotencySettings) {
@@ -28,19 +31,19 @@ export class KeySweep {
     this.#settings = settings;
   }
 
-  /** Counts a keyed commit on a shard; after enough of them keys are deleted there. */
+  /** Counts a keyed commit on a shard, and after enough of them deletes keys there. */
   countCommit(shard: ShardIdentifier): void {
     const { commitsPerSweep, sweepRowsMax } = this.#settings;
     const count = (this.#commitCounts.get(shard) ?? 0) + 1;
     this.#commitCounts.set(shard, count % commitsPerSweep);
     if (count < commitsPerSweep) return;
-    // What fails now is done by a later sweep; the commit has succeeded in any case.
+    // A later sweep makes up for a failure. The commit itself has succeeded in any case.
     const { keys } = this.#databases.transactionManager(shard);
     keys.deleteExpired(sweepRowsMax).catch(() => undefined);
     this.sweepHandlerKeys(shard).catch(() => undefined);
   }
 
-  /** Deletes keys of handlers in the database of a shard, of events that cannot come again; says how many. */
+  /** Deletes keys of handlers in a shard's database whose events cannot be delivered again. Returns how many. */
   async sweepHandlerKeys(shard: ShardIdentifier): Promise<number> {
     const { keyLifetimeMs, sweepRowsMax } = this.#settings;
     const { keys } = this.#databases.transactionManager(shard);
@@ -62,13 +65,16 @@ export class KeySweep {
     return needless.length === 0 ? 0 : keys.delete(needless);
   }
 
-  /** The delivery of a shard's database, where this process has it. */
+  /** The delivery store of a shard's database, if this process knows the shard. */
   #storeOf(shard: ShardIdentifier): DeliveryStore | undefined {
     return this.#databases.deliveries().find(({ shards }) => shards.includes(shard))?.store;
   }
 }
 
-/** Where the database cannot be asked, keys stay: an extra key costs a row, a missing one a second effect. */
+/**
+ * When the database cannot be asked, keys stay: a needless key costs one row, a missing key would cause a second
+ * effect.
+ */
 async function keysThatAreOver(
   store: DeliveryStore | undefined,
   handled: readonly HandledKey[],

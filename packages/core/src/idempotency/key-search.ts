@@ -6,43 +6,44 @@ import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { KeyScope, StoredKey } from '../storage/idempotency-keys.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 
-/** What one database said. */
+/** The answer of one database. */
 type Finding = { readonly stored: StoredKey | undefined } | { readonly failure: unknown };
 
 /**
- * Looks for a key where it may be.
+ * Searches for a key in the databases that may hold it.
  *
- * A database that the request may not need is passed over when it does not answer soon, or fails: the key's unique index decides on the
- * shard of the effect, and a shard that is down must not affect requests that do not need it.
+ * A database that the request may not need is skipped if it fails or does not answer soon. The key's unique index on
+ * the shard of the effect decides in the end, and a shard that is down must not affect requests that do not need it.
  */
 export class KeySearch {
   readonly #databases: DatabaseRegistry;
   readonly #waitMs: number;
 
-  /** @param waitMs how long a database is waited for that the request may not need */
+  /** @param waitMs how long to wait for a database that the request may not need */
   constructor(databases: DatabaseRegistry, waitMs: number) {
     this.#databases = databases;
     this.#waitMs = waitMs;
   }
 
-  /** Looks in every database side by side; one that does not answer soon is passed over. */
+  /** Searches all databases in parallel, and skips those that do not answer soon. */
   async everywhere(scope: KeyScope): Promise<StoredKey | undefined> {
     const managers = this.#databases.eachDatabase().flatMap(([manager]) => manager ?? []);
     return found(await Promise.all(managers.map((manager) => this.#ask(manager, scope))));
   }
 
-  /** Looks on a shard that the request may not need; when it does not answer soon, it is passed over. */
+  /** Searches a shard that the request may not need, and skips it if it does not answer soon. */
   async onShardIfItAnswers(scope: KeyScope, shard: ShardIdentifier): Promise<StoredKey | undefined> {
     return found([await this.#ask(this.#databases.transactionManager(shard), scope)]);
   }
 
   /**
-   * Looks where a refused request may have had its effect before: on the shards that its params name, and on those that
-   * it has accessed, because an effect can only cause a refusal where it was read; in every database when its params name
-   * none.
+   * Searches for the earlier effect of a request that was now refused. It asks the shards that the params name and
+   * those that `perform` has read from, because an effect can only cause a refusal where it was read. If the params
+   * name no shard, it asks every database.
    *
-   * @param turnedTo the shards from which perform has read, in any way
-   * @throws ShardUnavailableError `shard-unavailable` as {@link KeySearch.onShards} does: the refusal is not certain then
+   * @param turnedTo the shards that `perform` has read from in any way
+   * @throws ShardUnavailableError `shard-unavailable` as {@link KeySearch.onShards}, because the refusal is not certain
+   * then
    */
   async afterRefusal(
     scope: KeyScope,
@@ -55,10 +56,10 @@ export class KeySearch {
   }
 
   /**
-   * Looks on these shards, for as long as a statement may take.
+   * Searches these shards, and waits as long as a statement may take.
    *
-   * @returns what the first one finds; `undefined` when each of them has said that it holds no such key
-   * @throws ShardUnavailableError `shard-unavailable` when one did not answer and no other one holds the key
+   * @returns the first key found; `undefined` when every shard has answered that it holds no such key
+   * @throws ShardUnavailableError `shard-unavailable` when a shard did not answer and no other one holds the key
    */
   async onShards(scope: KeyScope, shards: ReadonlySet<ShardIdentifier>): Promise<StoredKey | undefined> {
     const managers = this.#databases
@@ -72,19 +73,20 @@ export class KeySearch {
   }
 }
 
-/** Asks a database for as long as a statement may take. */
+/** Asks a database, and waits as long as a statement may take. */
 async function certain({ keys, shard }: TransactionManager, scope: KeyScope): Promise<StoredKey | undefined> {
   try {
     return await keys.find(scope);
   } catch (error) {
     const known = FrameworkError.find(error);
     if (known?.retryable !== true || known.code === 'shard-unavailable') throw error;
-    const reason = 'it did not say whether it holds the idempotency key of a request that may be a repeat';
+    const reason =
+      'its database did not say whether it holds the idempotency key of a request that may be a repeat';
     throw new ShardUnavailableError(shard, reason, { cause: error });
   }
 }
 
-/** What the first answer has found; when none has, all must have come. */
+/** The first key found. Without one, all answers are awaited, so that their errors count. */
 async function firstFound(
   answers: readonly Promise<StoredKey | undefined>[],
 ): Promise<StoredKey | undefined> {
@@ -95,7 +97,7 @@ async function firstFound(
 
 async function orNothing(answer: Promise<StoredKey | undefined>): Promise<StoredKey> {
   const stored = await answer;
-  if (stored === undefined) throw new Error('It holds no such key');
+  if (stored === undefined) throw new Error('The database holds no such key');
   return stored;
 }
 
@@ -104,17 +106,17 @@ function found(findings: readonly Finding[]): StoredKey | undefined {
   return undefined;
 }
 
-/** A database that cannot serve, or is damaged, is passed over; a bug is not. */
+/** Skips a database that is unavailable or damaged, but not a bug. */
 function findingOf(failure: unknown): Finding {
   const known = FrameworkError.find(failure);
   if (known?.retryable !== true && known?.code !== 'storage-failure') throw failure;
   return { failure };
 }
 
-/** Params may be deep, and even circular where no schema checks them. */
+/** Params may be deep, and even circular if no schema checks them. */
 const depthMax = 8;
 
-/** The shards that an action's params name by ids of their models: where its effect most likely is. */
+/** The shards of all sharded ids in an action's params: the most likely places of its effect. */
 export function namedShards(params: unknown): ReadonlySet<ShardIdentifier> {
   const shards = new Set<ShardIdentifier>();
   collect(params, shards, 0);

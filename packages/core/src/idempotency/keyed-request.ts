@@ -15,10 +15,13 @@ import {
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import { fingerprintOf, isEarlierFingerprint } from './request-fingerprint.js';
 
-/** How long the keys of handlers last: until they are deleted because their events cannot be delivered again. */
+/**
+ * How long handlers' keys are kept: practically for ever, until they are deleted because their events cannot be
+ * delivered again.
+ */
 const handlerKeyLifetimeMs = 100 * 365 * 24 * 60 * 60 * 1_000;
 
-/** One request under an idempotency key: what is stored with its effect, and what a repeat of it gets. */
+/** A request with an idempotency key: the record that is stored with its effect, and the result that a repeat gets. */
 export class KeyedRequest<Result> {
   readonly scope: KeyScope;
   readonly #action: ActionRecord;
@@ -41,7 +44,7 @@ export class KeyedRequest<Result> {
   }
 
   /**
-   * @param event for which a handler executes the action, when one does
+   * @param event the event for which a handler executes the action, if one does
    * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
    */
   static of<Result>(
@@ -56,7 +59,7 @@ export class KeyedRequest<Result> {
   }
 
   /**
-   * What is stored with the effect; throws as the result's codec does.
+   * The record to store with the effect. Throws the errors of the result's codec.
    *
    * @param lifetimeMs how long a client's key is kept
    */
@@ -73,11 +76,11 @@ export class KeyedRequest<Result> {
   /**
    * The result of the request that was committed under the key.
    *
-   * @throws IdempotencyKeyReusedError `idempotency-key-reused` when that was another request
+   * @throws IdempotencyKeyReusedError `idempotency-key-reused` when that was a different request
    */
   replay(stored: StoredKey): Result {
     if (!this.#isSame(stored)) throw new IdempotencyKeyReusedError(this.scope.key, this.#action.name, stored);
-    // The codec is the action's, and has checked what it read.
+    // The codec belongs to the action and has validated the value.
     return this.#registered.resultCodec.decode(stored.result) as Result;
   }
 
@@ -87,17 +90,17 @@ export class KeyedRequest<Result> {
   }
 
   /**
-   * What was committed under the key on a shard that has just said that it is taken.
+   * Reads the record of a key on a shard that has just reported the key as taken.
    *
-   * @throws TransientStorageError `transient-storage` when it expired in between: running again can help
+   * @throws TransientStorageError `transient-storage` when the key has expired since then; running again can help
    */
   async taken({ keys, shard }: TransactionManager): Promise<StoredKey> {
     const stored = await keys.find(this.scope);
     if (stored !== undefined) return stored;
-    throw new TransientStorageError(shard, 'the idempotency key expired at this very moment');
+    throw new TransientStorageError(shard, 'the idempotency key expired while the request ran');
   }
 
-  /** Whether an error may come from the request's own earlier effect: not when storage could not serve. */
+  /** Whether an error may be caused by the request's own earlier effect. It cannot be if storage was unavailable. */
   static mayBeOwnEffect(error: unknown): boolean {
     const known = FrameworkError.find(error);
     if (known === undefined || known.code === 'stale-record') return true;
@@ -105,20 +108,21 @@ export class KeyedRequest<Result> {
   }
 }
 
-/** What still fits into one entry of an index. */
+/** Fits into one entry of an index. */
 const charactersMax = 255;
 
 /**
- * The scope in which a key is unique: within the namespace, for the principal.
+ * The scope in which a key is unique: the namespace and the principal.
  *
- * @param ofHandler whether a handler executes the action: such keys are a space of their own
- * @throws InvalidIdempotencyKeyError `invalid-idempotency-key` when it is empty, longer than 255 characters, or no text
+ * @param ofHandler whether a handler executes the action; handlers' keys have a scope of their own
+ * @throws InvalidIdempotencyKeyError `invalid-idempotency-key` when the key is empty, longer than 255 characters, or
+ * not storable as text
  */
 function keyScope({ namespace, principal }: ActionRecord, key: string, ofHandler: boolean): KeyScope {
-  if (typeof key !== 'string') throw new InvalidIdempotencyKeyError('is no text');
+  if (typeof key !== 'string') throw new InvalidIdempotencyKeyError('is not a string');
   if (key.length === 0) throw new InvalidIdempotencyKeyError('is empty');
   if (key.length > charactersMax)
     throw new InvalidIdempotencyKeyError(`has ${key.length} characters: keep it within ${charactersMax}`);
-  if (!isStorableText(key)) throw new InvalidIdempotencyKeyError('holds a character that is not text');
+  if (!isStorableText(key)) throw new InvalidIdempotencyKeyError('contains an invalid character');
   return { namespace: ofHandler ? handlersNamespace(namespace) : namespace, principal, key };
 }

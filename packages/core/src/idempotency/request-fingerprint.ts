@@ -5,15 +5,19 @@ import { exactJson } from '../model/exact-json.js';
 import type { ActionRecord } from '../storage/change-set.js';
 
 /**
- * Distinguishes requests: SHA-256 of the action's name and its params as JSON, in hexadecimal; see {@link requestJson}.
+ * Distinguishes requests: the SHA-256 of the action's name and its params as JSON, in hexadecimal; see {@link
+ * requestJson}.
  *
- * @param schema of the params, if the action declares one
+ * @param schema the schema of the params, if the action declares one
  */
 export function fingerprintOf({ name, params }: ActionRecord, schema: z.core.$ZodType | undefined): string {
   return sha256(JSON.stringify([name, requestJson(params, schema)]));
 }
 
-/** Whether a fingerprint that an earlier version of the action or of the framework stored is that of this request. */
+/**
+ * Whether a stored fingerprint belongs to this request, as an earlier version of the action or the framework computed
+ * it.
+ */
 export function isEarlierFingerprint(
   stored: string,
   { name, params }: ActionRecord,
@@ -27,21 +31,21 @@ function sha256(text: string): string {
 }
 
 /**
- * The JSON by which requests are distinguished: the same for the same request, whatever the order of its fields, and
+ * The JSON that distinguishes requests. It is the same for the same request, whatever the order of its fields, and
  * whether or not they state a default of the schema.
  *
- * So a field that a deployment adds with a default, or as an optional one, changes no request that was made before. Different
- * params have different texts all the same: a field is left out only where params without it would be refused.
+ * So a field that a deployment adds as optional or with a default does not change earlier requests. Different params
+ * still have different texts: a field is left out only if params without it would be refused.
  *
- * @param params as they are written to the log
- * @param schema of the params; `undefined` when the action declares none
+ * @param params the params as written to the log
+ * @param schema the schema of the params; `undefined` if the action declares none
  */
 export function requestJson(params: string, schema: z.core.$ZodType | undefined): string {
   return JSON.stringify(sorted(withoutDefaults(schema, JSON.parse(params))));
 }
 
 /**
- * Further texts under which the same request may have been stored: before the schema had its defaults, or by the first
+ * Other texts under which the same request may have been stored: before the schema had its defaults, or by the first
  * version of the framework, which kept the order of fields.
  */
 function earlierRequestJsons(params: string, schema: z.core.$ZodType | undefined): readonly string[] {
@@ -57,10 +61,10 @@ function sorted(json: unknown): unknown {
 }
 
 /**
- * What a schema has written, without the fields that equal their defaults.
+ * The encoded value without fields that equal their defaults.
  *
- * Below a union and an intersection all fields stay: there the rest of an object does not tell by which schema, and so by
- * which default, a missing field is to be read.
+ * Below a union or an intersection all fields stay: there, the rest of an object does not show which schema, and so
+ * which default, applies to a missing field.
  */
 function withoutDefaults(schema: z.core.$ZodType | undefined, json: unknown): unknown {
   if (schema === undefined || typeof json !== 'object' || json === null) return json;
@@ -108,13 +112,13 @@ function mapped(json: object, schemaOf: (key: string) => z.core.$ZodType | undef
   return fromEntries(entries.map(([key, field]) => [key, withoutDefaults(schemaOf(key), field)]));
 }
 
-/** Whether the value of a field is its default, and cannot be absent beside. */
+/** Whether a field has its default value and must not be absent from encoded params. */
 function isDefault(schema: z.core.$ZodType | undefined, json: unknown): boolean {
   const written = schema === undefined ? undefined : writtenDefault(schema);
   return written !== undefined && written === JSON.stringify(sorted(json)) && !mayBeAbsent(schema);
 }
 
-/** The default of a field as params hold it; `undefined` when it has none that JSON holds. */
+/** A field's default in encoded form; `undefined` if it has none that JSON can represent. */
 function writtenDefault(schema: z.core.$ZodType): string | undefined {
   const { def } = (schema as z.core.$ZodTypes)._zod;
   switch (def.type) {
@@ -141,12 +145,12 @@ function canonical(value: unknown): string | undefined {
   }
 }
 
-/** Whether params without the field are accepted, and so are other params than those that have its default. */
+/** Whether params without the field are accepted and mean something other than the default. */
 function mayBeAbsent(schema: z.core.$ZodType | undefined): boolean {
   try {
     return schema === undefined || z.safeEncode(schema, undefined).success;
   } catch {
-    // Params without it are refused as well: what cannot be written throws.
+    // A schema that throws here refuses params without the field, too.
     return false;
   }
 }
@@ -155,7 +159,7 @@ function isObject(json: unknown): json is Readonly<Record<string, unknown>> {
   return typeof json === 'object' && json !== null && !Array.isArray(json);
 }
 
-/** As `Object.fromEntries`, but `__proto__` is a key like any other. */
+/** Like a literal, but treats `__proto__` as a key like any other. */
 function fromEntries(entries: readonly (readonly [string, unknown])[]): Record<string, unknown> {
   return Object.fromEntries(entries);
 }

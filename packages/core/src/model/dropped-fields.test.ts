@@ -104,8 +104,8 @@ describe('droppedField', () => {
 
   test.each<[string, z.ZodType, unknown, RegExp]>([
     ['to add a field to the schema', inner, given, /add it to the schema/],
-    ['to name a field otherwise', z.looseObject({}), proto, /name it otherwise/],
-    ['to write an instance by a codec', z.object({ x: z.number() }), new Point(), /is a Point.*by a codec/],
+    ['to name a field otherwise', z.looseObject({}), proto, /rename the field/],
+    ['to write an instance by a codec', z.object({ x: z.number() }), new Point(), /is a Point.*use a codec/],
   ])('says %s', (_what, schema, value, reason) => {
     expect(droppedField(schema, value, { instances: true })?.reason).toMatch(reason);
   });

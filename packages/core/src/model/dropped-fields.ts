@@ -1,21 +1,21 @@
 import * as z from 'zod';
 
-/** A field that a schema would not write. */
+/** A field that a schema would silently drop. */
 export interface DroppedField {
-  /** Where it stands within the value, such as `.lines[0].note`. */
+  /** Its position within the value, such as `.lines[0].note`. */
   readonly path: string;
   readonly reason: string;
 }
 
-const neverWritten = 'zod leaves out fields of this name whatever the schema says: name it otherwise';
+const neverWritten = 'zod drops fields with this name whatever the schema says: rename the field';
 const notListed = 'its schema lacks it, so it would be dropped: add it to the schema';
 
 /**
- * Finds the first field of a value that its schema drops in silence when it writes, as `z.object` does with every key
- * that it does not list.
+ * Finds the first field of a value that its schema would drop silently when encoding, as `z.object` does with unlisted
+ * keys.
  *
- * @param value what the schema has accepted
- * @param instances whether an instance of a class counts, too, where the schema reads back a plain object
+ * @param value a value that the schema has accepted
+ * @param instances whether to report class instances, too, for which the schema would read back a plain object
  */
 export function droppedField(
   schema: z.core.$ZodType,
@@ -45,7 +45,7 @@ function droppedFields(schema: z.core.$ZodType, value: unknown, place: Place): r
         ofField(key, def.valueType, field, within(place, `.${key}`)),
       );
     case 'union': {
-      // The first that accepts the value is the one that writes it.
+      // The first option that accepts the value is the one that encodes it.
       const chosen = def.options.find((option) => z.safeEncode(option, value).success);
       return chosen === undefined ? [] : droppedFields(chosen, value, place);
     }
@@ -54,7 +54,7 @@ function droppedFields(schema: z.core.$ZodType, value: unknown, place: Place): r
       const ofRight = droppedFields(def.right, value, place);
       const left = new Set(ofLeft.map(({ path }) => path));
       const right = new Set(ofRight.map(({ path }) => path));
-      // What one side drops the other may write; what is never written no merge of them holds.
+      // A field dropped by one half may be encoded by the other. A field that is never encoded is missing from both.
       return [...ofLeft, ...ofRight].filter(
         ({ path, reason }) => reason === neverWritten || (left.has(path) && right.has(path)),
       );
@@ -83,7 +83,7 @@ function ofObject(
 ): readonly DroppedField[] {
   const dropped: DroppedField[] = [];
   if (place.instances && !isPlain(value)) {
-    const reason = `it is a ${value.constructor.name}, and its schema reads back a plain object: write it by a codec`;
+    const reason = `it is a ${value.constructor.name}, but its schema would read back a plain object: use a codec`;
     dropped.push({ path: place.path, reason });
   }
   for (const [key, field] of Object.entries(value)) {

@@ -6,18 +6,18 @@ import { ShardIdentifier } from '../sharding/shard-identifier.js';
 
 const depthMax = 64;
 
-/** What counts as exact although it does not read back as the same value. */
+/** Values that are accepted although they do not read back as the same type. */
 interface Leniency {
-  /** Ids are written as their texts, shards as group and member. */
+  /** Accepts ids, written as text, and shards, written as group and member. */
   readonly idsAndShards?: boolean;
 }
 
 /**
- * Writes a value as JSON that reads back as the same value; a field that is `undefined` counts as absent, `-0` as 0.
+ * Encodes a value as JSON that reads back as the same value. An `undefined` field counts as absent, and `-0` as 0.
  *
- * @param path names the value in the error, such as `WalletCreatedEvent.amount`
- * @throws UnstorableValueError `unstorable-value` for what JSON or jsonb would change or lose: bigints, dates, maps,
- * sets and other class instances, functions, symbols, non-finite numbers, `undefined` in lists, `\u0000`, lone
+ * @param path names the value in errors, such as `WalletCreatedEvent.amount`
+ * @throws UnstorableValueError `unstorable-value` for anything that JSON or jsonb would change or lose: bigints, dates,
+ * maps, sets and other class instances, functions, symbols, non-finite numbers, `undefined` in lists, `\u0000`, lone
  * surrogates, nesting beyond 64 levels
  */
 export function exactJson(value: unknown, path: string, lenient: Leniency = {}): string {
@@ -31,21 +31,21 @@ function check(value: unknown, path: string, depth: number, lenient: Leniency): 
     case 'string':
       return checkText(value, path);
     case 'number':
-      if (!Number.isFinite(value)) throw new UnstorableValueError(path, `JSON has no ${value}`);
+      if (!Number.isFinite(value)) throw new UnstorableValueError(path, `JSON cannot represent ${value}`);
       return;
     case 'boolean':
       return;
     case 'object':
       return checkObject(value, path, depth, lenient);
     default:
-      throw new UnstorableValueError(path, `JSON has no ${typeof value}; write it by a codec`);
+      throw new UnstorableValueError(path, `JSON cannot represent a ${typeof value}; use a codec`);
   }
 }
 
-/** Refuses text that PostgreSQL cannot hold. */
+/** Refuses text that PostgreSQL cannot store. */
 export function checkText(value: string, path: string): void {
   if (value.includes('\u0000'))
-    throw new UnstorableValueError(path, 'the database cannot hold \\u0000 in text');
+    throw new UnstorableValueError(path, 'the database cannot store \\u0000 in text');
   if (!value.isWellFormed()) throw new UnstorableValueError(path, 'the text has half of a surrogate pair');
 }
 
@@ -68,35 +68,35 @@ function checkObject(value: object | null, path: string, depth: number, lenient:
 }
 
 function checkList(list: readonly unknown[], path: string, depth: number, lenient: Leniency): void {
-  // The prototype of all lists is a list; that of a class of lists is not.
+  // `Array.prototype` is itself an array; the prototype of a subclass is not.
   if (!Array.isArray(Object.getPrototypeOf(list))) throw unknownClass(list, path);
-  // By index, because forEach passes over holes, which JSON turns into null.
+  // By index, because forEach skips holes, which JSON turns into null.
   for (let index = 0; index < list.length; index++)
     check(list[index], `${path}[${index}]`, depth + 1, lenient);
   const more = Object.keys(list)[list.length];
-  if (more !== undefined) throw new UnstorableValueError(`${path}.${more}`, 'JSON has no fields of lists');
+  if (more !== undefined)
+    throw new UnstorableValueError(`${path}.${more}`, 'JSON cannot represent a named field of a list');
   checkNoSymbols(list, path);
 }
 
 function checkNoSymbols(value: object, path: string): void {
   if (Object.getOwnPropertySymbols(value).length > 0)
-    throw new UnstorableValueError(path, 'JSON has no keys that are symbols');
+    throw new UnstorableValueError(path, 'JSON cannot represent symbol keys');
 }
 
 function unknownClass(value: object, path: string): UnstorableValueError {
   const { constructor } = value as { readonly constructor?: { readonly name: string } };
   return new UnstorableValueError(
     path,
-    `JSON has no ${constructor?.name ?? 'such object'}; write it by a codec`,
+    `JSON cannot represent a ${constructor?.name ?? 'value of an unnamed class'}; use a codec`,
   );
 }
 
 /**
- * Writes a value by a schema, backwards: what the schema reads is what this gives.
+ * Encodes a value with a schema: the schema can decode the result.
  *
- * @param name names the value in the error, such as `WalletCreatedEvent`
- * @throws UnstorableValueError `unstorable-value` when the schema cannot work backwards, whatever the
- * value is, or the value holds itself
+ * @param name names the value in errors, such as `WalletCreatedEvent`
+ * @throws UnstorableValueError `unstorable-value` when the schema cannot encode at all, or the value contains itself
  */
 export function encodeBySchema(
   schema: z.ZodType,
@@ -111,14 +111,14 @@ export function encodeBySchema(
 }
 
 function whyNot(error: unknown, name: string): unknown {
-  // By name, because the schema may be of another copy of zod.
+  // Compared by name, because the schema may come from another copy of zod.
   if (error instanceof Error && error.name === 'ZodEncodeError') {
     const reason = 'its schema has a transform, which works in one direction only; use z.codec instead';
     return new UnstorableValueError(name, reason, { cause: error });
   }
-  // What a schema that names itself throws for a value that holds itself.
+  // The error of a recursive schema for a value that contains itself.
   if (error instanceof RangeError && error.message.includes('call stack')) {
-    return new UnstorableValueError(name, 'it is nested too deeply, or holds itself', { cause: error });
+    return new UnstorableValueError(name, 'it is nested too deeply, or contains itself', { cause: error });
   }
   if (error instanceof z.core.$ZodAsyncError) {
     const reason = 'its schema has an asynchronous check or codec; use synchronous ones';

@@ -1,13 +1,13 @@
 import { InvariantViolationError } from '../errors/framework-error.js';
 
-/** The class of a model or entity, as a value: for ids, events and repositories. */
+/** The class of a model or entity as a value, for ids, events and repositories. */
 export type ModelClass<T> = (abstract new (...args: never[]) => T) & {
   readonly name: string;
-  /** The durable name of the model; the class name unless set. */
+  /** The durable name of the model. Default: the name of the class. */
   readonly modelName?: string;
 };
 
-/** The name under which the log knows a model: its static `modelName`, else its class name. */
+/** The name of a model in the log: its static `modelName`, or else the name of its class. */
 export function modelNameOf(model: ModelClass<unknown>): string {
   return durableName(model, model.modelName, 'static readonly modelName');
 }
@@ -21,11 +21,11 @@ function isOwnName(name: string): boolean {
 }
 
 /**
- * The name under which the log knows a class, for good: the one that it declares, else its own.
+ * The permanent name of a class in the log: the declared one, or else the name of the class.
  *
- * @param declared how a class declares a name, for the message
- * @throws InvariantViolationError `invariant-violation` when a bundler has renamed the class: the log would keep that name; or when
- * the declared one is no text of 1 to 255 characters
+ * @param declared the declaration to suggest in the message
+ * @throws InvariantViolationError `invariant-violation` when a bundler has renamed the class, because the log would
+ * keep that name; or when the declared name is not a storable text of 1 to 255 characters
  */
 export function durableName(
   named: { readonly name: string },
@@ -42,22 +42,22 @@ export function durableName(
 
 const charactersMax = 255;
 
-/** The log finds models by their names: they must fit into an index. */
+/** The log is searched by model name, so names must fit into an index. */
 function checkedName(name: string, named: { readonly name: string }, declared: string): string {
   if (!isStorableText(name) || name.length === 0 || name.length > charactersMax) {
     throw new InvariantViolationError(
-      `${named.name} declares a name that is no text of 1 to ${charactersMax} characters: correct ${declared}`,
+      `${named.name} declares an invalid name: set ${declared} to a text of 1 to ${charactersMax} characters`,
     );
   }
   return name;
 }
 
-/** Tells whether a value is text that a database holds as it is: without `\u0000` and without half of a surrogate pair. */
+/** Whether a database can store a value as text without changing it: no `\u0000`, and no half of a surrogate pair. */
 export function isStorableText(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed() && !value.includes('\u0000');
 }
 
-/** Values by the class and the id of a model. */
+/** A map keyed by the class and id of a model. */
 export class ModelMap<T> {
   readonly #byClass = new Map<ModelClass<unknown>, Map<string, T>>();
 

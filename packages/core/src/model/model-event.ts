@@ -7,10 +7,10 @@ import { encodeBySchema, exactJson } from './exact-json.js';
 import { type ModelClass, durableName } from './model-class.js';
 
 /**
- * Says that something happened to a model: a data carrier, attached to the version that it led to.
+ * A fact about a change of a model: immutable data, attached to the version that the change produced.
  *
- * A subclass declares `static readonly payload`, the schema of its own fields, by which they are written
- * and read back. The schema must work in both directions: codecs are fine, one-way transforms are not.
+ * A subclass declares `static readonly payload`, the schema that encodes and decodes its own fields. The schema must
+ * work in both directions: codecs are allowed, one-way transforms are not.
  *
  * ```ts
  * class WalletMoneyDepositedEvent extends ModelEvent<Wallet> {
@@ -22,9 +22,9 @@ import { type ModelClass, durableName } from './model-class.js';
  * ```
  */
 export abstract class ModelEvent<M> {
-  /** The id of the model to which it happened. */
+  /** The id of the model. */
   readonly modelId: string;
-  /** The class of that model. */
+  /** The class of the model. */
   readonly model: ModelClass<M>;
 
   /** @throws InvariantViolationError `invariant-violation` when the class declares no payload schema */
@@ -39,36 +39,36 @@ export abstract class ModelEvent<M> {
   }
 }
 
-/** The class of an event, as a value: its payload's schema and its durable name. */
+/** The class of an event as a value: its payload schema and its durable name. */
 export type EventClass<E extends ModelEvent<unknown> = ModelEvent<unknown>> = (abstract new (
   ...args: never[]
 ) => E) & {
   readonly name: string;
   readonly payload: z.ZodObject;
-  /** The `event_type` of the log; the class name unless set. */
+  /** The `event_type` in the log. Default: the name of the class. */
   readonly eventType?: string;
   /**
-   * Brings a payload that an earlier version of the class wrote to what the schema reads now, and leaves a current one as
-   * it is. Rows of the log never change, so it stays for as long as there are such rows. Default: none was ever
-   * different.
+   * Converts a payload written by an earlier version of the class to the form that the schema reads now, and returns a
+   * current payload unchanged. Rows of the log never change, so keep it for as long as such rows exist. Default: there
+   * was no other form.
    */
   readonly upcast?: (payload: never, event: { readonly modelId: string }) => unknown;
 };
 
-/** The name under which the log knows an event: its static `eventType`, else its class name. */
+/** The name of an event in the log: its static `eventType`, or else the name of its class. */
 export function eventTypeOf(event: EventClass): string {
   return durableName(event, event.eventType, 'static readonly eventType');
 }
 
-/** The classes of events by the `event_type` under which the log knows them: one for each. */
+/** The classes of events by `event_type`; each type belongs to one class. */
 export class EventTypes {
   readonly #classes = new Map<string, EventClass>();
 
   /**
-   * The `event_type` of a class, which is this class's from now on.
+   * Returns the `event_type` of a class, and reserves it for that class.
    *
-   * @throws InvariantViolationError `invariant-violation` when it is that of another class: handlers of the one would get
-   * the other one's events
+   * @throws InvariantViolationError `invariant-violation` when another class has the same type, because handlers of one
+   * class would get events of the other
    */
   claim(eventClass: EventClass): string {
     const type = eventTypeOf(eventClass);
@@ -84,10 +84,10 @@ export class EventTypes {
 }
 
 /**
- * Writes an event's own fields as JSON, by the schema of its class.
+ * Encodes an event's own fields as JSON, with the schema of its class.
  *
- * @throws UnstorableValueError `unstorable-value` when a field does not fit the schema or JSON, or the schema
- * would drop it
+ * @throws UnstorableValueError `unstorable-value` when a field does not fit the schema or JSON, or the schema would
+ * drop it
  */
 export function encodePayload(event: ModelEvent<unknown>): string {
   const eventClass = event.constructor as unknown as EventClass;
@@ -101,7 +101,7 @@ export function encodePayload(event: ModelEvent<unknown>): string {
 }
 
 /**
- * Reads an event back from its payload, as its class, without calling the constructor.
+ * Decodes an event from its payload as an instance of its class, without calling the constructor.
  *
  * @param event.id names the row of the log in the error
  * @throws UnreadableEventError `unreadable-event` when the payload does not fit the schema of the class
@@ -122,9 +122,9 @@ export function decodeEvent<E extends ModelEvent<unknown>>(
 }
 
 /**
- * A payload of the log as the class writes it today: one of an earlier version goes through its `upcast`.
+ * Converts a payload from the log to its current form, with the class's `upcast` if there is one.
  *
- * For code that shows payloads as JSON; {@link decodeEvent} does it by itself.
+ * For code that shows payloads as JSON. {@link decodeEvent} does this by itself.
  */
 export function currentPayload(
   { upcast }: EventClass,
@@ -133,7 +133,9 @@ export function currentPayload(
   return upcast === undefined ? payload : upcast(payload as never, { modelId });
 }
 
-/** Also a field that is undefined must be in the schema, so that the first event tells and not a later one. */
+/**
+ * Refuses unlisted fields even if they are undefined, so that the first event reveals the mistake and not a later one.
+ */
 function assertNothingDropped(payload: z.ZodObject, ownFields: object, name: string): void {
   const { shape, catchall } = payload.def;
   if (catchall === undefined) {
@@ -165,7 +167,7 @@ function unreadable(
 }
 
 function firstIssue(error: z.ZodError): z.core.$ZodIssue {
-  // What does not fit has an issue.
+  // A failed parse has at least one issue.
   const [issue] = error.issues as [z.core.$ZodIssue];
   return issue;
 }

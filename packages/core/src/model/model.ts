@@ -7,26 +7,26 @@ import type { ModelEvent } from './model-event.js';
 export type AnyEntity = Entity<unknown, Id<unknown>, string>;
 
 /**
- * An immutable thing with an identity, a state and a version, but no events of its own.
+ * An immutable object with an identity, a state and a version, but no events of its own.
  *
- * The constructor takes one object with all fields ({@link NewEntity}) and passes it to `super`: the next
- * version is built by calling it again. The class names itself as first type argument.
+ * The constructor takes one object with all fields ({@link NewEntity}) and passes it to `super`. The next version is
+ * built by calling the constructor again. The class passes itself as the first type argument.
  */
 export abstract class Entity<Self, I extends Id<Self>, State extends string> {
   readonly id: I;
-  /** What the entity's life cycle has reached; rows of state `DELETED` are never read. */
+  /** The current state of its life cycle; rows in state `DELETED` are never read. */
   readonly state: State;
-  /** 0 until it is stored, 1 after the first commit, one more after each further one. */
+  /** 0 until it is stored, 1 after the first commit, and 1 higher after each further commit. */
   readonly version: number;
 
-  /** @throws InvalidModelError `invalid-model` when the version does not count anything */
+  /** @throws InvalidModelError `invalid-model` when the version is not a whole number from 0 */
   constructor(fields: { readonly id: I; readonly state: State; readonly version?: number }) {
     this.id = fields.id;
     this.state = fields.state;
     this.version = checkedVersion(fields.version ?? 0);
   }
 
-  /** The same entity with some fields changed; this one stays as it is. */
+  /** Returns the entity with some fields changed, and leaves this one unchanged. */
   protected copy(changes: Partial<OwnFields<Self>> & { readonly state?: State }): Self {
     return rebuild(this, changes) as unknown as Self;
   }
@@ -34,13 +34,13 @@ export abstract class Entity<Self, I extends Id<Self>, State extends string> {
 
 function checkedVersion(version: number): number {
   if (Number.isSafeInteger(version) && version >= 0) return version;
-  throw new InvalidModelError(`version must be a whole number from 0 on, not ${String(version)}`);
+  throw new InvalidModelError(`version must be a whole number from 0, not ${String(version)}`);
 }
 
 /**
- * Builds an entity of the same class from its fields and the changed ones, through its constructor.
+ * Builds an entity of the same class from its fields and the changes, with its constructor.
  *
- * @throws InvariantViolationError `invariant-violation` when the constructor lost what the framework counts on
+ * @throws InvariantViolationError `invariant-violation` when the constructor drops a field that the framework relies on
  */
 export function rebuild<E extends object>(entity: E, changes: object): E {
   const constructor = entity.constructor as new (fields: object) => E;
@@ -49,11 +49,11 @@ export function rebuild<E extends object>(entity: E, changes: object): E {
   const lost = lostField(fields, built);
   if (lost === undefined) return built;
   throw new InvariantViolationError(
-    `The constructor of ${constructor.name} loses ${lost}: pass all fields on, as in super(fields)`,
+    `The constructor of ${constructor.name} drops ${lost}: pass all fields on, as in super(fields)`,
   );
 }
 
-/** What the framework sets: an event that got lost would be money that got lost. */
+/** The fields that the framework sets. A lost event could be lost money. */
 interface FrameworkFields {
   readonly id?: { readonly value: string };
   readonly version?: number;
@@ -70,16 +70,16 @@ function lostField(given: FrameworkFields, built: FrameworkFields): string | und
   return isSameTime(built.updatedDate, given.updatedDate) ? undefined : 'updatedDate';
 }
 
-/** An entity may have fields of these names that are no dates. */
+/** An entity may use these names for fields that are not dates. */
 function isSameTime(one: unknown, other: unknown): boolean {
   return !(other instanceof Date) || (one instanceof Date && Object.is(one.getTime(), other.getTime()));
 }
 
-/** Shared by all models that were read: nothing can be added to it. */
+/** Shared by all models that were read; frozen, so nothing can be added. */
 const noEvents: readonly never[] = Object.freeze([]);
 
 /**
- * An entity whose changes are events: a method returns the next model, with the event attached.
+ * An entity whose changes are recorded as events: a method returns the next version with an event attached.
  *
  * ```ts
  * class Wallet extends Model<Wallet, ShardedId<Wallet>, 'OPENED' | 'CLOSED'> {
@@ -97,9 +97,9 @@ const noEvents: readonly never[] = Object.freeze([]);
  */
 export abstract class Model<Self, I extends Id<Self>, State extends string> extends Entity<Self, I, State> {
   readonly createdDate: Date;
-  /** When the last version was staged; the created date until then. */
+  /** When the last version was staged; until then the created date. */
   readonly updatedDate: Date;
-  /** What happened since the model was read, in order; staging takes them into the plan. */
+  /** The events since the model was read, in order; staging adds them to the plan. */
   readonly events: readonly ModelEvent<Self>[];
 
   constructor(fields: {
@@ -116,7 +116,7 @@ export abstract class Model<Self, I extends Id<Self>, State extends string> exte
     this.events = fields.events === undefined ? noEvents : Object.freeze([...fields.events]);
   }
 
-  /** The same model with some fields changed and the events of that change attached. */
+  /** Returns the model with some fields changed and the events of the change attached. */
   protected override copy(
     changes: Partial<OwnFields<Self>> & { readonly state?: State },
     ...events: readonly ModelEvent<Self>[]
@@ -124,7 +124,7 @@ export abstract class Model<Self, I extends Id<Self>, State extends string> exte
     return rebuild(this, { ...changes, events: [...this.events, ...events] }) as unknown as Self;
   }
 
-  /** The same model with events attached, as a new model does when it is created. */
+  /** Returns the model with events attached, for a new model. */
   protected emit(...events: readonly ModelEvent<Self>[]): Self {
     return rebuild(this, { events: [...this.events, ...events] }) as unknown as Self;
   }
@@ -132,21 +132,21 @@ export abstract class Model<Self, I extends Id<Self>, State extends string> exte
 
 type FrameworkField = 'id' | 'state' | 'version' | 'createdDate' | 'updatedDate' | 'events';
 
-/** The public fields that a model's class adds to the framework's; methods do not count. */
+/** The public fields that a model's class adds to the framework's, without methods. */
 export type OwnFields<T> = {
   readonly [
     K in keyof T as K extends FrameworkField ? never : T[K] extends (...args: never[]) => unknown ? never : K
   ]: T[K];
 };
 
-/** What the constructor of an entity takes: id, state and its own fields; the version when it was stored. */
+/** The constructor argument of an entity: id, state and its own fields, and the version if it is stored. */
 export type NewEntity<T extends { readonly id: Id<unknown>; readonly state: string }> = Pick<
   T,
   'id' | 'state'
 > &
   OwnFields<T> & { readonly version?: number };
 
-/** What the constructor of a model takes: as for an entity, with its dates and attached events. */
+/** The constructor argument of a model: that of an entity, with dates and attached events. */
 export type New<T extends { readonly id: Id<unknown>; readonly state: string; readonly createdDate: Date }> =
   NewEntity<T> & {
     readonly createdDate: Date;
@@ -155,9 +155,9 @@ export type New<T extends { readonly id: Id<unknown>; readonly state: string; re
   };
 
 /**
- * Gives the value back when it is there, for constructors of models that also read foreign input.
+ * Returns the value if it is present, for constructors of models that also read untrusted input.
  *
- * @throws InvalidModelError `invalid-model` with the message when it is `null` or `undefined`
+ * @throws InvalidModelError `invalid-model` with the message when the value is `null` or `undefined`
  */
 export function notNull<T>(value: T, message: string): NonNullable<T> {
   if (value === null || value === undefined) throw new InvalidModelError(message);

@@ -19,24 +19,24 @@ import type { DeliveryStore } from '../storage/delivery-store.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { ShardIdentifier } from './shard-identifier.js';
 
-/** Whether one shard can serve now. */
+/** Whether one shard is ready. */
 export interface ShardStatus {
   readonly shard: ShardIdentifier;
   readonly name: string;
-  /** The host and the name of its database, such as `db-2:5432/mexico`. */
+  /** The host and name of its database, such as `db-2:5432/mexico`. */
   readonly place: string;
   readonly ready: boolean;
-  /** What is wrong, for operators: best a {@link DatabaseNotReadyError}; `undefined` when nothing is. */
+  /** Why it is not ready, usually a {@link DatabaseNotReadyError}; `undefined` when it is. */
   readonly reason: unknown;
 }
 
-/** The delivery of one database. */
+/** The delivery store of one database. */
 export interface DatabaseDelivery {
   readonly store: DeliveryStore;
   /**
-   * Resolves when the database can serve; rejects when it is closed before.
+   * Resolves when the database is ready; rejects when it is closed first.
    *
-   * @param onNotReady called with why it cannot serve now: at once when that is known, and whenever it changes
+   * @param onNotReady called with the reason why it is not ready: at once if one is known, and whenever it changes
    */
   ready(onNotReady?: (reason: DatabaseNotReadyError) => void): Promise<void>;
   /** At least one. */
@@ -52,20 +52,20 @@ interface OpenShard {
 }
 
 /**
- * Opens the databases of a configuration; members that name the same database share its connections.
+ * Opens the databases of a configuration. Members that name the same database share its connections.
  *
- * Does not wait for them: see {@link DatabaseRegistry.ready}.
+ * Does not wait for the databases: see {@link DatabaseRegistry.ready}.
  *
- * @throws ConfigurationError `invalid-configuration` when the driver refuses a database, or when two
- * members name the same database with different settings
+ * @throws ConfigurationError `invalid-configuration` when the driver refuses a database, or when two members name the
+ * same database with different settings
  */
 export function openDatabases(config: ShardingConfig, driver: DatabaseDriver): DatabaseRegistry {
   return new DatabaseRegistry(config, driver);
 }
 
-/** The databases of all shards: finds the transactions of a shard, and never answers for an unknown one. */
+/** The databases of all shards. It finds the transactions of a shard, and refuses unknown shards. */
 export class DatabaseRegistry {
-  /** Where actions are recorded that stage nothing, read nothing and name no shard. */
+  /** Where an action is recorded that stages nothing, reads nothing and names no shard. */
   readonly defaultShard: ShardIdentifier;
   /** All configured shards, in order. */
   readonly shards: readonly ShardIdentifier[];
@@ -93,9 +93,9 @@ export class DatabaseRegistry {
   /**
    * The transactions of a shard.
    *
-   * @param name one of the member's named configs in camelCase, such as `secondaryConfig`
+   * @param name one of the member's configurations in camelCase, such as `secondaryConfig`
    * @throws UnknownShardError `unknown-shard` when the shard is not configured
-   * @throws ConfigurationError `invalid-configuration` when the member has no config of that name
+   * @throws ConfigurationError `invalid-configuration` when the member has no configuration with that name
    */
   transactionManager(shard: ShardIdentifier, name: string = primaryConfig): TransactionManager {
     const { managers } = this.#shard(shard);
@@ -105,18 +105,20 @@ export class DatabaseRegistry {
     if (manager === undefined) {
       throw new ConfigurationError([{ path: `${shard}.configs.${name}`, message: 'is not configured' }]);
     }
-    // Only the primary's is what the execution may commit to.
+    // An execution commits only to primaries.
     if (name === primaryConfig) attempt?.reads.timelineOf(manager);
     return manager;
   }
 
-  /** The transaction managers of all shards, grouped by database: a question to all shards asks each group once. */
+  /**
+   * The transaction managers of all shards, grouped by database, so that a query to all shards runs once per database.
+   */
   eachDatabase(): readonly (readonly TransactionManager[])[] {
     const groups = Map.groupBy(this.#open.values(), ({ primary }) => primary);
     return [...groups.values()].map((group) => group.map(({ shard }) => this.transactionManager(shard)));
   }
 
-  /** What delivery needs of each database, with the shards whose events it holds. */
+  /** The delivery store of each database, with the shards that it holds. */
   deliveries(): readonly DatabaseDelivery[] {
     const groups = Map.groupBy(this.#open.values(), ({ primary }) => primary);
     return [...groups].map(([database, group]) => ({
@@ -127,12 +129,11 @@ export class DatabaseRegistry {
   }
 
   /**
-   * Resolves when every shard can serve. It waits for as long as one of them cannot; see {@link DatabaseRegistry.status}.
+   * Resolves when every shard is ready, and waits as long as one is not; see {@link DatabaseRegistry.status}.
    *
-   * @param onNotReady called with a shard that cannot serve now: at once when that is known, and whenever the reason
-   * changes
-   * @throws NoUsableShardError `no-usable-shard` when somebody has to correct something before any shard can serve
-   * @throws ConfigurationError `invalid-configuration` when two addresses turn out to lead to one database
+   * @param onNotReady called for each shard that is not ready: at once if the reason is known, and whenever it changes
+   * @throws NoUsableShardError `no-usable-shard` when no shard can become ready until somebody corrects something
+   * @throws ConfigurationError `invalid-configuration` when two addresses turn out to lead to the same database
    */
   async ready(onNotReady: (status: ShardStatus) => void = () => undefined): Promise<void> {
     const known = new Map<string, OpenShard>();
@@ -147,13 +148,13 @@ export class DatabaseRegistry {
     };
     const all = [...this.#open.values()].map(async (open) => {
       await open.primary.ready((reason) => {
-        // What was noted by the one may be what refuses the other.
+        // Opening the first may have recorded the shards that now make the second one refused.
         refuseTwice(open);
         reasons.set(open, reason);
         if (reasons.size === this.#open.size && [...reasons.values()].every(({ mayPass }) => !mayPass)) {
           unusable.reject(noUsableShard(reasons));
         }
-        // Last, because it may throw.
+        // Comes last, because it may throw.
         onNotReady({ ...describe(open), ready: false, reason });
       });
       reasons.delete(open);
@@ -163,7 +164,7 @@ export class DatabaseRegistry {
   }
 
   /**
-   * Resolves when a shard can serve; waits for as long as it cannot.
+   * Resolves when a shard is ready, and waits as long as it is not.
    *
    * @throws UnknownShardError `unknown-shard` when the shard is not configured
    */
@@ -171,7 +172,7 @@ export class DatabaseRegistry {
     await this.#shard(shard).primary.ready();
   }
 
-  /** Asks every shard whether it can serve now, side by side. */
+  /** Checks all shards in parallel. */
   async status(): Promise<readonly ShardStatus[]> {
     return Promise.all(
       [...this.#open.values()].map(async (open) => {
@@ -185,7 +186,7 @@ export class DatabaseRegistry {
     );
   }
 
-  /** Finishes what runs, then closes every connection; a second call waits for the first. */
+  /** Finishes running work, then closes every connection. A second call waits for the first. */
   async close(): Promise<void> {
     this.#closed ??= Promise.all(this.#databases.map((database) => database.close())).then(() => undefined);
     return this.#closed;
@@ -223,7 +224,7 @@ function assertEqualSettings(config: ShardingConfig): void {
     const first = known.get(databaseKey(each)) ?? each;
     known.set(databaseKey(each), first);
     if (settingsOf(first) !== settingsOf(each)) {
-      const message = `names the same database as ${first.path} with other settings; make them equal`;
+      const message = `names the same database as ${first.path} with other settings: make them equal`;
       faults.push({ path: each.path, message });
     }
   }
@@ -243,11 +244,11 @@ function noUsableShard(reasons: ReadonlyMap<OpenShard, DatabaseNotReadyError>): 
   return new NoUsableShardError(faults, { cause });
 }
 
-/** Its connections would be there twice, and its events be delivered twice. */
+/** Otherwise it would have two pools of connections, and its events would be delivered twice. */
 function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationError {
   const message =
     `is the same database as ${first.config.path}, under another address: ` +
-    `write ${first.config.address} in both places, or ${second.config.address}`;
+    `write either ${first.config.address} or ${second.config.address} in both places`;
   return new ConfigurationError([{ path: second.config.path, message }]);
 }
 
@@ -255,15 +256,15 @@ function settingsOf({ path: _path, address, password, ...rest }: DatabaseConfig)
   return JSON.stringify({ ...rest, address: comparableAddress(address), password: password?.reveal() });
 }
 
-/** A database of a configuration, and what the configuration puts there. */
+/** A database of a configuration, and the shards assigned to it. */
 export interface ConfiguredDatabase {
-  /** As the first member that names it has it. */
+  /** Its settings as in the first member that names it. */
   readonly config: DatabaseConfig;
   /** In the order of the configuration; at least one. */
   readonly shards: readonly ShardIdentifier[];
 }
 
-/** The databases of a configuration, each once, however often and however spelled members name it. */
+/** The databases of a configuration, each listed once even if several members name it in different spellings. */
 export function configuredDatabases({ members }: ShardingConfig): readonly ConfiguredDatabase[] {
   const places = members.flatMap(({ shard, databases }) =>
     [...databases.values()].map((config) => ({ shard, config })),
@@ -275,7 +276,7 @@ export function configuredDatabases({ members }: ShardingConfig): readonly Confi
   });
 }
 
-/** What makes two configurations name the same connections, however their addresses are spelled. */
+/** The key under which two configurations share connections, whatever the spelling of their addresses. */
 function databaseKey({ name, address, username }: DatabaseConfig): string {
   return JSON.stringify([name, comparableAddress(address), username]);
 }

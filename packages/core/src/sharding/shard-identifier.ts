@@ -4,9 +4,9 @@ const groupMax = 255;
 const memberMax = 63;
 
 /**
- * Names one shard: a group (a region, a tenant class) and a member within it.
+ * Identifies one shard: a group (a region, a tenant class) and a member within it.
  *
- * Equal shards are the same object, so `===` compares them.
+ * Equal shards are the same object, so compare them with `===`.
  */
 export class ShardIdentifier {
   static readonly #known = new Map<number, ShardIdentifier>();
@@ -23,7 +23,7 @@ export class ShardIdentifier {
   }
 
   /**
-   * Gives the shard of a group and a member.
+   * Returns the shard of a group and a member.
    *
    * @throws InvalidShardError `invalid-shard` when the group is not 0–255 or the member not 0–63
    */
@@ -43,7 +43,7 @@ export class ShardIdentifier {
     return shard;
   }
 
-  /** The fixed order of shards, in which a cross-shard action commits: by group, then by member. */
+  /** Orders shards by group, then by member. A cross-shard action commits in this order. */
   static compare(this: void, one: ShardIdentifier, other: ShardIdentifier): number {
     return one.group - other.group || one.member - other.member;
   }

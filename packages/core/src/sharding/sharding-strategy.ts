@@ -3,21 +3,21 @@ import type { AnyEntity } from '../model/model.js';
 import type { ShardIdentifier } from './shard-identifier.js';
 
 /**
- * Port: decides on which shard a model's row stands.
+ * Port: decides on which shard a model is stored.
  *
- * Both answers must stay the same for the whole life of a model: a row does not move.
+ * Both methods must always give the same answer for a model: rows do not move between shards.
  */
 export interface ShardingStrategy<M extends AnyEntity = AnyEntity> {
-  /** The shard to which the model is written. */
+  /** The shard on which the model is stored. */
   shardOfModel(model: M): ShardIdentifier;
   /**
-   * The shard of an id, or `undefined` where the id alone does not tell: reads by id are then refused, and
-   * reads by a condition ask all shards.
+   * The shard of an id; `undefined` if the id alone does not tell. Then reads by id are refused, and reads by a
+   * condition search all shards.
    */
   shardOfId(id: string): ShardIdentifier | undefined;
 }
 
-/** The default strategy: the shard is the one that the {@link ShardedId} carries in its bits. */
+/** The default strategy: the shard that the {@link ShardedId} carries in its bits. */
 export class EmbeddedBitsShardingStrategy implements ShardingStrategy {
   shardOfModel(model: AnyEntity): ShardIdentifier {
     return model.id instanceof ShardedId ? model.id.resolveShardIdentifier() : this.shardOfId(model.id.value);
