@@ -330,7 +330,9 @@ describe('a faulty configuration', () => {
 
   test('may not say one thing in kebab-case and in camelCase', () => {
     expect(faultsOf(treeWith({ ...primary, jdbcUrl }))).toEqual({
-      [`${atPrimary}.jdbc-url`]: expect.stringMatching(/twice here, in kebab-case and in camelCase/) as string,
+      [`${atPrimary}.jdbc-url`]: expect.stringMatching(
+        /twice here, in kebab-case and in camelCase/,
+      ) as string,
     });
   });
 

@@ -25,11 +25,12 @@ import { MemoryRow } from './memory-row.js';
 import type { MemoryCommit, MemoryTables } from './memory-tables.js';
 
 /**
- * Writes a change set as a whole, or throws and has written nothing: it checks everything before it writes, and nothing
- * else runs in between.
+ * Writes a change set completely, or throws and writes nothing. It checks everything before it writes, and nothing else
+ * runs in between.
  *
- * @throws StaleRecordError `stale-record`, ConstraintViolationError `constraint-violation` for an id that is
- * there already, StorageFailureError `storage-failure` for what is not JSON
+ * @throws StaleRecordError `stale-record`
+ * @throws ConstraintViolationError `constraint-violation` for an id that exists already
+ * @throws StorageFailureError `storage-failure` for invalid JSON
  */
 export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): PersistOutcome {
   const stale = updateOfOtherTimeline(changes, tables.delivery.timeline);
@@ -57,7 +58,7 @@ export function applyChangeSet(tables: MemoryTables, changes: ChangeSet): Persis
   return 'written';
 }
 
-/** Whether the log holds the action of a commit whose answer was lost. */
+/** Whether the log contains the action of a commit whose answer was lost. */
 export function isCommitted(
   { commits }: MemoryTables,
   { actionId, shard }: CommitOutcomeUnknownError,
@@ -119,7 +120,7 @@ function parsed(json: string, shard: ChangeSet['shard']): unknown {
   try {
     return JSON.parse(json);
   } catch (error) {
-    throw new StorageFailureError(shard, 'a row of the log is not JSON', { cause: error });
+    throw new StorageFailureError(shard, 'a row of the log is not valid JSON', { cause: error });
   }
 }
 
@@ -129,7 +130,10 @@ function foreignRow(table: string, model: AnyEntity): InvariantViolationError {
   );
 }
 
-/** Writes change sets in turn, each as a whole or not at all; what follows one that is not written is not written either. */
+/**
+ * Writes change sets one after the other, each completely or not at all. One that depends on an unwritten one is not
+ * written either.
+ */
 export function applyGroup(tables: MemoryTables, group: readonly ChangeSet[]): readonly GroupOutcome[] {
   const lost = new Set<string>();
   return group.map((changeSet) => {

@@ -1,4 +1,4 @@
-// In the order in which a datum flows: databases, repositories, what was committed, delivery.
+// In the order in which data flows: databases, repositories, commits, delivery.
 export { type MemoryOptions, memory, memorySharding, MemoryServer } from './memory.js';
 export { type Condition, type MemoryPageRequest, MemoryRepository } from './memory-repository.js';
 export { MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';

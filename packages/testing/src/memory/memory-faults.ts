@@ -2,9 +2,9 @@ import { type ShardIdentifier, TransientStorageError } from '@framework/core';
 import type { ChangeSet, DeliveryStore, PersistOptions } from '@framework/core/adapter';
 
 /**
- * What is asked of a database in memory: whatever a repository reads, a write of one plan or of a group, what became of a
- * write, the end of a transaction, what concerns keys and the log, whether it serves, a notification on its way to this process, and
- * every method of delivery's store.
+ * The operations of a database in memory: reads of repositories, writes of a plan or a group, questions about the
+ * outcome of a write, the end of a transaction, operations on keys and the log, readiness checks, a notification on its
+ * way to this process, and every method of the delivery store.
  */
 export type MemoryOperation =
   | 'read'
@@ -22,49 +22,50 @@ export type MemoryOperation =
   | 'notifications.hear'
   | StoreMethod;
 
-/** One question to a database in memory. */
+/** A request to a database in memory. */
 export interface MemoryRequest {
   readonly operation: MemoryOperation;
-  /** The shard that is asked; of a database's own operations, such as delivery's, the first one there. */
+  /** The shard of the request. For operations of a whole database, such as those of delivery, its first shard. */
   readonly shard: ShardIdentifier;
-  /** What is to be written by `persist` and `persist-all`; nothing for others. */
+  /** The change sets of `persist` and `persist-all`; unset for others. */
   readonly changes?: readonly ChangeSet[];
-  /** How `persist` writes that. */
+  /** The options of `persist`. */
   readonly options?: PersistOptions | undefined;
-  /** How long `find-key` may take, where less than a statement's timeout will do: then the shard is unavailable. */
+  /** How long `find-key` may take, if shorter than a statement; then the shard counts as unavailable. */
   readonly waitMs?: number | undefined;
 }
 
 /**
- * One way of one question: `request` before anything is done, `answer` when it is done and nobody knows yet. Between the two
- * nothing else runs. A notification has no answer.
+ * One direction of a request: `request` before anything is done, `answer` when it is done and nobody knows yet. Nothing
+ * else runs between the two. A notification has no answer.
  */
 export interface MemoryPassage extends MemoryRequest {
   readonly way: 'request' | 'answer';
-  /** Why nothing was done, on the way of the answer: what the database says, such as a StaleRecordError. */
+  /** In the direction `answer`: the database's error if nothing was done, such as a StaleRecordError. */
   readonly error: unknown;
 }
 
 /**
- * What happens on the way: it takes as long as the promise does, and the connection is lost when it throws {@link ConnectionLostError}.
- * Of a promise that never resolves, nothing follows any more.
+ * Decides what happens on a passage. The passage takes as long as the promise, and the connection is lost if it rejects
+ * with {@link ConnectionLostError}. If the promise never resolves, nothing more happens.
  */
 export type MemoryFault = (passage: MemoryPassage) => Promise<void> | undefined;
 
 /**
- * Thrown by a fault to lose the connection: a read fails as `transient-storage`, and the outcome of a write is unknown, whether
- * its request was lost or its answer. Any other error is what the storage says, such as a ShardUnavailableError.
+ * Thrown by a fault to lose the connection. A read then fails with `transient-storage`, and the outcome of a write is
+ * unknown, whether the request or the answer was lost. Any other error counts as one of the storage, such as a
+ * ShardUnavailableError.
  */
 export class ConnectionLostError extends Error {
-  /** When the request arrives all the same; `undefined` if never. */
+  /** Resolves when the request arrives after all; `undefined` if it never does. */
   readonly arrival: Promise<void> | undefined;
-  /** Called when what arrived so was done. */
+  /** Called when such a late request has been carried out. */
   readonly onDone: (() => void) | undefined;
 
   /**
-   * @param options.arrival of a request: it is done when this resolves, although nobody gets the answer. Whoever asks what
-   * became of a write waits for it
-   * @param options.onDone called at once when it was done, and has not thrown
+   * @param options.arrival for a request: when it resolves, the request is carried out, although nobody gets the
+   * answer. Questions about the outcome of the write wait for it
+   * @param options.onDone called when the late request was carried out without an error
    */
   constructor(options: { readonly arrival?: Promise<void>; readonly onDone?: () => void } = {}) {
     super('the connection was lost');
@@ -74,13 +75,13 @@ export class ConnectionLostError extends Error {
 }
 
 /**
- * How the way from one process to databases in memory misbehaves: it is slow, or loses requests and answers. By default it
- * does neither.
+ * The faults on the way from one process to databases in memory: passages may be slow, and requests and answers may be
+ * lost. By default there are none.
  *
  * ```ts
  * const faults = new MemoryFaults();
  * const databases = openDatabases(memorySharding(shard), memory({ faults }));
- * // Every read gets its answer late, so that others commit in between.
+ * // Delays the answer to every read, so that others commit in between.
  * faults.inject(({ operation, way }) =>
  *   operation === 'read' && way === 'answer' ? clock.sleep(100) : undefined,
  * );
@@ -94,12 +95,12 @@ export class MemoryFaults {
     this.#fault = fault;
   }
 
-  /** Lets every passage from now on go through a fault, or through none. */
+  /** Sends every later passage through a fault, or through none. */
   inject(fault: MemoryFault | undefined): void {
     this.#fault = fault;
   }
 
-  /** Ends the process: nothing that it asks for is done or answered any more, and it hears no notifications. */
+  /** Ends the process: none of its requests is carried out or answered any more, and it hears no notifications. */
   kill(): void {
     this.#isDead = true;
   }
@@ -110,13 +111,14 @@ export class MemoryFaults {
   }
 
   /**
-   * Does some work of the database, with the ways to it and back.
+   * Runs some work of the database, including the passages there and back.
    *
-   * @throws ConnectionLostError when a fault does, and what the work or another fault throws
+   * @throws ConnectionLostError when a fault loses the connection
+   * @throws any error of the work or another fault
    */
   async call<T>(request: MemoryRequest, work: () => T): Promise<T> {
     try {
-      // As with a database, others may be faster between a question and its answer.
+      // As with a real database, other requests may be faster than this one.
       await this.#pass(request, 'request');
     } catch (error) {
       if (error instanceof ConnectionLostError) {
@@ -131,13 +133,13 @@ export class MemoryFaults {
     if (this.#isDead) return silence();
     const answer = answerOf(work);
     if (this.#fault !== undefined) await this.#pass(request, 'answer', answer.error);
-    // It may have been killed while it waited.
+    // The process may have been killed while it waited.
     if (this.#isDead) return silence();
     if (answer.isDone) return answer.result;
     throw answer.error;
   }
 
-  /** Asks for something that can be asked again: throws as {@link call}, but a lost connection is `transient-storage`. */
+  /** Like {@link call}, for requests that can be repeated: a lost connection is reported as `transient-storage`. */
   async ask<T>(request: MemoryRequest, work: () => T): Promise<T> {
     try {
       return await this.call(request, work);
@@ -147,7 +149,7 @@ export class MemoryFaults {
     }
   }
 
-  /** Lets the process hear a notification, unless it is lost on its way. */
+  /** Passes a notification to the process, unless it is lost on its way. */
   async hear(shard: ShardIdentifier, onNotification: () => void): Promise<void> {
     try {
       await this.#pass({ operation: 'notifications.hear', shard }, 'request');
@@ -163,7 +165,7 @@ export class MemoryFaults {
   }
 }
 
-/** What the dead are answered. */
+/** The answer to a dead process: none. */
 function silence(): Promise<never> {
   return new Promise(() => undefined);
 }

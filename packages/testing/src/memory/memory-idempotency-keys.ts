@@ -48,7 +48,7 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
     return this.#manager.read(() => {
       const { keys, clock } = this.#manager.tables;
       const lastMs = clock.now().getTime() - olderThanMs;
-      // The place is a number that only grows, so that what is deleted moves nothing.
+      // The position is a number that only increases, so that deletions do not shift it.
       const found = [...keys.values()]
         .flatMap(({ handled, createdMs, serial }) =>
           handled !== undefined && createdMs <= lastMs && serial > Number(after) ? [{ handled, serial }] : [],
@@ -71,13 +71,13 @@ export class MemoryIdempotencyKeys implements IdempotencyKeys {
   }
 }
 
-/** Whether a change set has a key that is there already and has not expired. */
+/** Whether a change set's key exists already and has not expired. */
 export function isKeyTaken({ keys, clock }: MemoryTables, { key }: ChangeSet): boolean {
   const stored = key && keys.get(textOf(key));
   return stored !== undefined && stored.expiresMs > clock.now().getTime();
 }
 
-/** Stores the key of a change set, if it has one, in the place of an expired one. */
+/** Stores the key of a change set, if it has one, and replaces an expired one. */
 export function storeKey(tables: MemoryTables, { key, action }: ChangeSet): void {
   if (key === undefined) return;
   const { keys, clock } = tables;

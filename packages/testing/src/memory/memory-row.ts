@@ -1,14 +1,14 @@
 import { ShardIdentifier } from '@framework/core';
 import { UnstorableValueError, checkText } from '@framework/core/adapter';
 
-/** One row of a database in memory: belongs to the database alone, so nobody changes it. */
+/** A row of a database in memory. It belongs to the database alone, so nobody else can change it. */
 export class MemoryRow {
   readonly id: string;
   readonly version: number;
   readonly state: string;
-  /** What the repository makes the model of. */
+  /** The fields from which the repository makes the model. */
   readonly fields: object;
-  /** Whether the fields are all that the row has; else an update keeps the stored ones that it does not name. */
+  /** Whether the fields are complete. Otherwise an update keeps the stored fields that it does not name. */
   readonly isWhole: boolean;
 
   constructor(row: {
@@ -25,7 +25,7 @@ export class MemoryRow {
     this.isWhole = row.isWhole;
   }
 
-  /** What stands in the database once this row updates another one. */
+  /** The stored row after this row has updated it. */
   over(stored: MemoryRow): MemoryRow {
     if (this.isWhole) return this;
     const { id, version, state, isWhole } = this;
@@ -36,12 +36,12 @@ export class MemoryRow {
 const depthMax = 64;
 
 /**
- * Copies a value so deeply that no later change of the one shows in the other; objects keep their classes.
+ * Makes a deep copy, so that no later change of one shows in the other. Objects keep their classes.
  *
- * @param path names the value in the error, such as `Wallet.balance`
- * @throws UnstorableValueError `unstorable-value` for what no database gives back (numbers that are none, invalid
- * dates, `\u0000`, lone surrogates, functions, nesting beyond 64 levels), and for objects that keep everything in
- * private fields, which cannot be copied from outside
+ * @param path names the value in errors, such as `Wallet.balance`
+ * @throws UnstorableValueError `unstorable-value` for values that no database returns (numbers that are not finite,
+ * invalid dates, `\u0000`, lone surrogates, functions, nesting beyond 64 levels), and for objects that keep everything
+ * in private fields, which cannot be copied from outside
  */
 export function faithfulCopy<T>(value: T, path: string): T;
 export function faithfulCopy(value: unknown, path: string): unknown {
@@ -87,19 +87,19 @@ function copyOfDate(date: Date, path: string): Date {
   return new Date(date);
 }
 
-/** Copies a plain object, or an instance of a class without calling its constructor. */
+/** Copies a plain object or an instance of a class, without calling its constructor. */
 function copyOfFields(value: object, path: string, depth: number): object {
   const prototype: unknown = Object.getPrototypeOf(value);
   const isPlain = prototype === Object.prototype || prototype === null;
   const entries = Object.entries(value);
   if (!isPlain && entries.length === 0) {
-    const reason = `${value.constructor.name} hides its state: write toRow and toModel in a repository of your own`;
+    const reason = `${value.constructor.name} hides its state: write toRow and toModel in your own repository`;
     throw new UnstorableValueError(path, reason);
   }
   const copy = Object.create(prototype as object | null) as Record<string, unknown>;
   for (const [key, field] of entries) {
     checkText(key, path);
-    // Some classes keep their constructor in every instance, as big.js does.
+    // Some classes, such as big.js, keep their constructor in every instance.
     const isOwnClass = !isPlain && typeof field === 'function' && field === value.constructor;
     copy[key] = isOwnClass ? field : copyOf(field, `${path}.${key}`, depth + 1);
   }
@@ -107,5 +107,5 @@ function copyOfFields(value: object, path: string, depth: number): object {
 }
 
 function unstorable(path: string, value: unknown): UnstorableValueError {
-  return new UnstorableValueError(path, `no database holds ${String(value)}`);
+  return new UnstorableValueError(path, `no database can store ${String(value)}`);
 }

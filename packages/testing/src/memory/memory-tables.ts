@@ -5,17 +5,17 @@ import { type MemoryDeliverySnapshot, MemoryDeliveryTables } from './delivery/me
 import type { MemoryOperation } from './memory-faults.js';
 import type { MemoryRow } from './memory-row.js';
 
-/** An idempotency key with the time at which it expires. */
+/** An idempotency key and when it expires. */
 export interface MemoryKey extends StoredKey {
   readonly expiresMs: number;
   readonly createdMs: number;
-  /** Grows with each key that is written. */
+  /** Increases with each key that is written. */
   readonly serial: number;
-  /** For a key of a handler. */
+  /** Set for a key of a handler. */
   readonly handled: HandlerKey | undefined;
 }
 
-/** Reads one shard's database, as the transaction sees it in which the caller runs. */
+/** Reads one shard's database as seen by the caller's transaction. */
 export interface MemoryReads {
   readonly tables: MemoryTables;
   /** The events, in the order of the log. */
@@ -23,7 +23,7 @@ export interface MemoryReads {
   read<T>(work: () => T, operation?: MemoryOperation, waitMs?: number): Promise<T>;
 }
 
-/** Everything that a database in memory held at one instant. */
+/** The contents of a database in memory at one moment. */
 export interface MemorySnapshot {
   readonly rows: ReadonlyMap<string, ReadonlyMap<string, MemoryRow>>;
   readonly commits: readonly MemoryCommit[];
@@ -31,35 +31,35 @@ export interface MemorySnapshot {
   readonly delivery: MemoryDeliverySnapshot;
 }
 
-/** Everything that one database in memory holds. */
+/** The contents of a database in memory. */
 export class MemoryTables {
   readonly clock: Clock;
   /** In the order in which they were made. */
   readonly commits: MemoryCommit[] = [];
-  /** By their scopes as text. */
+  /** By scope as text. */
   readonly keys = new Map<string, MemoryKey>();
   /** How many keys were ever written. */
   keyCount = 0;
   readonly delivery: MemoryDeliveryTables;
-  /** Gives each commit its place among those of several databases. */
+  /** Returns the position of a commit among those of several databases. */
   readonly nextPosition: () => number;
   readonly #rows = new Map<string, Map<string, MemoryRow>>();
 
-  /** @param slotCount into how many slots the log is cut */
+  /** @param slotCount how many slots the log has */
   constructor(clock: Clock, slotCount: number, nextPosition: () => number) {
     this.clock = clock;
     this.delivery = new MemoryDeliveryTables(clock, slotCount);
     this.nextPosition = nextPosition;
   }
 
-  /** The rows of a table by their ids; it is there as soon as it is asked for. */
+  /** The rows of a table by id. The table is created on first use. */
   rows(table: string): Map<string, MemoryRow> {
     const known = this.#rows.get(table) ?? new Map<string, MemoryRow>();
     this.#rows.set(table, known);
     return known;
   }
 
-  /** What a replica has received by now, or what a backup holds; shares what nobody changes. */
+  /** The contents that a replica has received or a backup holds. Shares immutable objects. */
   snapshot(): MemorySnapshot {
     return {
       rows: new Map([...this.#rows].map(([table, rows]) => [table, new Map(rows)])),
@@ -70,9 +70,9 @@ export class MemoryTables {
   }
 
   /**
-   * Goes on from what a replica had received, or from a backup, also one of another server: what came later is lost. That is
-   * another history: no lease of before holds, no cursor in a process's memory is known, and of a commit whose answer was lost
-   * nobody can say any more that it did not happen. From what it holds now, it is a crash.
+   * Continues from a replica's snapshot or a backup, even from another server, and loses everything later. This starts
+   * another history: no earlier lease is valid, no cursor in a process's memory is known, and a commit whose answer was
+   * lost can no longer be ruled out. With a snapshot of the current contents, it is a crash.
    */
   failOver(replica: MemorySnapshot): void {
     this.#rows.clear();
@@ -84,7 +84,7 @@ export class MemoryTables {
     this.delivery.failOver(replica.delivery);
   }
 
-  /** Forgets everything but who delivers and where the handlers are registered. */
+  /** Deletes everything except the delivering processes and the registered handlers. */
   clear(): void {
     this.#rows.clear();
     this.keys.clear();
@@ -93,30 +93,30 @@ export class MemoryTables {
   }
 }
 
-/** What one change set left behind: all of it was written at once. */
+/** The result of one change set, which was written at once. */
 export interface MemoryCommit {
-  /** The commit's place among those of all databases that one driver opened, from 0. */
+  /** The position of the commit among those of all databases that one driver opened, from 0. */
   readonly position: number;
   readonly shard: ShardIdentifier;
-  /** What was asked, by whom; params and headers as they stand in the log. */
+  /** The action and its principal, with params and headers as in the log. */
   readonly action: ActionRecord;
   readonly createdDate: Date;
-  /** In the order in which they were staged. */
+  /** In the order of staging. */
   readonly changes: readonly MemoryChange[];
-  /** In the order in which they were attached; where there are none, the log records the action by a row without event. */
+  /** In the order of attachment. If there are none, the log records the action with a row that has no event. */
   readonly events: readonly DeliverableEvent[];
   /** The id of the row that records an action without events. */
   readonly recordId: string;
 }
 
-/** One row that a commit added or updated. */
+/** A row that a commit added or updated. */
 export interface MemoryChange {
   readonly kind: 'add' | 'update';
   /** The name of its model. */
   readonly table: string;
   readonly id: string;
-  /** The version that the commit gave it. */
+  /** The version after the commit. */
   readonly version: number;
-  /** The row as the commit left it. */
+  /** The row after the commit. */
   readonly row: MemoryRow;
 }

@@ -31,19 +31,19 @@ import { MemoryIdempotencyKeys } from './memory-idempotency-keys.js';
 import { type MemoryRow, faithfulCopy } from './memory-row.js';
 import type { MemoryReads, MemoryTables } from './memory-tables.js';
 
-/** A transaction in which the caller runs. */
+/** The transaction in which the caller runs. */
 interface OpenTransaction {
-  /** What it has written and not committed, by table and id. */
+  /** Its uncommitted writes, by table and id. */
   readonly written: Map<string, Map<string, MemoryRow>>;
-  /** Whether it has ended, while something that it started still runs. */
+  /** Whether it has ended although work that it started is still running. */
   over: boolean;
 }
 
-/** A write of which nobody knows what became: what tells whether that can still be learnt, and when. */
+/** A write whose outcome is unknown, with what is needed to find out whether and when it arrived. */
 class SentWrite {
   /** The history of the database to which it was sent. */
   readonly timeline: number;
-  /** When it arrives, if it has not. */
+  /** Resolves when it arrives, if it has not. */
   readonly arrival: Promise<void> | undefined;
 
   constructor(timeline: number, arrival: Promise<void> | undefined) {
@@ -59,9 +59,9 @@ export class MemoryTransactionManager implements TransactionManager, MemoryReads
   readonly shard: ShardIdentifier;
   readonly log: MemoryEventLog;
   readonly keys: MemoryIdempotencyKeys;
-  /** What the shard's database holds; its other shards have the same. */
+  /** The contents of the shard's database, shared with its other shards. */
   readonly tables: MemoryTables;
-  /** What happens on the way to the database. */
+  /** The faults on the way to the database. */
   readonly faults: MemoryFaults;
 
   constructor(shard: ShardIdentifier, tables: MemoryTables, faults: MemoryFaults) {
@@ -72,14 +72,14 @@ export class MemoryTransactionManager implements TransactionManager, MemoryReads
     this.keys = new MemoryIdempotencyKeys(this);
   }
 
-  /** The rows of a table as the transaction sees them in which the caller runs. */
+  /** The rows of a table, as seen by the caller's transaction. */
   rows(table: string): ReadonlyMap<string, MemoryRow> {
     const rows = this.tables.rows(table);
     const written = this.#joined()?.written.get(table);
     return written === undefined ? rows : new Map([...rows, ...written]);
   }
 
-  /** Writes a row past actions and the log: within the transaction in which the caller runs, else at once. */
+  /** Writes a row without an action or event: within the caller's transaction if there is one, otherwise at once. */
   write(table: string, row: MemoryRow): void {
     const open = this.#joined();
     if (open === undefined) {
@@ -156,7 +156,7 @@ export class MemoryTransactionManager implements TransactionManager, MemoryReads
     throw unknown;
   }
 
-  /** Reads something of the shard's database, as the transaction sees it in which the caller runs. */
+  /** Reads from the shard's database, as seen by the caller's transaction. */
   read<T>(work: () => T, operation: MemoryOperation = 'read', waitMs?: number): Promise<T> {
     return this.faults.ask({ operation, shard: this.shard, waitMs }, work);
   }
@@ -165,7 +165,7 @@ export class MemoryTransactionManager implements TransactionManager, MemoryReads
     return this.tables.delivery.timeline;
   }
 
-  /** Does a write; what was sent to another history does not arrive in this one. */
+  /** Carries out a write. A write that was sent to another history does not arrive in this one. */
   async #send<T>(
     request: Omit<MemoryRequest, 'shard'>,
     work: () => T,
@@ -175,7 +175,10 @@ export class MemoryTransactionManager implements TransactionManager, MemoryReads
     let isLost = false;
     try {
       return await this.faults.call({ ...request, shard: this.shard }, () => {
-        if (isLost && timeline !== this.timeline) throw new InvariantViolationError('it is lost for good');
+        if (isLost && timeline !== this.timeline)
+          throw new InvariantViolationError(
+            'The write was sent to another history of the database, and is lost',
+          );
         timeline = this.timeline;
         return work();
       });
@@ -205,7 +208,7 @@ export class MemoryTransactionManager implements TransactionManager, MemoryReads
   }
 }
 
-/** The manager of a shard as one in memory; throws InvariantViolationError where the registry has another driver. */
+/** Narrows a shard's manager to one in memory; throws InvariantViolationError if another driver opened the shard. */
 export function memoryManager(manager: TransactionManager): MemoryTransactionManager {
   if (manager instanceof MemoryTransactionManager) return manager;
   throw new InvariantViolationError(
@@ -213,7 +216,7 @@ export function memoryManager(manager: TransactionManager): MemoryTransactionMan
   );
 }
 
-/** Of the managers of one database: the one in whose transaction the caller runs, else the first. */
+/** Of the managers of one database, the one whose transaction the caller runs in, otherwise the first. */
 export function joinedManager(managers: readonly TransactionManager[]): MemoryTransactionManager {
   const own = managers.map(memoryManager);
   const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];

@@ -21,11 +21,12 @@ import { MemoryFaults } from './memory-faults.js';
 import { MemoryTables } from './memory-tables.js';
 import { MemoryTransactionManager } from './memory-transaction-manager.js';
 
-/** As many as PostgreSQL's log has. */
+/** As many as in PostgreSQL's log. */
 const defaultSlotCount = 16;
 
 /**
- * Databases in memory that outlive the processes which open them: each process has a registry, faults and delivery of its own.
+ * Databases in memory that outlive the processes which open them. Each process has its own registry, faults and
+ * delivery.
  *
  * ```ts
  * const sharding = memorySharding(firstShard, otherDatabaseShard);
@@ -40,9 +41,10 @@ export class MemoryServer {
   readonly #byAddress = new Map<string, MemoryTables>();
 
   /**
-   * @param sharding whose databases it has, as memorySharding makes it; a process that opens some of its members knows only those
-   * @param options.clock the databases' time. Default: the computer's clock
-   * @param options.slotCount into how many slots each log is cut by the models' ids. Default 16
+   * @param sharding the configuration of its databases, from memorySharding; a process that opens only some members
+   * knows only those
+   * @param options.clock the time of the databases. Default: the computer's clock
+   * @param options.slotCount how many slots each log has. Default 16
    */
   constructor(
     sharding: ShardingConfig,
@@ -58,13 +60,13 @@ export class MemoryServer {
         this.#byAddress.set(address, new MemoryTables(clock, slotCount, () => position++));
   }
 
-  /** What each database holds, in the order of the configuration. */
+  /** The contents of each database, in the order of the configuration. */
   get databases(): readonly MemoryTables[] {
     return [...this.#byAddress.values()];
   }
 
   /**
-   * What the database of a shard holds.
+   * The contents of a shard's database.
    *
    * @throws UnknownShardError `unknown-shard` when there is none
    */
@@ -76,9 +78,9 @@ export class MemoryServer {
   }
 
   /**
-   * What a configured database holds.
+   * The contents of a configured database.
    *
-   * @throws ConfigurationError `invalid-configuration` when the server has none of that address
+   * @throws ConfigurationError `invalid-configuration` when the server has no database with that address
    */
   tablesAt({ address, path }: DatabaseConfig): MemoryTables {
     const tables = this.#byAddress.get(address);
@@ -87,14 +89,14 @@ export class MemoryServer {
   }
 }
 
-/** One process's way to a database in memory, which serves from the beginning. */
+/** One process's connection to a database in memory, which is ready from the beginning. */
 class MemoryDatabase implements Database {
   readonly delivery: MemoryDeliveryStore;
   readonly #tables: MemoryTables;
   readonly #faults: MemoryFaults;
   readonly #shard: ShardIdentifier;
 
-  /** @param shards those that the process has there, at least one */
+  /** @param shards the shards that the process has there, at least one */
   constructor(tables: MemoryTables, [shard]: readonly ShardIdentifier[], faults: MemoryFaults) {
     if (shard === undefined) throw new InvariantViolationError('A database holds no shard');
     this.#tables = tables;
@@ -118,20 +120,20 @@ class MemoryDatabase implements Database {
   async close(): Promise<void> {}
 }
 
-/** What may differ from the defaults. */
+/** The options of databases in memory. */
 export interface MemoryOptions {
-  /** The databases' time; a server has its own. Default: the computer's clock. */
+  /** The time of the databases; a server has its own. Default: the computer's clock. */
   readonly clock?: Clock;
-  /** Into how many slots each log is cut by the models' ids; a server has its own. Default 16. */
+  /** How many slots each log has; a server has its own setting. Default 16. */
   readonly slotCount?: number;
-  /** Whose databases are opened. Default: databases of their own, which begin empty and are lost with the registry. */
+  /** The server whose databases are opened. Default: new, empty databases that are lost with the registry. */
   readonly server?: MemoryServer;
-  /** How the way to the databases misbehaves. Default: not at all. */
+  /** The faults on the way to the databases. Default: none. */
   readonly faults?: MemoryFaults;
 }
 
 /**
- * Opens databases in memory, with the guarantees of a real one: for tests without any server.
+ * Opens databases in memory with the guarantees of real ones, for tests without a server.
  *
  * ```ts
  * const databases = openDatabases(memorySharding(ShardIdentifier.of(0, 0)), memory({ clock }));
@@ -155,9 +157,9 @@ export function memory({
 }
 
 /**
- * The configuration of databases in memory.
+ * Makes the configuration of databases in memory.
  *
- * @param databases for each one its shard, or several shards that share it; the first shard is the default
+ * @param databases for each database its shard, or several shards that share it; the first shard is the default
  */
 export function memorySharding(
   ...databases: readonly [ShardsOfDatabase, ...ShardsOfDatabase[]]
@@ -184,7 +186,7 @@ function memberConfig(shard: ShardIdentifier, database: number): MemberConfig {
   };
 }
 
-/** Only the address counts: members with the same one share a database. */
+/** Only the address matters: members with the same address share a database. */
 function databaseConfig(index: number): DatabaseConfig {
   return {
     path: `memory.${index}`,

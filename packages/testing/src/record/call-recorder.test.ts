@@ -37,7 +37,7 @@ test('a call is repeated under its key until its outcome is known', async () => 
 test('what is still unknown when the time is over is named', async () => {
   const { recorder } = await recorded(unknown);
   await expect(recorder.settle({ withinMs: 0 })).rejects.toThrow(
-    /^1 calls have no known outcome .+ pay \(.+\): none$/,
+    /^1 calls still have no known outcome .+ pay \(.+\): none$/,
   );
 });
 
@@ -69,7 +69,7 @@ test('an answer that the service must never give is a violation, and says nothin
   const { recorder, call } = await recorded({ outcome: 'ok', says: 'a stack trace' });
   expect(call.outcome).toBe('unknown');
   expect(recorder.violations).toEqual([
-    expect.stringMatching(/answered as nothing may be: an undocumented answer$/),
+    expect.stringMatching(/got an answer that must never be given: an undocumented answer$/),
   ]);
 });
 

@@ -2,36 +2,36 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 
-/** What is known of a call: it has its effect, it has none, or nobody knows until it is repeated under its key. */
+/** What is known about a call: it has its effect, it has none, or nobody knows until it is repeated with its key. */
 export type CallOutcome = 'ok' | 'refused' | 'unknown';
 
-/** What one answer says of its call. */
+/** What one answer says about its call. */
 export interface Verdict {
   readonly outcome: CallOutcome;
-  /** What is counted, such as `200` or `503 shard-unavailable`. */
+  /** The label under which the answer is counted, such as `200` or `503 shard-unavailable`. */
   readonly says: string;
-  /** Of one that is ok: what every repeat must be answered with as well. */
+  /** The result of a successful call, with which every repeat must be answered, too. */
   readonly result?: unknown;
 }
 
-/** A call of a client, over all its repeats. */
+/** A client's call, including all its repeats. */
 export interface RecordedCall<Answer = unknown> {
-  /** What it was, for people. */
+  /** Describes the call for people. */
   readonly name: string;
-  /** The idempotency key under which it was sent, each time. */
+  /** The idempotency key with which it was sent each time. */
   readonly key: string;
   readonly outcome: CallOutcome;
-  /** What its last answer said. */
+  /** The label of its last answer. */
   readonly says: string;
-  /** All answers that came, the first one first. */
+  /** All answers in the order of their arrival. */
   readonly answers: readonly Answer[];
 }
 
-/** How a recorder works. */
+/** The options of a recorder. */
 export interface CallRecorderOptions<Answer> {
   /**
-   * What an answer says of its call. A client that got no answer knows nothing, and neither does one whose answer tells of a failure
-   * behind which a commit may have happened.
+   * Says what an answer means for its call. The outcome is unknown if there is no answer, or an answer that reports a
+   * failure after which the commit may have happened.
    *
    * @throws for an answer that the service must never give, which becomes a violation
    */
@@ -57,12 +57,13 @@ const repeatPauseMs = 200;
 const repeatingMax = 10;
 
 /**
- * Records what clients of a real service were told, while something fails, so that it can be compared with what the databases hold
+ * Records what clients of a real service were told during a fault, so that it can be compared with the databases
  * afterwards: see {@link checkRecord}.
  *
  * ```ts
  * const recorder = new CallRecorder<Response>({
- *   judge: ({ status }) => ({ outcome: status < 300 ? 'ok' : status < 500 ? 'refused' : 'unknown', says: `${status}` }),
+ *   judge: ({ status }) => ({ outcome: status < 300 ? 'ok' : status < 500 ? 'refused' : 'unknown', says: `${status}`
+ * }),
  * });
  * await recorder.call('lend Emma', (key, signal) =>
  *   fetch(`${url}/loans`, { method: 'POST', headers: { 'idempotency-key': key }, body, signal }),
@@ -72,9 +73,9 @@ const repeatingMax = 10;
  * ```
  */
 export class CallRecorder<Answer> {
-  /** How often something was said, repeats included. */
+  /** How often each label was given, including repeats. */
   readonly counts = new Map<string, number>();
-  /** What no answer may say. */
+  /** Answers that the service must never give. */
   readonly violations: string[] = [];
   readonly #judge: (answer: Answer) => Verdict;
   readonly #answerTimeoutMs: number;
@@ -85,16 +86,17 @@ export class CallRecorder<Answer> {
     this.#answerTimeoutMs = answerTimeoutMs;
   }
 
-  /** All calls, in the order in which they began. */
+  /** All calls, in the order in which they started. */
   get calls(): readonly RecordedCall<Answer>[] {
     return this.#calls;
   }
 
   /**
-   * Makes a call under a key of its own. Resolves when it is answered, or fails, which is no error here: then its outcome is unknown.
+   * Makes a call with a new key. Resolves when it is answered or fails. A failure is not an error here: the outcome is
+   * unknown then.
    *
-   * @param name what it is, for people
-   * @param send sends it under a key, and gives up when the signal is aborted; called again for each repeat
+   * @param name describes the call for people
+   * @param send sends the call with a key, and gives up when the signal is aborted; it is called again for each repeat
    */
   async call(name: string, send: Send<Answer>): Promise<RecordedCall<Answer>> {
     const call: Entry<Answer> = {
@@ -112,7 +114,8 @@ export class CallRecorder<Answer> {
   }
 
   /**
-   * Repeats a call under its key, as a client does that has lost the answer: it must have no further effect, and the same result.
+   * Repeats a call with its key, as a client does that has lost the answer. The repeat must have no further effect, and
+   * the same result.
    *
    * @throws RangeError for a call of another recorder
    */
@@ -127,7 +130,7 @@ export class CallRecorder<Answer> {
    * Repeats every call whose outcome is unknown until it is known.
    *
    * @param options.withinMs how long that may take. Default: 60,000 ms
-   * @throws Error with the calls that are still unknown then, and what their last answers said
+   * @throws Error with the calls that are still unknown after that, and the labels of their last answers
    */
   async settle({ withinMs = settleDefaultMs }: { readonly withinMs?: number } = {}): Promise<void> {
     const endMs = performance.now() + withinMs;
@@ -144,7 +147,7 @@ export class CallRecorder<Answer> {
     await Promise.all(Array.from({ length: repeatingMax }, repeatInTurn));
     if (waiting.length === 0) return;
     const list = waiting.map(({ name, key, says }) => `${name} (${key}): ${says}`).join('; ');
-    throw new Error(`${waiting.length} calls have no known outcome within ${withinMs} ms: ${list}`);
+    throw new Error(`${waiting.length} calls still have no known outcome after ${withinMs} ms: ${list}`);
   }
 
   async #send(call: Entry<Answer>): Promise<void> {
@@ -169,7 +172,7 @@ export class CallRecorder<Answer> {
       return this.#judge(answer);
     } catch (error) {
       const says = error instanceof Error ? error.message : String(error);
-      this.violations.push(`${call.name} (${call.key}) was answered as nothing may be: ${says}`);
+      this.violations.push(`${call.name} (${call.key}) got an answer that must never be given: ${says}`);
       return { outcome: 'unknown', says };
     }
   }

@@ -3,37 +3,41 @@ import type { RegisteredHandler } from '@framework/events';
 
 import type { DeliveryRecord } from './delivery-record.js';
 
-/** An event, as far as it matters who received it when. */
+/** The fields of an event that matter for the order of deliveries. */
 type DeliveredEvent = Pick<LoggedEvent, 'id' | 'type' | 'modelName' | 'modelId' | 'modelVersion' | 'ordinal'>;
 
-/** The log of one database, and what handlers have blocked there. */
+/** The log of one database, and which of its events are blocked. */
 export interface DeliveredLog {
   readonly events: readonly DeliveredEvent[];
-  /** Whether an event waits for a handler, given up or not. */
+  /** Whether an event is blocked for a handler, as a dead letter or not. */
   readonly isBlocked: (handler: string, event: DeliveredEvent) => boolean;
-  /** Whether it ever did. Default: only what does now. */
+  /** Whether it ever was. Default: whether it is now. */
   readonly wasBlocked?: (handler: string, event: DeliveredEvent) => boolean;
 }
 
-/** What was delivered, and what might have been. */
+/** The deliveries to check, and the events that could have been delivered. */
 export interface Deliveries {
-  /** In the order in which handlers were called; those of one batch in the order in which the handler got them. */
+  /** In the order in which handlers were called; within a batch, in the order of the batch. */
   readonly records: readonly DeliveryRecord[];
   readonly logs: readonly DeliveredLog[];
   readonly handlers: readonly RegisteredHandler[];
-  /** The ids of events that were committed and are gone. Default: none. */
+  /** The ids of committed events that were lost. Default: none. */
   readonly lostIds?: ReadonlySet<string>;
-  /** By handlers and ids of events: after which place an event must be handled again, because a failover has taken it back. Default: none. */
+  /**
+   * By handler and event id: the position after which the event must be handled again, because a failover has undone
+   * it. Default: none.
+   */
   readonly undone?: ReadonlyMap<string, number>;
-  /** Whether every version of a handler that has run wants the events of a type. Default: that there is but one. */
+  /** Whether every version of a handler that has run wants events of a type. Default: there is only one version. */
   readonly isWanted?: (handler: string, type: string) => boolean;
 }
 
 /**
- * Every event reaches every handler that wants it, nothing else does, repeats are the same, and no event of a model is delivered
- * before the one before it is handled.
+ * Checks that every event reaches every handler that wants it and no other, that repeated deliveries are identical, and
+ * that no event of a model is delivered before the previous one is handled.
  *
- * What a version of a handler does not want, it may pass over: of such events only those that were blocked have to be handled.
+ * A handler may skip an event that one of its versions does not want. Of such events, only those that were blocked must
+ * be handled.
  */
 export function checkDeliveries({
   records,
@@ -72,15 +76,15 @@ function differing(recordsBy: ReadonlyMap<string, readonly DeliveryRecord[]>): r
   );
 }
 
-/** A record with its place among all of them: those of one batch stand there in the order in which the handler got them. */
+/** A record with its position among all records; records of a batch are in the order of the batch. */
 interface PlacedRecord extends DeliveryRecord {
   readonly place: number;
 }
 
-/** What became of one event. */
+/** What happened to one event. */
 interface Delivered {
   readonly records: readonly PlacedRecord[];
-  /** When it was handled first, and whether it was again where a failover has taken that back. */
+  /** When it was first handled, and whether it was handled again if a failover had undone that. */
   readonly done: number;
   readonly isDone: boolean;
 }
@@ -108,12 +112,12 @@ function faultsOf(
       const delivered = deliveredOfEvent(event);
       const isOpen = delivered.done === Infinity && !isBlocked(name, event);
       if (!isWanted(name, event.type)) {
-        if (isOpen && wasBlocked(name, event)) faults.push(`${what} was blocked and thrown away`);
+        if (isOpen && wasBlocked(name, event)) faults.push(`${what} was blocked and then dropped`);
         continue;
       }
       if (isComplete && isOpen) faults.push(`${what} was never handled`);
       else if (isComplete && !delivered.isDone && !isBlocked(name, event))
-        faults.push(`${what} was not handled again, although a failover has lost that it was`);
+        faults.push(`${what} was not handled again after a failover had undone it`);
       if (before !== undefined && overtakes(delivered, before.delivered))
         faults.push(`${what} was delivered before version ${before.event.modelVersion} was handled`);
       if (isComplete || delivered.records.length > 0) before = { event, delivered };
@@ -122,7 +126,7 @@ function faultsOf(
   return faults;
 }
 
-/** Whether an event was delivered first before an earlier one was handled, and not behind it in one batch. */
+/** Whether an event was delivered before an earlier one was handled, unless it came after it in the same batch. */
 function overtakes({ records }: Delivered, before: Delivered): boolean {
   const [first] = records.toSorted((one, other) => one.begun - other.begun);
   if (first === undefined) return false;

@@ -11,41 +11,46 @@ import {
 } from './database-record.js';
 import type { DeliveryRecorder } from './delivery-record.js';
 
-/** What a record is compared with, and what must be true besides. */
+/** What to compare with, and what else must hold. */
 export interface RecordCheck<Answer> {
-  /** What clients were told, settled. */
+  /** What clients were told, after `settle`. */
   readonly recorder: CallRecorder<Answer>;
-  /** What handlers were called with, where they ran in the process of the test. Default: that is not compared. */
+  /**
+   * The recorder of handler calls, if the handlers run in the process of the test. Default: deliveries are not
+   * compared.
+   */
   readonly deliveries?: DeliveryRecorder;
   /**
-   * The PostgreSQL databases of all shards, each one once, as connection URLs of a user who may read the schema `eventlog` and the
-   * tables of the models. Their logs are read whole.
+   * The PostgreSQL databases of all shards, each once, as connection URLs of a user who may read the schema `eventlog`
+   * and the tables of the models. Their logs are read completely.
    */
   readonly databases: readonly string[];
-  /** The tables of the models, by the models' names in the log, such as `{ Book: 'books' }`. */
+  /** The tables of the models, by model name in the log, such as `{ Book: 'books' }`. */
   readonly tables: Readonly<Record<string, string>>;
   /**
-   * Whether an action may be in the log that was not recorded and that no handler executed, such as what had been there before.
-   * Default: none may.
+   * Whether the log may contain an action that was neither recorded nor executed by a handler, such as one from before
+   * the test. Default: it may not.
    */
   readonly mayBeThere?: (action: RecordedAction) => boolean;
-  /** Whether handlers may have given up events. Default: no. */
+  /** Whether there may be dead letters. Default: no. */
   readonly deadLettersMayStay?: boolean;
   /**
-   * How long handlers may take to come to rest. One that wants nothing of what was committed says so every `cursor-rest-save-ms`, 30
-   * seconds unless the service is configured otherwise. Default: 60,000 ms.
+   * How long handlers may take to come to rest. A handler that wants none of the committed events saves its cursor only
+   * every `cursor-rest-save-ms`, which is 30 seconds unless the service is configured otherwise. Default: 60,000 ms.
    */
   readonly restWithinMs?: number;
-  /** Own invariants: what is wrong, as texts; one that throws counts as one. */
+  /**
+   * Checks invariants of your own, and returns what is wrong as texts. An error that it throws counts as one of them.
+   */
   readonly check?: (state: RecordState<Answer>) => readonly string[] | Promise<readonly string[]>;
 }
 
-/** What is there after all calls, for own invariants. */
+/** The state after all calls, for invariants of your own. */
 export interface RecordState<Answer> {
   readonly calls: readonly RecordedCall<Answer>[];
-  /** Of all databases, one after the other; each in the order of its log. */
+  /** The events of all databases, one database after the other, in the order of each log. */
   readonly events: readonly RecordedEvent[];
-  /** The rows of a query, of all databases together. */
+  /** Returns the rows of a query in all databases together. */
   readonly rows: (text: string, values?: readonly unknown[]) => Promise<Rows>;
 }
 
@@ -53,22 +58,24 @@ const restDefaultMs = 60_000;
 const restPollMs = 100;
 
 /**
- * Compares what clients were told with what the databases hold, once the faults have ended and the recorder is settled: waits
- * until delivery is at rest, then says what is wrong, in no order; nothing when all is well.
+ * Compares what clients were told with the contents of the databases. Call it when the faults have ended and the
+ * recorder is settled. It waits until delivery is at rest, and returns everything that is wrong, in no particular
+ * order; an empty list means that all is well.
  *
- * - Each call that was ok has its effect once, one that was refused has none, and nothing is there that nobody asked for.
- * - The versions of a model follow one another, each by one action, and its row has the last one.
- * - Every handler has come to the end of the log, and has given nothing up. Where its calls were recorded: it received every event that
- *   it wants, nothing else, repeats as they were before, and those of a model in their order.
+ * - Each successful call has its effect exactly once, a refused call has none, and there is no effect that nobody asked
+ * for.
+ * - The versions of a model have no gaps, each is made by one action, and the model's row has the last one.
+ * - Every handler has reached the end of the log without dead letters. If its calls were recorded, it received every
+ * event that it wants and no others, repeats were identical, and the events of a model came in order.
  *
- * Idempotency keys must not have expired meanwhile, nor partitions of the log been dropped.
+ * Idempotency keys must not expire during the test, and partitions of the log must not be dropped.
  *
  * ```ts
  * await recorder.settle();
  * expect(await checkRecord({ recorder, databases: [url], tables: { Book: 'books' } })).toEqual([]);
  * ```
  *
- * @throws whatever a database throws that cannot be asked
+ * @throws the error of a database that cannot be queried
  */
 export async function checkRecord<Answer>(options: RecordCheck<Answer>): Promise<readonly string[]> {
   const databases: RecordedDatabase[] = [];
@@ -90,7 +97,7 @@ export async function checkRecord<Answer>(options: RecordCheck<Answer>): Promise
   }
 }
 
-/** What handlers have not done when their time is over. */
+/** What handlers have not done when their time is up. */
 async function stillWaiting(
   databases: readonly RecordedDatabase[],
   withinMs: number,
@@ -147,7 +154,10 @@ function doubledKey(same: readonly { readonly key: string; readonly actionId: st
   return count > 1 ? [`the key ${same[0]?.key ?? ''} has ${count} effects`] : [];
 }
 
-/** The versions of each model follow one another from 1, each by one action, and its row has the last one. */
+/**
+ * Checks that the versions of each model start at 1 and have no gaps, that one action made each, and that the row has
+ * the last one.
+ */
 function checkVersions({ events, rowVersions, place }: DatabaseRecord): readonly string[] {
   const byModel = new Map<string, Map<string, Map<number, Set<string>>>>();
   for (const { modelName, modelId, modelVersion, actionId } of events) {
@@ -176,7 +186,7 @@ function checkVersions({ events, rowVersions, place }: DatabaseRecord): readonly
         faults.push(`${what}: the row has version ${row}, the log ${last ?? 0}`);
     }
     for (const id of rows.keys())
-      if (!models.has(id)) faults.push(`${modelName} ${id} in ${place}: there is a row, and no event of it`);
+      if (!models.has(id)) faults.push(`${modelName} ${id} in ${place}: there is a row but no event`);
     return faults;
   });
 }

@@ -1,6 +1,6 @@
 import { Client, escapeIdentifier } from 'pg';
 
-/** An event as the log holds it. */
+/** An event in the log. */
 export interface RecordedEvent {
   readonly id: string;
   readonly actionId: string;
@@ -12,7 +12,7 @@ export interface RecordedEvent {
   readonly payload: unknown;
 }
 
-/** An action as the log of one database holds it. */
+/** An action in the log of one database. */
 export interface RecordedAction {
   readonly id: string;
   readonly name: string;
@@ -21,7 +21,7 @@ export interface RecordedAction {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** An idempotency key with what was committed under it. */
+/** An idempotency key, and the action that was committed with it. */
 interface RecordedKey {
   readonly key: string;
   readonly principal: string;
@@ -29,28 +29,31 @@ interface RecordedKey {
   readonly actionId: string;
 }
 
-/** Rows of a query. */
+/** The rows of a query. */
 export type Rows = readonly Readonly<Record<string, unknown>>[];
 
-/** What one database holds of what was done. */
+/** The contents of one database that matter for the check. */
 export interface DatabaseRecord {
-  /** Host and name, for people. */
+  /** Host and database name, for people. */
   readonly place: string;
   readonly actions: readonly RecordedAction[];
   /** In the order of the log. */
   readonly events: readonly RecordedEvent[];
-  /** The actions that are committed more than once. */
+  /** The actions that were committed more than once. */
   readonly doubled: readonly string[];
   readonly keys: readonly RecordedKey[];
-  /** The versions of the rows of a model, by ids. */
+  /** The versions of each model's rows, by id. */
   readonly rowVersions: ReadonlyMap<string, ReadonlyMap<string, number>>;
-  /** The events that wait for a handler, given up or not: each name that the handler has or had, and the id of the event. */
+  /**
+   * The events that are blocked, as a handler's name and the event's id, once for each name that the handler has or
+   * had. Dead letters are included.
+   */
   readonly blocked: ReadonlySet<string>;
-  /** The events that handlers have given up, as texts. */
+  /** Describes the dead letters. */
   readonly deadLetters: readonly string[];
 }
 
-// A model with a dead letter waits for an operator, and so does what comes after it.
+// A model with a dead letter waits for an operator, and so do its later events.
 const waitingText = `
   select handler || ' has not handled ' || count(*) || ' events' as what from (
     select c.handler from eventlog.cursors c join eventlog.events e on e.slot = c.slot
@@ -87,7 +90,7 @@ const deadText = `
          coalesce(': ' || error, '') as what
   from eventlog.parked_events where dead order by what`;
 
-/** A database whose record is read, on a connection of its own. */
+/** Reads the record of a database on its own connection. */
 export class RecordedDatabase {
   readonly #client: Client;
 
@@ -98,23 +101,23 @@ export class RecordedDatabase {
   /** @param url of a user who may read the schema `eventlog` and the tables of the models */
   static async open(url: string): Promise<RecordedDatabase> {
     const client = new Client({ connectionString: url });
-    // A connection that breaks would end the process; whatever is asked on it says so.
+    // Without a listener, a broken connection would end the process. The next query reports the problem.
     client.on('error', () => undefined);
     await client.connect();
     return new RecordedDatabase(client);
   }
 
-  /** The rows of a query. */
+  /** Returns the rows of a query. */
   async rows(text: string, values: readonly unknown[] = []): Promise<Rows> {
     return (await this.#client.query<Record<string, unknown>>(text, [...values])).rows;
   }
 
-  /** What handlers have still to do, one text for each of them; none when delivery is at rest. */
+  /** Describes what handlers still have to do, one text per handler; empty when delivery is at rest. */
   async waiting(): Promise<readonly string[]> {
     return this.#texts(waitingText);
   }
 
-  /** Reads everything, as it is at one moment. */
+  /** Reads everything in one consistent snapshot. */
   async read(tables: Readonly<Record<string, string>>): Promise<DatabaseRecord> {
     await this.#client.query('begin isolation level repeatable read read only');
     const rowVersions = new Map<string, ReadonlyMap<string, number>>();

@@ -10,15 +10,15 @@ import {
 export interface DeliveryRecord {
   readonly handler: string;
   readonly eventId: string;
-  /** Of this call among all that was recorded: begins and ends are in this order, and those of one batch begin together. */
+  /** The position of the call's start among all starts and ends; the events of a batch share it. */
   readonly begun: number;
-  /** `undefined` while it has not succeeded. */
+  /** The position of the call's successful end; `undefined` until then. */
   done: number | undefined;
-  /** Everything of the event, as the handler received it, that must be the same at each delivery. */
+  /** Everything about the event, as the handler received it, that must be identical in each delivery. */
   readonly text: string;
 }
 
-/** The records of a call that begins. */
+/** Makes the records of a call that starts. */
 export function deliveryRecords(
   handler: string,
   envelopes: readonly EventEnvelope<never>[],
@@ -43,8 +43,8 @@ function textOf(envelope: EventEnvelope<never>): string {
 }
 
 /**
- * Records what handlers are called with, for {@link checkRecord}: give a delivery the handlers of {@link DeliveryRecorder.around} in the
- * place of your own. Everything that delivers has to run in the process of the test, and to share a recorder.
+ * Records the calls of handlers for {@link checkRecord}. Pass the handlers of {@link DeliveryRecorder.around} to a
+ * delivery instead of your own. Everything that delivers must run in the process of the test and share one recorder.
  *
  * ```ts
  * const recorder = new DeliveryRecorder();
@@ -52,17 +52,17 @@ function textOf(envelope: EventEnvelope<never>): string {
  * ```
  */
 export class DeliveryRecorder {
-  /** In the order in which they began. */
+  /** In the order in which the calls started. */
   readonly records: DeliveryRecord[] = [];
   readonly #handlers = new Map<string, RegisteredHandler>();
   #place = 0;
 
-  /** The handlers that are recorded. */
+  /** The recorded handlers. */
   get handlers(): readonly RegisteredHandler[] {
     return [...this.#handlers.values()];
   }
 
-  /** Handlers that do what these do, and are recorded. */
+  /** Returns handlers that do the same as these, and are recorded. */
   around(handlers: readonly AnyEventHandler[]): readonly AnyEventHandler[] {
     const registry = new EventHandlerRegistry(handlers);
     for (const registered of registry.handlers) this.#handlers.set(registered.name, registered);
@@ -76,19 +76,19 @@ export class DeliveryRecorder {
   }
 }
 
-/** One call of a handler, with one event or with several. */
+/** One call of a handler with one or more events. */
 export interface HandlerCall {
   readonly handler: RegisteredHandler;
   readonly envelopes: readonly EventEnvelope<never>[];
   readonly context: HandlerContext;
-  /** What the handler does. Default of its argument: the context of the call. */
+  /** Runs the handler. By default it receives the context of the call. */
   readonly work: (context?: HandlerContext) => Promise<void>;
 }
 
 /**
- * Handlers that do what these do, with something around each call.
+ * Wraps handlers with a function around each call.
  *
- * They have the classes of the handlers, by which they are registered, and everything else of them.
+ * The results keep the handlers' classes, by which they are registered, and all their other properties.
  */
 export function handlersAround(
   handlers: readonly AnyEventHandler[] | EventHandlerRegistry,

@@ -1,4 +1,4 @@
-// In the order in which a datum flows: a call, the record of all calls, and what the databases are compared with.
+// In the order in which data flows: a call, the record of all calls, and the database records to compare with.
 export {
   type CallOutcome,
   CallRecorder,

@@ -8,16 +8,19 @@ import type { SimulatedClients } from './simulated-clients.js';
 import { openFaultless } from './simulated-process.js';
 import type { SimulatedServer } from './simulated-server.js';
 
-/** How long a call may take when there are no faults and no others: less than anybody waits for what is never given back. */
+/**
+ * How long a call may take without faults or other calls: less than anybody waits for something that was never given
+ * back.
+ */
 const callMs = 600;
-/** In how many runs a handler is paused: that takes long. */
+/** The share of runs in which a handler is paused, which takes long. */
 const pausedShare = 0.25;
-/** How long it is waited for calls of a handler that is paused. */
+/** How long to wait for calls of a paused handler, which must not happen. */
 const pauseMs = 500;
-/** How long a key must last to be used again. */
+/** How long a key must still be valid to be used again. */
 const keyLeftMs = 5_000;
 
-/** What happens when the faults are over: it must go as it is promised, because nothing is in its way. */
+/** The calls after the faults are over. Nothing is in their way, so they must work as promised. */
 export class Calm {
   readonly #scheduler: Scheduler;
   readonly #owner: StepOwner;
@@ -58,7 +61,7 @@ export class Calm {
     this.#rest = options.rest;
   }
 
-  /** Calls one after another, the last one perhaps while a handler is paused. */
+  /** Makes one call after the other, the last one perhaps while a handler is paused. */
   async play(): Promise<void> {
     const record = await this.#call(this.#streams.of('calm call 0'));
     if (record !== undefined) await this.#useKeyAgain(record);
@@ -81,11 +84,11 @@ export class Calm {
     if (tookMs > callMs) this.#violated(`${what} took ${Math.round(tookMs)} ms`);
     if (record.outcome === 'unknown') this.#violated(`${what} has no known outcome`);
     if (FrameworkError.find(record.error)?.retryable === true)
-      this.#violated(`${what} was refused (${record.code}), and could be repeated`);
+      this.#violated(`${what} was refused with a retryable error (${record.code})`);
     return record;
   }
 
-  /** Another request under a key that was used is refused. */
+  /** A different request with a used key must be refused. */
   async #useKeyAgain({ number, key, call }: CallRecord): Promise<void> {
     if (key === undefined || !this.#isKept(key)) return;
     const choices = this.#streams.of('another request');
@@ -107,7 +110,7 @@ export class Calm {
     );
   }
 
-  /** A handler that is paused is left alone, from when all processes know that. */
+  /** A paused handler must not be called once all processes know that it is paused. */
   async #callWhilePaused(handler: string, choices: Choices): Promise<void> {
     this.#history.count('call while a handler is paused');
     await this.#operator.pause(handler);
@@ -130,7 +133,7 @@ export class Calm {
   }
 }
 
-/** Whether two calls ask for the same, as far as their params show. */
+/** Whether two calls request the same, judging by their params. */
 function isSame(one: SimulationCall, other: SimulationCall): boolean {
   return one.action === other.action && JSON.stringify(one.params) === JSON.stringify(other.params);
 }

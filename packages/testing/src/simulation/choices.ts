@@ -1,4 +1,7 @@
-/** A generator of numbers from 0 up to 1 that gives the same ones for the same seed (mulberry32): for tests to be repeated. */
+/**
+ * A random number generator (mulberry32) with results from 0 up to 1. The same seed gives the same numbers, so that
+ * tests can be repeated.
+ */
 export function seededRandom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -9,53 +12,53 @@ export function seededRandom(seed: number): () => number {
   };
 }
 
-/** What was chosen, by the names of the streams: a run that is given the same takes the same way. */
+/** The choices by stream name. A run with the same script takes the same course. */
 export type Script = ReadonlyMap<string, readonly number[]>;
 
 /**
- * Decides by chance what a simulation leaves open, and records it.
+ * Makes the random decisions of a simulation, and records them.
  *
- * The first alternative is always the simplest one, `false` before `true` and the smallest number first, because a failure is
- * simplified by choosing it more often.
+ * The first alternative is always the simplest one (`false` before `true`, the smallest number first), because a
+ * failure is simplified by choosing it more often.
  */
 export class Choices {
-  /** What was chosen so far. */
+  /** The choices so far. */
   readonly taken: number[] = [];
   readonly #random: () => number;
   readonly #script: readonly number[] | undefined;
 
-  /** @param script what is to be chosen; the simplest alternative where it ends. Default: chance decides */
+  /** @param script the choices to make; after its end, the simplest alternatives. Default: random choices */
   constructor(random: () => number, script?: readonly number[]) {
     this.#random = random;
     this.#script = script;
   }
 
-  /** A whole number from 0 up to a count, which it does not reach. */
+  /** A whole number from 0 up to, but not including, a count. */
   below(count: number): number {
     return this.#take(() => Math.floor(this.#random() * count), count - 1);
   }
 
-  /** A whole number between two, which it may reach. */
+  /** A whole number between two numbers, both included. */
   between(min: number, max: number): number {
     return min + this.below(max - min + 1);
   }
 
-  /** One of several; the first one is the simplest. */
+  /** One of several items; the first one is the simplest. */
   pick<T>(items: readonly T[]): T {
-    if (items.length === 0) throw new RangeError('There is nothing to choose from: pass at least one item');
+    if (items.length === 0) throw new RangeError('The list of alternatives is empty: pass at least one item');
     return items[this.below(items.length)] as T;
   }
 
   /**
    * Whether something happens.
    *
-   * @param share how often it does, from 0 to 1
+   * @param share its probability, from 0 to 1
    */
   chance(share: number): boolean {
     return this.#take(() => (this.#random() < share ? 1 : 0), 1) === 1;
   }
 
-  /** Not everything at once is simpler than everything: some of the items, in their order. */
+  /** Some of the items, in their order. Fewer items are simpler than all of them. */
   some<T>(items: readonly T[], share: number): readonly T[] {
     return items.filter(() => this.chance(share));
   }
@@ -68,19 +71,19 @@ export class Choices {
   }
 }
 
-/** All decisions of one run: for each kind a stream of its own, so that leaving one out does not change the others. */
+/** All decisions of a run, in one stream per kind, so that leaving one out does not change the others. */
 export class ChoiceStreams {
   readonly #seed: number;
   readonly #script: Script | undefined;
   readonly #streams = new Map<string, Choices>();
 
-  /** @param script of an earlier run with the same seed, perhaps simplified */
+  /** @param script the choices of an earlier run with the same seed, perhaps simplified */
   constructor(seed: number, script?: Script) {
     this.#seed = seed;
     this.#script = script;
   }
 
-  /** The decisions of one kind. */
+  /** The stream of decisions of one kind. */
   of(name: string): Choices {
     let stream = this.#streams.get(name);
     if (stream === undefined) {
@@ -93,7 +96,7 @@ export class ChoiceStreams {
     return stream;
   }
 
-  /** Numbers from 0 up to 1 that nobody simplifies, such as jitter and the bits of ids. */
+  /** Random numbers from 0 up to 1 that are never simplified, such as jitter and the bits of ids. */
   randomOf(name: string): () => number {
     let hash = 0x811c9dc5 ^ this.#seed;
     for (let index = 0; index < name.length; index++)
@@ -101,13 +104,13 @@ export class ChoiceStreams {
     return seededRandom(hash);
   }
 
-  /** What was chosen so far. */
+  /** The choices so far. */
   get taken(): Script {
     return new Map([...this.#streams].map(([name, { taken }]) => [name, taken]));
   }
 }
 
-/** Fills bytes by numbers from 0 to 1. */
+/** Makes a function that fills bytes, from a function that returns numbers from 0 to 1. */
 export function randomBytesOf(random: () => number): (bytes: Uint8Array) => void {
   return (bytes) => {
     for (let index = 0; index < bytes.length; index += 4) {

@@ -16,24 +16,24 @@ export class Fleet {
     this.#around = around;
   }
 
-  /** Those that have not been killed. */
+  /** The processes that have not been killed. */
   get processes(): readonly SimulatedProcess[] {
     return this.#processes;
   }
 
-  /** Those that have all shards, are not paused, and do not stop. */
+  /** The processes that know all shards, are not paused and are not stopping. */
   get serving(): readonly SimulatedProcess[] {
     return this.#processes.filter(({ isServing, owner }) => isServing && owner.state === 'running');
   }
 
-  /** The versions of the code that any process has had. */
+  /** The versions of the code that any process has run. */
   get versions(): ReadonlySet<number> {
     return this.#versions;
   }
 
   /**
-   * @param setup.shards of its configuration. Default: all
-   * @param setup.version of its code. Default: the last one
+   * @param setup.shards the shards in its configuration. Default: all
+   * @param setup.version the version of its code. Default: the last one
    */
   start({
     shards = this.#shards,
@@ -51,12 +51,12 @@ export class Fleet {
     this.forget(process);
   }
 
-  /** Leaves out a process that has ended by itself. */
+  /** Removes a process that has ended by itself. */
   forget(process: SimulatedProcess): void {
     this.#processes = this.#processes.filter((each) => each !== process);
   }
 
-  /** One that runs, or is paused; `undefined` when there is none. */
+  /** A process that runs or is paused; `undefined` when there is none. */
   any(choices: Choices): SimulatedProcess | undefined {
     return this.#processes.length === 0 ? undefined : choices.pick(this.#processes);
   }

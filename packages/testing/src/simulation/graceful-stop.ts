@@ -7,21 +7,22 @@ import { faultMaxMs } from './passage-faults.js';
 import type { StepOwner } from './scheduler.js';
 import type { SimulatedServer } from './simulated-server.js';
 
-/** How long a process that stops waits for the calls that it has taken. */
+/** How long a stopping process waits for calls that it has accepted. */
 const callsTimeoutMs = 5_000;
-/** How long closing databases takes: what is on its way there arrives. */
+/** How long closing databases takes; requests on their way still arrive. */
 const closeMs = 5;
 
 /**
- * Stops a process as a service is stopped: it takes no further call, delivery stops beside the calls that run, and the databases are
- * closed. Notes when delivery takes longer than it may, or keeps leases in a database that has answered all the time.
+ * Stops a process as a service is stopped: it accepts no more calls, stops delivery while running calls finish, and
+ * closes the databases. Reports when delivery takes longer than allowed, or keeps leases in a database that has
+ * answered all the time.
  */
 export class GracefulStop {
-  /** What is stopped, where the process has handlers. */
+  /** The delivery to stop, if the process has handlers. */
   delivery: Delivery | undefined;
-  /** The databases for the process's delivery, which are told here who it is. */
+  /** The databases for the process's delivery, wrapped to find out the delivery's process id. */
   readonly watched: Pick<DatabaseRegistry, 'deliveries'>;
-  /** Set when it is asked for. */
+  /** Set when a stop is requested. */
   hasBegun = false;
   readonly #owner: StepOwner;
   readonly #clock: Clock;
@@ -41,9 +42,9 @@ export class GracefulStop {
     readonly server: SimulatedServer;
     readonly history: History;
     readonly databases: DatabaseRegistry;
-    /** Those that the process knows. */
+    /** The shards that the process knows. */
     readonly shards: readonly ShardIdentifier[];
-    /** How long delivery waits for handlers, and once more for its databases. */
+    /** How long delivery waits for handlers, and then again for its databases. */
     readonly stopTimeoutMs: number;
   }) {
     const { databases } = options;
@@ -57,7 +58,7 @@ export class GracefulStop {
     this.watched = { deliveries: () => databases.deliveries().map((each) => this.#watch(each)) };
   }
 
-  /** A call of a client, which a stop waits for. */
+  /** Adds a client's call, for which a stop waits. */
   awaiting<T>(call: Promise<T>): Promise<T> {
     this.#calls.add(call);
     const remove = (): void => void this.#calls.delete(call);
@@ -65,12 +66,12 @@ export class GracefulStop {
     return call;
   }
 
-  /** Counts the calls of handlers that run. */
+  /** Counts the running calls of handlers. */
   handlerCalls(change: 1 | -1): void {
     this.#handlerCallCount += change;
   }
 
-  /** Says that something is wrong on a way to the database of a shard. */
+  /** Records a fault on a connection to the database of a shard. */
   disturb(shard: ShardIdentifier): void {
     this.#disturbedMs.set(shard, this.#clock.elapsedMs());
   }
@@ -113,7 +114,9 @@ export class GracefulStop {
     const { processes, leases } = this.#server.memory.tables(shard).delivery;
     const isThere = processes.has(this.#deliveryId);
     if (isThere || leases.some(({ processId }) => processId === this.#deliveryId))
-      this.#violated(`has stopped and not given back its leases on ${shard.toString()}, which answered it`);
+      this.#violated(
+        `has stopped without giving back its leases on ${shard.toString()}, which was available`,
+      );
   }
 
   #violated(what: string): void {

@@ -2,7 +2,7 @@ import { EventHandlerRegistry, type RegisteredHandler } from '@framework/events'
 
 import type { ProcessSetup, SimulationGiven, SimulationOptions } from './simulation-options.js';
 
-/** The handlers that the versions of the code have, known by the names that they have in the last version. */
+/** The handlers in each version of the code, by their name in the last version. */
 export class HandlerVersions {
   readonly #registries: readonly EventHandlerRegistry[];
   readonly #names = new Map<string, string>();
@@ -21,22 +21,22 @@ export class HandlerVersions {
     return this.#registries.length;
   }
 
-  /** Those of the version that runs in the end. */
+  /** The handlers of the last version, which runs at the end. */
   get last(): readonly RegisteredHandler[] {
     return this.#registries[0]?.handlers ?? [];
   }
 
-  /** The present names of the handlers of a version. */
+  /** The current names of the handlers of a version. */
   namesIn(version: number): readonly string[] {
     return this.#registries[version]?.handlers.map(({ name }) => name) ?? [];
   }
 
-  /** The name under which a handler is known, whatever a version calls it. */
+  /** The current name of a handler, whatever a version calls it. */
   nameOf(name: string): string {
     return this.#names.get(name) ?? name;
   }
 
-  /** Whether every one of some versions that has a handler wants the events of a type. */
+  /** Whether all of the given versions that have a handler want events of this type. */
   areWanted(handler: string, type: string, versions: ReadonlySet<number>): boolean {
     return this.#registries
       .filter((_each, version) => versions.has(version))

@@ -1,4 +1,4 @@
-// In the order in which a datum flows: what is simulated, its choices, what a run leaves behind, and how it fails.
+// In the order in which data flows: what is simulated, its choices, the result of a run, and its failure.
 export { Simulation, type Exploration, type ExplorationReport } from './simulation.js';
 export type {
   ProcessSetup,

@@ -16,12 +16,12 @@ const pauseMaxMs = 8_000;
 const outageMaxMs = 4_000;
 const clockJumpMaxMs = 60_000;
 const downMaxMs = 4_000;
-/** The share of the replicas that take over with losses and lack all of the run, also the registrations of handlers. */
+/** The share of lossy failovers to a replica that lacks the whole run, including the registrations of handlers. */
 const oldReplicaShare = 0.3;
 const rolloutsMax = 4;
 const rolloutStepMaxMs = 800;
 
-/** Lets things happen to processes and databases as a whole, at chosen times, and mends everything in the end. */
+/** Causes faults of whole processes and databases at chosen times, and repairs everything at the end. */
 export class Nemesis {
   readonly #scheduler: Scheduler;
   readonly #owner: StepOwner;
@@ -33,9 +33,9 @@ export class Nemesis {
   readonly #handlers: readonly string[];
   readonly #versionCount: number;
   readonly #operator: DeliveryOperator;
-  /** What ends the faults that last. */
+  /** Functions that end the lasting faults. */
   readonly #mends = new Set<() => void>();
-  /** What the databases held before the run. */
+  /** The contents of the databases before the run. */
   readonly #given = new Map<MemoryTables, MemorySnapshot>();
   #isOver = false;
 
@@ -71,7 +71,7 @@ export class Nemesis {
     this.#operator = new DeliveryOperator(openFaultless(server, watched));
   }
 
-  /** Plans what happens within a time. */
+  /** Plans faults within a period. */
   plan(kinds: readonly NemesisKind[], withinMs: number): void {
     if (kinds.length === 0) return;
     if (kinds.includes('lossy-failover'))
@@ -86,19 +86,19 @@ export class Nemesis {
       const choices = this.#streams.of(`fault ${index}`);
       if (choices.chance(0.9)) plan(choices.pick(kinds), choices);
     }
-    // What one version leaves is met by another only where they change often.
+    // A version meets the leftovers of another one only if versions change often.
     const rolloutCount = kinds.includes('rollout') ? this.#streams.of('rollouts').below(rolloutsMax + 1) : 0;
     for (let index = 0; index < rolloutCount; index++) plan('rollout', this.#streams.of(`rollout ${index}`));
   }
 
-  /** Starts a process in the place of one that has ended, after a while. */
+  /** Starts a process after a while, to replace one that has ended. */
   replace({ shards, version }: Pick<SimulatedProcess, 'shards' | 'version'>): void {
     this.#lasting(this.#streams.of('restarts').between(10, downMaxMs), () => {
       this.#fleet.start(this.#isOver ? {} : { shards, version });
     });
   }
 
-  /** Stops a process as an operator does it, and replaces it when it has ended. */
+  /** Stops a process as an operator would, and replaces it when it has ended. */
   restart(process: SimulatedProcess | undefined): void {
     if (process === undefined || process.isStopping) return;
     process.stop(() => {
@@ -107,7 +107,10 @@ export class Nemesis {
     });
   }
 
-  /** Mends everything: all processes run the last version with all shards, or stop, all databases serve, no handler is paused. */
+  /**
+   * Repairs everything: all processes run the last version with all shards or are stopping, all databases are
+   * available, and no handler is paused.
+   */
   async end(): Promise<void> {
     this.#isOver = true;
     for (const mend of this.#mends) mend();
@@ -117,7 +120,7 @@ export class Nemesis {
     for (const handler of this.#handlers) await this.#operator.resume(handler).catch(() => undefined);
   }
 
-  /** Gives all dead letters their attempts back; says how many there were. */
+  /** Replays all dead letters. Returns how many there were. */
   replayDeadLetters(): Promise<number> {
     return this.#operator.replay({});
   }
@@ -164,7 +167,10 @@ export class Nemesis {
     this.replace(process);
   }
 
-  /** One process after the other is replaced by one with another version of the code, which starts before the old one ends. */
+  /**
+   * Replaces one process after the other with another version of the code. Each new process starts before the old one
+   * ends.
+   */
   #rollOut(choices: Choices): void {
     const version = choices.below(this.#versionCount);
     let atMs = 0;
@@ -180,7 +186,7 @@ export class Nemesis {
     }
   }
 
-  /** A process stands still, longer than its leases last, and does not know it. */
+  /** Freezes a process for longer than its leases last, without its knowledge. */
   #pause(choices: Choices): void {
     const process = this.#fleet.any(choices);
     if (process === undefined) return;
@@ -194,7 +200,7 @@ export class Nemesis {
     this.#lasting(choices.below(outageMaxMs), process.cutOff(choices.pick(this.#shards)));
   }
 
-  /** A replica takes over that has not received what was committed last. */
+  /** Promotes a replica that has not received the latest commits. */
   #failOverLate(choices: Choices): void {
     const tables = choices.pick(this.#server.databases);
     const { timeline } = tables.delivery;
@@ -202,7 +208,7 @@ export class Nemesis {
     const isOld = given?.delivery.timeline === timeline && choices.chance(oldReplicaShare);
     const snapshot = isOld ? given : tables.snapshot();
     this.#scheduler.after(this.#owner, choices.below(outageMaxMs), 'fault: the replica takes over', () => {
-      // A replica of a history that is over takes over from nobody.
+      // A replica of an ended history cannot be promoted.
       if (!this.#isOver && tables.delivery.timeline === timeline) this.#server.failOver(tables, snapshot);
     });
   }
@@ -217,7 +223,7 @@ export class Nemesis {
     );
   }
 
-  /** A process is replaced by one whose configuration does not have all shards, as during a rollout. */
+  /** Replaces a process with one whose configuration lacks a shard, as during a rollout. */
   #loseShard(choices: Choices): void {
     const process = this.#fleet.any(choices);
     if (process === undefined || this.#shards.length < 2 || this.#fleet.serving.length < 2) return;
@@ -227,7 +233,7 @@ export class Nemesis {
     this.#fleet.start({ shards: this.#shards.filter((shard) => shard !== lost), version });
   }
 
-  /** Mends a fault after a time, or when all faults end. */
+  /** Ends a fault after a duration, or when all faults end. */
   #lasting(durationMs: number, mend: () => void): void {
     const once = (): void => {
       if (this.#mends.delete(once)) mend();

@@ -6,38 +6,38 @@ import type { History } from './history.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 import type { PassageFaultKind } from './simulation-options.js';
 
-/** A process, as what is on its ways sees it. */
+/** A process, as seen from its connections to databases. */
 export interface PassingProcess {
   readonly owner: StepOwner;
-  /** Whether it has no connection to the database of a shard now. */
+  /** Whether it is currently cut off from the database of a shard. */
   isCutOff(shard: ShardIdentifier): boolean;
-  /** Called when something is wrong on one of its ways to the database of a shard. */
+  /** Called when there is a fault on a connection to the database of a shard. */
   disturb(shard: ShardIdentifier): void;
-  /** Called when what it asked for was done after its connection was lost. */
+  /** Called when a request was carried out after its connection was lost. */
   doneLate(passage: MemoryPassage): void;
   crash(): void;
 }
 
-/** The databases, as those see it whose way leads there. */
+/** The databases, as seen from the connections to them. */
 export interface PassedServer {
   isDown(shard: ShardIdentifier): boolean;
   /** Changes when the database fails over. */
   timelineOf(shard: ShardIdentifier): number;
-  /** A write that comes late; it comes before the database fails over. */
+  /** Resolves when a late write arrives. It arrives before the database fails over. */
   late(shard: ShardIdentifier, afterMs: number): Promise<void>;
 }
 
-/** How long a statement may take before its connection is given up. */
+/** How long a statement may take before its connection is closed. */
 const statementTimeoutMs = 2_000;
-/** How long a write waits for locks that should not wait for long. */
+/** How long a write with a short lock wait waits for locks. */
 const shortLockWaitMs = 50;
 const outcomeShare = 0.5;
 const slowMaxMs = 400;
 const lateMaxMs = 3_000;
-/** How long after the last fault something may still wait for it. */
+/** How long after the last fault something may still wait because of it. */
 export const faultMaxMs = Math.max(statementTimeoutMs, lateMaxMs);
 
-/** Decides what happens on each way between processes and databases: mostly nothing. */
+/** Decides what happens on each passage between processes and databases: mostly nothing. */
 export class PassageFaults {
   readonly #scheduler: Scheduler;
   readonly #choices: Choices;
@@ -49,9 +49,9 @@ export class PassageFaults {
   #areOver = false;
 
   /**
-   * @param options.kinds those of this run
-   * @param options.share how many ways have a fault, from 0 to 1
-   * @param options.hopShare how many take a step of their own when they have none
+   * @param options.kinds the kinds of faults in this run
+   * @param options.share the share of passages that have a fault, from 0 to 1
+   * @param options.hopShare the share of the others that take a step of their own
    */
   constructor(options: {
     readonly scheduler: Scheduler;
@@ -71,12 +71,12 @@ export class PassageFaults {
     this.#hopShare = options.hopShare;
   }
 
-  /** Lets no further fault begin. */
+  /** Starts no further faults. */
   end(): void {
     this.#areOver = true;
   }
 
-  /** What happens on one way. */
+  /** Decides what happens on one passage. */
   pass(process: PassingProcess, passage: MemoryPassage): Promise<void> | undefined {
     const { owner } = process;
     if (owner.state === 'dead') return new Promise(() => undefined);
@@ -92,7 +92,7 @@ export class PassageFaults {
 
   #fault(passage: MemoryPassage): PassageFaultKind | undefined {
     if (this.#areOver || this.#share === 0 || this.#kinds.length === 0) return undefined;
-    // What became of a write is asked seldom, and matters most when that fails, too.
+    // Questions about a commit's outcome are rare, and faults matter most there.
     const share = passage.operation === 'is-committed' ? outcomeShare : this.#share;
     if (!this.#choices.chance(share)) return undefined;
     const kind = this.#choices.pick(this.#kinds);
@@ -129,7 +129,7 @@ export class PassageFaults {
     return new Promise(() => undefined);
   }
 
-  /** Somebody else holds a lock on a row: for a moment, or for longer than who waits for a moment only. */
+  /** Another session holds a lock on a row, either briefly or longer than a short lock wait. */
   #lockWait(process: PassingProcess, passage: MemoryPassage): Promise<void> {
     const waitMs = 1 + this.#choices.below(1_000);
     const isShort = passage.operation === 'persist-all' || passage.options?.shortLockWait === true;
@@ -141,7 +141,7 @@ export class PassageFaults {
   #refused(process: PassingProcess, passage: MemoryPassage): Promise<void> {
     process.disturb(passage.shard);
     if (passage.operation === 'ready') return this.#after(process, passage, statementTimeoutMs);
-    // What was done before it went down has lost its answer, and notifications are heard by nobody.
+    // A request that was carried out before the outage loses its answer, and nobody hears notifications.
     const isLost = passage.way === 'answer' || passage.operation === 'notifications.hear';
     const error = isLost
       ? new ConnectionLostError()
@@ -174,14 +174,14 @@ export class PassageFaults {
       throw new ConnectionLostError();
   }
 
-  /** Waits for no longer than the question may take. */
+  /** Waits no longer than the request may take. */
   async #wait(owner: StepOwner, passage: MemoryPassage, durationMs: number): Promise<void> {
     const { shard, waitMs = Infinity } = passage;
     await this.#scheduler.sleep(owner, Math.min(durationMs, waitMs), passage);
     if (durationMs > waitMs) throw new ShardUnavailableError(shard, `no answer within ${waitMs} ms`);
   }
 
-  /** Notes what is worth counting, and the keys under which actions are sent. */
+  /** Counts situations of interest, and records the keys with which actions are sent. */
   #notice({ operation, changes = [] }: MemoryPassage): void {
     if (operation !== 'persist' && operation !== 'persist-all') return;
     for (const { action, key } of changes) {
@@ -195,7 +195,7 @@ export class PassageFaults {
   }
 }
 
-/** On which way a fault can happen; what crashes or loses an answer needs something that was done. */
+/** On which direction of a passage a fault can happen. A crash or a lost answer afterwards needs work that was done. */
 const wayOf: Readonly<Record<PassageFaultKind, MemoryPassage['way'] | 'both'>> = {
   slow: 'both',
   silent: 'both',
@@ -209,7 +209,7 @@ const wayOf: Readonly<Record<PassageFaultKind, MemoryPassage['way'] | 'both'>> =
   'crash-after': 'answer',
 };
 
-/** What delivery writes by statements of their own. */
+/** The writes of delivery. */
 const deliveryWrites: ReadonlySet<string> = new Set([
   'cursors.register',
   'cursors.save',

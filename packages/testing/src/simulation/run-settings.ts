@@ -37,7 +37,7 @@ const handlerRetryDefaults = {
   outageBackoffMaxMs: 2_000,
 };
 
-/** Where the code has only one version, nothing is rolled out. */
+/** Without a second version of the code, there is nothing to roll out. */
 function possibleFaults<Given extends SimulationGiven>({
   faults = defaultFaults,
   versions = 1,
@@ -45,26 +45,28 @@ function possibleFaults<Given extends SimulationGiven>({
   return faults.filter((kind) => kind !== 'rollout' || versions > 1);
 }
 
-/** What holds for a run as a whole. */
+/** The settings of a run as a whole. */
 export interface RunSettings {
   readonly processCount: number;
   readonly executor: Pick<ExecutorOptions, 'groupCommit' | 'modelLocks'>;
   readonly passageKinds: readonly PassageFaultKind[];
   readonly nemesisKinds: readonly NemesisKind[];
-  /** How many ways to databases have a fault, and how many of the others take a step of their own, from 0 to 1. */
+  /**
+   * The share of passages that have a fault, and the share of the others that take a step of their own, from 0 to 1.
+   */
   readonly share: number;
   readonly hopShare: number;
-  /** At how many times calls begin, and how many of those that may be made are. */
+  /** At how many different times calls start, and which share of the possible calls is made. */
   readonly burstCount: number;
   readonly callShare: number;
   readonly delivery: DeliveryOverrides &
     Required<Pick<DeliveryOverrides, 'leaseMs' | 'timeoutMs' | 'stopTimeoutMs'>>;
   readonly attemptsMax: number;
-  /** The same for people. */
+  /** The settings as text. */
   readonly text: string;
 }
 
-/** Chooses what the options leave open. */
+/** Chooses everything that the options leave open. */
 export function chooseSettings<Given extends SimulationGiven>(
   options: SimulationOptions<Given>,
   choices: Choices,

@@ -6,23 +6,25 @@ import type { Choices } from './choices.js';
 // oxlint-disable-next-line no-restricted-globals -- this is what decides when everything else goes on
 const nextTurn: (work: () => void) => void = setImmediate;
 
-/** How many turns are asked for at once: one at a time, the event loop looks for timers and sockets before each. */
+/**
+ * How many turns are scheduled at once. With one at a time, the event loop would check timers and sockets before each.
+ */
 const turnsAtOnce = 64;
 
-/** What a step is, for the trace: a passage to or from a database, or a text. */
+/** Describes a step for the trace: a passage to or from a database, or a text. */
 export type StepLabel = string | MemoryPassage;
 
-/** Whose steps they are: nothing of it runs while it is paused, nor ever again when it is dead. */
+/** The owner of steps. While it is paused, none of its steps runs; when it is dead, none ever will. */
 export class StepOwner {
   readonly name: string;
   state: 'running' | 'paused' | 'dead' = 'running';
-  /** What became ready while it was paused. */
+  /** The steps that became ready while it was paused. */
   readonly held: Step[] = [];
-  /** For how long it was paused so far, each time until it was resumed. */
+  /** The total time for which it was paused; updated when it is resumed. */
   stoodMs = 0;
-  /** When it was paused last. */
+  /** When it was last paused. */
   pausedAtMs = 0;
-  /** When it was resumed last; `undefined` when it never was. */
+  /** When it was last resumed; `undefined` if never. */
   resumedMs: number | undefined;
 
   constructor(name: string) {
@@ -33,7 +35,7 @@ export class StepOwner {
 interface Step {
   readonly owner: StepOwner;
   readonly label: StepLabel;
-  /** `undefined` when it was cancelled. */
+  /** `undefined` once it is cancelled. */
   work: (() => void) | undefined;
 }
 
@@ -42,24 +44,25 @@ interface Timer {
   readonly step: Step;
 }
 
-/** Why a run was ended: it went on for too long, or stood still. */
+/** A run was ended because it went on for too long or got stuck. */
 export class BoundExceededError extends Error {
   override readonly name = 'BoundExceededError';
 }
 
-/** How long a run may go on. */
+/** Limits of a run. */
 export interface SchedulerBounds {
   readonly stepsMax: number;
   readonly virtualMsMax: number;
 }
 
 /**
- * Runs what is ready one after another, in an order that is chosen, and lets time pass only when nothing is.
+ * Runs ready steps one after another in a chosen order, and lets time pass only when no step is ready.
  *
- * Between two steps everything runs that the one before has resolved, so that the same choices lead to the same run.
+ * Before each step, everything that the previous one has resolved runs to its end. So the same choices give the same
+ * run.
  */
 export class Scheduler {
-  /** What was run and when, as one number: equal runs have the same. */
+  /** A hash of which steps were run and when: equal runs have equal digests. */
   digest = 0x811c9dc5;
   stepCount = 0;
   readonly #choices: Choices;
@@ -86,20 +89,20 @@ export class Scheduler {
     return this.#nowMs;
   }
 
-  /** Resolves as a step of its own. */
+  /** Resolves in a separate step. */
   step(owner: StepOwner, label: StepLabel): Promise<void> {
     return new Promise((work) => this.#add({ owner, label, work }));
   }
 
-  /** Resolves as a step of its own when a time has passed. */
+  /** Resolves in a separate step after a duration. */
   sleep(owner: StepOwner, durationMs: number, label: StepLabel): Promise<void> {
     return new Promise((work) => this.after(owner, durationMs, label, work));
   }
 
   /**
-   * Calls back in a step of its own when a time has passed.
+   * Calls back in a separate step after a duration.
    *
-   * @returns what cancels it
+   * @returns a function that cancels the call
    */
   after(owner: StepOwner, durationMs: number, label: StepLabel, work: () => void): () => void {
     const step: Step = { owner, label, work };
@@ -108,7 +111,7 @@ export class Scheduler {
     return () => void (step.work = undefined);
   }
 
-  /** Runs nothing of an owner until it is resumed. */
+  /** Stops running the steps of an owner until it is resumed. */
   pause(owner: StepOwner): void {
     if (owner.state !== 'running') return;
     owner.state = 'paused';
@@ -116,7 +119,7 @@ export class Scheduler {
     owner.held.push(...this.#takeOut(owner));
   }
 
-  /** Lets everything run that was held back. */
+  /** Releases the steps that were held back. */
   resume(owner: StepOwner): void {
     if (owner.state !== 'paused') return;
     owner.state = 'running';
@@ -125,7 +128,7 @@ export class Scheduler {
     this.#ready.push(...owner.held.splice(0));
   }
 
-  /** Runs nothing of an owner any more. */
+  /** Never runs a step of the owner again. */
   kill(owner: StepOwner): void {
     owner.state = 'dead';
     owner.held.length = 0;
@@ -173,10 +176,13 @@ export class Scheduler {
     step.work();
   }
 
-  /** Lets time pass until something is due. */
+  /** Lets time pass until the next timer is due. */
   #passTime(): void {
     const next = this.#timers.shift();
-    if (next === undefined) throw new BoundExceededError('everything waits for something that never happens');
+    if (next === undefined)
+      throw new BoundExceededError(
+        'nothing is left to run: everything waits for an event that never happens',
+      );
     if (next.step.work === undefined || next.step.owner.state === 'dead') return;
     this.#nowMs = next.dueMs;
     this.#add(next.step);
@@ -207,11 +213,11 @@ export class Scheduler {
   }
 }
 
-/** The clock of one process: its time of day may jump, its durations do not. */
+/** The clock of one process. Its time of day may jump, its durations do not. */
 export class SimulatedClock implements Clock {
   readonly #scheduler: Scheduler;
   readonly #owner: StepOwner;
-  /** How those who sleep stop listening to their signals. */
+  /** Functions that remove the abort listeners of sleepers. */
   readonly #sleepers = new Set<() => void>();
   #startMs: number;
 
@@ -249,7 +255,10 @@ export class SimulatedClock implements Clock {
     });
   }
 
-  /** Wakes nobody any more. A signal made of others, and with it all that its listeners know, is kept as long as it has any. */
+  /**
+   * Removes all abort listeners. A combined signal, and everything that its listeners refer to, stays in memory as long
+   * as it has listeners.
+   */
   end(): void {
     for (const leave of this.#sleepers) leave();
   }
@@ -258,7 +267,7 @@ export class SimulatedClock implements Clock {
     return this.#scheduler.after(this.#owner, durationMs, 'timer', work);
   }
 
-  /** Corrects the time of day, forwards or backwards. */
+  /** Moves the time of day forwards or backwards. */
   jump(byMs: number): void {
     this.#startMs += byMs;
   }

@@ -2,28 +2,28 @@ import type { MemoryPassage } from '../memory/index.js';
 import type { Script } from './choices.js';
 import type { StepLabel, StepOwner } from './scheduler.js';
 
-/** How often a run is tried at most. */
+/** How often a run is repeated at most. */
 const triesMax = 200;
 
 /**
- * Simplifies what was chosen in a run that fails, for as long as it still does: leaves out whole streams, then shorter and shorter
+ * Simplifies the choices of a failing run for as long as it still fails: first drops whole streams, then ever shorter
  * parts of them.
  *
- * The choices are simplified, and not what was made of them, as Hypothesis does (MacIver, Donaldson: Test-Case Reduction via
- * Test-Case Generation, ECOOP 2020).
+ * It simplifies the choices and not the data made from them, as Hypothesis does (MacIver, Donaldson: Test-Case
+ * Reduction via Test-Case Generation, ECOOP 2020).
  */
 export class Shrinker {
   readonly #fails: (script: Script) => Promise<Script | undefined>;
   #best: Script;
   #tryCount = 0;
 
-  /** @param fails runs what is chosen, and when that fails, gives what was really chosen */
+  /** @param fails runs a script and, if that fails, returns the choices that the run really made */
   constructor(script: Script, fails: (script: Script) => Promise<Script | undefined>) {
     this.#best = script;
     this.#fails = fails;
   }
 
-  /** The simplest choices that were found to fail. */
+  /** Returns the simplest failing choices that were found. */
   async simplest(): Promise<Script> {
     let isSimpler = true;
     while (isSimpler && this.#tryCount < triesMax) {
@@ -35,7 +35,7 @@ export class Shrinker {
     return this.#best;
   }
 
-  /** Sets parts of a stream to the simplest alternatives: halves, quarters, and so on. */
+  /** Replaces parts of a stream with the simplest alternative: halves, quarters, and so on. */
   async #simplify(name: string): Promise<boolean> {
     let isSimpler = false;
     let size = Math.ceil(this.#valuesOf(name).length / 2);
@@ -66,28 +66,28 @@ export class Shrinker {
   }
 }
 
-/** How many decisions are not the simplest ones. */
+/** How many decisions are not the simplest one. */
 export function weightOf(script: Script): number {
   let weight = 0;
   for (const values of script.values()) for (const value of values) if (value !== 0) weight++;
   return weight;
 }
 
-/** What a run has shown that must never be, and how it came to it. */
+/** What went wrong in a run, and how it came about. */
 export interface FailedRun {
   readonly seed: number;
-  /** What was violated. */
+  /** The promises that were broken. */
   readonly violations: readonly string[];
-  /** The steps of the run, simplified as far as that was possible. */
+  /** The steps of the run, simplified as far as possible. */
   readonly trace: readonly string[];
-  /** How many decisions of the run are not the simplest ones: those on which the failure depends. */
+  /** How many decisions of the run are not the simplest one; the failure depends on these. */
   readonly decisionCount: number;
   readonly options: string;
 }
 
 const linesMax = 200;
 
-/** A seed that fails, with everything that is needed to understand it and to run it again. */
+/** A seed that fails, with everything needed to understand and repeat it. */
 export class SimulationError extends Error {
   override readonly name = 'SimulationError';
   readonly seed: number;
@@ -98,10 +98,10 @@ export class SimulationError extends Error {
     const left = trace.length - linesMax;
     super(
       [
-        `Seed ${seed} violates what must always hold:`,
+        `Seed ${seed} breaks a promise:`,
         ...violations.map((violation) => `  ${violation}`),
         `Simplified to ${decisionCount} decisions, ${trace.length} steps (${options}):`,
-        ...(left > 0 ? [`  … ${left} steps before`] : []),
+        ...(left > 0 ? [`  … ${left} earlier steps`] : []),
         ...trace.slice(Math.max(0, left)).map((line) => `  ${line}`),
         `Run it again: SIMULATION_FROM=${seed} SIMULATION_SEEDS=1, or simulation.run(${seed})`,
       ].join('\n'),
@@ -114,12 +114,12 @@ export class SimulationError extends Error {
 
 const uuid = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 
-/** What happened in a run, one line for each step, with short names in the place of ids. */
+/** The steps of a run, one per line, with short names instead of ids. */
 export class Trace {
   readonly #lines: string[] = [];
   readonly #names = new Map<string, string>();
 
-  /** Gives an id a name of its own; others are numbered as they come. */
+  /** Gives an id a name. Ids without one are numbered in order of appearance. */
   name(id: string, name: string): void {
     this.#names.set(id, name);
   }
@@ -130,7 +130,7 @@ export class Trace {
     this.#lines.push(`${nowMs.toFixed(1).padStart(9)} ms  ${owner.name.padEnd(7)} ${this.readable(what)}`);
   }
 
-  /** A text with short names in the place of ids. */
+  /** Replaces the ids in a text with short names. */
   readable(text: string): string {
     return text.replace(uuid, (id) => {
       const name = this.#names.get(id) ?? `#${this.#names.size + 1}`;

@@ -20,7 +20,7 @@ const twiceShare = 0.15;
 const repeatWaitMaxMs = 800;
 const noProcessWaitMs = 1_000;
 
-/** The clients: call actions, and repeat what has a key under it until they know what became of it. */
+/** The clients: they call actions, and repeat keyed calls until they know the outcome. */
 export class SimulatedClients {
   readonly #scheduler: Scheduler;
   readonly #owner: StepOwner;
@@ -52,9 +52,9 @@ export class SimulatedClients {
   }
 
   /**
-   * Calls, and resolves when the client knows the outcome, or never will.
+   * Makes a call, and resolves when the client knows the outcome, or never will.
    *
-   * @param usedKey the key of another call. Default: one of its own, or none
+   * @param usedKey the key of another call. Default: a new key, or none
    */
   async call(call: SimulationCall, choices: Choices, usedKey?: string): Promise<CallRecord> {
     const number = this.#history.calls.length;
@@ -83,7 +83,7 @@ export class SimulatedClients {
     return record;
   }
 
-  /** The processes that take calls, as soon as there are any: all of them may be restarting. */
+  /** The processes that accept calls. Waits until there are any, since all of them may be restarting. */
   async serving(): Promise<readonly SimulatedProcess[]> {
     for (;;) {
       const { serving } = this.#fleet;
@@ -137,7 +137,7 @@ function refusal(error: unknown): Answer {
   return { kind: 'refused', error, mayRepeat: known?.retryable === true };
 }
 
-/** What is known of one request by the answers to all its copies. */
+/** Combines the answers to several copies of one request. */
 function take(record: CallRecord, answer: Answer): void {
   if (answer.kind === 'ok') {
     record.outcome = 'ok';
@@ -151,22 +151,22 @@ function take(record: CallRecord, answer: Answer): void {
   }
 }
 
-/** Tells a listener all commits of a run, those of all databases in their order, until it throws. */
+/** Passes all commits of a run to a listener, in the order of all databases, until the listener throws. */
 export class CommitWatch {
   readonly #databases: readonly MemoryTables[];
   readonly #repository: RepositoryOf;
   readonly #lostCount: () => number;
   readonly #begin: () => CommitListener;
   readonly #onThrown: (thrown: unknown, commit: MemoryCommit) => void;
-  /** How many commits of each database were told. */
+  /** How many commits of each database were passed on. */
   #toldCounts: number[] = [];
   #knownLostCount = 0;
   #listener: CommitListener | undefined;
 
   /**
    * @param options.lostCount how many commits failovers have lost so far
-   * @param options.begin makes a listener that was told nothing yet
-   * @param options.onThrown gets what it throws, and the commit that it was told
+   * @param options.begin makes a listener that has not been told anything yet
+   * @param options.onThrown receives the listener's error, and the commit that caused it
    */
   constructor(options: {
     readonly databases: readonly MemoryTables[];
@@ -183,7 +183,7 @@ export class CommitWatch {
     this.#restart();
   }
 
-  /** Tells what was committed since it looked last. */
+  /** Passes on what was committed since the last call. */
   look(): void {
     if (this.#lostCount() !== this.#knownLostCount) this.#restart();
     if (this.#databases.every(({ commits }, index) => commits.length === this.#toldCounts[index])) return;
@@ -192,7 +192,7 @@ export class CommitWatch {
     for (const commit of commits.sort((one, other) => one.position - other.position)) this.#tell(commit);
   }
 
-  /** Begins again with what is there: some of what was told is lost. */
+  /** Starts again with the remaining commits, because some of those passed on were lost. */
   #restart(): void {
     this.#knownLostCount = this.#lostCount();
     this.#toldCounts = this.#databases.map(() => 0);
@@ -208,7 +208,7 @@ export class CommitWatch {
     try {
       this.#listener?.({ ...commit, changed });
     } catch (thrown) {
-      // Whatever follows would be wrong as well.
+      // After a violation, everything that follows would be wrong as well.
       this.#listener = undefined;
       this.#onThrown(thrown, commit);
     }

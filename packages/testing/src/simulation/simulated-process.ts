@@ -25,7 +25,7 @@ import { watchedHandlers } from './watched-handlers.js';
 /** The namespace of everything that simulated processes write. */
 const namespace = 'simulation';
 
-/** What the processes of a run have in common. */
+/** What the processes of a run share. */
 export interface ProcessDependencies {
   readonly options: SimulationOptions<SimulationGiven>;
   readonly scheduler: Scheduler;
@@ -38,22 +38,22 @@ export interface ProcessDependencies {
   readonly delivery: RunSettings['delivery'];
   readonly versions: HandlerVersions;
   readonly randomOf: (name: string) => () => number;
-  /** Called when a process crashes by a fault on its way to a database. */
+  /** Called when a fault on a passage to a database crashes a process. */
   readonly onCrash: (process: SimulatedProcess) => void;
-  /** Called when a process asks for a restart: it cannot go on by itself. */
+  /** Called when a process requests a restart because it cannot continue by itself. */
   readonly onRestartNeeded: (process: SimulatedProcess) => void;
 }
 
-/** One process of the application: executes actions and delivers events, until it is killed. */
+/** One process of the application: it executes actions and delivers events until it is killed. */
 export class SimulatedProcess implements PassingProcess {
   readonly owner: StepOwner;
   readonly clock: SimulatedClock;
   readonly executor: ActionExecutor;
   /** The shards in its configuration. */
   readonly shards: readonly ShardIdentifier[];
-  /** Of its code. */
+  /** The version of its code. */
   readonly version: number;
-  /** Resolves when it is killed. */
+  /** Resolves when the process is killed. */
   readonly killed: Promise<void>;
   readonly #around: ProcessDependencies;
   readonly #cutOff = new Set<ShardIdentifier>();
@@ -61,8 +61,8 @@ export class SimulatedProcess implements PassingProcess {
   #tellKilled!: () => void;
 
   /**
-   * @param has.shards those that its configuration has
-   * @param has.version of its code, which says what handlers it has
+   * @param has.shards the shards in its configuration
+   * @param has.version the version of its code, which determines its handlers
    */
   constructor(
     name: string,
@@ -168,27 +168,27 @@ export class SimulatedProcess implements PassingProcess {
     return this.#cutOff.has(shard);
   }
 
-  /** Takes its connections to the database of a shard away, until the given function is called. */
+  /** Cuts its connections to the database of a shard until the returned function is called. */
   cutOff(shard: ShardIdentifier): () => void {
     this.#cutOff.add(shard);
     return () => void this.#cutOff.delete(shard);
   }
 
-  /** Stops it as an operator does; calls back when it has ended by itself, as a step of its own. */
+  /** Stops the process as an operator would. Calls back in a separate step when it has ended by itself. */
   stop(onEnded: () => void): void {
     const { scheduler } = this.#around;
     this.#stop.hasBegun = true;
     scheduler.after(this.owner, 0, 'is stopped', () => void this.#untilStopped(onEnded));
   }
 
-  /** Ends it at once: nothing of it runs any more. */
+  /** Ends the process at once: none of its steps runs any more. */
   kill(): void {
     if (!this.isAlive) return;
     this.#around.history.count('process killed');
     this.end();
   }
 
-  /** Lets nothing of it run any more, and keeps nothing of it. */
+  /** Ends the process and releases everything that belongs to it. */
   end(): void {
     this.#around.scheduler.kill(this.owner);
     this.clock.end();
@@ -213,7 +213,7 @@ export class SimulatedProcess implements PassingProcess {
     if (operation === 'notifications.hear') return faults.pass(this, passage);
     const tables = server.memory.tables(shard);
     const isRenewal = operation === 'leases.renew' && error === undefined;
-    // Also when it has ended since it asked.
+    // The watch must see the answer even if the process has ended since its request.
     if (way === 'answer' && error === undefined) watch.answered(this, passage, tables);
     if (way === 'request' && isRenewal) watch.asksForLeases(this.owner, tables);
     const arrival = faults.pass(this, passage);
@@ -236,7 +236,7 @@ export class SimulatedProcess implements PassingProcess {
   }
 }
 
-/** The configuration of a process that knows some of the shards. */
+/** The configuration of a process that knows only some of the shards. */
 function configOf(sharding: ShardingConfig, shards: readonly ShardIdentifier[]): ShardingConfig {
   const members = sharding.members.filter(({ shard }) => shards.includes(shard));
   const [first] = members;
@@ -248,7 +248,7 @@ function configOf(sharding: ShardingConfig, shards: readonly ShardIdentifier[]):
   };
 }
 
-/** A registry that no fault is on the way of: for what is outside of the simulated processes. */
+/** Opens a registry without faults, for everything outside of the simulated processes. */
 export function openFaultless(server: SimulatedServer, faults = new MemoryFaults()): DatabaseRegistry {
   return openDatabases(server.sharding, memory({ server: server.memory, faults }));
 }

@@ -7,7 +7,7 @@ import type { History } from './history.js';
 import type { PassedServer } from './passage-faults.js';
 import type { Scheduler, StepOwner } from './scheduler.js';
 
-/** Few, so that slots hold several models. */
+/** Few slots, so that each holds several models. */
 const slotCount = 4;
 
 interface LateWrite {
@@ -15,7 +15,7 @@ interface LateWrite {
   readonly arrive: () => void;
 }
 
-/** The databases of a run: they go down, fail over, and get writes late. */
+/** The databases of a run. They go down, fail over, and receive writes late. */
 export class SimulatedServer implements PassedServer {
   readonly sharding: ShardingConfig;
   readonly memory: MemoryServer;
@@ -27,8 +27,8 @@ export class SimulatedServer implements PassedServer {
   readonly #late = new Set<LateWrite>();
 
   /**
-   * @param options.owner whose steps late writes and failovers are
-   * @param options.onFailedOver told of each failover before anybody else asks the database
+   * @param options.owner the owner of late writes and failovers as steps
+   * @param options.onFailedOver called at each failover before anybody else uses the database
    */
   constructor(options: {
     readonly sharding: ShardingConfig;
@@ -72,15 +72,17 @@ export class SimulatedServer implements PassedServer {
     });
   }
 
-  /** Lets a database refuse everything until the given function is called. */
+  /** Makes a database refuse everything until the returned function is called. */
   takeDown(tables: MemoryTables): () => void {
     this.#down.add(tables);
     return () => void this.#down.delete(tables);
   }
 
-  /** Goes on from a snapshot; what came later is lost. Without one nothing is lost: a crash and a restart. */
+  /**
+   * Continues from a snapshot, and loses everything later. Without one nothing is lost: it is a crash and a restart.
+   */
   failOver(tables: MemoryTables, snapshot?: MemorySnapshot): void {
-    // What is on its way comes before: afterwards its connection is gone.
+    // Late writes must arrive now: after the failover their connection is gone.
     for (const { tables: own, arrive } of this.#late) if (own === tables) arrive();
     this.#scheduler.after(this.#owner, 0, 'a database fails over', () => {
       const before = [...tables.commits];
@@ -95,7 +97,7 @@ export class SimulatedServer implements PassedServer {
   }
 }
 
-/** What the log of a database holds, and which of it is blocked or was. */
+/** The log of a database, and which of its events are or were blocked. */
 export function deliveredLog({ delivery }: MemoryTables): DeliveredLog {
   const keyOf = (handler: string, id: string): string => `${delivery.names.get(handler) ?? handler} ${id}`;
   return {
@@ -105,7 +107,7 @@ export function deliveredLog({ delivery }: MemoryTables): DeliveredLog {
   };
 }
 
-/** The events that handlers have given up, as texts. */
+/** Describes the dead letters of a database. */
 export function deadLettersIn({ delivery }: MemoryTables): readonly string[] {
   return [...delivery.blocked.values()]
     .filter(({ dead }) => dead)

@@ -24,36 +24,36 @@ import type { SimulationGiven, SimulationOptions, SimulationState } from './simu
 
 const trafficMs = 6_000;
 const callsMaxDefault = 60;
-/** How long the calls may take, and the delivery, when there are no faults any more. */
+/** How long the calls, and then delivery, may take once there are no more faults. */
 const restMs = 180_000;
 const pollMs = 200;
 const replaysMax = 40;
 const keyLifetimeWaitMaxMs = 600_000;
-/** The share of the runs that wait for keys to expire in which no process runs meanwhile. */
+/** Of the runs that wait for keys to expire, the share in which no process runs meanwhile. */
 const deadShare = 0.8;
 const stepsMaxDefault = 200_000;
 const virtualMsMax = 3_600_000;
 
-/** What a run has shown. */
+/** The result of a run. */
 export interface RunReport {
   readonly seed: number;
-  /** What must never be, and was; empty for a run that is as it should be. */
+  /** The promises that were broken; empty for a successful run. */
   readonly violations: readonly string[];
-  /** How often something was met. */
+  /** How often each kind of situation occurred. */
   readonly counts: ReadonlyMap<string, number>;
-  /** Runs of equal digests took the same steps at the same times. */
+  /** Runs with equal digests took the same steps at the same times. */
   readonly digest: number;
   readonly stepCount: number;
   readonly virtualMs: number;
-  /** What was chosen. */
+  /** The choices of the run. */
   readonly script: Script;
-  /** One line for each step, where they were asked for. */
+  /** One line per step, if requested. */
   readonly trace: readonly string[];
-  /** What was chosen for the run as a whole, for people. */
+  /** The settings of the run as text. */
   readonly settings: string;
 }
 
-/** One run of a simulation: from what is given to the checks. */
+/** One run of a simulation, from the given models to the checks. */
 export class SimulationRun<Given extends SimulationGiven> {
   readonly #options: SimulationOptions<Given>;
   readonly #seed: number;
@@ -73,14 +73,14 @@ export class SimulationRun<Given extends SimulationGiven> {
   readonly #clients: SimulatedClients;
   readonly #trace: Trace | undefined;
   readonly #settings: RunSettings;
-  /** Those in which what is given was stored. */
+  /** The versions of the given models after they were stored. */
   readonly #givenVersions = new Map<string, number>();
   #given: Given | undefined;
   #commitWatch: CommitWatch | undefined;
 
   /**
-   * @param how.script what is to be chosen
-   * @param how.isTraced whether every step is to be told
+   * @param how.script the choices to make
+   * @param how.isTraced whether to record every step
    */
   constructor(
     options: SimulationOptions<Given>,
@@ -173,7 +173,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     });
   }
 
-  /** Runs it to its end; rejects only with what the simulation's own description throws. */
+  /** Runs to the end. Rejects only with errors of the functions in the simulation's options. */
   async run(): Promise<RunReport> {
     const restoreIds = useIdSource({
       nowMs: () => this.#start.getTime() + Math.floor(this.#scheduler.nowMs),
@@ -235,7 +235,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     this.#faults.end();
     await this.#nemesis.end();
     const faultsEndMs = this.#scheduler.nowMs + faultMaxMs;
-    // A call that was given up may still wait for an answer, and others for the models that it holds.
+    // A call that was given up may still wait for an answer, and others may wait for models that it has locked.
     const areFaultsOver = (): boolean => this.#scheduler.nowMs >= faultsEndMs;
     await this.#until(() => areFaultsOver() && this.#clients.runningCount === 0, 'the calls do not end');
     await this.#rest();
@@ -247,7 +247,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     }
   }
 
-  /** Of any versions of the code, where they may be side by side. */
+  /** Starts the processes, with mixed versions of the code if the run has rollouts. */
   #startProcesses(): void {
     const versions = this.#streams.of('versions');
     const isMixed = this.#settings.nemesisKinds.includes('rollout');
@@ -269,7 +269,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     for (let index = 0; index < callsMax; index++) {
       const choices = this.#streams.of(`call ${index}`);
       if (!choices.chance(callShare)) continue;
-      // Many at once, so that they meet.
+      // Many calls at once, so that they interfere.
       const atMs = (choices.below(burstCount) * trafficMs * 0.8) / burstCount;
       this.#scheduler.after(this.#owner, atMs, 'a client begins', () => {
         const call = this.#options.call(choices, given);
@@ -306,7 +306,10 @@ export class SimulationRun<Given extends SimulationGiven> {
     });
   }
 
-  /** Waits until keys have expired, so that those are missed that must not: mostly without any process, which takes few steps. */
+  /**
+   * Waits until idempotency keys have expired, to reveal keys that are still needed. Mostly no process runs meanwhile,
+   * which takes few steps.
+   */
   async #outliveKeys(): Promise<void> {
     const lifetimeMs = this.#options.idempotency?.keyLifetimeMs ?? Infinity;
     if (lifetimeMs > keyLifetimeWaitMaxMs) return;
@@ -315,7 +318,7 @@ export class SimulationRun<Given extends SimulationGiven> {
       for (const process of this.#fleet.processes) this.#fleet.kill(process);
     }
     await this.#sleep(lifetimeMs + 1_000);
-    // Starts processes where there are none.
+    // Starts processes if there are none.
     await this.#nemesis.end();
     await this.#rest();
   }
@@ -369,7 +372,7 @@ export class SimulationRun<Given extends SimulationGiven> {
     if (this.#options.deadLettersMayStay !== true) violations.push(...databases.flatMap(deadLettersIn));
     const bugs = this.#history.calls.filter(({ code }) => code === 'invariant-violation');
     violations.push(
-      ...bugs.map(({ number, error }) => `call ${number} met a bug: ${codeOf(error)} ${String(error)}`),
+      ...bugs.map(({ number, error }) => `call ${number} ran into a bug: ${codeOf(error)} ${String(error)}`),
     );
     counts.set('commits', commits.length);
     const state: SimulationState<Given> = {

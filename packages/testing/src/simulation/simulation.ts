@@ -5,35 +5,36 @@ import { type RunReport, SimulationRun } from './simulation-run.js';
 
 const seedsDefault = 100;
 
-/** Which seeds are run. */
+/** Which seeds to run. */
 export interface Exploration {
-  /** How many. Default: the environment variable `SIMULATION_SEEDS`, else 100. */
+  /** How many seeds. Default: the environment variable `SIMULATION_SEEDS`, or else 100. */
   readonly seeds?: number;
-  /** The first one. Default: the environment variable `SIMULATION_FROM`, else 1. */
+  /** The first seed. Default: the environment variable `SIMULATION_FROM`, or else 1. */
   readonly from?: number;
 }
 
-/** What was met in all runs. */
+/** A summary of all runs. */
 export interface ExplorationReport {
   readonly seedCount: number;
   readonly stepCount: number;
-  /** How often something was met, over all runs: what was never met was not tested. */
+  /** How often each kind of situation occurred in all runs. A situation that never occurred was not tested. */
   readonly counts: ReadonlyMap<string, number>;
 }
 
 /**
- * Runs an application of actions and handlers against everything that can go wrong: several processes, databases in memory, virtual
- * time, and an order of all steps that a seed chooses. The same seed leads to the same run.
+ * Runs an application of actions and handlers against everything that can go wrong: several processes, databases in
+ * memory, virtual time, and an order of all steps that a seed determines. The same seed gives the same run.
  *
- * Whatever happens, each call has its effect once or not at all, each event reaches each handler in order, and everything comes to
- * rest. Own invariants are checked by `check`.
+ * Whatever happens, each call must have its effect once or not at all, each event must reach each handler in order, and
+ * everything must come to rest. Use `check` for invariants of your own.
  *
  * ```ts
  * const simulation = new Simulation({
  *   models: [Wallet],
  *   actions: ({ clock, repository }) => [new WalletDepositMoneyAction(clock, repository(Wallet))],
  *   given: () => { const wallet = aWallet(); return { wallet, models: [wallet] }; },
- *   call: (choices, { wallet }) => callOf(WalletDepositMoneyAction, { walletId: wallet.id, amount: choices.between(1, 9) }),
+ *   call: (choices, { wallet }) => callOf(WalletDepositMoneyAction, { walletId: wallet.id, amount: choices.between(1,
+ * 9) }),
  *   check: async ({ repository, given, events }) => { … },
  * });
  * await simulation.explore({ seeds: 300 });
@@ -47,9 +48,9 @@ export class Simulation<Given extends SimulationGiven> {
   }
 
   /**
-   * Runs one seed, and tells every step of it where that is asked for.
+   * Runs one seed, and records every step if requested.
    *
-   * @throws whatever the description of the simulation throws
+   * @throws any error of the functions in the simulation's options
    */
   run(seed: number, { trace = false }: { readonly trace?: boolean } = {}): Promise<RunReport> {
     return new SimulationRun(this.#options, seed, { isTraced: trace }).run();
@@ -58,7 +59,7 @@ export class Simulation<Given extends SimulationGiven> {
   /**
    * Runs many seeds.
    *
-   * @throws SimulationError with the first seed that fails, and its steps, simplified as far as that is possible
+   * @throws SimulationError with the first seed that fails and its steps, simplified as far as possible
    */
   async explore({
     seeds = fromEnvironment('SEEDS', seedsDefault),
@@ -90,7 +91,7 @@ export class Simulation<Given extends SimulationGiven> {
         ? report.violations
         : [
             ...violations,
-            'the seed does not fail again: something in the actions or handlers is not by the clock of the process',
+            'the seed does not fail again: an action or handler depends on something other than the clock of its process',
           ],
       trace: report?.trace ?? [],
       decisionCount: weightOf(simplest),
@@ -98,7 +99,7 @@ export class Simulation<Given extends SimulationGiven> {
     });
   }
 
-  /** Runs what was chosen; `undefined` when the description of the simulation cannot make anything of it. */
+  /** Repeats a run with these choices; `undefined` when the simulation's functions cannot handle them. */
   async #replay(seed: number, script: Script, isTraced: boolean): Promise<RunReport | undefined> {
     try {
       return await new SimulationRun(this.#options, seed, { script, isTraced }).run();
@@ -108,7 +109,7 @@ export class Simulation<Given extends SimulationGiven> {
   }
 }
 
-/** A violation without what differs from run to run. */
+/** A violation without the parts that differ from run to run. */
 function kindOf(violation: string): string {
   return violation.replace(/[0-9a-f]{8}-[0-9a-f-]{27}|\d+/g, '');
 }

@@ -7,21 +7,21 @@ import { type History, effectHeader } from './history.js';
 import type { DeliveryWatch } from './reference/delivery-watch.js';
 import type { StepOwner } from './scheduler.js';
 
-/** For whom handlers are watched. */
+/** What is needed to watch handlers. */
 export interface HandlerWatch {
   readonly history: History;
   readonly watch: Pick<DeliveryWatch, 'begins'>;
   readonly owner: StepOwner;
   readonly clock: Clock;
-  /** How long a call may take whose handler does not say that. */
+  /** The timeout of handlers that declare none. */
   readonly timeoutMs: number;
-  /** The name under which a handler is known, whatever this version of the code calls it. */
+  /** The current name of a handler, whatever this version of the code calls it. */
   readonly nameOf: (name: string) => string;
-  /** Told how many more calls run. */
+  /** Receives changes of the number of running calls. */
   readonly onRunning: (change: 1 | -1) => void;
 }
 
-/** The handlers of a process with a watch around them, which records every call and every effect. */
+/** Wraps the handlers of a process, so that every call and every effect is recorded. */
 export function watchedHandlers(
   handlers: readonly AnyEventHandler[],
   around: HandlerWatch,
@@ -44,7 +44,7 @@ async function watchedCall({
 }: HandlerWatch & HandlerCall): Promise<void> {
   const name = nameOf(declared);
   const timeoutMs = options.timeoutMs ?? around.timeoutMs;
-  // What is left of a process after its death does nothing any more.
+  // After the death of a process, its remaining code must not do anything.
   const isDead = (): boolean => owner.state === 'dead';
   if (isDead()) return new Promise(() => undefined);
   const eventIds = envelopes.map(({ eventId }) => eventId);
@@ -63,17 +63,20 @@ async function watchedCall({
     if (clock.elapsedMs() - startedMs > timeoutMs && owner.stoodMs === stoodMs) {
       history.count('call that took too long');
       if (!context.signal.aborted)
-        history.violations.push(`${name} was not told after ${timeoutMs} ms that its call is given up`);
+        history.violations.push(`${name} was not told after ${timeoutMs} ms that its call was aborted`);
     }
   }
   if (isDead()) return new Promise(() => undefined);
-  // Nobody waits any more for the outcome of a call that was given up.
+  // Nobody waits any more for the outcome of an aborted call.
   if (context.signal.aborted) return;
   const done = history.nextPlace();
   for (const record of records) record.done = done;
 }
 
-/** Tells how a call fails, by itself or because it takes too long; once it is given up nobody is interested any more. */
+/**
+ * Reports how a call fails: by itself, or because it takes too long. After an abort, its own failure does not matter
+ * any more.
+ */
 async function untilGivenUp(
   call: () => Promise<void>,
   { signal }: HandlerContext,
@@ -93,7 +96,7 @@ async function untilGivenUp(
   }
 }
 
-/** Marks what the handler's actions commit, and records those that were ok. */
+/** Marks the commits of the handler's actions, and records those that succeeded. */
 function watchedContext(
   context: HandlerContext,
   handler: string,
@@ -114,7 +117,7 @@ function watchedContext(
       const headers = { ...configuration.headers, [effectHeader]: effect };
       const wasGivenUp = context.signal.aborted;
       const result = await context.execute(action, params, { ...configuration, headers });
-      if (wasGivenUp) history.violations.push(`${effect} was begun by a call that was given up`);
+      if (wasGivenUp) history.violations.push(`${effect} was started by an aborted call`);
       history.effects.push({ handler, eventId, effect });
       return result;
     },

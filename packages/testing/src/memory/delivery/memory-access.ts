@@ -3,24 +3,27 @@ import { ShardIdentifier } from '@framework/core';
 import { MemoryFaults, type StoreMethod } from '../memory-faults.js';
 import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
 
-/** One process's access to a database in memory; what the process does after its death has no effect. */
+/** One process's access to a database in memory. After the death of the process, its calls have no effect. */
 export class MemoryAccess {
   readonly slotCount: number;
   /** How often each method was called. */
   readonly calls = new Map<StoreMethod, number>();
-  /** Thrown by the next calls of a method, one each. */
+  /** Errors for the next calls of a method, one each. */
   readonly failures = new Map<StoreMethod, unknown[]>();
-  /** Thrown by the next calls of a method, one each, after they have done their work: the answer is lost. */
+  /** Errors for the next calls of a method, one each, thrown after the work is done: the answer is lost. */
   readonly lostAnswers = new Map<StoreMethod, unknown[]>();
-  /** What the answers of the next calls of a method wait for, one each, when the work is done: the way back is slow. */
+  /**
+   * Promises for which the answers of the next calls of a method wait, one each, after the work is done: the answer is
+   * slow.
+   */
   readonly delays = new Map<StoreMethod, Promise<unknown>[]>();
   readonly #tables: MemoryDeliveryTables;
   readonly #faults: MemoryFaults;
   readonly #shard: ShardIdentifier;
 
   /**
-   * @param faults what happens on every way to the database. Default: nothing
-   * @param shard one that the database holds, by which faults know it
+   * @param faults the faults on the way to the database. Default: none
+   * @param shard a shard of the database, which identifies it to faults
    */
   constructor(
     tables: MemoryDeliveryTables,
@@ -43,12 +46,12 @@ export class MemoryAccess {
     return this.#faults.isDead;
   }
 
-  /** Ends the process: nothing that it asks for is answered or done any more. */
+  /** Ends the process: none of its calls is carried out or answered any more. */
   kill(): void {
     this.#faults.kill();
   }
 
-  /** Answers a call of a method, unless the process is dead or the call is to fail. */
+  /** Carries out a call of a method, unless the process is dead or the call is meant to fail. */
   async answer<T>(method: StoreMethod, work: (tables: MemoryDeliveryTables) => T): Promise<T> {
     const answer = await this.#faults.ask({ operation: method, shard: this.#shard }, () => {
       this.calls.set(method, (this.calls.get(method) ?? 0) + 1);
@@ -56,13 +59,13 @@ export class MemoryAccess {
       return work(this.#tables);
     });
     await this.delays.get(method)?.shift();
-    // It may have been killed while it waited.
+    // The process may have been killed while it waited.
     if (this.dead) return new Promise(() => undefined);
     throwNext(this.lostAnswers.get(method));
     return answer;
   }
 
-  /** Calls back at every notification that reaches the process; gives what ends it. */
+  /** Calls back at every notification that reaches the process. Returns a function that ends it. */
   listen(onNotification: () => void): () => void {
     const listener = (): void => void this.#faults.hear(this.#shard, onNotification);
     this.#tables.listeners.add(listener);

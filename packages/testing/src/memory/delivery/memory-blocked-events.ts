@@ -21,7 +21,7 @@ import {
 } from './memory-delivery-tables.js';
 import { lostLeases } from './memory-slot-leases.js';
 
-/** The events that wait for handlers, in memory. */
+/** Stores the events that are blocked for handlers, in memory. */
 export class MemoryBlockedEvents implements BlockedEvents {
   readonly #access: MemoryAccess;
 
@@ -33,7 +33,7 @@ export class MemoryBlockedEvents implements BlockedEvents {
     return this.#access.answer('blocked.block', (tables) => {
       const { blocked, nowMs } = tables;
       for (const { token, retryAfterMs, ...given } of events) {
-        // As the log holds it, whole.
+        // The complete event, as in the log.
         const logged = tables.log.find(({ id }) => id === given.event.id) ?? given.event;
         const event = { ...given, event: logged };
         const key = `${event.handler} ${event.event.id}`;
@@ -184,7 +184,7 @@ export class MemoryBlockedEvents implements BlockedEvents {
     });
   }
 
-  /** Holds its shards from the beginning. */
+  /** A database in memory holds its shards from the beginning, so no other database can have the events. */
   mayComeAgain<Event extends HandledEvent>(events: readonly Event[]): Promise<readonly Event[]> {
     return this.#access.answer('blocked.mayComeAgain', (tables) =>
       events.filter(({ handler, eventId }) => {
@@ -197,7 +197,7 @@ export class MemoryBlockedEvents implements BlockedEvents {
   }
 }
 
-/** The longest due first. */
+/** Orders rows by due time, the earliest first. */
 function byDue(one: MemoryBlocked, other: MemoryBlocked): number {
   return dueMs(one) - dueMs(other);
 }
@@ -215,7 +215,7 @@ function placeOf({ slot, handler, modelName, modelId }: BlockedModel): string {
   return JSON.stringify([slot, handler, modelName, modelId]);
 }
 
-/** The first blocked event of each model, for each handler. */
+/** The first blocked event of each model for each handler. */
 function heads({ blocked }: MemoryDeliveryTables, places: readonly BlockedPlace[]): readonly MemoryBlocked[] {
   const held = new Set(places.map(({ handler, slot }) => `${handler} ${slot}`));
   const rows = [...blocked.values()]
@@ -228,7 +228,7 @@ function heads({ blocked }: MemoryDeliveryTables, places: readonly BlockedPlace[
   return [...byModel.values()].flatMap(([first]) => first ?? []);
 }
 
-/** Those that are no dead letters, of handlers that are not paused. */
+/** The first blocked events that are not dead letters, of handlers that are not paused. */
 function waitingHeads(tables: MemoryDeliveryTables, places: readonly BlockedPlace[]): MemoryBlocked[] {
   return heads(tables, places).filter(({ dead, handler }) => !dead && tables.handlers.get(handler) !== true);
 }

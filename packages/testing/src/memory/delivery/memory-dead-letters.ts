@@ -11,7 +11,7 @@ import {
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryBlocked } from './memory-delivery-tables.js';
 
-/** The blocked events as operators see them, in memory. */
+/** The blocked events in memory, for operators. */
 export class MemoryDeadLetters implements DeadLetters {
   readonly #access: MemoryAccess;
 
@@ -50,7 +50,7 @@ export class MemoryDeadLetters implements DeadLetters {
   }
 }
 
-/** A bounded number of the rows that match, the oldest first. */
+/** A limited number of the matching rows, the oldest first. */
 function page(
   tables: MemoryDeliveryTables,
   filter: BlockedFilter,

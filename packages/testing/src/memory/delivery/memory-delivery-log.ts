@@ -10,12 +10,12 @@ import {
 import type { MemoryAccess } from './memory-access.js';
 import { type MemoryDeliveryTables, boundedCopy } from './memory-delivery-tables.js';
 
-/** A log in memory: events commit in the order in which they stand, and what is read is a copy. */
+/** A log in memory. Events are in the order of their commits, and reads return copies. */
 export class MemoryDeliveryLog implements DeliveryLog {
   readonly #access: MemoryAccess;
   readonly #end: number;
 
-  /** @param end how many events are given at most, the first ones. Default: all */
+  /** @param end how many of the log's first events are returned. Default: all */
   constructor(access: MemoryAccess, end: number = Infinity) {
     this.#access = access;
     this.#end = end;
@@ -46,7 +46,7 @@ export class MemoryDeliveryLog implements DeliveryLog {
     return this.#access.answer('log.load', ({ log, blocked }) =>
       events.map(({ id }) => {
         const found = blocked.get(`${handler} ${id}`)?.event ?? log.find((event) => event.id === id);
-        if (found === undefined) throw new InvariantViolationError(`Event ${id} is in the log no more`);
+        if (found === undefined) throw new InvariantViolationError(`Event ${id} is missing from the log`);
         return structuredClone(found);
       }),
     );
@@ -60,15 +60,15 @@ export class MemoryDeliveryLog implements DeliveryLog {
   }
 }
 
-/** The cursor before which so many events of the log lie, as it is learnt now. */
+/** The cursor after this many events of the log, in the current history. */
 export function formatPlace({ timeline }: MemoryDeliveryTables, place: number): Cursor {
   return `${place}@${timeline}`;
 }
 
 /**
- * How many events of the log lie before a cursor; `undefined` when it was learnt before a failover.
+ * How many events of the log come before a cursor; `undefined` if the cursor was read before a failover.
  *
- * @throws InvalidCursorError `invalid-cursor` when it is none
+ * @throws InvalidCursorError `invalid-cursor` when the text is not a cursor
  */
 export function parsePlace({ timeline }: MemoryDeliveryTables, cursor: Cursor): number | undefined {
   const [, place, learntIn] = /^(\d+)@(\d+)$/.exec(cursor) ?? [];

@@ -7,7 +7,7 @@ import { MemoryDeliveryLog } from './memory-delivery-log.js';
 import { MemoryHandlerCursors } from './memory-handler-cursors.js';
 import { MemorySlotLeases } from './memory-slot-leases.js';
 
-/** What delivery needs of a database in memory, for one process. */
+/** Everything that delivery in one process needs from a database in memory. */
 export class MemoryDeliveryStore implements DeliveryStore {
   readonly slotCount: number;
   readonly leases: MemorySlotLeases;
@@ -18,7 +18,7 @@ export class MemoryDeliveryStore implements DeliveryStore {
   readonly notifications: MemoryNotificationChannel;
   readonly partitions: MemoryLogPartitions;
 
-  /** @param end how many events of the log are delivered at most, the first ones. Default: all */
+  /** @param end how many of the log's first events are delivered. Default: all */
   constructor(access: MemoryAccess, end?: number) {
     this.slotCount = access.slotCount;
     this.leases = new MemorySlotLeases(access);

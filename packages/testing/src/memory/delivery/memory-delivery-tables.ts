@@ -1,7 +1,7 @@
 import type { Clock } from '@framework/core';
 import type { DeliverableEvent } from '@framework/core/adapter';
 
-/** Who holds a slot for a handler. */
+/** Which process holds a slot for a handler. */
 export interface MemoryLease {
   readonly handler: string;
   readonly slot: number;
@@ -12,54 +12,57 @@ export interface MemoryLease {
 
 /** A process that delivers. */
 export interface MemoryProcess {
-  /** The permanent ids of the handlers that it has. */
+  /** The permanent ids of its handlers. */
   readonly handlers: readonly string[];
   /** The shards that it knows. */
   readonly shards: readonly string[];
-  /** Until when it is believed to be alive, in milliseconds. */
+  /** Until when it counts as alive, in milliseconds. */
   readonly untilMs: number;
-  /** For how long it asked for that. */
+  /** The duration that it requested. */
   readonly leaseMs: number;
 }
 
-/** The delivery tables of a database at one instant. */
+/** The delivery tables of a database at one moment. */
 export type MemoryDeliverySnapshot = Pick<
   MemoryDeliveryTables,
   'log' | 'processes' | 'handlers' | 'names' | 'cursors' | 'blocked' | 'timeline'
 > & { readonly leases: ReadonlyMap<string, MemoryLease> };
 
-/** A blocked event with what the store keeps of it. */
+/** A blocked event with its stored state. */
 export interface MemoryBlocked {
   readonly handler: string;
   readonly event: DeliverableEvent;
   attempts: number;
   uncounted: number;
-  /** Attempts, since the last one that ended, of which nobody has said how they ended. */
+  /** Attempts since the last one that ended, whose own end nobody has reported. */
   readonly openAttempts: Set<string>;
   error: string | undefined;
-  /** From when on it may be tried; `undefined`: as soon as it is its turn. */
+  /** From when it may be tried; `undefined`: as soon as it is its turn. */
   nextMs: number | undefined;
   dead: boolean;
   suspect: boolean;
   readonly blockedMs: number;
-  /** Grows with each event that is blocked. */
+  /** Increases with each event that is blocked. */
   readonly serial: number;
 }
 
-/** The delivery tables of one database, in memory: shared by the stores of all processes of a test. */
+/** The delivery tables of one database in memory, shared by the stores of all processes in a test. */
 export class MemoryDeliveryTables {
   readonly slotCount: number;
   /** In the order of commits. */
   readonly log: DeliverableEvent[] = [];
   readonly processes = new Map<string, MemoryProcess>();
-  /** By permanent ids; paused handlers are true. */
+  /** By permanent id; true for a paused handler. */
   readonly handlers = new Map<string, boolean>();
-  /** The permanent ids of the handlers by all their names. */
+  /** The permanent ids of handlers, by all their names. */
   readonly names = new Map<string, string>();
-  /** By handler and slot: how much of the log is done or blocked. */
+  /** By handler and slot: how much of the log is handled or blocked. */
   readonly cursors = new Map<string, number>();
   readonly blocked = new Map<string, MemoryBlocked>();
-  /** The keys of all that were blocked in this history: what is blocked no more was handled, skipped, or discarded. */
+  /**
+   * The keys of all events that were blocked in this history. An event that is not blocked any more was handled,
+   * skipped or discarded.
+   */
   readonly blockedEver = new Set<string>();
   readonly listeners = new Set<() => void>();
   /** How many rows were written, by kind. */
@@ -69,7 +72,7 @@ export class MemoryDeliveryTables {
   #tokenCount = 0;
   #timeline = 1;
 
-  /** @param slotCount into how many slots the log is cut by the models' ids. Default 4 */
+  /** @param slotCount how many slots the log is divided into, by model id. Default 4 */
   constructor(clock: Clock, slotCount = 4) {
     this.#clock = clock;
     this.slotCount = slotCount;
@@ -80,7 +83,7 @@ export class MemoryDeliveryTables {
     return this.#clock.now().getTime();
   }
 
-  /** Calls back every process that listens. */
+  /** Notifies every process that listens. */
   notify(): void {
     for (const listener of this.listeners) listener();
   }
@@ -90,24 +93,24 @@ export class MemoryDeliveryTables {
     this.log.push(...events);
   }
 
-  /** Where a handler stands in a slot; at the beginning when it is not registered. */
+  /** The position of a handler in a slot; 0 if the handler is not registered. */
   cursor(handler: string, slot: number): number {
     return this.cursors.get(`${handler} ${slot}`) ?? 0;
   }
 
-  /** Sets handlers back, or forward, to a place in the log. */
+  /** Moves the cursors of all handlers to a position in the log. */
   moveCursors(place: number): void {
     for (const key of this.cursors.keys()) this.cursors.set(key, place);
   }
 
-  /** All blocked events of a model for a handler, the first one first. */
+  /** All blocked events for a handler, or only those of one model, in order. */
   blockedOf(handler: string, modelId?: string): readonly MemoryBlocked[] {
     return [...this.blocked.values()]
       .filter((row) => row.handler === handler && (modelId ?? row.event.modelId) === row.event.modelId)
       .sort(inOrder);
   }
 
-  /** Which history this is: another one after each {@link MemoryDeliveryTables.failOver}. */
+  /** Identifies the history; changes with each {@link MemoryDeliveryTables.failOver}. */
   get timeline(): number {
     return this.#timeline;
   }
@@ -122,18 +125,18 @@ export class MemoryDeliveryTables {
     return this.leaseOf(handler, slot).token;
   }
 
-  /** Whether whoever has this token still holds the slot for the handler. */
+  /** Whether this token is still valid for the handler's slot. */
   holds(handler: string, slot: number, token: string): boolean {
     return this.token(handler, slot) === token;
   }
 
-  /** Who holds a slot for a handler. */
+  /** The lease of a handler's slot. */
   leaseOf(handler: string, slot: number): MemoryLease {
     const unheld = { handler, slot, processId: undefined, token: 'nobody', abandoned: false };
     return this.#leases.get(`${handler} ${slot}`) ?? unheld;
   }
 
-  /** Gives a slot to a process, or to nobody; what an earlier holder still writes is refused. */
+  /** Gives a slot to a process or to nobody. Later writes of an earlier holder are refused. */
   hand(
     { handler, slot }: Pick<MemoryLease, 'handler' | 'slot'>,
     processId: string | undefined,
@@ -143,12 +146,12 @@ export class MemoryDeliveryTables {
     this.#leases.set(`${handler} ${slot}`, { handler, slot, processId, token, abandoned });
   }
 
-  /** Says of every slot that its holder vanished. */
+  /** Marks the holder of every slot as vanished. */
   abandonAll(): void {
     for (const lease of this.leases) this.hand(lease, undefined, true);
   }
 
-  /** Forgets a handler with everything that is its own. */
+  /** Deletes a handler with everything that belongs to it. */
   forget(handler: string): void {
     this.handlers.delete(handler);
     for (const [name, id] of this.names) if (id === handler) this.names.delete(name);
@@ -159,7 +162,7 @@ export class MemoryDeliveryTables {
     }
   }
 
-  /** What a replica has received by now; shares what nobody changes. */
+  /** The contents that a replica has received. Shares immutable objects. */
   snapshot(): MemoryDeliverySnapshot {
     return {
       log: this.log.slice(),
@@ -174,8 +177,8 @@ export class MemoryDeliveryTables {
   }
 
   /**
-   * Goes on from what a replica had received: what came later is lost, and no token of before holds. Whether a process has
-   * vanished shows from now on.
+   * Continues from a replica's snapshot: everything later is lost, and earlier tokens are invalid. The time after which
+   * a process counts as vanished starts again.
    */
   failOver(replica: MemoryDeliverySnapshot): void {
     this.#timeline = Math.max(this.#timeline, replica.timeline) + 1;
@@ -194,7 +197,7 @@ export class MemoryDeliveryTables {
     for (const lease of this.leases) this.hand(lease, lease.processId, lease.abandoned);
   }
 
-  /** Forgets all events; the handlers stay registered, and start at the beginning of what comes. */
+  /** Deletes all events. Handlers stay registered, and start with the next event. */
   clear(): void {
     this.log.length = 0;
     this.blocked.clear();
@@ -202,12 +205,12 @@ export class MemoryDeliveryTables {
   }
 }
 
-/** Since when, or from when on, a blocked event is due when it is its turn. */
+/** When a blocked event is or was due, provided that it is its turn. */
 export function dueMs({ nextMs, blockedMs }: MemoryBlocked): number {
   return nextMs ?? blockedMs;
 }
 
-/** The order in which the events of one model were made. */
+/** Orders the events of one model by version and ordinal. */
 export function inOrder(one: MemoryBlocked, other: MemoryBlocked): number {
   return one.event.modelVersion - other.event.modelVersion || one.event.ordinal - other.event.ordinal;
 }
@@ -223,7 +226,7 @@ function replace<K, V>(target: Map<K, V>, source: ReadonlyMap<K, V>): void {
   for (const [key, value] of source) target.set(key, value);
 }
 
-/** A copy of an event, without payload and params when it is larger than so many bytes. */
+/** Copies an event, without payload and params if it is larger than this. */
 export function boundedCopy(event: DeliverableEvent, bytesMax: number): DeliverableEvent {
   const bytes = Buffer.byteLength(JSON.stringify(event));
   const copy = structuredClone(event);

@@ -16,7 +16,7 @@ import { formatPlace, parsePlace } from './memory-delivery-log.js';
 import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
 import { lostLeases } from './memory-slot-leases.js';
 
-/** The handlers that a database in memory knows; a cursor is the number of events that lie before it. */
+/** The handlers that a database in memory knows. A cursor is the number of events before it. */
 export class MemoryHandlerCursors implements HandlerCursors {
   readonly #access: MemoryAccess;
 
@@ -70,7 +70,7 @@ export class MemoryHandlerCursors implements HandlerCursors {
         return place === undefined ? [] : [{ ...move, place }];
       });
       for (const { handler, slot, token, place } of known) {
-        // A save that was given up may arrive after a later one.
+        // A save that its sender has given up may arrive after a later one.
         if (!tables.holds(handler, slot, token) || place < tables.cursor(handler, slot)) continue;
         tables.cursors.set(`${handler} ${slot}`, place);
         tables.writes.cursors++;
@@ -83,7 +83,7 @@ export class MemoryHandlerCursors implements HandlerCursors {
   retire(handler: string, { discardBlocked }: { readonly discardBlocked: boolean }): Promise<void> {
     return this.#access.answer('cursors.retire', (tables) => {
       const { processes, nowMs } = tables;
-      // One whose lease has ended may only be late, for as long again as that was.
+      // A process whose lease has ended may only be late, for one more lease time.
       const user = [...processes]
         .filter(
           ([, { handlers, untilMs, leaseMs }]) => handlers.includes(handler) && untilMs + leaseMs > nowMs,
@@ -95,7 +95,10 @@ export class MemoryHandlerCursors implements HandlerCursors {
       }
       const blockedCount = tables.blockedOf(handler).length;
       if (blockedCount > 0 && !discardBlocked) {
-        throw new HandlerInUseError(handler, `${blockedCount} events wait for it, skip or discard them`);
+        throw new HandlerInUseError(
+          handler,
+          `${blockedCount} events are blocked for it: skip or discard them`,
+        );
       }
       tables.forget(handler);
     });
@@ -147,7 +150,7 @@ function add(tables: MemoryDeliveryTables, handler: string, place: number): void
   }
 }
 
-/** The permanent id of the one handler that has or had one of these names, to which all of them belong from now on. */
+/** Returns the permanent id of the handler that has or had one of these names, and assigns all names to it. */
 function idOf(names: Map<string, string>, { name, aliases }: HandlerRegistration): string {
   const all = [name, ...aliases];
   const ids = [...new Set(all.flatMap((each) => names.get(each) ?? []))];

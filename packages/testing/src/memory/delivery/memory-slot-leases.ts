@@ -3,7 +3,7 @@ import type { LeaseRenewal, LeasedSlot, SlotLeases } from '@framework/core/adapt
 import type { MemoryAccess } from './memory-access.js';
 import type { MemoryDeliveryTables, MemoryLease, MemoryProcess } from './memory-delivery-tables.js';
 
-/** Which process works in which slots for which handlers, in memory. */
+/** The leases of slots, in memory. */
 export class MemorySlotLeases implements SlotLeases {
   readonly #access: MemoryAccess;
 
@@ -53,7 +53,10 @@ export class MemorySlotLeases implements SlotLeases {
   }
 }
 
-/** A process that is late though it lives could not renew: then others could not either, and nobody has vanished yet. */
+/**
+ * Renews a process's own entry. If even this process is late, others probably could not renew either, so none of them
+ * counts as vanished yet.
+ */
 function stayAlive(
   tables: MemoryDeliveryTables,
   processId: string,
@@ -78,7 +81,7 @@ function dropVanished(tables: MemoryDeliveryTables): void {
   }
 }
 
-/** Gives back what is beyond the fair share of one handler's slots, and takes free ones up to it. */
+/** Gives back slots of a handler beyond the fair share, and takes free ones up to it. */
 function share(tables: MemoryDeliveryTables, handler: string, processId: string): void {
   const having = [...tables.processes].filter(([, { handlers }]) => handlers.includes(handler));
   const sharing = having.filter(([, one]) => !having.some(([, other]) => knowsMore(other, one)));
@@ -93,7 +96,7 @@ function share(tables: MemoryDeliveryTables, handler: string, processId: string)
   }
 }
 
-/** Whether a process knows all shards of another one, and more: that one gives way to it. */
+/** Whether a process knows all shards of another one and more, so that the other one gives way. */
 function knowsMore({ shards }: MemoryProcess, other: MemoryProcess): boolean {
   return (
     other.shards.every((shard) => shards.includes(shard)) &&
@@ -101,7 +104,7 @@ function knowsMore({ shards }: MemoryProcess, other: MemoryProcess): boolean {
   );
 }
 
-/** After how long the first of the other processes has vanished that does not renew. */
+/** When the first of the other processes will have vanished if it does not renew. */
 function othersEndInMs({ processes, nowMs }: MemoryDeliveryTables, processId: string): number | undefined {
   const others = [...processes].filter(([id]) => id !== processId);
   return others.length === 0 ? undefined : Math.min(...others.map(([, { untilMs }]) => untilMs)) - nowMs;
@@ -111,7 +114,7 @@ function held({ leases }: MemoryDeliveryTables, processId: string): readonly Mem
   return leases.filter((lease) => lease.processId === processId);
 }
 
-/** The tokens of writes whose lease is lost, each once. */
+/** The tokens of writes whose lease was lost, each once. */
 export function lostLeases(
   tables: MemoryDeliveryTables,
   writes: readonly { readonly handler: string; readonly slot: number; readonly token: string }[],

@@ -1,25 +1,27 @@
 import type { MemoryDeliveryTables, MemoryBlocked } from '../../memory/index.js';
 
-/** How a call of a handler failed: `final` cannot succeed, an `outage` is no attempt. */
+/**
+ * How a handler's call failed. A `final` failure cannot succeed later, and an `outage` does not count as an attempt.
+ */
 export type CallFailure = 'counts' | 'outage' | 'final';
 
-/** What is known of the attempts at an event since it was blocked, or replayed. */
+/** The attempts at an event since it was blocked or replayed. */
 interface Attempts {
-  /** The lease under which the last ones were made. */
+  /** The lease of the latest attempts. */
   lease: string;
-  /** How many attempts were recorded under it, and calls begun that were not. */
+  /** How many attempts were recorded under this lease, plus calls that started without a record. */
   begunCount: number;
-  /** How many of them were recorded and not called yet: a process may end in between. */
+  /** How many of them were recorded but not called yet, since a process may end in between. */
   uncalledCount: number;
-  /** How many calls failed by themselves: alone, and beside other events of a batch. */
+  /** How many calls failed on their own: alone, and together with other events of a batch. */
   failedCount: number;
   failedInBatchCount: number;
-  /** How many were begun under earlier leases: nobody may know how they ended, so any of them may count. */
+  /** How many were started under earlier leases. Nobody may know how they ended, so each may or may not count. */
   beforeCount: number;
   isFinal: boolean;
 }
 
-/** What was seen of a blocked event. */
+/** The last known state of a blocked event. */
 interface Seen {
   readonly row: MemoryBlocked;
   readonly text: string;
@@ -28,8 +30,8 @@ interface Seen {
 }
 
 /**
- * Counts the attempts at the events of one database: none is a dead letter before it has had all of them, and none is tried again
- * after.
+ * Counts the attempts at the events of one database. No event may become a dead letter before it has had all its
+ * attempts, and none may be tried again afterwards.
  */
 export class AttemptWatch {
   readonly #tables: MemoryDeliveryTables;
@@ -52,11 +54,11 @@ export class AttemptWatch {
   }
 
   /**
-   * Takes note that a call begins.
+   * Records the start of a call.
    *
-   * @param call.lease under which it is made: another one when it has lapsed in between
-   * @param call.eventCount how many events it gets
-   * @returns what is to be called when it fails
+   * @param call.lease the lease of the call; a lease that has lapsed in between counts as a new one
+   * @param call.eventCount how many events the call receives
+   * @returns a function to call when the call fails
    */
   begins(
     handler: string,
@@ -71,7 +73,7 @@ export class AttemptWatch {
     else attempts.begunCount++;
     attempts.isFinal = false;
     return (failure) => {
-      // Of an earlier lease, which is counted already.
+      // The call belongs to an earlier lease, and is counted already.
       if (attempts.lease !== call.lease) return;
       attempts.isFinal = failure === 'final';
       if (failure !== 'counts') return;
@@ -80,7 +82,7 @@ export class AttemptWatch {
     };
   }
 
-  /** Takes note that an operator has replayed dead letters. */
+  /** Records that an operator has replayed dead letters. */
   replayed(): void {
     for (const [key, { dead }] of this.#seen) {
       const row = this.#tables.blocked.get(key);
@@ -91,17 +93,17 @@ export class AttemptWatch {
   }
 
   /**
-   * Looks at what a statement has changed in the blocked events.
+   * Checks the changes that a statement has made to blocked events.
    *
-   * @param leaseOf the lease under which who made the statement may write a row
-   * @param onWritten called with each row that it has added, changed or deleted
+   * @param leaseOf the lease under which the sender of the statement may write a row
+   * @param onWritten called with each row that the statement has added, changed or deleted
    */
   look(
     leaseOf: (row: MemoryBlocked) => string | undefined,
     onWritten: (row: MemoryBlocked) => void = () => undefined,
   ): void {
     const { blocked, timeline } = this.#tables;
-    // What a failover has changed was written by nobody.
+    // Changes made by a failover were not written by anybody.
     const isSame = timeline === this.#timeline;
     this.#timeline = timeline;
     for (const [key, row] of blocked) {
@@ -113,7 +115,7 @@ export class AttemptWatch {
       if (!isSame) continue;
       if (seen?.dead === true && !dead)
         this.#violated(
-          `${row.handler} is to try ${row.event.id} again, which it gave up and nobody replayed`,
+          `${row.handler} tries ${row.event.id} again, although it is a dead letter that nobody replayed`,
         );
       if (openAttempts.size > (seen?.openCount ?? 0)) {
         const recorded = this.#attemptsAt(key, leaseOf(row));

@@ -7,10 +7,11 @@ interface Effect {
 }
 
 /**
- * Each call that was ok has its effect once, each one that was refused has none, and a key has one effect, whoever repeated it.
+ * Checks that each successful call has its effect exactly once, that each refused call has none, and that a key has one
+ * effect, whoever repeated it.
  *
- * What a failover has lost may be missing, or there once more; and what a handler has done for an event may be there once for each id
- * that it had, when a failover has lost the handler itself, and it was registered as another one.
+ * Effects that a failover has lost may be missing or repeated. The effect of a handler for an event may exist once per
+ * id of the handler, if a failover has lost the handler and it was registered under another id.
  */
 export function checkEffects(history: History, commits: readonly MemoryCommit[]): readonly string[] {
   const kept = commits.map(effectOf);
@@ -81,7 +82,7 @@ function faultsOfKeys({ keys }: History, commits: readonly MemoryCommit[]): read
   });
 }
 
-/** One execution commits once on each shard, however many attempts it makes. */
+/** Checks that an execution commits once on each shard, however many attempts it makes. */
 function doubledActions(commits: readonly MemoryCommit[]): readonly string[] {
   const byAction = Map.groupBy(
     commits,
@@ -93,8 +94,8 @@ function doubledActions(commits: readonly MemoryCommit[]): readonly string[] {
 }
 
 /**
- * The versions of each model follow one another without a gap, its row has the last one, and its events are those of its
- * changes, in the log as they were committed.
+ * Checks that the versions of each model have no gaps, that its row has the last version, and that the log holds
+ * exactly the events of its changes, in the order of their commits.
  */
 export function checkVersions(
   tables: MemoryTables,
@@ -108,7 +109,7 @@ export function checkVersions(
       const key = `${table} ${id}`;
       const before = versions.get(key) ?? 0;
       if (version !== before + 1)
-        faults.push(`${key}: version ${version} follows ${before} by ${action.name}`);
+        faults.push(`${key}: version ${version} by ${action.name} follows version ${before}`);
       versions.set(key, version);
       changed.set(key, version);
     }

@@ -9,13 +9,13 @@ import type { Scheduler, StepOwner } from '../scheduler.js';
 import { AttemptWatch, type CallFailure } from './attempt-watch.js';
 import { LeaseWatch } from './lease-watch.js';
 
-/** How many violations are told: what is wrong once mostly goes on. */
+/** How many violations are reported, since one mistake usually causes many. */
 const violationsMax = 10;
 
-/** A process whose questions are answered. */
+/** A process that receives answers from a database. */
 interface WatchedProcess {
   readonly owner: StepOwner;
-  /** Of its code. */
+  /** The version of its code. */
   readonly version: number;
 }
 
@@ -23,18 +23,19 @@ interface DatabaseWatch {
   readonly tables: MemoryTables;
   readonly leases: LeaseWatch;
   readonly attempts: AttemptWatch;
-  /** By handler and slot, as they were seen last. */
+  /** The last known cursors, by handler and slot. */
   readonly cursors: Map<string, number>;
-  /** The slots of the events of the log by their ids, as far as it was read. */
+  /** The slots of the log's events by event id, as far as the log was read. */
   readonly slots: Map<string, number>;
-  /** By the names of handlers the permanent ids that they have had, the last one first: processes may not know yet what a failover has lost. */
+  /** The permanent ids of handlers by name, the latest first. Processes may not know yet what a failover has lost. */
   readonly ids: Map<string, readonly string[]>;
   timeline: number;
 }
 
 /**
- * Watches at every moment of a run what delivery promises: one process at a time works in a slot, who has lost it writes nothing
- * there, a paused handler is left alone, and an event is tried as often as it should be.
+ * Checks the promises of delivery at every moment of a run: only one process at a time works in a slot, a process that
+ * has lost a slot writes nothing there, a paused handler is not called, and an event is tried the right number of
+ * times.
  */
 export class DeliveryWatch {
   readonly #databases: readonly DatabaseWatch[];
@@ -47,7 +48,7 @@ export class DeliveryWatch {
   constructor(options: {
     readonly databases: readonly MemoryTables[];
     readonly versions: Pick<HandlerVersions, 'last' | 'nameOf' | 'namesIn'>;
-    /** Those of delivery. */
+    /** The settings of delivery. */
     readonly settings: { readonly leaseMs: number; readonly attemptsMax: number };
     readonly scheduler: Pick<Scheduler, 'nowMs' | 'stepCount'>;
     readonly history: Pick<History, 'violations' | 'count' | 'idsOfLost' | 'undone' | 'nextPlace'>;
@@ -75,7 +76,7 @@ export class DeliveryWatch {
     });
   }
 
-  /** Looks at what a question of a process has changed, when it was answered and the process does not know yet. */
+  /** Checks the changes that a process's request has made, after it was carried out and before the process knows. */
   answered(
     { owner: { name }, version }: WatchedProcess,
     { operation }: Pick<MemoryPassage, 'operation'>,
@@ -101,7 +102,7 @@ export class DeliveryWatch {
       });
   }
 
-  /** Takes note of a failover: what the replica does not know to be done is to be done again. */
+  /** Records a failover. Everything that the replica does not know as done must be done again. */
   failedOver(tables: MemoryTables, { delivery }: Pick<MemorySnapshot, 'delivery'>): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     if (watch === undefined) return;
@@ -120,23 +121,23 @@ export class DeliveryWatch {
     }
   }
 
-  /** Takes note that a process asks for its leases. */
+  /** Records that a process requests its leases. */
   asksForLeases({ name }: StepOwner, tables: MemoryTables): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     watch?.leases.asked(name, this.#scheduler.nowMs);
   }
 
-  /** Takes note that a process knows what its last renewal has given it. */
+  /** Records that a process has received the answer to its last renewal. */
   getsLeases({ name }: StepOwner, tables: MemoryTables): void {
     const watch = this.#databases.find((each) => each.tables === tables);
     if (watch?.leases.told(name, this.#scheduler) === true) this.#history.count('lost lease');
   }
 
   /**
-   * Looks at a call of a handler that begins.
+   * Checks a call of a handler that starts.
    *
-   * @param call.options what the handler declares in the version of the code that is called
-   * @returns what is to be called with what it throws, when it fails
+   * @param call.options the options that the called version of the handler declares
+   * @returns a function to call with the error if the call fails
    */
   begins(call: {
     readonly process: StepOwner;
@@ -156,18 +157,18 @@ export class DeliveryWatch {
       const what = `${process.name} calls ${handler} with ${eventId} of slot ${slot}`;
       const { nowMs, stepCount } = this.#scheduler;
       if (grant === undefined) {
-        this.#violated(`${what}, of which it never had the lease`);
+        this.#violated(`${what}, without ever having had its lease`);
         return [];
       }
-      // What has just stood still comes to itself with several things at once, of which the end of the lease is one.
+      // When a paused process resumes, several things are ready at once, and the end of the lease is only one of them.
       if (watch.tables.delivery.nowMs > grant.untilMs && process.resumedMs !== nowMs)
         this.#violated(`${what}, whose lease has ended`);
       if (grant.endStep !== undefined && stepCount > grant.endStep)
-        this.#violated(`${what}, whose lease it has no more`);
+        this.#violated(`${what}, whose lease it has lost`);
       const isTold = stepCount > grant.toldStep;
       if (isTold && watch.leases.wasPaused(handler, grant))
         this.#violated(`${what}, although the handler was paused before it got the lease`);
-      // It works by the lease before while it does not know of this one.
+      // Until the process knows about this lease, it works under the previous one.
       const lease = isTold ? grant.lease : `before ${grant.lease}`;
       return watch.attempts.begins(handler, eventId, { lease, eventCount: eventIds.length });
     });
@@ -176,12 +177,17 @@ export class DeliveryWatch {
     };
   }
 
-  /** The id of a handler that is new to the database is the name that the registering process has for it, so that its earlier keys still hold. */
+  /**
+   * A handler that is new to the database must get the registering process's name for it as its id, so that its earlier
+   * keys stay valid.
+   */
   #noteIds({ ids, tables: { delivery } }: DatabaseWatch, process: string, version: number): void {
     const expected = new Set([...[...ids.values()].flat(), ...this.#versions.namesIn(version)]);
     for (const id of delivery.handlers.keys())
       if (!expected.has(id))
-        this.#violated(`${process} registers a handler as ${id}, which none of its own is called`);
+        this.#violated(
+          `${process} registers a handler as ${id}, which is not the name of any handler it has`,
+        );
     for (const [name, id] of delivery.names) {
       const before = ids.get(name) ?? [];
       if (before[0] === id) continue;
@@ -190,7 +196,7 @@ export class DeliveryWatch {
     }
   }
 
-  /** What comes later is handled under the last id alone. */
+  /** Later events are handled under the last id alone. */
   #noteLost(name: string, ids: readonly string[], log: readonly DeliverableEvent[]): void {
     const { idsOfLost } = this.#history;
     for (const { id } of log) {
@@ -233,14 +239,14 @@ export class DeliveryWatch {
   }
 }
 
-/** What of the store changes blocked events under a lease. */
+/** The store's methods that change blocked events under a lease. */
 const mayWrite: ReadonlySet<string> = new Set([
   'blocked.block',
   'blocked.beginAttempt',
   'blocked.endAttempt',
 ]);
 
-/** What the documents say of how a call ended. */
+/** How the documentation classifies a failed call. */
 function failureOf({ whenBatchFails }: RegisteredHandler['options'], thrown: unknown): CallFailure {
   if (whenBatchFails === 'wait') return 'outage';
   const known = FrameworkError.find(thrown);
@@ -256,12 +262,12 @@ function slotIn(watch: DatabaseWatch, eventId: string): number | undefined {
   return slots.get(eventId);
 }
 
-/** A cursor that is new was moved by nobody. */
+/** A new cursor was not moved by anybody. */
 function noteCursors({ cursors, tables: { delivery } }: DatabaseWatch): void {
   for (const [place, cursor] of delivery.cursors) if (!cursors.has(place)) cursors.set(place, cursor);
 }
 
-/** What a failover has changed was written by nobody. */
+/** Changes made by a failover were not written by anybody. */
 function forgetOldHistory(watch: DatabaseWatch): void {
   const { timeline } = watch.tables.delivery;
   if (watch.timeline === timeline) return;

@@ -1,17 +1,20 @@
 import type { MemoryDeliveryTables } from '../../memory/index.js';
 
-/** What a process was told of a slot when it renewed its leases. */
+/** What a renewal told a process about a slot. */
 export interface Grant {
   readonly token: string;
-  /** Differs from that of any other lease, and from the same one after the process has let it lapse. */
+  /** Unique per lease. A lease that the process let lapse gets a new one. */
   readonly lease: string;
-  /** When the token was new, in the order in which grants and pauses were seen. */
+  /** When the token was first seen, in the order of all grants and pauses. */
   readonly seen: number;
-  /** How long it may work by it. */
+  /** Until when the process may work under it. */
   readonly untilMs: number;
-  /** At which step it was told; `Infinity` while the answer is on its way. */
+  /** The step at which the process was told; `Infinity` while the answer is on its way. */
   readonly toldStep: number;
-  /** At which step it was told that it has the slot no more; `Infinity` while it was not, `undefined` while it has it. */
+  /**
+   * The step at which the process was told that it has lost the slot; `Infinity` while it was not told, `undefined`
+   * while it has the slot.
+   */
   readonly endStep?: number | undefined;
 }
 
@@ -20,49 +23,52 @@ interface Holder {
   readonly untilMs: number;
 }
 
-/** Knows from the renewals in one database which process may work in which slot, and finds two that may at one time. */
+/**
+ * Follows the renewals in one database, to know which process may work in which slot, and reports two that may at the
+ * same time.
+ */
 export class LeaseWatch {
   readonly #tables: MemoryDeliveryTables;
   readonly #leaseMs: number;
   readonly #violated: (text: string) => void;
-  /** The ids in the database, by the names of the processes. */
+  /** The ids of processes in the database, by process name. */
   readonly #ids = new Map<string, string>();
-  /** By the names of the processes, and by handlers and slots. */
+  /** By process name, then by handler and slot. */
   readonly #grants = new Map<string, Map<string, Grant>>();
   readonly #holders = new Map<string, Holder>();
-  /** When handlers were paused, in the same order: much happens within one millisecond. */
+  /** When handlers were paused, in the same order as grants, since much can happen within one millisecond. */
   readonly #pauses = new Map<string, number>();
   #seenCount = 0;
-  /** When processes have asked for their leases last, and until when they may work by what they were told. */
+  /** When each process last requested its leases, and until when it may work according to the last answer. */
   readonly #askedMs = new Map<string, number>();
   readonly #knownUntilMs = new Map<string, number>();
   #timeline = 0;
   #leaseCount = 0;
 
-  /** @param leaseMs how long a lease lasts from its renewal */
+  /** @param leaseMs how long a lease lasts after its renewal */
   constructor(tables: MemoryDeliveryTables, leaseMs: number, violated: (text: string) => void) {
     this.#tables = tables;
     this.#leaseMs = leaseMs;
     this.#violated = violated;
   }
 
-  /** What a process may know of its lease of a slot; `undefined` when it never had one. */
+  /** What a process may know about its lease of a slot; `undefined` if it never had one. */
   grant(process: string, handler: string, slot: number): Grant | undefined {
     return this.#grants.get(process)?.get(`${handler} ${slot}`);
   }
 
-  /** Whether a process holds a slot, as the database has it. */
+  /** Whether a process holds a slot according to the database. */
   holds(process: string, handler: string, slot: number): boolean {
     const { processId } = this.#tables.leaseOf(handler, slot);
     return processId !== undefined && processId === this.#ids.get(process);
   }
 
-  /** Whether a handler is paused, and was already when a lease was granted. */
+  /** Whether a handler is paused, and was already paused when a lease was granted. */
   wasPaused(handler: string, { seen }: Grant): boolean {
     return this.#tables.handlers.get(handler) === true && (this.#pauses.get(handler) ?? Infinity) < seen;
   }
 
-  /** Takes note of which handlers are paused; to be called whenever a process may learn that. */
+  /** Records which handlers are paused. Must be called whenever a process may find that out. */
   notePauses(): void {
     for (const [handler, isPaused] of this.#tables.handlers) {
       if (!isPaused) this.#pauses.delete(handler);
@@ -70,11 +76,11 @@ export class LeaseWatch {
     }
   }
 
-  /** Takes note of what the database has just granted to a process. */
+  /** Records what the database has just granted to a process. */
   renewed(process: string): void {
     const { leases, timeline, nowMs } = this.#tables;
     this.notePauses();
-    // Who holds what after a failover is begun anew: nobody's token is valid any more.
+    // After a failover no token is valid any more, so all holders are forgotten.
     if (timeline !== this.#timeline) this.#holders.clear();
     this.#timeline = timeline;
     const id = this.#idOf(process);
@@ -86,7 +92,7 @@ export class LeaseWatch {
       const place = `${handler} ${slot}`;
       const holder = this.#holders.get(place);
       if (processId !== id) {
-        // It has given the slot back by this renewal.
+        // The process has given the slot back with this renewal.
         if (holder?.process === process) this.#holders.delete(place);
         continue;
       }
@@ -105,9 +111,9 @@ export class LeaseWatch {
   }
 
   /**
-   * Takes note that the answer of the last renewal has come back to its process.
+   * Records that the answer to the last renewal has reached its process.
    *
-   * @returns whether the time of its leases had ended meanwhile
+   * @returns whether its leases had run out in the meantime
    */
   told(
     process: string,
@@ -129,12 +135,12 @@ export class LeaseWatch {
     return hasLapsed;
   }
 
-  /** Takes note that a process asks for its leases. */
+  /** Records that a process requests its leases. */
   asked(process: string, nowMs: number): void {
     this.#askedMs.set(process, nowMs);
   }
 
-  /** Takes note that a process has given all its slots back. */
+  /** Records that a process has given all its slots back. */
   released(process: string): void {
     this.#grants.delete(process);
     for (const [place, holder] of this.#holders) if (holder.process === process) this.#holders.delete(place);
@@ -144,7 +150,9 @@ export class LeaseWatch {
     return `lease ${++this.#leaseCount}`;
   }
 
-  /** The database knows processes by ids of their own: the one that is new after its first renewal. */
+  /**
+   * The database has its own ids for processes: the one that appears with a process's first renewal is that process's.
+   */
   #idOf(process: string): string | undefined {
     if (!this.#ids.has(process)) {
       const known = new Set(this.#ids.values());
