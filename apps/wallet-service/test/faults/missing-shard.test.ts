@@ -39,7 +39,10 @@ it(
     await vi.waitFor(async () => expect(await received()).toBeGreaterThan(3), patience);
     // What was received and is not settled yet falls to the process that cannot see that.
     await harness.killService();
-    await vi.waitFor(() => expect(partial.stderr).toContain('a handler failed and will be retried'), patience);
+    await vi.waitFor(
+      () => expect(partial.stderr).toContain('a handler failed and will be retried'),
+      patience,
+    );
     expect(partial.stderr).toMatch(
       /"handler":"receive-transfer".*"counted":false.*shard \(1, 0\) is not configured.*"remedy":"add the shard to framework.sharding.groups of this process; until then the event waits/,
     );
