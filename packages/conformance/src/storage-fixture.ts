@@ -1,5 +1,5 @@
-import type { DatabaseRegistry, Id, Page, Repository, ShardIdentifier } from '@framework/core';
-import type { AnyEntity } from '@framework/core/adapter';
+import type { DatabaseRegistry, Page, PageRequest, Repository, ShardIdentifier } from '@framework/core';
+import type { AnyEntity, ModelMapper } from '@framework/core/adapter';
 
 import type { Account, Tag } from './account.js';
 
@@ -41,10 +41,7 @@ export interface AccountReader extends ModelReader<Account> {
   /** The one account of the owner, `undefined` when there is none; refused with `not-unique` when several are. */
   findOneByOwner(owner: string): Promise<Account | undefined>;
   countByOwner(owner: string): Promise<number>;
-  findPageByOwner(
-    owner: string,
-    page: { readonly limit: number; readonly after?: string | undefined },
-  ): ReturnType<ModelReader<Account>['findPage']>;
+  findPageByOwner(owner: string, page: PageRequest<Account>): Promise<Page<Account>>;
 }
 
 /** One row of the log, column by column; JSON columns as values. */
@@ -66,15 +63,5 @@ export interface StoredEvent {
   readonly createdDate: Date;
 }
 
-/** What the suite reads through: the methods that every adapter's repositories have. */
-export interface ModelReader<M extends AnyEntity> extends Repository<M> {
-  getById(id: Id<M> | string): Promise<M>;
-  findById(id: Id<M> | string): Promise<M | undefined>;
-  /** In the order of the ids; missing ones are left out. */
-  findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]>;
-  /** All models of all shards in the order of ids; refused with `limit-exceeded` beyond `rowsMax`. */
-  findAll(rowsMax?: number): Promise<readonly M[]>;
-  findPage(page: { readonly limit: number; readonly after?: string | undefined }): Promise<Page<M>>;
-  count(): Promise<number>;
-  existsById(id: Id<M> | string): Promise<boolean>;
-}
+/** What the suite reads and writes through: both ports of an adapter's repositories. */
+export interface ModelReader<M extends AnyEntity> extends Repository<M>, ModelMapper<M> {}

@@ -26,7 +26,8 @@ export {
   type PersistOutcome,
   type TransactionManager,
 } from './storage/transaction-manager.js';
-export { type ModelSource, pageSize } from './storage/repository.js';
+export type { ModelJsonCodec, ModelMapper, ModelSource } from './storage/repository.js';
+export { PageOrder, type PagePlace, type ValueKind, pageSize } from './storage/page.js';
 export {
   type ActionRecord,
   type Change,

@@ -19,6 +19,7 @@ import {
   type NewEntity,
   type Plan,
   type Principal,
+  type Page,
   type Repository,
   type ShardIdentifier,
   ShardedId,
@@ -26,7 +27,7 @@ import {
   shardedIdCodec,
 } from '../src/index.js';
 import type { OwnFields } from '../src/model/model.js';
-import { decodeEvent } from '../src/adapter.js';
+import { type ModelMapper, decodeEvent } from '../src/adapter.js';
 import { FakeRepository } from './fake-repository.js';
 import { Address, Order, OrderShippedEvent } from './order.js';
 import { Wallet, WalletDepositedEvent } from './wallet.js';
@@ -269,7 +270,7 @@ export function brandedModels(invoiceId: ShardedId<Invoice>, receiptId: ShardedI
   const any: Id<unknown> = invoiceId;
   const own: Id<Invoice> = ShardedId.generate(Invoice, shard);
   holds<Same<keyof OwnFields<Invoice>, 'amount'>>();
-  const repository: Repository = new FakeRepository(Invoice);
+  const repository: ModelMapper = new FakeRepository(Invoice);
   const staged = plan.add(new Receipt({ id: receiptId, state: 'OPEN', createdDate: now, amount: 1n }).pay());
   holds<Same<typeof staged, Receipt>>();
 
@@ -343,14 +344,33 @@ export function declarations(): void {
   FrameworkAction()(Wallet);
 }
 
-export function repositories(wallets: FakeRepository<Wallet>): void {
-  const ofWallets: Repository<Wallet> = wallets;
-  const any: readonly Repository[] = [ofWallets, new FakeRepository(Address)];
+export function mappers(wallets: FakeRepository<Wallet>): void {
+  const ofWallets: ModelMapper<Wallet> = wallets;
+  const any: readonly ModelMapper[] = [ofWallets, new FakeRepository(Address)];
+  // @ts-expect-error a mapper of other models
+  const ofOrders: ModelMapper<Order> = wallets;
+  // @ts-expect-error an action is no mapper
+  const none: ModelMapper = new PingAction(clock);
+  void [any, ofOrders, none];
+}
+
+export async function reads(wallets: Repository<Wallet>): Promise<void> {
+  const any: Repository = wallets;
+  const page = await wallets.findPage({ limit: 10, orderBy: 'balance', direction: 'descending', shard });
+  holds<Same<typeof page, Page<Wallet>>>();
+  await wallets.findPage({ limit: 10, orderBy: 'createdDate' });
+  await wallets.findPage({ limit: 10, orderBy: 'id', after: page.next });
   // @ts-expect-error a repository of other models
   const ofOrders: Repository<Order> = wallets;
-  // @ts-expect-error an action is no repository
-  const none: Repository = new PingAction(clock);
-  void [any, ofOrders, none];
+  // @ts-expect-error the id of another model
+  await wallets.getById(order.id);
+  // @ts-expect-error a method is no field
+  await wallets.findPage({ limit: 10, orderBy: 'deposit' });
+  // @ts-expect-error events have no order
+  await wallets.findPage({ limit: 10, orderBy: 'events' });
+  // @ts-expect-error a page needs a limit
+  await wallets.findPage({});
+  void [any, ofOrders];
 }
 
 export function nothingIsAny(executor: ActionExecutor, error: FrameworkError): void {
@@ -364,8 +384,8 @@ export function nothingIsAny(executor: ActionExecutor, error: FrameworkError): v
   holds<Same<IsAny<ReturnType<typeof plan.addAll<Wallet>>[number]>, false>>();
   holds<Same<IsAny<New<Wallet>['balance']>, false>>();
   holds<Same<IsAny<OwnFields<Wallet>['ownerId']>, false>>();
-  holds<Same<IsAny<Repository['model']>, false>>();
-  holds<Same<ReturnType<Repository['encode']>, unknown>>();
+  holds<Same<IsAny<ModelMapper['model']>, false>>();
+  holds<Same<ReturnType<ModelMapper['encode']>, unknown>>();
   holds<Same<ReturnType<typeof notNull<string | null>>, string>>();
   holds<Same<ReturnType<typeof ActionRegistry.discover>, ActionRegistry>>();
   holds<Same<typeof error.code, ErrorCode>>();

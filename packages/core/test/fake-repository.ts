@@ -1,15 +1,14 @@
-import { type AnyEntity, type ModelSource, readById, readByIds } from '../src/adapter.js';
+import { type AnyEntity, type ModelMapper, type ModelSource, readById, readByIds } from '../src/adapter.js';
 import {
   EmbeddedBitsShardingStrategy,
   EntityNotFoundError,
   type Id,
   type ModelClass,
-  type Repository,
   type ShardingStrategy,
 } from '../src/index.js';
 
 /** A repository of models in memory, which a test puts there. */
-export class FakeRepository<M extends AnyEntity> implements Repository<M> {
+export class FakeRepository<M extends AnyEntity> implements ModelMapper<M> {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
   /** How often it was asked for one model or several. */

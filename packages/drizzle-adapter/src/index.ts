@@ -9,7 +9,7 @@ export {
   type ShardMigration,
   migrateShards,
 } from './migration/shard-commands.js';
-export { type PageRequest, PgRepository } from './pg-repository.js';
+export { type PgPageRequest, PgRepository } from './pg-repository.js';
 export { type ModelTable, entityColumns, modelColumns } from './model-columns.js';
 export { PgDatabase } from './pg-database.js';
 export { PgTransactionManager } from './pg-transaction-manager.js';

@@ -7,12 +7,15 @@ import {
   type ModelClass,
   NotUniqueError,
   type Page,
+  type PageRequest,
   type Repository,
   ShardIdentifier,
   type ShardingStrategy,
 } from '@framework/core';
 import {
   type AnyEntity,
+  type ModelMapper,
+  type PagePlace,
   ShardUndeterminedError,
   madeModels,
   modelNameOf,
@@ -25,20 +28,16 @@ import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
 
 import { type PgTransactionManager, joinedManager, pgManager } from './pg-transaction-manager.js';
 import type { ModelTable } from './model-columns.js';
-import { PgModelSource, TableReader } from './read/table-reader.js';
+import { PgModelSource, type PlacedRow, TableReader } from './read/table-reader.js';
 import { type Row, RowEncoder } from './write/row-encoder.js';
 
 /** How many rows `findAll` and `findAllWhere` give at most, unless told otherwise. */
 const defaultRowsMax = 10_000;
 
-/** What to read: one page of all that a condition matches, in the order of ids. */
-export interface PageRequest {
+/** Which models to read, and where to read on; by a condition of your own, too. */
+export interface PgPageRequest<M> extends PageRequest<M> {
   /** Default: all rows. */
   readonly where?: SQL | undefined;
-  /** Items at most, 1 to 1,000. */
-  readonly limit: number;
-  /** The `next` of the page before. Default: from the start. */
-  readonly after?: string | undefined;
 }
 
 /**
@@ -56,7 +55,9 @@ export interface PageRequest {
  * }
  * ```
  */
-export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> implements Repository<M> {
+export abstract class PgRepository<M extends AnyEntity, T extends ModelTable>
+  implements Repository<M>, ModelMapper<M>
+{
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
   readonly #databases: DatabaseRegistry;
@@ -149,12 +150,12 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
 
   /** Reads all models that match a condition, on all shards side by side; throws as {@link findAll}. */
   async findAllWhere(condition: SQL | undefined, rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
-    const rows = await this.#rows({ where: condition, limit: rowsMax + 1 });
+    const rows = await this.#firstRows(condition, rowsMax + 1);
     if (rows.length > rowsMax) {
       const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them by findPage`;
       throw new LimitExceededError('rowsMax', rowsMax, message);
     }
-    return rows.map((row) => this.toModel(row));
+    return rows.map(({ row }) => this.toModel(row));
   }
 
   /**
@@ -163,22 +164,41 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
    * @throws NotUniqueError `not-unique` when several match
    */
   async findOneWhere(condition: SQL): Promise<M | undefined> {
-    const [row, another] = await this.#rows({ where: condition, limit: 2 });
+    const [found, another] = await this.#firstRows(condition, 2);
     if (another !== undefined) throw new NotUniqueError(modelNameOf(this.model));
-    return row === undefined ? undefined : this.toModel(row);
+    return found && this.toModel(found.row);
   }
 
   /**
-   * Reads one page in the order of ids, over all shards.
+   * Reads one page, over all shards or of one: by an index where there is one on the column and the id.
    *
-   * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page
-   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
+   * Where `shard` shares its database, the rows of other shards are read and left out.
+   *
+   * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
+   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero, or when the table
+   * has no order by that column
    */
-  async findPage({ where, limit, after }: PageRequest): Promise<Page<M>> {
+  async findPage({ where, limit, after, orderBy, direction, shard }: PgPageRequest<M>): Promise<Page<M>> {
     const size = pageSize(limit);
-    const rows = await this.#rows({ where, limit: size + 1, after });
-    const items = rows.slice(0, size).map((row) => this.toModel(row));
-    return { items, next: rows.length > size ? items.at(-1)?.id.value : undefined };
+    const order = this.#reader.order({ orderBy, direction });
+    const managers = shard === undefined ? this.#eachDatabase() : [this.#databaseOf(shard)];
+    const found: { readonly model: M; readonly place: PagePlace }[] = [];
+    let from = after === undefined ? undefined : order.placeOf(after, (id) => this.#reader.idText(id));
+    let mayBeMore = true;
+    while (mayBeMore && found.length <= size) {
+      const rows = await this.#rows(managers, { where, limit: size + 1, after: from, order });
+      for (const { row, place } of rows) {
+        const model = this.toModel(row);
+        if (shard === undefined || this.strategy.shardOfModel(model) === shard) found.push({ model, place });
+      }
+      mayBeMore = shard !== undefined && rows.length > size;
+      from = rows.at(-1)?.place;
+    }
+    const last = found.length > size ? found[size - 1] : undefined;
+    return {
+      items: found.slice(0, size).map(({ model }) => model),
+      next: last && order.cursorOf(last.place),
+    };
   }
 
   /** Counts the models that match a condition, or all, on all shards. */
@@ -205,11 +225,26 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable> im
     return this.#eachDatabase().map(({ db }) => db);
   }
 
-  async #rows(request: PageRequest): Promise<readonly T['$inferSelect'][]> {
-    const found = await Promise.all(
-      this.#eachDatabase().map((manager) => this.#reader.page(manager, request)),
-    );
-    return this.#reader.inOrder(found.flat()).slice(0, request.limit);
+  #firstRows(where: SQL | undefined, limit: number): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
+    return this.#rows(this.#eachDatabase(), {
+      where,
+      limit,
+      after: undefined,
+      order: this.#reader.order({}),
+    });
+  }
+
+  async #rows(
+    managers: readonly PgTransactionManager[],
+    query: Parameters<TableReader<T>['page']>[1],
+  ): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
+    const found = await Promise.all(managers.map((manager) => this.#reader.page(manager, query)));
+    return query.order.merged(found).slice(0, query.limit);
+  }
+
+  #databaseOf(shard: ShardIdentifier): PgTransactionManager {
+    const own = this.#managerOf(shard);
+    return joinedManager(this.#databases.eachDatabase().find((managers) => managers.includes(own)) ?? [own]);
   }
 
   #eachDatabase(): readonly PgTransactionManager[] {

@@ -10,6 +10,7 @@ import {
   sameDatabaseShard,
   noLimits,
   once,
+  unknown,
 } from '../suite-context.js';
 
 /** Registers the reads of a repository, over all shards. */
@@ -164,12 +165,118 @@ export function describePages(context: SuiteContext): void {
       });
     });
 
+    it.each([1, 3, 8, 9])('of %i give every model once from the last to the first id', async (limit) => {
+      const stored = await storeEverywhere(context, 8);
+      const { items } = await readAll(
+        (page) => context.accounts.findPage({ ...page, direction: 'descending' }),
+        limit,
+      );
+      expect(items).toEqual(stored.toReversed());
+    });
+
+    it.each<readonly [OrderedField, 'ascending' | 'descending', number]>([
+      ['owner', 'ascending', 1],
+      ['owner', 'descending', 3],
+      ['quota', 'ascending', 2],
+      ['quota', 'descending', 1],
+      ['score', 'ascending', 1],
+      ['score', 'descending', 4],
+      ['dueDate', 'ascending', 1],
+      ['dueDate', 'descending', 2],
+      ['createdDate', 'ascending', 3],
+      ['version', 'ascending', 1],
+    ])(
+      'by %s, %s, of %i give every model once, those of equal values in the order of ids',
+      async (orderBy, direction, limit) => {
+        const stored = await storeOfFewValues(context);
+        const { items } = await readAll(
+          (page) => context.accounts.findPage({ ...page, orderBy, direction }),
+          limit,
+        );
+        const sorted = stored.toSorted((one, other) => compareBy(orderBy, one, other));
+        expect(items).toEqual(direction === 'ascending' ? sorted : sorted.toReversed());
+      },
+    );
+
+    it('by a field keep their place when models of the same value are added meanwhile', async () => {
+      const stored = await storeOfFewValues(context);
+      const request = { orderBy: 'owner', limit: 5 } as const;
+      const first = await context.accounts.findPage(request);
+      const added = await context.openAccount(firstShard, { owner: at(first.items, 4).owner });
+      const second = await context.accounts.findPage({ ...request, limit: 100, after: first.next });
+      const sorted = [...stored, added].toSorted((one, other) => compareBy('owner', one, other));
+      expect([...first.items, ...second.items]).toEqual(sorted);
+    });
+
+    it.each([firstShard, sameDatabaseShard, otherDatabaseShard])(
+      'of %s alone leave out those of other shards',
+      async (shard) => {
+        const stored = await storeOfFewValues(context);
+        const own = stored.filter(({ id }) => id.resolveShardIdentifier() === shard);
+        expect(own.length).toBeGreaterThan(1);
+        for (const limit of [1, 2, 100]) {
+          const { items } = await readAll((page) => context.accounts.findPage({ ...page, shard }), limit);
+          expect(items).toEqual(own);
+        }
+      },
+    );
+
+    it('of a shard that is not configured are refused', async () => {
+      await expect(context.accounts.findPage({ limit: 1, shard: unknown })).rejects.toMatchObject({
+        code: 'unknown-shard',
+      });
+    });
+
+    it('refuse a cursor of another order', async () => {
+      await storeOfFewValues(context);
+      const { next } = await context.accounts.findPage({ limit: 1, orderBy: 'owner' });
+      for (const orderBy of [undefined, 'quota', 'dueDate'] as const) {
+        await expect(context.accounts.findPage({ limit: 1, after: next, orderBy })).rejects.toMatchObject({
+          code: 'invalid-cursor',
+        });
+      }
+    });
+
+    it.each(['settings', 'nothing'])('refuse an order by %s, which has none', async (field) => {
+      await storeEverywhere(context, 1);
+      await expect(
+        context.accounts.findPage({ limit: 1, orderBy: field as OrderedField }),
+      ).rejects.toMatchObject({ code: 'invariant-violation' });
+    });
+
     it('refuse a cursor that is none', async () => {
       await expect(context.accounts.findPage({ limit: 1, after: 'no cursor' })).rejects.toMatchObject({
         code: 'invalid-cursor',
       });
     });
   });
+}
+
+type OrderedField = 'owner' | 'quota' | 'score' | 'dueDate' | 'createdDate' | 'version';
+
+/** Stores accounts on all shards, several of which have the same value in each field; gives them in the order of ids. */
+async function storeOfFewValues(context: SuiteContext): Promise<readonly Account[]> {
+  const owners = ['ada', 'Zoë', 'zoë', 'ada', '', '𝄞', '﹏'];
+  const shards = [firstShard, otherDatabaseShard, sameDatabaseShard];
+  const accounts = Array.from({ length: 12 }, (_unused, index) =>
+    Account.open(at(shards, index % shards.length), new Date(Date.UTC(2026, 0, 1 + (index % 2))), {
+      owner: at(owners, index % owners.length),
+      quota: 10n ** BigInt(index % 5) - 50n,
+      score: (index % 4) - 1.5,
+      dueDate: new Date(Date.UTC(2026, 5, 1, 0, 0, 0, 250 * (index % 3))),
+    }),
+  );
+  return context.store(...accounts);
+}
+
+/** Compares as a page is ordered: texts by their bytes, and what is equal by the id. */
+function compareBy(field: OrderedField, one: Account, other: Account): number {
+  const [first, second] = [one[field], other[field]];
+  const order =
+    typeof first === 'string'
+      ? Buffer.compare(Buffer.from(first), Buffer.from(String(second)))
+      : Number(first) - Number(second);
+  return order || Buffer.compare(Buffer.from(one.id.value), Buffer.from(other.id.value));
 }
 
 async function storeEverywhere(

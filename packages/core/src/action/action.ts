@@ -20,7 +20,7 @@ declare const paramsOf: unique symbol;
  *
  * @FrameworkAction({ params })
  * class WalletDepositMoneyAction extends Action<Params, Wallet> {
- *   constructor(clock: Clock, private readonly wallets: WalletRepository) { super(clock); }
+ *   constructor(clock: Clock, private readonly wallets: Repository<Wallet>) { super(clock); }
  *
  *   protected async perform(principal: Principal, { walletId, amount }: Params): Promise<Wallet> {
  *     const wallet = await this.wallets.getById(walletId);

@@ -26,7 +26,7 @@ import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ChangeSet } from '../storage/change-set.js';
 import type { StoredKey } from '../storage/idempotency-keys.js';
-import type { Repository } from '../storage/repository.js';
+import type { ModelMapper } from '../storage/repository.js';
 import type { PersistOutcome } from '../storage/transaction-manager.js';
 import { perform } from './action.js';
 import { runInAttempt } from './attempt-context.js';
@@ -41,7 +41,7 @@ export class Attempts {
   /** The classes of events that were staged, and those that handlers have claimed. */
   readonly eventTypes: EventTypes = new EventTypes();
   readonly #databases: DatabaseRegistry;
-  readonly #repositories: ReadonlyMap<unknown, Repository>;
+  readonly #repositories: ReadonlyMap<unknown, ModelMapper>;
   readonly #limits: ExecutionLimits;
   readonly #keyLifetimeMs: number;
   readonly #keySearch: KeySearch;
@@ -286,8 +286,8 @@ async function performed<Params, Result>(
   }
 }
 
-function byModel(repositories: readonly Repository[]): ReadonlyMap<unknown, Repository> {
-  const map = new Map<unknown, Repository>();
+function byModel(repositories: readonly ModelMapper[]): ReadonlyMap<unknown, ModelMapper> {
+  const map = new Map<unknown, ModelMapper>();
   const names = new Set<string>();
   for (const repository of repositories) {
     const name = modelNameOf(repository.model);

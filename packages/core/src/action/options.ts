@@ -7,7 +7,7 @@ import type {
 } from '../config/settings.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';
-import type { Repository } from '../storage/repository.js';
+import type { ModelMapper } from '../storage/repository.js';
 import type { ActionRegistry, AnyAction } from './action-registry.js';
 import type { RetryPolicy } from './retry-policy.js';
 
@@ -17,7 +17,7 @@ export interface ExecutorOptions {
   readonly namespace: string;
   readonly databases: DatabaseRegistry;
   /** One for each class of models that actions stage. */
-  readonly repositories: readonly Repository[];
+  readonly repositories: readonly ModelMapper[];
   readonly actions: readonly AnyAction[] | ActionRegistry;
   /** What to change in the default policy: 5 attempts, backoff from 10 ms to 1 s with full jitter. */
   readonly retry?: Partial<RetryPolicy>;

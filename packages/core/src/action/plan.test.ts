@@ -8,7 +8,7 @@ import { type ExecutionLimits, defaultExecutionLimits } from '../config/settings
 import { ShardedId } from '../id/sharded-id.js';
 import { EventTypes } from '../model/model-event.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { Repository } from '../storage/repository.js';
+import type { ModelMapper } from '../storage/repository.js';
 import { Plan, sealPlan } from './plan.js';
 
 const global = ShardIdentifier.of(0, 0);
@@ -16,12 +16,15 @@ const mexico = ShardIdentifier.of(1, 0);
 const created = new Date('2026-01-01T00:00:00Z');
 
 function planOf(
-  options: { readonly limits?: Partial<ExecutionLimits>; readonly repositories?: readonly Repository[] } = {},
+  options: {
+    readonly limits?: Partial<ExecutionLimits>;
+    readonly repositories?: readonly ModelMapper[];
+  } = {},
 ): Plan {
   const repositories = (options.repositories ?? [
     new FakeRepository(Wallet),
     new FakeRepository(Address),
-  ]) as readonly Repository[];
+  ]) as readonly ModelMapper[];
   return new Plan({
     actionName: 'TestAction',
     repositories: new Map(repositories.map((repository) => [repository.model, repository])),

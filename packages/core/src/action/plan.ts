@@ -9,7 +9,7 @@ import { type EventClass, type EventTypes, type ModelEvent, encodePayload } from
 import { type AnyEntity, Model, rebuild } from '../model/model.js';
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { Change, EventRecord } from '../storage/change-set.js';
-import type { Repository } from '../storage/repository.js';
+import type { ModelMapper } from '../storage/repository.js';
 
 /** What a plan stages on one shard. */
 export interface ShardPlan {
@@ -38,7 +38,7 @@ export function sealPlan(plan: Plan): readonly ShardPlan[] {
  */
 export class Plan {
   readonly #actionName: string;
-  readonly #repositories: ReadonlyMap<unknown, Repository>;
+  readonly #repositories: ReadonlyMap<unknown, ModelMapper>;
   readonly #limits: ExecutionLimits;
   readonly #clock: Clock;
   readonly #eventTypes: EventTypes;
@@ -54,7 +54,7 @@ export class Plan {
   /** Opened by the executor, one for each attempt. */
   constructor(context: {
     readonly actionName: string;
-    readonly repositories: ReadonlyMap<unknown, Repository>;
+    readonly repositories: ReadonlyMap<unknown, ModelMapper>;
     readonly limits: ExecutionLimits;
     readonly clock: Clock;
     readonly eventTypes: EventTypes;

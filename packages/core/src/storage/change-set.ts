@@ -2,7 +2,7 @@ import type { CommitOutcomeUnknownError } from '../errors/storage-errors.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { KeyRecord } from './idempotency-keys.js';
-import type { Repository } from './repository.js';
+import type { ModelMapper } from './repository.js';
 
 /**
  * Everything that one action writes on one shard: committed together or not at all.
@@ -48,7 +48,7 @@ export interface ActionRecord {
 /** One row to add, or to update if it still has the expected version. */
 export interface Change {
   readonly kind: 'add' | 'update';
-  readonly repository: Repository;
+  readonly repository: ModelMapper;
   /** The pending version, whose version is the one to be written. */
   readonly model: AnyEntity;
   /** The version that the row must have now; 0 for an addition. */

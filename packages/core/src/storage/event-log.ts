@@ -1,4 +1,4 @@
-import type { Page } from './repository.js';
+import type { Page } from './page.js';
 
 /** One row of the log. */
 export interface LoggedEvent {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { pageSize } from './repository.js';
+import { pageSize } from './page.js';
 
 test.each([
   [0, 1],

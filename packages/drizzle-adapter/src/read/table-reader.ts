@@ -1,6 +1,6 @@
-import { InvalidCursorError, InvalidIdError, type ModelClass } from '@framework/core';
-import { type AnyEntity, type ModelSource, isStorableText } from '@framework/core/adapter';
-import { type SQL, and, asc, count, getTableColumns, gt, is, ne, sql } from 'drizzle-orm';
+import { InvalidIdError, type ModelClass } from '@framework/core';
+import { type AnyEntity, type ModelSource, type PagePlace, isStorableText } from '@framework/core/adapter';
+import { type SQL, and, count, getTableColumns, is, ne, sql } from 'drizzle-orm';
 import {
   PgArray,
   type PgColumn,
@@ -15,6 +15,7 @@ import { parse } from 'postgres-array';
 import type { Connection } from '../connection/connection.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
+import { ColumnOrder } from './column-order.js';
 
 const deletedState = 'DELETED';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -98,21 +99,27 @@ export class TableReader<T extends ModelTable> {
   }
 
   /**
-   * Reads the first matching rows, ordered by id.
+   * The order of a list of pages.
    *
-   * @throws InvalidCursorError `invalid-cursor` when `after` is not a possible id of the table
+   * @throws InvariantViolationError `invariant-violation` when the table has no order by that column
    */
+  order(request: ConstructorParameters<typeof ColumnOrder>[2]): ColumnOrder {
+    return new ColumnOrder(this.#table, this.#idOrder, request);
+  }
+
+  /** Reads the first rows that match, and are behind a place. */
   async page(
     manager: Connection,
-    {
-      where,
-      limit,
-      after,
-    }: { readonly where?: SQL | undefined; readonly limit: number; readonly after?: string | undefined },
-  ): Promise<T['$inferSelect'][]> {
-    if (after !== undefined && !this.#mayBeId(after)) throw new InvalidCursorError(after);
-    const beyond = after === undefined ? undefined : gt(this.#idOrder, after);
-    return this.#select(manager, and(where, beyond), limit);
+    { where, limit, after, order }: PageQuery,
+  ): Promise<readonly PlacedRow<T['$inferSelect']>[]> {
+    const query = new QueryBuilder()
+      .select()
+      .from<ModelTable>(this.#table)
+      .where(and(where, after && order.beyond(after), this.#present))
+      .orderBy(...order.orderBy)
+      .limit(limit);
+    const rows = await rowsOf(manager, query);
+    return rows.map((values) => ({ row: this.#decoder.decode(values), place: order.placeOfRow(values) }));
   }
 
   /** Counts the matching rows. */
@@ -124,29 +131,20 @@ export class TableReader<T extends ModelTable> {
     const [row] = await rowsOf(manager, query);
     return Number(row?.[0] ?? 0);
   }
+}
 
-  /** Merges rows of several databases into the order that each database uses. */
-  inOrder(rows: readonly T['$inferSelect'][]): T['$inferSelect'][] {
-    return rows
-      .map((row) => ({ row, key: Buffer.from(rowId(row)) }))
-      .sort((one, other) => Buffer.compare(one.key, other.key))
-      .map(({ row }) => row);
-  }
+/** Which rows of a table to read, at most how many, and in which order. */
+interface PageQuery {
+  readonly where: SQL | undefined;
+  readonly limit: number;
+  readonly after: PagePlace | undefined;
+  readonly order: ColumnOrder;
+}
 
-  async #select(
-    manager: Connection,
-    condition: SQL | undefined,
-    limit: number,
-  ): Promise<T['$inferSelect'][]> {
-    const query = new QueryBuilder()
-      .select()
-      .from<ModelTable>(this.#table)
-      .where(and(condition, this.#present))
-      .orderBy(asc(this.#idOrder))
-      .limit(limit);
-    const rows = await rowsOf(manager, query);
-    return rows.map((values) => this.#decoder.decode(values));
-  }
+/** A row, and where it stands in the order of a page. */
+export interface PlacedRow<Row> {
+  readonly row: Row;
+  readonly place: PagePlace;
 }
 
 /** A select whose first parameter changes with each use, and the constants that follow it. */

@@ -1,5 +1,5 @@
-import { type Repository, ShardIdentifier, ShardedId, openDatabases } from '@framework/core';
-import type { AnyEntity, ChangeSet } from '@framework/core/adapter';
+import { ShardIdentifier, ShardedId, openDatabases } from '@framework/core';
+import type { AnyEntity, ChangeSet, ModelMapper } from '@framework/core/adapter';
 import { Tag } from '@framework/conformance';
 import pg from 'pg';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -31,7 +31,7 @@ function changeSetOf(...models: readonly Gadget[]): ChangeSet {
   return changeSetIn(gadgets, models);
 }
 
-function changeSetIn<E extends AnyEntity>(repository: Repository<E>, models: readonly E[]): ChangeSet {
+function changeSetIn<E extends AnyEntity>(repository: ModelMapper<E>, models: readonly E[]): ChangeSet {
   return {
     shard,
     action: {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { type DatabaseRegistry, FrameworkError, type Repository, openDatabases } from '@framework/core';
-import type { DeliveryStore, TransactionManager } from '@framework/core/adapter';
+import { type DatabaseRegistry, FrameworkError, openDatabases } from '@framework/core';
+import type { DeliveryStore, ModelMapper, TransactionManager } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { Account, firstShard } from '@framework/conformance';
 import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';
@@ -15,7 +15,7 @@ export interface Store extends Pick<
 > {
   readonly name: 'memory' | 'postgres';
   readonly manager: TransactionManager;
-  readonly accounts: Repository<Account> & { findAll(): Promise<readonly Account[]> };
+  readonly accounts: ModelMapper<Account> & { findAll(): Promise<readonly Account[]> };
 }
 
 /** What the two stores have for the same thing, such as the same place in the log or the same lease. */

@@ -2,20 +2,25 @@ import {
   type DatabaseRegistry,
   EmbeddedBitsShardingStrategy,
   EntityNotFoundError,
-  type Id,
+  Id,
   InvalidCursorError,
   InvariantViolationError,
   LimitExceededError,
   type ModelClass,
   NotUniqueError,
   type Page,
+  type PageRequest,
   type Repository,
   type ShardingStrategy,
 } from '@framework/core';
 import {
   type AnyEntity,
+  type ModelMapper,
   type ModelSource,
+  PageOrder,
+  type PagePlace,
   ShardUndeterminedError,
+  type ValueKind,
   madeModels,
   modelNameOf,
   pageSize,
@@ -33,14 +38,10 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 /** Tells whether a model is wanted. */
 export type Condition<M> = (model: M) => boolean;
 
-/** What to read: one page of all that a condition matches, in the order of ids. */
-export interface MemoryPageRequest<M> {
+/** Which models to read, and where to read on; by a condition of your own, too. */
+export interface MemoryPageRequest<M> extends PageRequest<M> {
   /** Default: all models. */
   readonly where?: Condition<M> | undefined;
-  /** Items at most, 1 to 1,000. */
-  readonly limit: number;
-  /** The `next` of the page before. Default: from the start. */
-  readonly after?: string | undefined;
 }
 
 /**
@@ -60,7 +61,7 @@ export interface MemoryPageRequest<M> {
  * }
  * ```
  */
-export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
+export class MemoryRepository<M extends AnyEntity> implements Repository<M>, ModelMapper<M> {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
   readonly #databases: DatabaseRegistry;
@@ -206,19 +207,29 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
   }
 
   /**
-   * Reads one page in the order of ids, over all shards.
+   * Reads one page, over all shards or of one.
    *
-   * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page
-   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
+   * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
+   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero, or when the values of
+   * the field have no order
    */
-  async findPage({ where, limit, after }: MemoryPageRequest<M>): Promise<Page<M>> {
+  async findPage({ where, limit, after, orderBy, direction, shard }: MemoryPageRequest<M>): Promise<Page<M>> {
     const size = pageSize(limit);
-    if (after !== undefined) this.#assertCursor(after);
+    const order = new PageOrder({ orderBy, direction });
+    const from = after === undefined ? undefined : this.#placeOf(after, order);
+    if (shard !== undefined) this.#databases.transactionManager(shard);
     const models = (await this.#models(where)).filter(
-      ({ id }) => after === undefined || byBytes(id.value, after) > 0,
+      (model) => shard === undefined || this.strategy.shardOfModel(model) === shard,
     );
-    const items = models.slice(0, size);
-    return { items, next: models.length > size ? items.at(-1)?.id.value : undefined };
+    const placed = models.map((model) => ({ model, ...placeOf(model, order.field) }));
+    const beyond = placed
+      .filter(({ place, kind }) => from === undefined || order.compare(place, from, kind) > 0)
+      .sort((one, other) => order.compare(one.place, other.place, one.kind));
+    const last = beyond.length > size ? beyond[size - 1] : undefined;
+    return {
+      items: beyond.slice(0, size).map(({ model }) => model),
+      next: last && order.cursorOf(last.place),
+    };
   }
 
   /** Counts the models that match a condition, or all, on all shards. */
@@ -288,13 +299,15 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M> {
     return memoryManager(this.#databases.transactionManager(shard));
   }
 
-  /** A cursor is the id of a model: where that cannot be read, it is none. */
-  #assertCursor(after: string): void {
+  /** The id of a place is that of a model: where that cannot be read, it is none. */
+  #placeOf(cursor: string, order: PageOrder): PagePlace {
+    const place = order.placeOf(cursor);
     try {
-      this.strategy.shardOfId(after);
+      this.strategy.shardOfId(place.id);
     } catch {
-      throw new InvalidCursorError(after);
+      throw new InvalidCursorError(cursor);
     }
+    return { ...place, id: idText(place.id) };
   }
 
   #eachDatabase(): readonly MemoryTransactionManager[] {
@@ -319,6 +332,31 @@ function assertRowOf(model: AnyEntity, row: object, table: string): void {
 /** An id as it is stored: UUIDs in lower case. */
 function idText(id: string): string {
   return uuid.test(id) ? id.toLowerCase() : id;
+}
+
+/** Where a model stands in an order. */
+function placeOf(
+  model: AnyEntity,
+  field: string | undefined,
+): { readonly place: PagePlace; readonly kind: ValueKind } {
+  const id = idText(model.id.value);
+  if (field === undefined) return { place: { value: '', id }, kind: 'text' };
+  const value = (model as unknown as Readonly<Record<string, unknown>>)[field];
+  const [kind, text] = orderedValue(value) ?? [];
+  if (kind !== undefined && text !== undefined) return { place: { value: text, id }, kind };
+  throw new InvariantViolationError(
+    `No page is ordered by ${modelNameOf(model.constructor as ModelClass<AnyEntity>)}.${field}: ${String(value)} has no order`,
+  );
+}
+
+function orderedValue(value: unknown): readonly [ValueKind, string] | undefined {
+  if (typeof value === 'string' || typeof value === 'boolean') return ['text', String(value)];
+  if (typeof value === 'number') return ['number', String(value)];
+  if (typeof value === 'bigint') return ['decimal', String(value)];
+  if (value instanceof Date) return ['text', value.toISOString()];
+  if (value instanceof Id) return ['text', idText(value.value)];
+  if (typeof value !== 'object' || value === null || !('toFixed' in value)) return undefined;
+  return ['decimal', (value as { toFixed(): string }).toFixed()];
 }
 
 function byBytes(one: string, other: string): number {

@@ -8,7 +8,6 @@ import {
   type ModelClass,
   type ModelEvent,
   type Principal,
-  type Repository,
   InvalidIdError,
   ShardIdentifier,
   type ShardingStrategy,
@@ -18,6 +17,7 @@ import {
   type AnyAction,
   type AnyEntity,
   type DeliverableEvent,
+  type ModelMapper,
   decodeEvent,
   eventTypeOf,
   modelNameOf,
@@ -283,7 +283,7 @@ export class EnvironmentRepositories {
   }
 
   /** All of them, for the executor. */
-  get all(): readonly Repository[] {
+  get all(): readonly ModelMapper[] {
     return [...new Set(this.#byClass.values())];
   }
 

@@ -1,0 +1,135 @@
+import { InvalidCursorError, InvariantViolationError } from '@framework/core';
+import { PageOrder, type PagePlace, type ValueKind, isStorableText } from '@framework/core/adapter';
+import { type SQL, asc, desc, getTableColumns, gt, is, lt, sql } from 'drizzle-orm';
+import { type PgColumn, PgEnumColumn, getTableConfig } from 'drizzle-orm/pg-core';
+
+import type { ModelTable } from '../model-columns.js';
+import { isDate, isTimestamp, isUuid } from '../write/canonical-text.js';
+
+/** How the values of a type are compared here, as the database compares them, and which texts are values of it. */
+interface OrderedType {
+  readonly kind: ValueKind;
+  readonly isValue: (text: string) => boolean;
+}
+
+const integer = (bits: number): OrderedType => ({
+  kind: 'decimal',
+  isValue: (text) => /^-?\d{1,19}$/.test(text) && BigInt.asIntN(bits, BigInt(text)) === BigInt(text),
+});
+const secondDigits = 6;
+
+/** By PostgreSQL's names, without length, precision and scale. */
+const orderedTypes: Readonly<Record<string, OrderedType>> = {
+  uuid: { kind: 'text', isValue: isUuid },
+  text: { kind: 'text', isValue: isStorableText },
+  varchar: { kind: 'text', isValue: isStorableText },
+  boolean: { kind: 'text', isValue: (text) => text === 'true' || text === 'false' },
+  smallint: integer(16),
+  smallserial: integer(16),
+  integer: integer(32),
+  serial: integer(32),
+  bigint: integer(64),
+  bigserial: integer(64),
+  numeric: { kind: 'decimal', isValue: (text) => /^-?\d+(\.\d+)?$/.test(text) },
+  real: { kind: 'number', isValue: (text) => text !== '' && Number.isFinite(Math.fround(Number(text))) },
+  'double precision': { kind: 'number', isValue: (text) => text !== '' && Number.isFinite(Number(text)) },
+  date: { kind: 'text', isValue: isDate },
+  timestamp: { kind: 'text', isValue: isTimestamp(false, secondDigits) },
+  'timestamp with time zone': { kind: 'text', isValue: isTimestamp(true, secondDigits) },
+};
+
+/** The order of a list of pages, by a column and the id or by the id alone: in SQL, and where rows of databases are merged. */
+export class ColumnOrder {
+  readonly orderBy: readonly SQL[];
+  readonly #order: PageOrder;
+  readonly #type: OrderedType;
+  /** The place of the column among the table's; `undefined` in the order of ids. */
+  readonly #index: number | undefined;
+  readonly #idIndex: number;
+  /** What is compared: the column and the id, or the id alone. */
+  readonly #key: SQL;
+
+  /**
+   * @param idOrder the id as the database orders it
+   * @throws InvariantViolationError `invariant-violation` when the table has no such column, or no order by it
+   */
+  constructor(table: ModelTable, idOrder: SQL, request: ConstructorParameters<typeof PageOrder>[0]) {
+    const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
+    const order = new PageOrder(request);
+    const direction = order.isDescending ? desc : asc;
+    const index = columns.findIndex(([key]) => key === order.field);
+    this.#order = order;
+    this.#idIndex = columns.findIndex(([key]) => key === 'id');
+    if (order.field === undefined) {
+      this.#type = { kind: 'text', isValue: () => true };
+      this.#key = idOrder;
+      this.orderBy = [direction(idOrder)];
+    } else {
+      const column = columns[index]?.[1];
+      this.#type = orderedType(table, order.field, column);
+      this.#index = index;
+      const value = comparable(column);
+      this.#key = sql`(${value}, ${idOrder})`;
+      this.orderBy = [direction(value), direction(idOrder)];
+    }
+  }
+
+  /**
+   * The place after which a page begins.
+   *
+   * @param idText reads an id as the database writes it; throws where it is none
+   * @throws InvalidCursorError `invalid-cursor` when the cursor is none of this order
+   */
+  placeOf(cursor: string, idText: (id: string) => string): PagePlace {
+    const { value, id } = this.#order.placeOf(cursor);
+    if (this.#order.field !== undefined && !this.#type.isValue(value)) throw new InvalidCursorError(cursor);
+    try {
+      return { value, id: idText(id) };
+    } catch {
+      throw new InvalidCursorError(cursor);
+    }
+  }
+
+  /** What is true of the rows behind a place. */
+  beyond({ value, id }: PagePlace): SQL {
+    const place = this.#order.field === undefined ? sql`${id}` : sql`(${value}, ${id})`;
+    return this.#order.isDescending ? lt(this.#key, place) : gt(this.#key, place);
+  }
+
+  /** The place of a row, by the values that the database sent. */
+  placeOfRow(values: readonly unknown[]): PagePlace {
+    return {
+      value: this.#index === undefined ? '' : String(values[this.#index]),
+      id: String(values[this.#idIndex]),
+    };
+  }
+
+  cursorOf(place: PagePlace): string {
+    return this.#order.cursorOf(place);
+  }
+
+  /** Merges rows of several databases in the order in which each one gives them. */
+  merged<Row extends { readonly place: PagePlace }>(rows: readonly (readonly Row[])[]): readonly Row[] {
+    const [first = [], ...others] = rows;
+    if (others.length === 0) return first;
+    return rows.flat().sort((one, other) => this.#order.compare(one.place, other.place, this.#type.kind));
+  }
+}
+
+function orderedType(table: ModelTable, field: string, column: PgColumn | undefined): OrderedType {
+  const { name } = getTableConfig(table);
+  if (column === undefined)
+    throw new InvariantViolationError(`Table ${name} has no column ${field} to order a page by`);
+  const type = is(column, PgEnumColumn)
+    ? orderedTypes['text']
+    : orderedTypes[column.getSQLType().replace(/ ?\([^)]*\)/, '')];
+  if (type !== undefined && column.notNull) return type;
+  const reason = column.notNull ? `its type ${column.getSQLType()} has no order here` : 'it may be null';
+  throw new InvariantViolationError(`No page is ordered by ${name}.${field}: ${reason}`);
+}
+
+/** Texts are ordered by their bytes, whatever the database's locale is. */
+function comparable(column: PgColumn | undefined): SQL {
+  if (is(column, PgEnumColumn)) return sql`${column}::text collate "C"`;
+  return /^(text|varchar)/.test(column?.getSQLType() ?? '') ? sql`${column} collate "C"` : sql`${column}`;
+}
