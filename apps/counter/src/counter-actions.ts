@@ -1,7 +1,17 @@
-import { Action, type Clock, type Id, type Principal, type ShardIdentifier } from '@framework/core';
+import {
+  Action,
+  type Clock,
+  type Principal,
+  type Repository,
+  type ShardIdentifier,
+  shardedIdCodec,
+} from '@framework/core';
+import * as z from 'zod';
 import { Counter } from './counter.ts';
 
 export class OpenCounterAction extends Action<{ readonly shard: ShardIdentifier }, Counter> {
+  static readonly result = Counter;
+
   protected async perform(
     _principal: Principal,
     { shard }: { readonly shard: ShardIdentifier },
@@ -10,16 +20,16 @@ export class OpenCounterAction extends Action<{ readonly shard: ShardIdentifier 
   }
 }
 
-interface Increase {
-  readonly id: Id<Counter>;
-  readonly by: number;
-}
+const increase = z.object({ id: shardedIdCodec(Counter), by: z.int() });
+type Increase = z.infer<typeof increase>;
 
 /** Reads a counter and stages its next version; the executor commits it with its event, or runs the action again. */
 export class IncreaseCounterAction extends Action<Increase, Counter> {
-  readonly #counters: { getById(id: Id<Counter>): Promise<Counter> };
+  static readonly params = increase;
+  static readonly result = Counter;
+  readonly #counters: Repository<Counter>;
 
-  constructor(clock: Clock, counters: { getById(id: Id<Counter>): Promise<Counter> }) {
+  constructor(clock: Clock, counters: Repository<Counter>) {
     super(clock);
     this.#counters = counters;
   }

@@ -5,11 +5,11 @@ import {
   parseFrameworkConfig,
   systemClock,
 } from '@framework/core';
-import { postgres } from '@framework/drizzle-adapter';
+import { PgRepository, postgres } from '@framework/drizzle-adapter';
 import { sql } from 'drizzle-orm';
 import { IncreaseCounterAction, OpenCounterAction } from './counter-actions.ts';
-import { CounterRepository, counters } from './counter-repository.ts';
 import { Counter } from './counter.ts';
+import { counters } from './counters-table.ts';
 
 // One shard, in the database that DATABASE_URL names.
 const primary = { 'jdbc-url': process.env['DATABASE_URL'] };
@@ -20,7 +20,7 @@ const { namespace, sharding } = parseFrameworkConfig({
 });
 
 const databases = openDatabases(sharding, postgres());
-const repository = new CounterRepository({ model: Counter, table: counters, databases });
+const repository = new PgRepository({ model: Counter, table: counters, databases });
 const executor = new ActionExecutor({
   namespace,
   databases,
@@ -35,6 +35,9 @@ await repository.dbs()[0]?.execute(sql`create table if not exists counters (
 
 const you = { name: 'reader' };
 const { id } = await executor.execute(you, OpenCounterAction, { shard: ShardIdentifier.of(0, 0) });
-const counter = await executor.execute(you, IncreaseCounterAction, { id, by: 5 });
+// Whoever asks twice under a key gets the first answer again.
+const once = { idempotencyKey: `increase ${id.value}` };
+await executor.execute(you, IncreaseCounterAction, { id, by: 5 }, once);
+const counter = await executor.execute(you, IncreaseCounterAction, { id, by: 5 }, once);
 console.log(`value ${counter.value}, version ${counter.version}`); // value 5, version 2
 await databases.close();

@@ -9,7 +9,7 @@ import {
   openDatabases,
   systemClock,
 } from '@framework/core';
-import { type PostgresWarning, postgres } from '@framework/drizzle-adapter';
+import { PgRepository, type PostgresWarning, postgres } from '@framework/drizzle-adapter';
 import {
   type AnyEventHandler,
   type AttemptFailureHook,
@@ -21,12 +21,16 @@ import {
 } from '@framework/events';
 
 import type { WalletService } from './http/wallet-app-env.js';
-import { NotificationRepository } from './notification/notification-repository.js';
-import { NotifyRecipientAction, NotifyRecipientOnDeposit } from './notification/notify-recipient.js';
+import { notifications } from './notification/notifications-table.js';
+import {
+  Notification,
+  NotifyRecipientAction,
+  NotifyRecipientOnDeposit,
+} from './notification/notify-recipient.js';
 import { migrationsFolder, operatorCommands } from './operator-command.js';
 import { InitiateTransferAction } from './transfer/initiate-transfer-action.js';
-import { TransferDecisionRepository, isDecidedMeanwhile } from './transfer/transfer-decision-repository.js';
-import { TransferRepository } from './transfer/transfer-repository.js';
+import { TransferDecision } from './transfer/transfer-decision.js';
+import { isDecidedMeanwhile, transferDecisions } from './transfer/transfer-decisions-table.js';
 import {
   CompleteTransferAction,
   ReceiveTransfer,
@@ -35,6 +39,8 @@ import {
   SettleTransfer,
   SettleTransferAction,
 } from './transfer/transfer-saga.js';
+import { Transfer } from './transfer/transfer.js';
+import { transfers } from './transfer/transfers-table.js';
 import { WalletTransferAction } from './transfer/wallet-transfer-action.js';
 import { WalletCloseAction } from './wallet/wallet-close-action.js';
 import { WalletCreateAction } from './wallet/wallet-create-action.js';
@@ -80,15 +86,15 @@ export function composeWalletService(
     }),
   );
   const wallets = new WalletRepository(databases);
-  const transfers = new TransferRepository(databases);
-  const decisions = new TransferDecisionRepository(databases);
-  const notifications = new NotificationRepository(databases);
+  const transferRepository = new PgRepository({ model: Transfer, table: transfers, databases });
+  const decisions = new PgRepository({ model: TransferDecision, table: transferDecisions, databases });
+  const notificationRepository = new PgRepository({ model: Notification, table: notifications, databases });
   const executor = new ActionExecutor({
     retry: { isRetryable: isWorthAnotherAttempt, ...options.retry },
     namespace: config.namespace,
     groupCommit: config.groupCommit,
     databases,
-    repositories: [wallets, transfers, decisions, notifications],
+    repositories: [wallets, transferRepository, decisions, notificationRepository],
     actions: [
       new WalletCreateAction(systemClock),
       new WalletDepositMoneyAction(systemClock, wallets),
@@ -97,15 +103,15 @@ export function composeWalletService(
       new WalletTransferAction(systemClock, wallets),
       new InitiateTransferAction(systemClock, wallets, databases),
       new CompleteTransferAction(systemClock, wallets, decisions),
-      new SettleTransferAction(systemClock, transfers),
-      new RefundTransferAction(systemClock, wallets, transfers),
+      new SettleTransferAction(systemClock, transferRepository),
+      new RefundTransferAction(systemClock, wallets, transferRepository),
       new NotifyRecipientAction(systemClock),
     ],
   });
   const { delivers = true, handlers = [], onDeliveryError, stopTimeoutMaxMs = Infinity } = options;
   const around = { databases, executor, ...(onDeliveryError && { onError: onDeliveryError }) };
   const own = [
-    new ReceiveTransfer(transfers),
+    new ReceiveTransfer(transferRepository),
     new SettleTransfer(),
     new RefundTransfer(),
     new NotifyRecipientOnDeposit(),
@@ -121,7 +127,7 @@ export function composeWalletService(
         settings: { ...settings, stopTimeoutMs },
       })
     : notificationsOnly({ ...around, notifyCoalesceMs: settings.notifyCoalesceMs });
-  return { databases, wallets, transfers, executor, delivery, principalOf };
+  return { databases, wallets, transfers: transferRepository, executor, delivery, principalOf };
 }
 
 /** The errors after which running an action again can succeed. */

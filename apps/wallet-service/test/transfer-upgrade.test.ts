@@ -9,7 +9,7 @@ import {
   parseFrameworkConfig,
   systemClock,
 } from '@framework/core';
-import { postgres } from '@framework/drizzle-adapter';
+import { PgRepository, postgres } from '@framework/drizzle-adapter';
 import { createTestDatabase } from '@framework/testing/postgres';
 import { Big } from 'big.js';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -20,9 +20,9 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
-import { TransferRepository } from '../src/transfer/transfer-repository.js';
+import { Transfer } from '../src/transfer/transfer.js';
+import { transfers as transferTable } from '../src/transfer/transfers-table.js';
 import { RefundTransferAction, SettleTransferAction } from '../src/transfer/transfer-saga.js';
-import type { Transfer } from '../src/transfer/transfer.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';
 import { WalletRepository } from '../src/wallet/wallet-repository.js';
@@ -70,7 +70,11 @@ class EarlierVersion {
     this.#shards = shards;
     this.#databases = openDatabases(sharding, postgres({ migrationsFolder }));
     const wallets = new WalletRepository(this.#databases);
-    const transfers = new TransferRepository(this.#databases);
+    const transfers = new PgRepository({
+      model: Transfer,
+      table: transferTable,
+      databases: this.#databases,
+    });
     this.#executor = new ActionExecutor({
       namespace,
       databases: this.#databases,

@@ -1,4 +1,4 @@
-import { ShardIdentifier, ShardedId } from '@framework/core';
+import { type Repository, ShardIdentifier, ShardedId } from '@framework/core';
 import { type Specification, specification } from '@framework/testing/specification';
 import { Big } from 'big.js';
 
@@ -48,12 +48,13 @@ export function walletSpecificationWhile(happens: (elapsedMs: number) => void): 
       const startedMs = clock.now().getTime();
       const wallets = repository(Wallet);
       const transfers = repository(Transfer);
-      const destinations: Pick<typeof wallets, 'findById'> = {
+      // All that a destination is asked for.
+      const destinations = {
         findById: async (id) => {
           happens(clock.now().getTime() - startedMs);
           return wallets.findById(id);
         },
-      };
+      } as Repository<Wallet>;
       return [
         new WalletCreateAction(clock),
         new WalletDepositMoneyAction(clock, wallets),

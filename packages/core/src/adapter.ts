@@ -9,6 +9,7 @@ export { checkText, exactJson } from './model/exact-json.js';
 export { useIdSource, randomUuid } from './id/uuid-v7.js';
 
 export { actionNameOf } from './action/action.js';
+export type { ActionDeclaration } from './action/action.js';
 export type { AnyAction } from './action/action-registry.js';
 
 export type { IdempotencySettings } from './config/settings.js';
@@ -98,6 +99,7 @@ export {
 } from './config/sharding-config.js';
 export {
   type ConfiguredDatabase,
+  type ShardStatus,
   configuredDatabases,
   type DatabaseDelivery,
 } from './sharding/database-registry.js';
@@ -124,7 +126,13 @@ export {
   NestedTransactionError,
   TransactionOverError,
 } from './errors/storage-errors.js';
-export type { NotReadyKind } from './errors/database-not-ready-error.js';
-export { HandlerInUseError, UnknownHandlerError, HandlerTimeoutError } from './errors/handler-errors.js';
+export { DatabaseNotReadyError, type NotReadyKind } from './errors/database-not-ready-error.js';
+export { type ConfigurationIssue, NoUsableShardError } from './errors/configuration-errors.js';
+export {
+  HandlerInUseError,
+  HandlerNamesError,
+  UnknownHandlerError,
+  HandlerTimeoutError,
+} from './errors/handler-errors.js';
 
 assertSupportedNode();

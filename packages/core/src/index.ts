@@ -5,8 +5,10 @@ export { Model, Entity, type New, type NewEntity, notNull } from './model/model.
 export type { ModelClass } from './model/model-class.js';
 export { type EventClass, ModelEvent } from './model/model-event.js';
 
-export { Id } from './id/id.js';
+export { Id, idCodec } from './id/id.js';
 export { ShardedId, shardedIdCodec } from './id/sharded-id.js';
+
+export { bigintCodec, decimalCodec, instantCodec } from './model/value-codecs.js';
 
 export {
   Action,
@@ -28,7 +30,7 @@ export type { Page, PageRequest } from './storage/page.js';
 export { ShardIdentifier } from './sharding/shard-identifier.js';
 export { type ShardingStrategy, EmbeddedBitsShardingStrategy } from './sharding/sharding-strategy.js';
 export { type FrameworkConfig, parseFrameworkConfig } from './config/framework-config.js';
-export { DatabaseRegistry, type ShardStatus, openDatabases } from './sharding/database-registry.js';
+export { DatabaseRegistry, openDatabases } from './sharding/database-registry.js';
 
 export { type ErrorCode, FrameworkError, InvariantViolationError } from './errors/framework-error.js';
 export {
@@ -48,15 +50,11 @@ export {
   StaleRecordError,
   TransientStorageError,
 } from './errors/storage-errors.js';
-export { DatabaseNotReadyError } from './errors/database-not-ready-error.js';
 export {
   CrossShardError,
-  NoUsableShardError,
   PartialCommitError,
   UnknownShardError,
   ConfigurationError,
-  type ConfigurationIssue,
 } from './errors/configuration-errors.js';
-export { HandlerNamesError } from './errors/handler-errors.js';
 
 assertSupportedNode();

@@ -332,6 +332,9 @@ export function declarations(): void {
 
   FrameworkAction({ params, result: z.custom<Wallet>() })(DepositAction);
 
+  FrameworkAction({ params, result: Wallet })(DepositAction);
+  // @ts-expect-error another model as the result
+  FrameworkAction({ params, result: Order })(DepositAction);
   // @ts-expect-error a schema of another result
   FrameworkAction({ params, result: z.string() })(DepositAction);
   // @ts-expect-error a schema of other params
@@ -342,6 +345,25 @@ export function declarations(): void {
   FrameworkAction({ params: params.extend({ walletId: shardedIdCodec(Order) }) })(DepositAction);
   // @ts-expect-error a class that is no action
   FrameworkAction()(Wallet);
+}
+
+export async function staticDeclarations(executor: ActionExecutor): Promise<void> {
+  class ByStatics extends DepositAction {
+    static readonly params: z.ZodType<Params> = z.custom<Params>();
+    static readonly result = Wallet;
+  }
+  const deposited = await executor.execute(principal, ByStatics, { walletId, amount: 1n });
+  holds<Same<typeof deposited, Wallet>>();
+  class OtherParams extends DepositAction {
+    static readonly params = z.object({ walletId: z.string() });
+  }
+  // @ts-expect-error a schema of other params
+  await executor.execute(principal, OtherParams, { walletId, amount: 1n });
+  class OtherResult extends DepositAction {
+    static readonly result = Order;
+  }
+  // @ts-expect-error another model as the result
+  await executor.execute(principal, OtherResult, { walletId, amount: 1n });
 }
 
 export function mappers(wallets: FakeRepository<Wallet>): void {

@@ -3,6 +3,7 @@ import type {
   Database,
   DatabaseConfig,
   DatabaseDriver,
+  DatabaseNotReadyError,
   DeliveryStore,
   EventLog,
   GroupOutcome,
@@ -16,7 +17,6 @@ import type {
 } from '../src/adapter.js';
 import {
   CommitOutcomeUnknownError,
-  type DatabaseNotReadyError,
   type DatabaseRegistry,
   FrameworkError,
   type Page,

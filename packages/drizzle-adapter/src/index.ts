@@ -9,8 +9,16 @@ export {
   type ShardMigration,
   migrateShards,
 } from './migration/shard-commands.js';
-export { type PgPageRequest, PgRepository } from './pg-repository.js';
-export { type ModelTable, entityColumns, modelColumns } from './model-columns.js';
+export { type PgPageRequest, PgRepository, type PgRepositoryOptions } from './pg-repository.js';
+export {
+  type ModelTable,
+  type ValueColumnBuilder,
+  bigDecimal,
+  entityColumns,
+  modelColumns,
+  shardedId,
+  textId,
+} from './model-columns.js';
 export { PgDatabase } from './pg-database.js';
 export { PgTransactionManager } from './pg-transaction-manager.js';
 export type { PgEventLog } from './read/pg-event-log.js';

@@ -1,26 +1,170 @@
-import { type PgColumn, type PgTable, bigint, text, timestamp, uuid } from 'drizzle-orm/pg-core';
+import { Id, type ModelClass, ShardedId } from '@framework/core';
+import type { AnyEntity } from '@framework/core/adapter';
+import { entityKind } from 'drizzle-orm';
+import {
+  PgColumn,
+  PgColumnBuilder,
+  type PgTable,
+  bigint,
+  numeric,
+  text,
+  timestamp,
+  uuid,
+} from 'drizzle-orm/pg-core';
 
-/** The columns that the table of every entity has; spread them into `pgTable`. */
-export function entityColumns() {
+/**
+ * The columns that the table of every entity has; spread them into `pgTable`. The id is a {@link shardedId}: replace it where the
+ * entity has another one.
+ *
+ * ```ts
+ * pgTable('tags', { ...entityColumns(Tag), label: text('label').notNull() })
+ * ```
+ */
+export function entityColumns<M extends AnyEntity>(model: ModelClass<M>) {
   return {
-    id: uuid('id').primaryKey(),
-    state: text('state').notNull(),
+    id: shardedId('id', model).primaryKey(),
+    state: text('state').$type<M['state']>().notNull(),
     version: bigint('version', { mode: 'number' }).notNull(),
   };
 }
 
-/** The columns that the table of every model has; spread them into `pgTable`. */
-export function modelColumns() {
+/** The columns that the table of every model has; spread them into `pgTable`, as {@link entityColumns}. */
+export function modelColumns<M extends AnyEntity>(model: ModelClass<M>) {
   return {
-    ...entityColumns(),
+    ...entityColumns(model),
     createdDate: timestamp('created_date', { withTimezone: true }).notNull(),
     updatedDate: timestamp('updated_date', { withTimezone: true }).notNull(),
   };
 }
 
-/** A table that a repository can store models in: see `entityColumns()` and `modelColumns()`. */
+/** A column of type `uuid` whose values are sharded ids of a model. */
+export function shardedId<Name extends string, M>(
+  name: Name,
+  model: ModelClass<M>,
+): ValueColumnBuilder<Name, ShardedId<M>> {
+  return valueColumn(name, {
+    base: uuid(name),
+    valueClass: ShardedId,
+    read: (sent) => ShardedId.of(model, sent),
+    write: ({ value }) => value,
+  });
+}
+
+/** A column of type `text` whose values are ids of a model that another system has given. */
+export function textId<Name extends string, M>(
+  name: Name,
+  model: ModelClass<M>,
+): ValueColumnBuilder<Name, Id<M>> {
+  return valueColumn(name, {
+    base: text(name),
+    valueClass: Id,
+    read: (sent) => Id.of(model, sent),
+    write: ({ value }) => value,
+  });
+}
+
+/**
+ * A column of type `numeric` whose values are exact decimals, instances of a class such as `Big` of big.js, `BigNumber` or
+ * `Decimal`: it is made of the digits as text, and writes them by `toFixed()`.
+ *
+ * ```ts
+ * balance: bigDecimal('balance', Big, { precision: 38, scale: 18 }).notNull()
+ * ```
+ */
+export function bigDecimal<Name extends string, D extends { toFixed(): string }>(
+  name: Name,
+  decimalClass: new (digits: string) => D,
+  config: { readonly precision: number; readonly scale?: number },
+): ValueColumnBuilder<Name, D> {
+  return valueColumn(name, {
+    base: numeric(name, config),
+    valueClass: decimalClass,
+    read: (sent) => new decimalClass(sent),
+    write: (value) => value.toFixed(),
+  });
+}
+
+/** A table that a repository can store models in: see `entityColumns` and `modelColumns`. */
 export type ModelTable = PgTable & {
   readonly id: PgColumn;
   readonly state: PgColumn;
   readonly version: PgColumn;
 };
+
+/** How the values of a class are written as the texts of one of Drizzle's columns, and read from them. */
+interface ValueMapping<Value> {
+  readonly base: object;
+  readonly valueClass: ValueClass;
+  readonly read: (sent: string) => Value;
+  readonly write: (value: Value) => string;
+}
+
+/** What tells the instances of a class, also of one whose constructor is its own affair. */
+interface ValueClass {
+  readonly name: string;
+  [Symbol.hasInstance](value: unknown): boolean;
+}
+
+/** Declares a column whose values are instances of a class. */
+export type ValueColumnBuilder<Name extends string, Value> = PgColumnBuilder<{
+  name: Name;
+  dataType: 'custom';
+  columnType: 'PgValueColumn';
+  data: Value;
+  driverParam: string;
+  enumValues: undefined;
+}>;
+
+function valueColumn<Name extends string, Value>(
+  name: Name,
+  mapping: ValueMapping<Value>,
+): ValueColumnBuilder<Name, Value> {
+  return new PgValueColumnBuilder(name, mapping as unknown as ValueMapping<never>) as never;
+}
+
+class PgValueColumnBuilder extends PgColumnBuilder {
+  static override readonly [entityKind]: string = 'PgValueColumnBuilder';
+  readonly #mapping: ValueMapping<never>;
+
+  constructor(name: string, mapping: ValueMapping<never>) {
+    super(name, 'custom', 'PgValueColumn');
+    this.#mapping = mapping;
+  }
+
+  /** Called by Drizzle, whose types do not tell of it. */
+  build(table: PgTable): PgColumn {
+    return new PgValueColumn(table, this.config, this.#mapping);
+  }
+}
+
+/** A column whose values are instances of a class, stored in one of Drizzle's columns of texts. */
+export class PgValueColumn extends PgColumn {
+  static override readonly [entityKind]: string = 'PgValueColumn';
+  /** The column as Drizzle alone would have it: what fits into it, and in which order. */
+  readonly base: PgColumn;
+  /** Not private to the object: Drizzle reads columns through proxies. */
+  readonly mapping: ValueMapping<unknown>;
+
+  constructor(table: PgTable, config: PgColumnBuilder['config'], mapping: ValueMapping<never>) {
+    super(table, config);
+    this.base = (mapping.base as unknown as { build(of: PgTable): PgColumn }).build(table);
+    this.mapping = mapping as unknown as ValueMapping<unknown>;
+  }
+
+  /** The class of its values. */
+  get valueClass(): ValueClass {
+    return this.mapping.valueClass;
+  }
+
+  getSQLType(): string {
+    return this.base.getSQLType();
+  }
+
+  override mapFromDriverValue(sent: unknown): unknown {
+    return this.mapping.read(String(sent));
+  }
+
+  override mapToDriverValue(value: unknown): unknown {
+    return this.mapping.write(value);
+  }
+}

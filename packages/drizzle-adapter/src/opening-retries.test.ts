@@ -1,5 +1,4 @@
-import { DatabaseNotReadyError } from '@framework/core';
-import type { NotReadyKind } from '@framework/core/adapter';
+import { DatabaseNotReadyError, type NotReadyKind } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
 
 import { TablesInUseError } from './migration/migrate-database.js';

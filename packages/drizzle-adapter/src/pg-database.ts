@@ -1,13 +1,9 @@
-import {
-  type DatabaseNotReadyError,
-  InvariantViolationError,
-  type ShardIdentifier,
-  ShardUnavailableError,
-} from '@framework/core';
+import { InvariantViolationError, type ShardIdentifier, ShardUnavailableError } from '@framework/core';
 import {
   type ConfiguredDatabase,
   type Database,
   type DatabaseConfig,
+  type DatabaseNotReadyError,
   type DeliveryStore,
   type MigrateMode,
   outsideRequests,

@@ -5,6 +5,8 @@ import {
   type Id,
   LimitExceededError,
   type ModelClass,
+  type New,
+  type NewEntity,
   NotUniqueError,
   type Page,
   type PageRequest,
@@ -14,6 +16,7 @@ import {
 } from '@framework/core';
 import {
   type AnyEntity,
+  type ModelJsonCodec,
   type ModelMapper,
   type PagePlace,
   ShardUndeterminedError,
@@ -23,11 +26,13 @@ import {
   readById,
   readByIds,
 } from '@framework/core/adapter';
-import type { SQL } from 'drizzle-orm';
+import { type SQL, getTableColumns } from 'drizzle-orm';
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres';
+import type { PgColumn } from 'drizzle-orm/pg-core';
 
 import { type PgTransactionManager, joinedManager, pgManager } from './pg-transaction-manager.js';
 import type { ModelTable } from './model-columns.js';
+import { RowJson } from './write/row-json.js';
 import { PgModelSource, type PlacedRow, TableReader } from './read/table-reader.js';
 import { type Row, RowEncoder } from './write/row-encoder.js';
 
@@ -40,65 +45,131 @@ export interface PgPageRequest<M> extends PageRequest<M> {
   readonly where?: SQL | undefined;
 }
 
+/** What a repository needs: a model, its table, and functions between both only where the row is not the model's fields. */
+export type PgRepositoryOptions<M extends AnyEntity, T extends ModelTable> = StoredModel<M, T> &
+  (FieldsOf<T['$inferSelect']> extends ConstructorFields<M>
+    ? { readonly toModel?: ToModel<M, T> }
+    : { readonly toModel: ToModel<M, T> }) &
+  ([M] extends [ReadonlyLists<T['$inferInsert']>]
+    ? { readonly toRow?: ToRow<M, T> }
+    : { readonly toRow: ToRow<M, T> });
+
+interface StoredModel<M extends AnyEntity, T extends ModelTable> {
+  readonly model: ModelClass<M>;
+  readonly table: T;
+  readonly databases: DatabaseRegistry;
+  /** Default: the shard is in the id's bits. */
+  readonly strategy?: ShardingStrategy<M>;
+}
+
+/** Functions between rows and models, where they are given. */
+interface Mapping<M extends AnyEntity, T extends ModelTable> {
+  readonly toModel?: ToModel<M, T>;
+  readonly toRow?: ToRow<M, T>;
+}
+
+/** Makes a model of a row that was read. Default: by the constructor, with `undefined` for null. */
+type ToModel<M, T extends ModelTable> = (row: T['$inferSelect']) => M;
+
 /**
- * The base class of repositories on PostgreSQL: knows a table, reads it on the right shard, and makes its rows.
+ * Makes the row of a model that will be written; it has the model's own id and version. Default: the model's fields.
+ *
+ * An absent key leaves its column to the database: to its default in a new row, to what stands there in an updated one.
+ * So columns that others maintain are simply left out. `undefined` is null, unless the table gives the column a default.
+ */
+type ToRow<M, T extends ModelTable> = (model: M) => T['$inferInsert'];
+
+type FieldsOf<R> = {
+  [Key in keyof R]: null extends R[Key] ? Exclude<R[Key], null> | undefined : R[Key];
+};
+
+/** What the constructor takes; a field that may be absent may be `undefined`. */
+type ConstructorFields<M extends AnyEntity> = OptionalAsUndefined<
+  M extends { readonly createdDate: Date } ? New<M> : NewEntity<M>
+>;
+type OptionalAsUndefined<Fields> = {
+  [Key in keyof Fields]: undefined extends Fields[Key] ? Fields[Key] | undefined : Fields[Key];
+};
+
+type ReadonlyLists<R> = {
+  [Key in keyof R]: R[Key] extends (infer Item)[] | null | undefined
+    ? readonly Item[] | Extract<R[Key], null | undefined>
+    : R[Key];
+};
+
+/**
+ * The models of one class on PostgreSQL: reads their table on the right shards, and makes its rows.
  *
  * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction.
+ *
+ * ```ts
+ * const orders = new PgRepository({ model: Order, table: orderTable, databases });
+ * ```
+ *
+ * Extend it for queries of your own:
  *
  * ```ts
  * class WalletRepository extends PgRepository<Wallet, typeof wallets> {
  *   constructor(databases: DatabaseRegistry) {
  *     super({ model: Wallet, table: wallets, databases });
  *   }
- *   protected toModel(row: typeof wallets.$inferSelect): Wallet { … }
- *   protected toRow(wallet: Wallet): typeof wallets.$inferInsert { … }
+ *   findByOwner(ownerId: string): Promise<readonly Wallet[]> {
+ *     return this.findAllWhere(eq(wallets.ownerId, ownerId));
+ *   }
  * }
  * ```
  */
-export abstract class PgRepository<M extends AnyEntity, T extends ModelTable>
+export class PgRepository<M extends AnyEntity, T extends ModelTable>
   implements Repository<M>, ModelMapper<M>
 {
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
   readonly #databases: DatabaseRegistry;
+  readonly #table: T;
   readonly #reader: TableReader<T>;
   readonly #encoder: RowEncoder;
+  readonly #toModel: ToModel<M, T>;
+  readonly #toRow: ToRow<M, T> | undefined;
   readonly #sources = new Map<PgTransactionManager, PgModelSource<M, T>>();
 
   /** @throws InvariantViolationError `invariant-violation` when the table or the registry does not fit */
-  constructor(options: {
-    readonly model: ModelClass<M>;
-    readonly table: T;
-    readonly databases: DatabaseRegistry;
-    /** Default: the shard is in the id's bits. */
-    readonly strategy?: ShardingStrategy<M>;
-  }) {
-    this.model = options.model;
-    this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
-    this.#databases = options.databases;
-    this.#reader = new TableReader(options.table);
-    this.#encoder = new RowEncoder(modelNameOf(options.model), options.table);
+  constructor(options: PgRepositoryOptions<M, T>) {
+    const { model, table, databases, strategy, toModel, toRow } = options as StoredModel<M, T> &
+      Mapping<M, T>;
+    this.model = model;
+    this.strategy = strategy ?? new EmbeddedBitsShardingStrategy();
+    this.#databases = databases;
+    this.#table = table;
+    this.#reader = new TableReader(table);
+    this.#encoder = new RowEncoder(modelNameOf(model), table);
+    this.#toModel = toModel ?? byConstructor(model, table);
+    this.#toRow = toRow;
     this.#eachDatabase();
   }
 
-  /** Makes a model of a row that was read. */
-  protected abstract toModel(row: T['$inferSelect']): M;
-  /**
-   * Makes the row of a model that will be written. It has the model's own id and version.
-   *
-   * An absent key leaves its column to the database: to its default in a new row, to what stands there in an updated one.
-   * So columns that others maintain are simply left out. `undefined` is null, unless the table gives the column a default.
-   */
-  protected abstract toRow(model: M): T['$inferInsert'];
-
   encode(model: M): Row {
-    return this.#encoder.encode(this.toRow(model), model);
+    const toRow = this.#toRow;
+    return toRow === undefined ? this.#encoder.encodeModel(model) : this.#encoder.encode(toRow(model), model);
   }
 
   decode(row: Row, shard: ShardIdentifier): M | undefined {
     if (!this.#managerOf(shard).isStoredAsSent(row)) return undefined;
     const fields = this.#encoder.decode(row);
-    return fields && this.toModel(fields);
+    return fields && this.#toModel(fields);
+  }
+
+  /**
+   * How a model is written as JSON beside an idempotency key: by the keys of the table's columns, each value as it is sent.
+   *
+   * @throws InvariantViolationError `invariant-violation` when the database alone makes the value of a column, or its type is a
+   * custom one
+   */
+  jsonCodec(): ModelJsonCodec<M> {
+    const json = new RowJson(modelNameOf(this.model), this.#table, this.#toRow === undefined);
+    return {
+      encode: (model) => json.write(this.encode(model)),
+      decode: (text) => this.#toModel(json.read(text)),
+    };
   }
 
   /**
@@ -155,7 +226,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable>
       const message = `More than ${rowsMax} ${modelNameOf(this.model)} match: read them by findPage`;
       throw new LimitExceededError('rowsMax', rowsMax, message);
     }
-    return rows.map(({ row }) => this.toModel(row));
+    return rows.map(({ row }) => this.#toModel(row));
   }
 
   /**
@@ -166,7 +237,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable>
   async findOneWhere(condition: SQL): Promise<M | undefined> {
     const [found, another] = await this.#firstRows(condition, 2);
     if (another !== undefined) throw new NotUniqueError(modelNameOf(this.model));
-    return found && this.toModel(found.row);
+    return found && this.#toModel(found.row);
   }
 
   /**
@@ -188,7 +259,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable>
     while (mayBeMore && found.length <= size) {
       const rows = await this.#rows(managers, { where, limit: size + 1, after: from, order });
       for (const { row, place } of rows) {
-        const model = this.toModel(row);
+        const model = this.#toModel(row);
         if (shard === undefined || this.strategy.shardOfModel(model) === shard) found.push({ model, place });
       }
       mayBeMore = shard !== undefined && rows.length > size;
@@ -254,7 +325,7 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable>
   #source(manager: PgTransactionManager): PgModelSource<M, T> {
     let source = this.#sources.get(manager);
     if (source === undefined) {
-      source = new PgModelSource(this.model, manager, this.#reader, (row) => this.toModel(row));
+      source = new PgModelSource(this.model, manager, this.#reader, this.#toModel);
       this.#sources.set(manager, source);
     }
     return source;
@@ -269,4 +340,19 @@ export abstract class PgRepository<M extends AnyEntity, T extends ModelTable>
   #managerOf(shard: ShardIdentifier): PgTransactionManager {
     return pgManager(this.#databases.transactionManager(shard));
   }
+}
+
+/** Calls the constructor with the row itself, which nobody else has; null is `undefined` in models. */
+function byConstructor<M extends AnyEntity, T extends ModelTable>(
+  model: ModelClass<M>,
+  table: T,
+): ToModel<M, T> {
+  const constructor = model as unknown as new (fields: object) => M;
+  const nullable = Object.entries(getTableColumns(table) as Record<string, PgColumn>)
+    .filter(([, { notNull }]) => !notNull)
+    .map(([key]) => key);
+  return (row: Record<string, unknown>) => {
+    for (const key of nullable) if (row[key] === null) row[key] = undefined;
+    return new constructor(row);
+  };
 }

@@ -5,7 +5,7 @@ import { pgTable, real } from 'drizzle-orm/pg-core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
-import { columnGuard } from '../src/write/column-guard.js';
+import { columnGuard } from '../src/column/column-guard.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { changeSetOf, persist, persistInGroup } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';

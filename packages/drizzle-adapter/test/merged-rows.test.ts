@@ -1,8 +1,8 @@
-import { type DatabaseRegistry, FrameworkError, ShardedId, systemClock } from '@framework/core';
+import { type DatabaseRegistry, FrameworkError, systemClock } from '@framework/core';
 import type { ChangeSet, GroupOutcome } from '@framework/core/adapter';
 import { Account, Tag, decimal, firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { pgEnum, pgTable, text, varchar } from 'drizzle-orm/pg-core';
+import { pgEnum, pgTable, varchar } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { PgRepository, entityColumns } from '../src/index.js';
 import { Gadget, PgGadgetRepository, gadgetStatements } from './fixtures/gadget.js';
@@ -13,29 +13,24 @@ import { PgTagRepository } from './fixtures/pg-tag-repository.js';
 import { query } from './fixtures/query.js';
 
 const labelledTags = pgTable('tags', {
-  ...entityColumns(),
-  state: text('state').$type<Tag['state']>().notNull(),
+  ...entityColumns(Tag),
   label: pgEnum('tag_label', ['first', 'second', 'third'])('label').notNull(),
 });
 
 /** Tags with labels of an enum. */
 class PgLabelledTagRepository extends PgRepository<Tag, typeof labelledTags> {
   constructor(databases: DatabaseRegistry) {
-    super({ model: Tag, table: labelledTags, databases });
-  }
-
-  protected toModel(row: typeof labelledTags.$inferSelect): Tag {
-    return new Tag({ ...row, id: ShardedId.of(Tag, row.id) });
-  }
-
-  protected toRow({ id, label, ...fields }: Tag): typeof labelledTags.$inferInsert {
-    return { ...fields, id: id.value, label: label as 'first' };
+    super({
+      model: Tag,
+      table: labelledTags,
+      databases,
+      toRow: ({ label, ...fields }) => ({ ...fields, label: label as 'first' }),
+    });
   }
 }
 
 const shortTags = pgTable('tags', {
-  ...entityColumns(),
-  state: text('state').$type<Tag['state']>().notNull(),
+  ...entityColumns(Tag),
   label: varchar('label', { length: 9 }).notNull(),
 });
 
@@ -43,14 +38,6 @@ const shortTags = pgTable('tags', {
 class PgShortTagRepository extends PgRepository<Tag, typeof shortTags> {
   constructor(databases: DatabaseRegistry) {
     super({ model: Tag, table: shortTags, databases });
-  }
-
-  protected toModel(row: typeof shortTags.$inferSelect): Tag {
-    return new Tag({ ...row, id: ShardedId.of(Tag, row.id) });
-  }
-
-  protected toRow({ id, ...fields }: Tag): typeof shortTags.$inferInsert {
-    return { ...fields, id: id.value };
   }
 }
 

@@ -1,4 +1,4 @@
-import type { ShardStatus } from '@framework/core';
+import type { ShardStatus } from '@framework/core/adapter';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import pg from 'pg';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';

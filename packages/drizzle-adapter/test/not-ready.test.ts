@@ -1,5 +1,6 @@
-import type { DatabaseRegistry, ShardStatus } from '@framework/core';
-import { firstShard, otherDatabaseShard } from '@framework/conformance';
+import type { DatabaseRegistry } from '@framework/core';
+import type { ShardStatus } from '@framework/core/adapter';
+import { otherDatabaseShard, firstShard } from '@framework/conformance';
 import type { TestDatabase } from '@framework/testing/postgres';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { PostgresWarning } from '../src/index.js';

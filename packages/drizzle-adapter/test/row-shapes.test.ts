@@ -10,28 +10,12 @@ import { firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Gadget, PgGadgetRepository, gadgetStatements, type gadgetTable } from './fixtures/gadget.js';
+import { Gadget, PgGadgetRepository, gadgetStatements, type GadgetRow } from './fixtures/gadget.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { changeSetOf, persist, persistInGroup, persistTogether } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
 
 const seed = Number(process.env['FC_SEED'] ?? Date.now() % 2 ** 31);
-
-type GadgetRow = typeof gadgetTable.$inferInsert;
-
-/** Gadgets whose rows are changed before they are encoded. */
-class ChangedGadgets extends PgGadgetRepository {
-  readonly #change: (row: GadgetRow) => Partial<GadgetRow>;
-
-  constructor(databases: DatabaseRegistry, change: (row: GadgetRow) => Partial<GadgetRow>) {
-    super(databases);
-    this.#change = change;
-  }
-
-  protected override toRow(gadget: Gadget): GadgetRow {
-    return this.#change(super.toRow(gadget)) as GadgetRow;
-  }
-}
 
 let database: TestDatabase;
 let registry: DatabaseRegistry;
@@ -81,7 +65,7 @@ describe.each([
   test('keeps what stands there although it may not be null and has no default', async () => {
     const gadget = Gadget.of({ version: 1, name: 'cog' });
     await write(registry, gadgets, gadget);
-    const nameless = new ChangedGadgets(registry, ({ name: _name, ...row }) => row);
+    const nameless = new PgGadgetRepository(registry, ({ name: _name, ...row }) => row);
     await write(registry, nameless, gadget.with({ version: 2, name: 'other', amount: 7 }));
     expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 2, amount: 7, name: 'cog' });
   });
@@ -89,7 +73,7 @@ describe.each([
   test('is set to null by an undefined that the row does name', async () => {
     const gadget = Gadget.of({ version: 1, parts: [1] });
     await write(registry, gadgets, gadget);
-    const cleared = new ChangedGadgets(registry, (row) => ({ ...row, parts: undefined }));
+    const cleared = new PgGadgetRepository(registry, (row) => ({ ...row, parts: undefined }));
     await write(registry, cleared, gadget.with({ version: 2 }));
     expect(await gadgets.getById(gadget.id)).toMatchObject({ version: 2, parts: null });
   });
@@ -103,8 +87,8 @@ test('a group writes rows of one table that leave out different columns', async 
   );
   const partial = [
     gadgets,
-    new ChangedGadgets(registry, ({ amount: _amount, ...row }) => row),
-    new ChangedGadgets(registry, ({ price: _price, ...row }) => row),
+    new PgGadgetRepository(registry, ({ amount: _amount, ...row }) => row),
+    new PgGadgetRepository(registry, ({ price: _price, ...row }) => row),
   ];
   const after = before.map((gadget) => gadget.with({ version: 2, amount: 100, price: 1.25 }));
   await persistTogether(
@@ -125,7 +109,7 @@ test('a group writes rows of one table that leave out different columns', async 
 test('a model that is updated twice in a group with different columns gets both', async () => {
   const gadget = Gadget.of({ version: 1 });
   await persist(registry, gadgets, gadget);
-  const withoutPrice = new ChangedGadgets(registry, ({ price: _price, ...row }) => row);
+  const withoutPrice = new PgGadgetRepository(registry, ({ price: _price, ...row }) => row);
   const group = [
     changeSetOf(gadgets, gadget.with({ version: 2, price: 3.5 })),
     changeSetOf(withoutPrice, gadget.with({ version: 3, amount: 9, price: 8 })),
@@ -199,7 +183,7 @@ test(`random groups whose rows leave out random columns leave what a model of th
           const version = (expected[place]!['version'] as number) + 1;
           const kept = Object.entries(fields).filter(([key]) => !(leftOut as string[]).includes(key));
           Object.assign(expected[place]!, Object.fromEntries(kept), { version });
-          const without = new ChangedGadgets(registry, (row) =>
+          const without = new PgGadgetRepository(registry, (row) =>
             Object.fromEntries(Object.entries(row).filter(([key]) => !(leftOut as string[]).includes(key))),
           );
           return changeSetOf(without, first[place]!.with({ ...fields, version }));
@@ -228,7 +212,7 @@ describe('a row', () => {
     ['with the version before', (row) => ({ ...row, version: 2 })],
     ['without a version', ({ version: _version, ...row }) => row],
   ])('%s is refused', (_what, change) => {
-    expect(() => new ChangedGadgets(registry, change).encode(gadget)).toThrow(
+    expect(() => new PgGadgetRepository(registry, change).encode(gadget)).toThrow(
       expect.objectContaining({ code: 'invariant-violation' }) as Error,
     );
   });

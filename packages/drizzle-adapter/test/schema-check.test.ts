@@ -1,5 +1,6 @@
 import { Account } from '@framework/conformance';
-import { ShardIdentifier, type ShardStatus } from '@framework/core';
+import { ShardIdentifier } from '@framework/core';
+import type { ShardStatus } from '@framework/core/adapter';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type PostgresWarning, migrateShards } from '../src/index.js';
 import { emptyDatabase } from './fixtures/empty-database.js';

@@ -4,22 +4,19 @@ import {
   type DatabaseRegistry,
   Entity,
   Id,
-  type NewEntity,
   type Principal,
   type ShardingStrategy,
   systemClock,
 } from '@framework/core';
 import { firstShard } from '@framework/conformance';
 import { type TestDatabase, createTestDatabase } from '@framework/testing/postgres';
-import { pgTable, text } from 'drizzle-orm/pg-core';
+import { pgTable } from 'drizzle-orm/pg-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { PgRepository, entityColumns } from '../src/index.js';
+import { PgRepository, entityColumns, textId } from '../src/index.js';
 import { openRegistry } from './fixtures/open-registry.js';
 import { PgAccountRepository } from './fixtures/pg-account-repository.js';
 import { persist } from './fixtures/persist.js';
 import { query } from './fixtures/query.js';
-
-const customers = pgTable('customers', { ...entityColumns(), id: text('id').primaryKey() });
 
 class Customer extends Entity<Customer, Id<Customer>, string> {
   static of(id: string): Customer {
@@ -27,24 +24,18 @@ class Customer extends Entity<Customer, Id<Customer>, string> {
   }
 }
 
+const customers = pgTable('customers', {
+  ...entityColumns(Customer),
+  id: textId('id', Customer).primaryKey(),
+});
+
 const onFirstShard: ShardingStrategy<Customer> = {
   shardOfModel: () => firstShard,
   shardOfId: () => firstShard,
 };
 
-class PgCustomerRepository extends PgRepository<Customer, typeof customers> {
-  constructor(databases: DatabaseRegistry) {
-    super({ model: Customer, table: customers, databases, strategy: onFirstShard });
-  }
-
-  protected toModel({ id, ...row }: typeof customers.$inferSelect): Customer {
-    const fields: NewEntity<Customer> = { ...row, id: Id.of(Customer, id) };
-    return new Customer(fields);
-  }
-
-  protected toRow({ id, state, version }: Customer): typeof customers.$inferInsert {
-    return { id: id.value, state, version };
-  }
+function customersOn(databases: DatabaseRegistry): PgRepository<Customer, typeof customers> {
+  return new PgRepository({ model: Customer, table: customers, databases, strategy: onFirstShard });
 }
 
 let database: TestDatabase;
@@ -64,7 +55,7 @@ beforeEach(async () => {
 
 describe('a table whose ids are texts', () => {
   test('gives a row by the text of its id, and by no text that the database would take for it', async () => {
-    const repository = new PgCustomerRepository(registry);
+    const repository = customersOn(registry);
     // What half of a surrogate pair is sent as.
     const replaced = Customer.of('customer \ufffd');
     await persist(registry, repository, replaced);
@@ -95,7 +86,7 @@ describe('a table whose ids the database takes for others', () => {
       `create collation folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
        create table customers (id text collate folded primary key, state text not null, version bigint not null)`,
     );
-    const repository = new PgCustomerRepository(folded);
+    const repository = customersOn(folded);
     for (const id of ['anna', 'bob']) await persist(folded, repository, Customer.of(id));
     class FindAction extends Action<{ readonly id: string }, string> {
       protected async perform(_principal: Principal, { id }: { readonly id: string }): Promise<string> {

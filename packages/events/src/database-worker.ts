@@ -1,11 +1,10 @@
+import { type ActionExecutor, FrameworkError, type ModelClass, type ShardIdentifier } from '@framework/core';
 import {
-  type ActionExecutor,
-  FrameworkError,
+  type DatabaseDelivery,
+  type DeliveryStore,
   HandlerNamesError,
-  type ModelClass,
-  type ShardIdentifier,
-} from '@framework/core';
-import type { DatabaseDelivery, DeliveryStore, KnownHandler } from '@framework/core/adapter';
+  type KnownHandler,
+} from '@framework/core/adapter';
 
 import type { AbandonedCalls } from './call/call-deadlines.js';
 import { eventBytesMax } from './delivery-settings.js';

@@ -1,5 +1,5 @@
-import { ConfigurationError, type ConfigurationIssue } from '@framework/core';
-import { kebabCasePath } from '@framework/core/adapter';
+import { ConfigurationError } from '@framework/core';
+import { type ConfigurationIssue, kebabCasePath } from '@framework/core/adapter';
 
 import type { HandlerRetry } from './handler/event-handler.js';
 

@@ -1,4 +1,5 @@
-import { Action, DatabaseNotReadyError, ShardIdentifier, ShardUnavailableError } from '@framework/core';
+import { Action, ShardIdentifier, ShardUnavailableError } from '@framework/core';
+import { DatabaseNotReadyError } from '@framework/core/adapter';
 import { describe, expect, test, vi } from 'vitest';
 import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';

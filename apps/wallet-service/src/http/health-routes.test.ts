@@ -1,4 +1,5 @@
-import { DatabaseNotReadyError, ShardIdentifier, type ShardStatus } from '@framework/core';
+import { ShardIdentifier } from '@framework/core';
+import { DatabaseNotReadyError, type ShardStatus } from '@framework/core/adapter';
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { expect, test } from 'vitest';
 

@@ -1,9 +1,5 @@
-import {
-  DatabaseNotReadyError,
-  type DatabaseRegistry,
-  type ShardIdentifier,
-  type ShardStatus,
-} from '@framework/core';
+import { type DatabaseRegistry, type ShardIdentifier } from '@framework/core';
+import { DatabaseNotReadyError, type ShardStatus } from '@framework/core/adapter';
 import { z } from '@hono/zod-openapi';
 
 import { serve } from './serve.js';

@@ -1,8 +1,8 @@
-import type { ActionExecutor, DatabaseRegistry, Principal } from '@framework/core';
+import type { ActionExecutor, DatabaseRegistry, Principal, Repository } from '@framework/core';
 import type { Delivery } from '@framework/events';
 import type { OpenAPIHono } from '@hono/zod-openapi';
 
-import type { TransferRepository } from '../transfer/transfer-repository.js';
+import type { Transfer } from '../transfer/transfer.js';
 import type { WalletRepository } from '../wallet/wallet-repository.js';
 import type { RequestBody } from './request-body.js';
 
@@ -27,7 +27,7 @@ export type WalletApp = OpenAPIHono<WalletEnv>;
 export interface WalletService {
   readonly databases: DatabaseRegistry;
   readonly wallets: WalletRepository;
-  readonly transfers: TransferRepository;
+  readonly transfers: Repository<Transfer>;
   readonly executor: ActionExecutor;
   /** Delivers committed events to their handlers, or notifies the processes that do. */
   readonly delivery: Pick<Delivery, 'start' | 'started' | 'startedOn' | 'stop' | 'restartNeed'>;

@@ -1,13 +1,13 @@
-import { entityColumns } from '@framework/drizzle-adapter';
-import { pgTable, text, uuid } from 'drizzle-orm/pg-core';
+import { entityColumns, shardedId } from '@framework/drizzle-adapter';
+import { pgTable, text } from 'drizzle-orm/pg-core';
 
-const { state, ...columns } = entityColumns();
+import { Wallet } from '../wallet/wallet.js';
+import { Notification } from './notify-recipient.js';
 
 /** The table of notifications, on the shards of the wallets that they are about. */
 export const notifications = pgTable('notifications', {
-  ...columns,
-  state: state.$type<'PENDING'>(),
+  ...entityColumns(Notification),
   recipient: text('recipient').notNull(),
-  walletId: uuid('wallet_id').notNull(),
+  walletId: shardedId('wallet_id', Wallet).notNull(),
   text: text('text').notNull(),
 });

@@ -1,4 +1,5 @@
-import { ConfigurationError, HandlerNamesError, NoUsableShardError } from '@framework/core';
+import { ConfigurationError } from '@framework/core';
+import { HandlerNamesError, NoUsableShardError } from '@framework/core/adapter';
 
 import type { ServiceSettings } from './service-settings.js';
 

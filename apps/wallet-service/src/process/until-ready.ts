@@ -1,5 +1,10 @@
-import { DatabaseNotReadyError, type ShardIdentifier } from '@framework/core';
-import { type ShardingConfig, databasePlace, primaryConfig } from '@framework/core/adapter';
+import { type ShardIdentifier } from '@framework/core';
+import {
+  DatabaseNotReadyError,
+  type ShardingConfig,
+  databasePlace,
+  primaryConfig,
+} from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { WalletService } from '../http/wallet-app-env.js';

@@ -4,6 +4,7 @@ import {
   type DatabaseRegistry,
   FrameworkAction,
   type Principal,
+  type Repository,
   UnknownShardError,
   shardedIdCodec,
 } from '@framework/core';
@@ -11,9 +12,7 @@ import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
 import { InvalidAmountError, SameWalletError } from '../wallet/wallet-error.js';
-import type { WalletRepository } from '../wallet/wallet-repository.js';
 import { Wallet } from '../wallet/wallet.js';
-import { transferCodec } from './transfer-repository.js';
 import { Transfer } from './transfer.js';
 
 const params = z.object({
@@ -28,11 +27,11 @@ type Params = z.infer<typeof params>;
  *
  * A destination on a shard that this process does not have is refused: money that nobody can receive would stay on its way.
  */
-@FrameworkAction({ params, result: transferCodec })
+@FrameworkAction({ params, result: Transfer })
 export class InitiateTransferAction extends Action<Params, Transfer> {
   constructor(
     clock: Clock,
-    private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly wallets: Repository<Wallet>,
     private readonly databases: Pick<DatabaseRegistry, 'shards'>,
   ) {
     super(clock);

@@ -1,22 +1,31 @@
-import { modelColumns } from '@framework/drizzle-adapter';
-import { index, numeric, pgTable, text, uuid } from 'drizzle-orm/pg-core';
+import { ConstraintViolationError, FrameworkError } from '@framework/core';
+import { bigDecimal, modelColumns, shardedId } from '@framework/drizzle-adapter';
+import { Big } from 'big.js';
+import { index, pgTable, text } from 'drizzle-orm/pg-core';
 
-import type { TransferDecisionState } from './transfer-decision.js';
-
-const { state, ...columns } = modelColumns();
+import { Wallet } from '../wallet/wallet.js';
+import { TransferDecision } from './transfer-decision.js';
+import { Transfer } from './transfer.js';
 
 /** The table of decisions about transfers, on the shard of their destination. */
 export const transferDecisions = pgTable(
   'transfer_decisions',
   {
-    ...columns,
-    state: state.$type<TransferDecisionState>(),
-    transferId: uuid('transfer_id').notNull(),
-    destId: uuid('dest_id').notNull(),
-    amount: numeric('amount', { precision: 38, scale: 18 }).notNull(),
+    ...modelColumns(TransferDecision),
+    transferId: shardedId('transfer_id', Transfer).notNull(),
+    destId: shardedId('dest_id', Wallet).notNull(),
+    amount: bigDecimal('amount', Big, { precision: 38, scale: 18 }).notNull(),
     currency: text('currency').notNull(),
     reason: text('reason'),
   },
   // Finds the decision about a transfer, as operators do for money in transit.
   (table) => [index('transfer_decisions_transfer_idx').on(table.transferId)],
 );
+
+/**
+ * Whether a commit failed because the transfer was decided concurrently: running the action again returns that decision.
+ */
+export function isDecidedMeanwhile(error: unknown): boolean {
+  const known = FrameworkError.find(error);
+  return known instanceof ConstraintViolationError && known.constraint === 'transfer_decisions_pkey';
+}

@@ -3,6 +3,7 @@ import {
   type Clock,
   FrameworkAction,
   type Principal,
+  type Repository,
   ShardedId,
   shardedIdCodec,
 } from '@framework/core';
@@ -16,11 +17,8 @@ import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
 import { CurrencyMismatchError, WalletError } from '../wallet/wallet-error.js';
-import type { WalletRepository } from '../wallet/wallet-repository.js';
 import { Wallet, WalletTransferReceivedEvent } from '../wallet/wallet.js';
-import { type TransferDecisionRepository, transferDecisionCodec } from './transfer-decision-repository.js';
 import { type Arrival, TransferDecision, TransferRefusedEvent } from './transfer-decision.js';
-import type { TransferRepository } from './transfer-repository.js';
 import { Transfer, TransferInitiatedEvent } from './transfer.js';
 
 const completeParams = z.object({
@@ -37,12 +35,12 @@ type CompleteParams = z.infer<typeof completeParams>;
  * The decision and the credit are one commit. Executing it again, for whatever reason, returns what was decided. It
  * throws only where nothing is decided, such as when the shard cannot be reached or is not configured here.
  */
-@FrameworkAction({ params: completeParams, result: transferDecisionCodec })
+@FrameworkAction({ params: completeParams, result: TransferDecision })
 export class CompleteTransferAction extends Action<CompleteParams, TransferDecision> {
   constructor(
     clock: Clock,
-    private readonly wallets: Pick<WalletRepository, 'findById'>,
-    private readonly decisions: Pick<TransferDecisionRepository, 'findById'>,
+    private readonly wallets: Repository<Wallet>,
+    private readonly decisions: Repository<TransferDecision>,
   ) {
     super(clock);
   }
@@ -87,8 +85,8 @@ type RefundParams = z.infer<typeof refundParams>;
 export class RefundTransferAction extends Action<RefundParams, undefined> {
   constructor(
     clock: Clock,
-    private readonly wallets: Pick<WalletRepository, 'getById'>,
-    private readonly transfers: Pick<TransferRepository, 'getById'>,
+    private readonly wallets: Repository<Wallet>,
+    private readonly transfers: Repository<Transfer>,
   ) {
     super(clock);
   }
@@ -110,7 +108,7 @@ type SettleParams = z.infer<typeof settleParams>;
 export class SettleTransferAction extends Action<SettleParams, undefined> {
   constructor(
     clock: Clock,
-    private readonly transfers: Pick<TransferRepository, 'getById'>,
+    private readonly transfers: Repository<Transfer>,
   ) {
     super(clock);
   }
@@ -131,7 +129,7 @@ export class SettleTransferAction extends Action<SettleParams, undefined> {
 export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
   readonly event = TransferInitiatedEvent;
 
-  constructor(private readonly transfers: Pick<TransferRepository, 'getById'>) {}
+  constructor(private readonly transfers: Repository<Transfer>) {}
 
   async handle({ event }: EventEnvelope<TransferInitiatedEvent>, context: HandlerContext): Promise<void> {
     const transferId = ShardedId.of(Transfer, event.modelId);

@@ -1,20 +1,19 @@
-import { modelColumns } from '@framework/drizzle-adapter';
+import { modelColumns, bigDecimal, shardedId } from '@framework/drizzle-adapter';
+import { Big } from 'big.js';
 import { sql } from 'drizzle-orm';
-import { index, numeric, pgTable, text, uuid } from 'drizzle-orm/pg-core';
+import { index, pgTable, text } from 'drizzle-orm/pg-core';
 
-import type { TransferState } from './transfer.js';
-
-const { state, ...columns } = modelColumns();
+import { Wallet } from '../wallet/wallet.js';
+import { Transfer } from './transfer.js';
 
 /** The table of transfers, on the shard of their source. */
 export const transfers = pgTable(
   'transfers',
   {
-    ...columns,
-    state: state.$type<TransferState>(),
-    sourceId: uuid('source_id').notNull(),
-    destId: uuid('dest_id').notNull(),
-    amount: numeric('amount', { precision: 38, scale: 18 }).notNull(),
+    ...modelColumns(Transfer),
+    sourceId: shardedId('source_id', Wallet).notNull(),
+    destId: shardedId('dest_id', Wallet).notNull(),
+    amount: bigDecimal('amount', Big, { precision: 38, scale: 18 }).notNull(),
     currency: text('currency').notNull(),
     reason: text('reason'),
   },

@@ -1,11 +1,16 @@
-import { Action, type Clock, FrameworkAction, type Principal, shardedIdCodec } from '@framework/core';
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Principal,
+  type Repository,
+  shardedIdCodec,
+} from '@framework/core';
 import * as z from 'zod';
 
 import { decimal } from '../wallet/money.js';
 import { CurrencyMismatchError, InvalidAmountError, SameWalletError } from '../wallet/wallet-error.js';
-import type { WalletRepository } from '../wallet/wallet-repository.js';
 import { Wallet } from '../wallet/wallet.js';
-import { transferCodec } from './transfer-repository.js';
 import { Transfer } from './transfer.js';
 
 const params = z.object({
@@ -21,11 +26,11 @@ type Params = z.infer<typeof params>;
  * Both wallets stand on one shard, and both sides commit together. Across shards the caller must allow it, and
  * then has two transactions, of which the second may fail.
  */
-@FrameworkAction({ params, result: transferCodec })
+@FrameworkAction({ params, result: Transfer })
 export class WalletTransferAction extends Action<Params, Transfer> {
   constructor(
     clock: Clock,
-    private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly wallets: Repository<Wallet>,
   ) {
     super(clock);
   }

@@ -1,6 +1,6 @@
+import { decimalCodec } from '@framework/core';
 import { Big } from 'big.js';
 import { data as currencies } from 'currency-codes';
-import * as z from 'zod';
 
 import { InvalidAmountError, UnknownCurrencyError } from './wallet-error.js';
 
@@ -37,13 +37,4 @@ export function assertAmountOf(currency: string, amount: Big): void {
 }
 
 /** The schema of a decimal in events and params: plain digits as text, an exact `Big` in the program. */
-export const decimal = z.codec(z.string().regex(/^-?\d+(\.\d+)?$/), z.instanceof(Big), {
-  decode: (text) => new Big(text),
-  encode: (value) => value.toFixed(),
-});
-
-/** The schema of an instant in stored results: ISO 8601 in UTC as text, a `Date` in the program. */
-export const instant: z.ZodType<Date, string> = z.codec(z.iso.datetime(), z.date(), {
-  decode: (text) => new Date(text),
-  encode: (date) => date.toISOString(),
-});
+export const decimal = decimalCodec(Big);

@@ -1,18 +1,24 @@
-import { Action, type Clock, FrameworkAction, type Principal, shardedIdCodec } from '@framework/core';
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Principal,
+  type Repository,
+  shardedIdCodec,
+} from '@framework/core';
 import * as z from 'zod';
 
-import { type WalletRepository, walletCodec } from './wallet-repository.js';
 import { Wallet } from './wallet.js';
 
 const params = z.object({ walletId: shardedIdCodec(Wallet) });
 type Params = z.infer<typeof params>;
 
 /** Closes a wallet for good. */
-@FrameworkAction({ params, result: walletCodec })
+@FrameworkAction({ params, result: Wallet })
 export class WalletCloseAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,
-    private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly wallets: Repository<Wallet>,
   ) {
     super(clock);
   }

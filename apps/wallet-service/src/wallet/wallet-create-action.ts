@@ -3,7 +3,6 @@ import * as z from 'zod';
 
 import { decimal } from './money.js';
 import { placementOf } from './placement.js';
-import { walletCodec } from './wallet-repository.js';
 import { Wallet } from './wallet.js';
 
 const params = z.object({
@@ -16,7 +15,7 @@ const params = z.object({
 type Params = z.infer<typeof params>;
 
 /** Opens a wallet on the shard of its country. */
-@FrameworkAction({ params, result: walletCodec })
+@FrameworkAction({ params, result: Wallet })
 export class WalletCreateAction extends Action<Params, Wallet> {
   protected async perform(_principal: Principal, { country, ...wallet }: Params): Promise<Wallet> {
     const { ownerId, currency, initialBalance } = wallet;

@@ -1,8 +1,14 @@
-import { Action, type Clock, FrameworkAction, type Principal, shardedIdCodec } from '@framework/core';
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Principal,
+  type Repository,
+  shardedIdCodec,
+} from '@framework/core';
 import * as z from 'zod';
 
 import { decimal } from './money.js';
-import { type WalletRepository, walletCodec } from './wallet-repository.js';
 import { Wallet } from './wallet.js';
 
 const params = z.object({
@@ -14,11 +20,11 @@ const params = z.object({
 type Params = z.infer<typeof params>;
 
 /** Puts money into a wallet. */
-@FrameworkAction({ params, result: walletCodec })
+@FrameworkAction({ params, result: Wallet })
 export class WalletDepositMoneyAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,
-    private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly wallets: Repository<Wallet>,
   ) {
     super(clock);
   }

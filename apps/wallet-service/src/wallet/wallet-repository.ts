@@ -1,29 +1,24 @@
-import { type DatabaseRegistry, type Page, ShardedId, shardedIdCodec } from '@framework/core';
-import { PgRepository } from '@framework/drizzle-adapter';
+import type { DatabaseRegistry, Page } from '@framework/core';
+import { PgRepository, bigDecimal, modelColumns } from '@framework/drizzle-adapter';
 import { Big } from 'big.js';
 import { eq } from 'drizzle-orm';
-import * as z from 'zod';
+import { index, pgTable, text, uuid } from 'drizzle-orm/pg-core';
 
-import { decimal, instant } from './money.js';
 import { Wallet } from './wallet.js';
-import { wallets } from './wallets-table.js';
 
-const fields = z.object({
-  id: shardedIdCodec(Wallet),
-  state: z.enum(['OPENED', 'CLOSED']),
-  version: z.int(),
-  createdDate: instant,
-  updatedDate: instant,
-  ownerId: z.string(),
-  currency: z.string(),
-  balance: decimal,
-});
-
-/** The schema of a wallet as the result of an action: what a repeat under an idempotency key is answered with. */
-export const walletCodec: z.ZodType<Wallet> = z.codec(fields, z.instanceof(Wallet), {
-  decode: (read) => new Wallet({ ...read, id: ShardedId.of(Wallet, read.id.value) }),
-  encode: (wallet) => wallet,
-});
+/** The table of wallets, the same on every shard. */
+export const wallets = pgTable(
+  'wallets',
+  {
+    ...modelColumns(Wallet),
+    ownerId: uuid('owner_id').notNull(),
+    currency: text('currency').notNull(),
+    // Deposits end at 20 digits before the point; what refunds bring back beyond that has room for ten more.
+    balance: bigDecimal('balance', Big, { precision: 48, scale: 18 }).notNull(),
+  },
+  // The list of an owner's wallets is read in the order of ids.
+  (table) => [index('wallets_owner_idx').on(table.ownerId, table.id)],
+);
 
 /** Wallets, on the shards that their ids name. */
 export class WalletRepository extends PgRepository<Wallet, typeof wallets> {
@@ -37,13 +32,5 @@ export class WalletRepository extends PgRepository<Wallet, typeof wallets> {
     page: { limit: number; after: string | undefined },
   ): Promise<Page<Wallet>> {
     return this.findPage({ where: eq(wallets.ownerId, ownerId), ...page });
-  }
-
-  protected toModel(row: typeof wallets.$inferSelect): Wallet {
-    return new Wallet({ ...row, id: ShardedId.of(Wallet, row.id), balance: new Big(row.balance) });
-  }
-
-  protected toRow(wallet: Wallet): typeof wallets.$inferInsert {
-    return { ...wallet, id: wallet.id.value, balance: wallet.balance.toFixed() };
   }
 }

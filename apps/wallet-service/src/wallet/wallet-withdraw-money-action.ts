@@ -1,19 +1,25 @@
-import { Action, type Clock, FrameworkAction, type Principal, shardedIdCodec } from '@framework/core';
+import {
+  Action,
+  type Clock,
+  FrameworkAction,
+  type Principal,
+  type Repository,
+  shardedIdCodec,
+} from '@framework/core';
 import * as z from 'zod';
 
 import { decimal } from './money.js';
-import { type WalletRepository, walletCodec } from './wallet-repository.js';
 import { Wallet } from './wallet.js';
 
 const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal });
 type Params = z.infer<typeof params>;
 
 /** Takes money out of a wallet. */
-@FrameworkAction({ params, result: walletCodec })
+@FrameworkAction({ params, result: Wallet })
 export class WalletWithdrawMoneyAction extends Action<Params, Wallet> {
   constructor(
     clock: Clock,
-    private readonly wallets: Pick<WalletRepository, 'getById'>,
+    private readonly wallets: Repository<Wallet>,
   ) {
     super(clock);
   }

@@ -16,7 +16,7 @@ import type { EventClass } from '../model/model-event.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry } from './action-registry.js';
-import type { ActionClass, Principal } from './action.js';
+import type { ActionClass, ActionDeclaration, Principal } from './action.js';
 import { currentAttempt } from './attempt-context.js';
 import { Attempts } from './attempt.js';
 import { UnknownCommits } from './commit.js';
@@ -36,13 +36,14 @@ export class ActionExecutor {
   readonly #random: () => number;
 
   /**
-   * @throws InvariantViolationError `invariant-violation` when two repositories store the same model, or models of one name
+   * @throws InvariantViolationError `invariant-violation` when two repositories store the same model, or models of one name, or
+   * the result of an action is a model that none of them can write as JSON
    * @throws ConfigurationError `invalid-configuration` for a namespace that the configuration refuses, too, and a setting that
    * is unknown or out of its range
    */
   constructor(options: ExecutorOptions) {
-    this.#actions =
-      options.actions instanceof ActionRegistry ? options.actions : new ActionRegistry(options.actions);
+    const actions = options.actions instanceof ActionRegistry ? options.actions.actions : options.actions;
+    this.#actions = new ActionRegistry(actions, options.repositories);
     checkNamespace(options.namespace);
     this.#retry = settingsOf('retry', defaultRetryPolicy, retryRanges, options.retry);
     const limits = settingsOf('limits', defaultExecutionLimits, executionLimitRanges, options.limits);
@@ -95,7 +96,7 @@ export class ActionExecutor {
    */
   async execute<Params, Result>(
     principal: Principal,
-    actionClass: ActionClass<Params, Result>,
+    actionClass: ActionClass<Params, Result> & ActionDeclaration<NoInfer<Params>, NoInfer<Result>>,
     params: NoInfer<Params>,
     configuration: ExecutionConfiguration = {},
   ): Promise<Result> {

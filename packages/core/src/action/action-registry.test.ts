@@ -1,7 +1,13 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import * as z from 'zod';
 
+import { FakeRepository } from '../../test/fake-repository.js';
+import { Order } from '../../test/order.js';
+import { executorOf, openWallet } from '../../test/test-executor.js';
 import { VirtualClock } from '../../test/virtual-clock.js';
-import { ActionRegistry } from './action-registry.js';
+import { Wallet } from '../../test/wallet.js';
+import type { ModelJsonCodec, ModelMapper } from '../storage/repository.js';
+import { ActionRegistry, type RegisteredAction } from './action-registry.js';
 import { Action, FrameworkAction } from './action.js';
 
 const clock = new VirtualClock('2026-01-01T00:00:00Z');
@@ -48,4 +54,80 @@ test('refuses a class whose name a bundler has taken, unless it declares one', (
   );
   FrameworkAction({ name: 'Declared' })(anonymous);
   expect(new ActionRegistry([new anonymous(clock)]).get(anonymous).name).toBe('Declared');
+});
+
+test('takes what a class declares by static fields, and its decorator over it', () => {
+  const params = z.object({ note: z.string() });
+  class NotingAction extends Action<{ readonly note: string }, string> {
+    static readonly actionName: string = 'note.v1';
+    static readonly params = params;
+    static readonly result = z.string();
+    protected async perform(_principal: object, { note }: { readonly note: string }): Promise<string> {
+      return note;
+    }
+  }
+  const registered = new ActionRegistry([new NotingAction(clock)]).get(NotingAction);
+  expect(registered).toMatchObject({ name: 'note.v1', paramsSchema: params });
+  expect(registered.resultCodec.encode('noted')).toBe('"noted"');
+  FrameworkAction({ name: 'note.v2' })(NotingAction);
+  expect(new ActionRegistry([new NotingAction(clock)]).get(NotingAction)).toMatchObject({
+    name: 'note.v2',
+    paramsSchema: params,
+  });
+});
+
+describe('an action whose result is a model', () => {
+  class OpenAction extends Action<null, Wallet> {
+    static readonly result = Wallet;
+    protected async perform(): Promise<Wallet> {
+      return openWallet();
+    }
+  }
+  const actions = [new OpenAction(clock)];
+  const wallet = openWallet();
+  const jsonCodec: ModelJsonCodec<Wallet> = {
+    encode: ({ id }) => JSON.stringify(id),
+    decode: (json) => {
+      if (json !== JSON.stringify(wallet.id)) throw new Error('another wallet');
+      return wallet;
+    },
+  };
+  const wallets = Object.assign(new FakeRepository(Wallet), { jsonCodec: () => jsonCodec });
+
+  test('has it written and read by its repository', () => {
+    const { resultCodec } = new ActionRegistry(actions, [new FakeRepository(Order), wallets]).get(OpenAction);
+    const json = resultCodec.encode(wallet);
+    expect(json).toBe(JSON.stringify(wallet.id.value));
+    expect(resultCodec.decode(json)).toBe(wallet);
+  });
+
+  test.each<[string, (codec: ReturnType<typeof codecOf>) => unknown]>([
+    ['is another one is not written', (codec) => codec.encode({ id: wallet.id })],
+    ['is none is not written', (codec) => codec.encode(undefined)],
+    ['its repository does not read any more is refused', (codec) => codec.decode('"wallet"')],
+    ['was none is refused', (codec) => codec.decode(undefined)],
+  ])('but what %s', (_what, work) => {
+    expect(() => work(codecOf())).toThrow(
+      expect.objectContaining({ code: 'unstorable-value', path: 'OpenAction result' }),
+    );
+  });
+
+  function codecOf(): RegisteredAction<null, Wallet>['resultCodec'] {
+    return new ActionRegistry(actions, [wallets]).get(OpenAction).resultCodec;
+  }
+
+  test.each<[string, readonly ModelMapper[]]>([
+    ['has no repository', [new FakeRepository(Order)]],
+    ['has one that writes no JSON', [new FakeRepository(Wallet)]],
+  ])('that %s is refused by name when its executor is made', (_what, repositories) => {
+    for (const given of [actions, new ActionRegistry(actions)]) {
+      const fault = {
+        code: 'invariant-violation',
+        message: expect.stringMatching(/OpenAction.* Wallet/) as string,
+      };
+      expect(() => executorOf(async () => null, { repositories, actions: given })).toThrow(
+        expect.objectContaining(fault),
+      );
+    }
+  });
 });

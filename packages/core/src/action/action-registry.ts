@@ -5,6 +5,9 @@ import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { droppedField } from '../model/dropped-fields.js';
 import { encodeBySchema, exactJson } from '../model/exact-json.js';
+import { type ModelClass, modelNameOf } from '../model/model-class.js';
+import type { AnyEntity } from '../model/model.js';
+import type { ModelJsonCodec, ModelMapper } from '../storage/repository.js';
 import { type Action, type ActionClass, actionNameOf, declaredOptions, discoveredActions } from './action.js';
 import { type ParamsEncoder, paramsEncoder } from './params.js';
 
@@ -24,14 +27,19 @@ export interface RegisteredAction<Params, Result> {
 
 /** The actions that an executor can run: one instance of each class, under durable names that differ. */
 export class ActionRegistry {
+  /** The instances. */
+  readonly actions: readonly AnyAction[];
   readonly #byClass = new Map<unknown, RegisteredAction<never, unknown>>();
 
   /**
    * Holds actions that are passed as values; they need no `@FrameworkAction()`.
    *
-   * @throws InvariantViolationError `invariant-violation` when two have the same class or the same name
+   * @param repositories what writes the results that are models; the executor passes its own
+   * @throws InvariantViolationError `invariant-violation` when two have the same class or the same name, or the result of one is a
+   * model that no repository can write as JSON
    */
-  constructor(actions: readonly AnyAction[]) {
+  constructor(actions: readonly AnyAction[], repositories?: readonly ModelMapper[]) {
+    this.actions = actions;
     const names = new Set<string>();
     for (const action of actions) {
       const actionClass = action.constructor as ActionClass<never, unknown>;
@@ -47,7 +55,7 @@ export class ActionRegistry {
         action,
         encodeParams: paramsEncoder(name, options.params),
         paramsSchema: options.params,
-        resultCodec: resultCodec(name, options.result),
+        resultCodec: resultCodec(name, options.result, repositories),
       });
     }
   }
@@ -79,18 +87,57 @@ interface ResultCodec {
   /**
    * The result as JSON; `undefined` for `undefined`.
    *
-   * @throws InvariantViolationError `invariant-violation` for a result of an action that declares no schema of it
-   * @throws UnstorableValueError `unstorable-value` when it does not fit the schema, or would not survive:
+   * @throws InvariantViolationError `invariant-violation` for a result of an action that does not declare any
+   * @throws UnstorableValueError `unstorable-value` when it is not what the action declares, or would not survive:
    * a repeat must get the same answer
    */
   encode(result: unknown): string | undefined;
-  /** @throws UnstorableValueError `unstorable-value` when the schema no longer reads what was stored */
+  /** @throws UnstorableValueError `unstorable-value` when what was stored is no longer read */
   decode(json: string | undefined): unknown;
 }
 
-/** Makes the codec of an action by the schema that it declares, if any. */
-export function resultCodec(action: string, schema: z.ZodType | undefined): ResultCodec {
-  return schema === undefined ? nothingOnly(action) : bySchema(`${action} result`, schema);
+/** Makes the codec of an action by the schema or the class of models that it declares, if any. */
+export function resultCodec(
+  action: string,
+  result: z.ZodType | ModelClass<unknown> | undefined,
+  repositories?: readonly ModelMapper[],
+): ResultCodec {
+  if (result === undefined) return nothingOnly(action);
+  if (typeof result !== 'function') return bySchema(`${action} result`, result);
+  // Without repositories it only waits for an executor.
+  if (repositories === undefined) return nothingOnly(action);
+  const name = modelNameOf(result);
+  const repository = repositories.find(({ model }) => model === result);
+  if (repository === undefined) {
+    throw new InvariantViolationError(
+      `The result of ${action} is a ${name}, which has no repository: add it to the executor's repositories`,
+    );
+  }
+  const codec = repository.jsonCodec?.();
+  if (codec !== undefined) return byRepository(`${action} result`, result, codec);
+  throw new InvariantViolationError(
+    `The result of ${action} is a ${name}, whose repository writes no JSON: declare a schema of the result`,
+  );
+}
+
+function byRepository(path: string, model: ModelClass<unknown>, codec: ModelJsonCodec): ResultCodec {
+  return {
+    encode: (result) => {
+      if (!(result instanceof model)) throw new UnstorableValueError(path, `it is no ${modelNameOf(model)}`);
+      return codec.encode(result as AnyEntity);
+    },
+    decode: (json) => {
+      if (json === undefined)
+        throw new UnstorableValueError(path, `nothing was stored, and no ${modelNameOf(model)}`);
+      try {
+        return codec.decode(json);
+      } catch (cause) {
+        throw new UnstorableValueError(path, `no ${modelNameOf(model)} can be made of what was stored`, {
+          cause,
+        });
+      }
+    },
+  };
 }
 
 function nothingOnly(action: string): ResultCodec {
@@ -98,8 +145,8 @@ function nothingOnly(action: string): ResultCodec {
     encode: (result) => {
       if (result === undefined) return undefined;
       throw new InvariantViolationError(
-        `${action} has a result that cannot be stored beside an idempotency key: declare its schema in ` +
-          '@FrameworkAction({ result })',
+        `${action} has a result that cannot be stored beside an idempotency key: declare a static ` +
+          'result, the class of a model or a schema',
       );
     },
     decode: () => undefined,

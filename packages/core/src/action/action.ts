@@ -2,7 +2,7 @@ import type * as z from 'zod';
 
 import type { Clock } from '../clock.js';
 import { PlanUnavailableError } from '../errors/action-errors.js';
-import { durableName } from '../model/model-class.js';
+import { type ModelClass, durableName } from '../model/model-class.js';
 import { currentAttempt } from './attempt-context.js';
 import type { Plan } from './plan.js';
 
@@ -15,15 +15,21 @@ declare const paramsOf: unique symbol;
  * stale record, `perform` runs again with fresh reads and a fresh plan.
  *
  * ```ts
- * const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimal });
+ * const params = z.object({ walletId: shardedIdCodec(Wallet), amount: decimalCodec(Big) });
  * type Params = z.infer<typeof params>;
  *
- * @FrameworkAction({ params })
  * class WalletDepositMoneyAction extends Action<Params, Wallet> {
- *   constructor(clock: Clock, private readonly wallets: Repository<Wallet>) { super(clock); }
+ *   static readonly params = params;
+ *   static readonly result = Wallet;
+ *   readonly #wallets: Repository<Wallet>;
+ *
+ *   constructor(clock: Clock, wallets: Repository<Wallet>) {
+ *     super(clock);
+ *     this.#wallets = wallets;
+ *   }
  *
  *   protected async perform(principal: Principal, { walletId, amount }: Params): Promise<Wallet> {
- *     const wallet = await this.wallets.getById(walletId);
+ *     const wallet = await this.#wallets.getById(walletId);
  *     return this.plan().update(wallet.deposit(amount));
  *   }
  * }
@@ -66,10 +72,10 @@ export function perform<Params, Result>(
   return action['perform'](principal, params);
 }
 
-/** What an action declares of itself. */
-export interface ActionOptions<Params, Result = never> {
+/** What an action declares of itself by static fields of these names: they need no decorator, and run everywhere. */
+export interface ActionDeclaration<Params, Result> {
   /** The durable `action_name` of the log. Default: the class name. */
-  readonly name?: string;
+  readonly actionName?: string;
   /**
    * The schema of the params: checks them before perform, and writes them to the log.
    *
@@ -77,17 +83,27 @@ export interface ActionOptions<Params, Result = never> {
    */
   readonly params?: z.ZodType<Params>;
   /**
-   * The schema of the result: writes it beside an idempotency key, and reads it when the request is repeated.
+   * How the result is written beside an idempotency key, and read when the request is repeated: the class of a model, which
+   * its repository writes, or a schema that works in both directions, too.
    *
-   * Works in both directions, too. Not needed where no key is used, or the result is `undefined`.
+   * Not needed where no key is used, or the result is `undefined`.
    */
-  readonly result?: z.ZodType<Result>;
+  readonly result?: z.ZodType<Result> | ModelClass<Result>;
+}
+
+/** What the decorator of an action declares: the same, with the name as `name`. */
+export interface ActionOptions<Params, Result = never> extends Pick<
+  ActionDeclaration<Params, Result>,
+  'params' | 'result'
+> {
+  /** The durable `action_name` of the log. Default: the static `actionName`, else the class name. */
+  readonly name?: string;
 }
 
 const declared = new Map<ActionClass<never, unknown>, ActionOptions<never>>();
 
 /**
- * Marks an action for discovery, and declares its durable name and the schemas of its params and result.
+ * Marks an action for discovery by {@link ActionRegistry.discover}, and can declare what static fields of the class do not.
  *
  * Works as a standard decorator, as a legacy one, and as a call: `FrameworkAction()(WalletCloseAction)`.
  */
@@ -99,9 +115,15 @@ export function FrameworkAction<Params = never, Result = unknown>(
   };
 }
 
-/** What a class declared of itself; nothing when it is not marked. */
+/** What a class declares of itself: by its decorator, else by static fields. */
 export function declaredOptions(action: ActionClass<never, unknown>): ActionOptions<never> {
-  return declared.get(action) ?? {};
+  const { actionName, params, result } = action as ActionDeclaration<never, never>;
+  return {
+    ...(actionName !== undefined && { name: actionName }),
+    ...(params !== undefined && { params }),
+    ...(result !== undefined && { result }),
+    ...declared.get(action),
+  };
 }
 
 /**
@@ -110,7 +132,7 @@ export function declaredOptions(action: ActionClass<never, unknown>): ActionOpti
  * @throws InvariantViolationError `invariant-violation` when a bundler has renamed a class that declares none
  */
 export function actionNameOf(action: ActionClass<never, unknown>): string {
-  return durableName(action, declaredOptions(action).name, "the name in @FrameworkAction({ name: '…' })");
+  return durableName(action, declaredOptions(action).name, 'static readonly actionName');
 }
 
 /** Every class that was marked and imported so far. */

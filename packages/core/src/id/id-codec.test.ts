@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import * as z from 'zod';
 
 import { Wallet } from '../../test/wallet.js';
-import { Id } from './id.js';
+import { Id, idCodec } from './id.js';
 import { ShardedId, shardedIdCodec } from './sharded-id.js';
 
 const text = '018f3c00-0000-7abc-8040-000000000000';
@@ -36,4 +36,14 @@ test('does not write an id that carries no shard by its class, and says how to m
 test('does not write what is no id', () => {
   const walletId = text as unknown as ShardedId<Wallet>;
   expect(z.safeEncode(schema, { walletId }).error?.issues).toMatchObject([{ path: ['walletId'] }]);
+});
+
+test('reads and writes the text of any other id', () => {
+  const id = Id.of(Wallet, 'wallet no. 1');
+  expect(z.encode(idCodec(Wallet), id)).toBe('wallet no. 1');
+  expect(z.decode(idCodec(Wallet), 'wallet no. 1')).toEqual(id);
+});
+
+test.each(['', 'x'.repeat(256), 'a\u0000b', '\ud800'])('reads no id of %j', (value) => {
+  expect(z.safeDecode(idCodec(Wallet), value).success).toBe(false);
 });

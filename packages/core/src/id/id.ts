@@ -1,3 +1,5 @@
+import * as z from 'zod';
+
 import { InvalidIdError } from '../errors/value-errors.js';
 import { type ModelClass, isStorableText } from '../model/model-class.js';
 
@@ -47,4 +49,22 @@ export class Id<T> {
   toJSON(): string {
     return this.value;
   }
+}
+
+/**
+ * The schema of a model's id, written as text: for params of actions and payloads of events.
+ *
+ * Takes and gives an `Id`; make one of text by `Id.of`.
+ */
+export function idCodec<T>(model: ModelClass<T>): z.ZodType<Id<T>, string> {
+  const id = z.custom<Id<T>>(
+    (value) => value instanceof Id,
+    'Invalid input: expected an Id, as Id.of makes it of text',
+  );
+  const text = z
+    .string()
+    .min(1)
+    .max(lengthMax)
+    .refine(isStorableText, 'Invalid input: no database holds the text');
+  return z.codec(text, id, { decode: (value) => Id.of(model, value), encode: ({ value }) => value });
 }

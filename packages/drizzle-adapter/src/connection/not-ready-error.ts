@@ -1,5 +1,11 @@
-import { DatabaseNotReadyError, type ShardIdentifier, ShardUnavailableError } from '@framework/core';
-import { type DatabaseConfig, type NotReadyKind, databaseName, databasePlace } from '@framework/core/adapter';
+import { type ShardIdentifier, ShardUnavailableError } from '@framework/core';
+import {
+  type DatabaseConfig,
+  DatabaseNotReadyError,
+  type NotReadyKind,
+  databaseName,
+  databasePlace,
+} from '@framework/core/adapter';
 import pg from 'pg';
 
 import { ReadOnlyServerError, ServerInRecoveryError } from './server-role.js';

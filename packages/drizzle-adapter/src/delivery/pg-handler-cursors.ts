@@ -1,4 +1,3 @@
-import { HandlerNamesError } from '@framework/core';
 import {
   type CursorMove,
   type DeliverableEvent,
@@ -6,6 +5,7 @@ import {
   type HandlerCursors,
   HandlerInUseError,
   type HandlerLag,
+  HandlerNamesError,
   type HandlerRegistration,
   type KnownHandler,
   type StartFrom,

@@ -1,6 +1,6 @@
 import { type OperatorCommands, defaultCommands } from '../connection/postgres-options.js';
-import { DatabaseNotReadyError, ShardIdentifier } from '@framework/core';
-import { type ConfiguredDatabase, primaryConfig } from '@framework/core/adapter';
+import { ShardIdentifier } from '@framework/core';
+import { type ConfiguredDatabase, DatabaseNotReadyError, primaryConfig } from '@framework/core/adapter';
 import pg from 'pg';
 
 import type { ConnectionGuard } from '../connection/client.js';

@@ -1,5 +1,4 @@
-import { DatabaseNotReadyError } from '@framework/core';
-import type { DatabaseConfig } from '@framework/core/adapter';
+import { type DatabaseConfig, DatabaseNotReadyError } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 

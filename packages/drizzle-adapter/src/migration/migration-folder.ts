@@ -1,4 +1,4 @@
-import { DatabaseNotReadyError } from '@framework/core';
+import { DatabaseNotReadyError } from '@framework/core/adapter';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-import { DatabaseNotReadyError } from '@framework/core';
+import { DatabaseNotReadyError } from '@framework/core/adapter';
 import type pg from 'pg';
 
 import type { MigrationFolder } from './migration-folder.js';

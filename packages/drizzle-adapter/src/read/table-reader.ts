@@ -1,21 +1,14 @@
 import { InvalidIdError, type ModelClass } from '@framework/core';
 import { type AnyEntity, type ModelSource, type PagePlace, isStorableText } from '@framework/core/adapter';
 import { type SQL, and, count, getTableColumns, is, ne, sql } from 'drizzle-orm';
-import {
-  PgArray,
-  type PgColumn,
-  PgEnumColumn,
-  type PgTable,
-  PgUUID,
-  QueryBuilder,
-} from 'drizzle-orm/pg-core';
+import { PgArray, type PgColumn, PgEnumColumn, type PgTable, QueryBuilder } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { parse } from 'postgres-array';
 
 import type { Connection } from '../connection/connection.js';
 import { queryOf } from '../connection/storage-error.js';
 import type { ModelTable } from '../model-columns.js';
-import { ColumnOrder } from './column-order.js';
+import { ColumnOrder } from '../column/column-order.js';
 
 const deletedState = 'DELETED';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -38,7 +31,7 @@ export class TableReader<T extends ModelTable> {
     this.#decoder = new RowDecoder(table);
     this.#present = presentCondition(table);
     // PostgreSQL orders UUIDs by their bytes. The order of texts must not depend on the database's locale.
-    this.#idIsUuid = is(table.id, PgUUID);
+    this.#idIsUuid = table.id.getSQLType() === 'uuid';
     this.#idOrder = this.#idIsUuid ? sql`${table.id}` : sql`${table.id} collate "C"`;
     const byId = preparedSelect(table, and(sql`${table.id} = ${sql.placeholder('id')}`, this.#present));
     this.#idConstants = byId.constants;
@@ -216,15 +209,14 @@ class RowDecoder {
 }
 
 function readerOf(column: PgColumn): (value: unknown) => unknown {
-  return is(column, PgArray)
-    ? (value) => readArray(column, value)
-    : (value) => column.mapFromDriverValue(value);
+  if (!is(column, PgArray)) return (value) => column.mapFromDriverValue(value);
+  const read = readerOf(column.baseColumn);
+  return (value) => readArray(value, read);
 }
 
 /** Decodes an array whose elements may be null, which Drizzle itself would decode as values. */
-function readArray({ baseColumn }: { readonly baseColumn: PgColumn }, value: unknown): readonly unknown[] {
+export function readArray(value: unknown, read: (element: unknown) => unknown): readonly unknown[] {
   const elements: readonly unknown[] = typeof value === 'string' ? parse(value) : (value as unknown[]);
-  const read = readerOf(baseColumn);
   return elements.map((element) => (element === null ? null : read(element)));
 }
 

@@ -10,6 +10,7 @@ const shard = ShardIdentifier.of(0, 0);
 const shape: RowShape = {
   key: 'tags label',
   table: '"tags"',
+  fields: [],
   columns: ['"id"', '"version"', '"label"'],
   idIndex: 0,
   versionColumn: '"version"',

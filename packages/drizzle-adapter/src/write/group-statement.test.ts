@@ -6,6 +6,7 @@ import type { RowShape } from './row-encoder.js';
 const [wallets, transfers, notes] = ['wallets', 'transfers', 'notes'].map((key): RowShape => ({
   key,
   table: `"${key}"`,
+  fields: [],
   columns: ['"id"', '"version"', `"value of ${key}"`],
   idIndex: 0,
   versionColumn: '"version"',

@@ -7,6 +7,7 @@ import type { RowShape } from './row-encoder.js';
 const shape: RowShape = {
   key: 'wallets',
   table: '"wallets"',
+  fields: [],
   columns: ['"id"'],
   idIndex: 0,
   versionColumn: '"version"',

@@ -6,6 +6,7 @@ import type { RowShape } from './row-encoder.js';
 const shapes = ['a', 'b'].map((key): RowShape => ({
   key,
   table: key,
+  fields: [],
   columns: ['id'],
   idIndex: 0,
   versionColumn: 'version',

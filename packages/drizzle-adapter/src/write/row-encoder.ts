@@ -3,14 +3,14 @@ import { type AnyEntity, UnstorableValueError } from '@framework/core/adapter';
 import { getTableColumns } from 'drizzle-orm';
 import { type PgColumn, type PgTable, getTableConfig } from 'drizzle-orm/pg-core';
 
-import { type ColumnGuard, columnGuard } from './column-guard.js';
+import { type ColumnWriter, columnWriter } from '../column/column-guard.js';
 import {
   type DeclaredColumn,
   type StagedValue,
   declaredColumn,
   groupType,
   stagedValue,
-} from './column-type.js';
+} from '../column/column-type.js';
 
 /** The columns for which a row has values; rows with the same columns share one object. */
 export interface RowShape {
@@ -18,6 +18,8 @@ export interface RowShape {
   readonly key: string;
   /** The table's name, quoted, with its schema. */
   readonly table: string;
+  /** What the columns are called in the table's declaration. */
+  readonly fields: readonly string[];
   /** The columns' names, quoted. */
   readonly columns: readonly string[];
   /** The position of the id among the columns. */
@@ -38,11 +40,15 @@ export interface Row {
   readonly values: readonly unknown[];
 }
 
+type Fields = Readonly<Record<string, unknown>>;
+
 interface ColumnEncoder {
   readonly key: string;
   readonly name: string;
   readonly column: PgColumn;
-  readonly guard: ColumnGuard;
+  readonly write: ColumnWriter;
+  /** Names the column in errors. */
+  readonly path: string;
 }
 
 let shapeCount = 0;
@@ -54,6 +60,8 @@ export class RowEncoder {
   readonly #columns: readonly ColumnEncoder[];
   /** The keys of all columns, including those that the database generates. */
   readonly #keys: readonly string[];
+  /** What a model may have: a column for each field, and the events, which go into the log. */
+  readonly #fields: ReadonlySet<string>;
   readonly #shapes = new Map<string, RowShape>();
 
   /**
@@ -67,12 +75,19 @@ export class RowEncoder {
     const columns = getTableColumns(table) as Record<string, PgColumn>;
     for (const key of ['id', 'state', 'version']) {
       if (columns[key] === undefined)
-        throw new InvariantViolationError(`Table ${name} has no column ${key}: add entityColumns()`);
+        throw new InvariantViolationError(`Table ${name} has no column ${key}: add entityColumns`);
     }
     this.#keys = Object.keys(columns);
+    this.#fields = new Set([...this.#keys, 'events']);
     this.#columns = Object.entries(columns)
       .filter(([, column]) => column.generated === undefined)
-      .map(([key, column]) => encoderOf(key, column));
+      .map(([key, column]) => ({
+        key,
+        name: quoted(column.name),
+        column,
+        write: columnWriter(column),
+        path: `${modelName}.${key}`,
+      }));
   }
 
   /**
@@ -83,9 +98,30 @@ export class RowEncoder {
    * @throws InvariantViolationError `invariant-violation` when the row's id or version differs from the model's
    * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
-  encode(row: Readonly<Record<string, unknown>>, model: AnyEntity): Row {
+  encode(row: object, model: AnyEntity): Row {
+    this.#assertRowOf(model, row as Fields);
+    return this.#rowOf(row as Fields, model);
+  }
+
+  /**
+   * Makes the row of a model whose fields are the columns.
+   *
+   * @throws InvariantViolationError `invariant-violation` when a field has no column: it would be lost
+   * @throws UnstorableValueError `unstorable-value` when a value would not come back as it is
+   */
+  encodeModel(model: AnyEntity): Row {
+    for (const field in model) if (!this.#fields.has(field)) throw this.#withoutColumn(field);
+    return this.#rowOf(model as unknown as Fields, model);
+  }
+
+  #withoutColumn(field: string): InvariantViolationError {
+    return new InvariantViolationError(
+      `${this.#modelName}.${field} has no column in ${this.#table}: add one, or pass toRow to the repository`,
+    );
+  }
+
+  #rowOf(row: Fields, model: AnyEntity): Row {
     const kind = model.version === 1 ? 'add' : 'update';
-    this.#assertRowOf(model, row);
     const values: unknown[] = [];
     let present = '';
     for (const encoder of this.#columns) {
@@ -95,13 +131,13 @@ export class RowEncoder {
       const mayBeAbsent = column.hasDefault || (!(key in row) && (kind === 'update' || !column.notNull));
       const omitted = value === undefined && mayBeAbsent;
       present += omitted ? '0' : '1';
-      if (!omitted) values.push(this.#encodeValue(encoder, value));
+      if (!omitted) values.push(encodeValue(encoder, value));
     }
     return { shape: this.#shape(present), values };
   }
 
   /** The id and version guard the row, and the executor relies on them, so a mapping must not change them. */
-  #assertRowOf({ id, version }: AnyEntity, row: Readonly<Record<string, unknown>>): void {
+  #assertRowOf({ id, version }: AnyEntity, row: Fields): void {
     const rowId = String(row['id']);
     if (rowId !== id.value) throw this.#foreign('id', rowId, id.value);
     const rowVersion = String(row['version']);
@@ -124,19 +160,6 @@ export class RowEncoder {
     return row;
   }
 
-  #encodeValue({ key, column, guard }: ColumnEncoder, value: unknown): unknown {
-    if (value === null || value === undefined) {
-      if (column.notNull)
-        throw new UnstorableValueError(
-          `${this.#modelName}.${key}`,
-          'it is null, but its column is declared not null',
-        );
-      return null;
-    }
-    guard(value, `${this.#modelName}.${key}`);
-    return column.mapToDriverValue(value);
-  }
-
   #shape(present: string): RowShape {
     let shape = this.#shapes.get(present);
     if (shape === undefined) {
@@ -150,6 +173,7 @@ export class RowEncoder {
     return {
       key: `t${shapeCount++}`,
       table: this.#table,
+      fields: columns.map(({ key }) => key),
       columns: columns.map(({ name }) => name),
       idIndex: columns.findIndex(({ key }) => key === 'id'),
       versionColumn: columns.find(({ key }) => key === 'version')?.name ?? '',
@@ -163,8 +187,10 @@ export class RowEncoder {
   }
 }
 
-function encoderOf(key: string, column: PgColumn): ColumnEncoder {
-  return { key, name: quoted(column.name), column, guard: columnGuard(column) };
+function encodeValue({ column, write, path }: ColumnEncoder, value: unknown): unknown {
+  if (value !== null && value !== undefined) return write(value, path);
+  if (column.notNull) throw new UnstorableValueError(path, 'it is null, but its column is declared not null');
+  return null;
 }
 
 /** The list if no element is missing, otherwise `undefined`. */

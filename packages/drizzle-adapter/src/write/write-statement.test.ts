@@ -6,6 +6,7 @@ import { type WriteShape, shapeKey, writeStatement } from './write-statement.js'
 const shape: RowShape = {
   key: 't0',
   table: '"accounts"',
+  fields: [],
   columns: ['"id"', '"version"', '"note"'],
   idIndex: 0,
   versionColumn: '"version"',

@@ -124,6 +124,46 @@ describe('MemoryRepository', () => {
     expect(await whole.getById(basket.id)).toMatchObject({ version: 2, createdDate, items: ['apple'] });
   });
 
+  it('writes and reads the result of an action with the classes of its values', () => {
+    class Money {
+      constructor(readonly cents: bigint) {}
+    }
+    /** Keeps its constructor in every instance, as big.js does. */
+    class Decimal {
+      readonly digits: string;
+
+      constructor(digits: string) {
+        this.digits = digits;
+        this.constructor = Decimal;
+      }
+    }
+    class Box extends Model<Box, ShardedId<Box>, 'OPEN'> {
+      readonly values: Readonly<Record<string, unknown>>;
+
+      constructor(fields: New<Box>) {
+        super(fields);
+        this.values = fields.values;
+      }
+    }
+    const values = {
+      money: [new Money(3n), new Money(-1n)],
+      decimal: new Decimal('25.50'),
+      date: new Date(5),
+      bytes: new Uint8Array([1, 255]),
+      map: new Map<unknown, unknown>([[shard, new Set([1, undefined])]]),
+      text: 'text',
+      nothing: [null, undefined, -0],
+      tagged: { $kind: 'Date', value: 1 },
+    };
+    const id = ShardedId.generate(Box, shard);
+    const box = new Box({ id, state: 'OPEN', version: 3, createdDate: new Date(0), values });
+    const databases = openDatabases(memorySharding(shard), memory());
+    const json = new MemoryRepository({ model: Box, databases }).jsonCodec().encode(box);
+    const read = new MemoryRepository({ model: Box, databases }).jsonCodec().decode(json);
+    expect(read).toStrictEqual(box);
+    expect(read.id).toBeInstanceOf(ShardedId);
+  });
+
   it('refuses a registry of another driver', () => {
     const driver = { open: () => ({ transactionManager: () => ({ shard }) }) } as unknown as DatabaseDriver;
     const databases = openDatabases(memorySharding(shard), driver);

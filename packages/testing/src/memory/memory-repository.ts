@@ -15,6 +15,7 @@ import {
 } from '@framework/core';
 import {
   type AnyEntity,
+  type ModelJsonCodec,
   type ModelMapper,
   type ModelSource,
   PageOrder,
@@ -28,7 +29,7 @@ import {
   readByIds,
 } from '@framework/core/adapter';
 
-import { MemoryRow, faithfulCopy } from './memory-row.js';
+import { MemoryRow, faithfulCopy, fromJson, toJson } from './memory-row.js';
 import { type MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
 
 const deletedState = 'DELETED';
@@ -122,6 +123,14 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
   /** The model that a read will give; `undefined` where the row may leave out what only the database knows. */
   decode(row: MemoryRow): M | undefined {
     return row.isWhole ? this.modelOf(row) : undefined;
+  }
+
+  /** How a model is written beside an idempotency key; read in the same process only. */
+  jsonCodec(): ModelJsonCodec<M> {
+    return {
+      encode: (model) => toJson(this.encode(model).fields),
+      decode: (json) => this.toModel(fromJson(json) as object),
+    };
   }
 
   /**

@@ -109,3 +109,110 @@ function copyOfFields(value: object, path: string, depth: number): object {
 function unstorable(path: string, value: unknown): UnstorableValueError {
   return new UnstorableValueError(path, `no database can store ${String(value)}`);
 }
+
+/** A class whose instances were written, by a name that no other one has. */
+interface WrittenClass {
+  readonly name: string;
+  readonly prototype: object;
+  readonly constructor: unknown;
+}
+
+const byPrototype = new Map<object, WrittenClass>();
+const byName = new Map<string, WrittenClass>();
+
+/** Under which an object says what it is instead of a plain object. */
+const tag = '$kind';
+
+type Tagged = Readonly<Record<string, unknown>>;
+
+/**
+ * Writes what `faithfulCopy` copies as JSON: objects keep their classes, as long as the process lives.
+ *
+ * For the results of actions in memory, whose classes no table tells.
+ */
+export function toJson(value: unknown): string {
+  return JSON.stringify(written(value));
+}
+
+/** Reads what {@link toJson} wrote in this process. */
+export function fromJson(json: string): unknown {
+  return read(JSON.parse(json));
+}
+
+function written(value: unknown): unknown {
+  if (typeof value === 'bigint') return { [tag]: 'bigint', value: String(value) };
+  if (value === undefined) return { [tag]: 'undefined' };
+  if (Object.is(value, -0)) return { [tag]: '-0' };
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(written);
+  if (value instanceof Date) return { [tag]: 'Date', value: value.getTime() };
+  if (value instanceof ShardIdentifier) return { [tag]: 'shard', value: [value.group, value.member] };
+  if (value instanceof Uint8Array) return { [tag]: 'bytes', value: Buffer.from(value).toString('base64') };
+  if (value instanceof Map) return { [tag]: 'Map', value: [...value].map(written) };
+  if (value instanceof Set) return { [tag]: 'Set', value: [...value].map(written) };
+  return writtenObject(value);
+}
+
+function writtenObject(value: object): unknown {
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  const isPlain = prototype === Object.prototype || prototype === null;
+  // Some classes keep their constructor in every instance, as big.js does.
+  const fields = Object.entries(value).map(([key, field]) => [
+    key,
+    !isPlain && key === 'constructor' && typeof field === 'function'
+      ? { [tag]: 'constructor' }
+      : written(field),
+  ]);
+  if (isPlain) return tag in value ? { [tag]: 'Object', value: fields } : Object.fromEntries(fields);
+  return { [tag]: 'instance', class: nameOf(value, prototype), value: fields };
+}
+
+function nameOf(value: object, prototype: object): string {
+  let known = byPrototype.get(prototype);
+  if (known === undefined) {
+    const { name } = value.constructor;
+    const sameName = [...byName.values()].filter((each) => each.name.replace(/#\d+$/, '') === name);
+    known = { name: `${name}#${sameName.length}`, prototype, constructor: value.constructor };
+    byPrototype.set(prototype, known);
+    byName.set(known.name, known);
+  }
+  return known.name;
+}
+
+function read(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(read);
+  const given = value as Tagged;
+  switch (given[tag]) {
+    case undefined:
+      return Object.fromEntries(Object.entries(given).map(([key, field]) => [key, read(field)]));
+    case 'undefined':
+      return undefined;
+    case '-0':
+      return -0;
+    case 'bigint':
+      return BigInt(given['value'] as string);
+    case 'Date':
+      return new Date(given['value'] as number);
+    case 'shard':
+      return ShardIdentifier.of(...(given['value'] as [number, number]));
+    case 'bytes':
+      return new Uint8Array(Buffer.from(given['value'] as string, 'base64'));
+    case 'Map':
+      return new Map((given['value'] as unknown[]).map((entry) => read(entry) as [unknown, unknown]));
+    case 'Set':
+      return new Set((given['value'] as unknown[]).map(read));
+    default:
+      return readObject(given);
+  }
+}
+
+function readObject({ class: name, value }: Tagged): object {
+  const known = typeof name === 'string' ? byName.get(name) : undefined;
+  const object = Object.create(known?.prototype ?? Object.prototype) as Record<string, unknown>;
+  for (const [key, field] of value as [string, Tagged][]) {
+    const isConstructor = (field as Tagged | null)?.[tag] === 'constructor';
+    object[key] = isConstructor ? known?.constructor : read(field);
+  }
+  return object;
+}

@@ -4,7 +4,7 @@ import { type SQL, asc, desc, getTableColumns, gt, is, lt, sql } from 'drizzle-o
 import { type PgColumn, PgEnumColumn, getTableConfig } from 'drizzle-orm/pg-core';
 
 import type { ModelTable } from '../model-columns.js';
-import { isDate, isTimestamp, isUuid } from '../write/canonical-text.js';
+import { isDate, isTimestamp, isUuid } from './canonical-text.js';
 
 /** How the values of a type are compared here, as the database compares them, and which texts are values of it. */
 interface OrderedType {

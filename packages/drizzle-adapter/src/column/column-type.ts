@@ -22,6 +22,8 @@ import {
   PgVarchar,
 } from 'drizzle-orm/pg-core';
 
+import { PgValueColumn } from '../model-columns.js';
+
 /** Types whose values go into a group, by Drizzle's names for them, and what they are called in a cast. */
 const castTypes: Readonly<Record<string, string>> = {
   uuid: 'uuid',
@@ -122,6 +124,7 @@ const sameAsSent = [
 /** How a column's value reads before it is written; `undefined` for columns of which only the database knows. */
 export function stagedValue(column: PgColumn): StagedValue | undefined {
   if (column.generated !== undefined || column.generatedIdentity !== undefined) return undefined;
+  if (is(column, PgValueColumn)) return stagedInstance(column);
   const read: StagedValue = (sent) => (sent === null ? null : column.mapFromDriverValue(sent));
   if (is(column, PgNumeric)) {
     // Without a precision the database knows no scale either, and with one alone it is 0.
@@ -130,6 +133,11 @@ export function stagedValue(column: PgColumn): StagedValue | undefined {
   }
   if (is(column, PgTimestamp)) return column.withTimezone ? read : undefined;
   return sameAsSent.some((type) => is(column, type)) ? read : undefined;
+}
+
+function stagedInstance(column: PgValueColumn): StagedValue | undefined {
+  const stagedText = stagedValue(column.base);
+  return stagedText && ((sent) => (sent === null ? null : column.mapFromDriverValue(stagedText(sent))));
 }
 
 /** A decimal as PostgreSQL writes it: without needless zeros in front, with all digits of its scale behind. */

@@ -40,6 +40,7 @@ import {
   PgVector,
 } from 'drizzle-orm/pg-core';
 
+import { PgValueColumn } from '../model-columns.js';
 import {
   type IsCanonical,
   isAddress,
@@ -54,6 +55,39 @@ import {
 
 const dayMs = 24 * 60 * 60 * 1_000;
 
+/**
+ * Gives what is sent for a value.
+ *
+ * @throws UnstorableValueError `unstorable-value` when the value would not come back from its column as it is
+ */
+export type ColumnWriter = (value: unknown, path: string) => unknown;
+
+/**
+ * What writes the values of a column, made once per table.
+ *
+ * @throws InvariantViolationError `invariant-violation` for a column whose values could never be read
+ */
+export function columnWriter(column: PgColumn): ColumnWriter {
+  if (is(column, PgValueColumn)) return valueWriter(column);
+  const guard = columnGuard(column);
+  return (value, path) => {
+    guard(value, path);
+    return column.mapToDriverValue(value);
+  };
+}
+
+/** The text of a value is guarded as one that is written into a column of texts. */
+function valueWriter(column: PgValueColumn): ColumnWriter {
+  const { base, valueClass } = column;
+  const guard = columnGuard(base);
+  return (value, path) => {
+    if (!(value instanceof valueClass)) throw new UnstorableValueError(path, `it is no ${valueClass.name}`);
+    const sent = column.mapToDriverValue(value);
+    guard(sent, path);
+    return sent;
+  };
+}
+
 /** Refuses a value that would not come back from its column as it is. */
 export type ColumnGuard = (value: unknown, path: string) => void;
 
@@ -63,6 +97,7 @@ export type ColumnGuard = (value: unknown, path: string) => void;
  * @throws InvariantViolationError `invariant-violation` for a column whose values could never be read
  */
 export function columnGuard(column: PgColumn): ColumnGuard {
+  if (is(column, PgValueColumn)) return valueWriter(column);
   if (is(column, PgArray)) return arrayGuard(columnGuard(column.baseColumn), is(column.baseColumn, PgArray));
   if (is(column, PgNumeric)) return numericGuard('string', column.precision, column.scale);
   if (is(column, PgNumericNumber)) return numericGuard('number', column.precision, column.scale);

@@ -1,0 +1,82 @@
+import { InvariantViolationError } from '@framework/core';
+import { UnstorableValueError, exactJson } from '@framework/core/adapter';
+import { getTableColumns, is } from 'drizzle-orm';
+import { PgArray, PgBoolean, type PgColumn, PgTimestamp } from 'drizzle-orm/pg-core';
+
+import type { ModelTable } from '../model-columns.js';
+import { groupType } from '../column/column-type.js';
+import type { Row } from './row-encoder.js';
+import { readArray } from '../read/table-reader.js';
+
+type ReadValue = (sent: unknown) => unknown;
+
+/** Writes rows of one table as JSON, and reads them: by the keys of the columns, each value as it is sent to the database. */
+export class RowJson {
+  readonly #modelName: string;
+  readonly #isWhole: boolean;
+  readonly #columns: readonly (readonly [key: string, read: ReadValue])[];
+
+  /**
+   * @param isWhole whether a column that a row leaves out has no value, because the row is the model's fields
+   * @throws InvariantViolationError `invariant-violation` when a column is not read from what was sent
+   */
+  constructor(modelName: string, table: ModelTable, isWhole: boolean) {
+    this.#modelName = modelName;
+    this.#isWhole = isWhole;
+    const columns = Object.entries(getTableColumns(table) as Record<string, PgColumn>);
+    this.#columns = columns.map(([key, column]) => {
+      const read = readerOf(column);
+      if (read !== undefined) return [key, read];
+      throw new InvariantViolationError(
+        `A ${modelName} cannot be stored as the result of an action: no ${column.getSQLType()} of ${key} is read but from the ` +
+          'database; declare a schema of the result',
+      );
+    });
+  }
+
+  /** @throws UnstorableValueError `unstorable-value` when the row leaves a column to the database */
+  write({ shape, values }: Row): string {
+    const fields = Object.fromEntries(shape.fields.map((key, index) => [key, jsonValue(values[index])]));
+    const missing = this.#isWhole ? undefined : this.#columns.find(([key]) => !(key in fields));
+    if (missing !== undefined) {
+      const reason = 'the row leaves it to the database; declare a schema of the result';
+      throw new UnstorableValueError(`${this.#modelName}.${missing[0]}`, reason);
+    }
+    return exactJson(fields, this.#modelName);
+  }
+
+  /** Gives the row as a read of it does. */
+  read(json: string): Record<string, unknown> {
+    const fields = JSON.parse(json) as Readonly<Record<string, unknown>>;
+    const row: Record<string, unknown> = {};
+    for (const [key, read] of this.#columns) {
+      const sent = fields[key];
+      row[key] = sent === null || sent === undefined ? null : read(sent);
+    }
+    return row;
+  }
+}
+
+function jsonValue(sent: unknown): unknown {
+  return typeof sent === 'bigint' ? String(sent) : sent;
+}
+
+/** What reads a column's value from what was sent, where the database does not have to be asked. */
+function readerOf(column: PgColumn): ReadValue | undefined {
+  if (column.generated !== undefined || column.generatedIdentity !== undefined) return undefined;
+  if (is(column, PgArray)) {
+    const read = readerOf(column.baseColumn);
+    return read && ((sent) => readArray(withNulls(sent), read));
+  }
+  // In an array it is sent as text.
+  if (is(column, PgBoolean)) return (sent) => String(sent) === 'true';
+  // It is sent in UTC, whether or not the column has a time zone.
+  if (is(column, PgTimestamp)) return (sent) => new Date(String(sent));
+  return groupType(column) === undefined ? undefined : (sent) => column.mapFromDriverValue(sent);
+}
+
+/** Drizzle writes a null of an array in lower case, and the database gives it in upper case; texts stand in quotes. */
+function withNulls(sent: unknown): unknown {
+  if (typeof sent !== 'string') return sent;
+  return sent.replaceAll(/"(?:[^"\\]|\\.)*"|null/g, (found) => (found === 'null' ? 'NULL' : found));
+}
