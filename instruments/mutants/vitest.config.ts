@@ -30,8 +30,9 @@ const suites: Readonly<Record<string, Suite>> = {
 const databaseTests: Readonly<Record<string, readonly string[]>> = {
   'packages/drizzle-adapter/src/connection': ['bind-errors', 'commit-outcome', 'read-only', 'refused-begin'],
   'packages/drizzle-adapter/src/delivery': [
+    'conformance',
     'dead-letters',
-    'delivery-{attempts,bulk,leases,blocking,reads,retention}',
+    'delivery-{bulk,leases,reads,retention}',
     'replaced-database',
   ],
   'packages/drizzle-adapter/src/write': [

@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe } from 'vitest';
 
-import { describeCommits, describeTransactions } from './behaviours/describe-commits.js';
+import {
+  describeCommits,
+  describeTransactions,
+  describeUnknownOutcomes,
+} from './behaviours/describe-commits.js';
 import { describeConcurrency, describeStaleRecords } from './behaviours/describe-concurrency.js';
 import { describeActionRecords, describeEventLog } from './behaviours/describe-event-log.js';
 import { describeGroups, describeLargePlans } from './behaviours/describe-groups.js';
@@ -10,9 +14,17 @@ import {
   describeKeyExpiry,
 } from './behaviours/describe-idempotency.js';
 import { describePages, describeReads, describeSoftDelete } from './behaviours/describe-reads.js';
-import { describeCrossShard, describePlacement, describeSlots } from './behaviours/describe-sharding.js';
-import { describeUnknownOutcomes } from './behaviours/describe-unknown-outcomes.js';
+import { describeCrossShard, describePlacement } from './behaviours/describe-sharding.js';
 import { describeRefusals, describeUnstorableValues, describeValues } from './behaviours/describe-values.js';
+import { describeAttempts, describeDeadLetters } from './delivery/describe-attempts.js';
+import { describeBlockedEvents } from './delivery/describe-blocked-events.js';
+import { describeCursors, describeHandlerNames, describeLeases } from './delivery/describe-handlers.js';
+import { describeLateReads, describeLateStarts, describeLog } from './delivery/describe-log.js';
+import {
+  type ConcurrentDeliveryFixture,
+  DeliveryContext,
+  type DeliveryFixture,
+} from './delivery/delivery-context.js';
 import type { StorageFixture } from './storage-fixture.js';
 import { SuiteContext, type SuiteOptions } from './suite-context.js';
 
@@ -59,6 +71,56 @@ export function describeStorageAdapter(
     describeSoftDelete(context);
     describeTransactions(context);
     describeEventLog(context);
-    describeSlots(context);
   });
+}
+
+/**
+ * Registers the tests that every delivery store must pass, to be called at the top of a vitest file.
+ *
+ * The fixture is opened once, and emptied before every test.
+ *
+ * ```ts
+ * describeDeliveryStore('PostgreSQL', () => PgDeliveryFixture.open());
+ * ```
+ *
+ * @param name of the database, for the titles
+ */
+export function describeDeliveryStore(name: string, openFixture: () => Promise<DeliveryFixture>): void {
+  describe(`a delivery store on ${name}`, () => {
+    const context = opened(openFixture);
+    describeLog(context);
+    describeLeases(context);
+    describeHandlerNames(context);
+    describeCursors(context);
+    describeBlockedEvents(context);
+    describeAttempts(context);
+    describeDeadLetters(context);
+  });
+}
+
+/**
+ * Registers the tests that a delivery store must pass as well whose database has several transactions open at once: what commits
+ * late is delivered all the same.
+ *
+ * @param name of the database, for the titles
+ */
+export function describeLateCommits(
+  name: string,
+  openFixture: () => Promise<ConcurrentDeliveryFixture>,
+): void {
+  describe(`a delivery store on ${name}, where transactions commit late`, () => {
+    const context = opened(openFixture);
+    describeLateReads(context);
+    describeLateStarts(context);
+  });
+}
+
+function opened<Fixture extends DeliveryFixture>(
+  openFixture: () => Promise<Fixture>,
+): DeliveryContext<Fixture> {
+  const context = new DeliveryContext<Fixture>();
+  beforeAll(async () => context.open(await openFixture()));
+  beforeEach(() => context.fixture.clear());
+  afterAll(() => context.fixture.close());
+  return context;
 }

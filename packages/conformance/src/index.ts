@@ -1,4 +1,13 @@
-export { describeStorageAdapter } from './describe-storage-adapter.js';
+export {
+  describeDeliveryStore,
+  describeLateCommits,
+  describeStorageAdapter,
+} from './describe-storage-adapter.js';
+export type {
+  ConcurrentDeliveryFixture,
+  DeliveryFixture,
+  HeldTransaction,
+} from './delivery/delivery-context.js';
 export {
   SuiteContext,
   type SuiteOptions,

@@ -2,65 +2,16 @@ import type {
   DatabaseDelivery,
   DeliverableEvent,
   DeliveryStore,
-  LeasedModel,
   BlockedModel,
 } from '@framework/core/adapter';
 import { describe, expect, it } from 'vitest';
-import { allSlots, beginningOf, openStore } from './fixtures/delivery-store.js';
+import { openStore } from './fixtures/delivery-store.js';
 import { emptyDatabase } from './fixtures/empty-database.js';
 import { openRegistry } from './fixtures/open-registry.js';
-import { asJson, everywhere, never, nobody, step, withEvents } from './fixtures/blocked-events.js';
+import { asJson, everywhere, withEvents } from './fixtures/blocked-events.js';
 import { query } from './fixtures/query.js';
 
 describe('very much that is blocked', () => {
-  it('is replayed, and skipped, in bounded steps, each dead letter once', { tags: ['slow'] }, async () => {
-    for (const change of ['replay', 'skip'] as const) {
-      const { store, events, block } = await withEvents('a', 1, 2, 3, 4, 5);
-      await block(...events.map((event) => ({ event, dead: true })));
-      const counts: number[] = [];
-      let after: string | undefined;
-      do {
-        const done = await store.deadLetters[change](
-          { handler: 'notify' },
-          { limit: 2, ...(after !== undefined && { after }) },
-        );
-        counts.push(done.count);
-        after = done.next;
-        // What fails again meanwhile is not replayed again.
-        const [head] = await store.blocked.dueHeads(everywhere, 1);
-        if (head !== undefined)
-          await store.blocked.endAttempt(head, undefined, { kind: 'dead', error: 'again' });
-      } while (after !== undefined);
-      expect(counts).toEqual([2, 2, 1]);
-    }
-  });
-
-  it('is looked at in bounded steps: models page by page, and only those that are asked for', async () => {
-    const { store, block, write } = await withEvents('a', 1);
-    for (const model of ['b', 'c', 'd', 'e']) await write(model, 1);
-    const { events } = await store.log.read(allSlots, await beginningOf(store), 100);
-    await block(...events.map((event) => ({ event })));
-    const found = await modelsByPages(store, 2);
-    expect(found.map(({ modelId }) => modelId).sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
-    const [one, other] = found;
-    const absent = { ...one!, modelName: 'Another' };
-    const { leases } = await store.leases.renew('one', ['notify', 'elsewhere'], never);
-    const leased = (model: BlockedModel): LeasedModel => {
-      const lease = leases.find(({ handler, slot }) => handler === model.handler && slot === model.slot);
-      return { ...model, token: lease?.token ?? nobody };
-    };
-    expect(await store.blocked.stillBlocked([other!, absent, one!].map(leased))).toHaveLength(2);
-    for (const difference of [
-      { modelName: 'Another' },
-      { modelId: 'f' },
-      { handler: 'elsewhere' },
-      { slot: (one!.slot + 1) % allSlots.length },
-    ])
-      expect(await store.blocked.stillBlocked([leased({ ...one!, ...difference })])).toEqual([]);
-    // Whoever asks does not hold its slot any more.
-    expect(await store.blocked.stillBlocked([{ ...absent, token: nobody }])).toEqual([absent]);
-  });
-
   it(
     'is read once while its models are looked at page by page, and not anew for each page',
     { tags: ['slow'] },
@@ -167,15 +118,6 @@ describe('very much that is blocked', () => {
     const [row] = (await store.deadLetters.find({}, { limit: 1 })).items;
     expect(asJson(row!.event)).toEqual(asJson(event!));
   });
-
-  it('is kept although the log has lost it', async () => {
-    const { events, block, store, url } = await withEvents('a', 1, 2);
-    await query(url, 'delete from eventlog.events where id = $1', [events[0]!.id]);
-    await block(...events.map((event) => ({ event })));
-    const { items } = await store.deadLetters.find({}, { limit: 10 });
-    const inOrder = items.toSorted((one, other) => one.event.modelVersion - other.event.modelVersion);
-    expect(inOrder.map(({ event }) => asJson(event))).toEqual(events.map(asJson));
-  });
 });
 
 /** All models of `notify` that have blocked events, as a process looks at them that gains the slots. */
@@ -188,40 +130,3 @@ async function modelsByPages(store: DeliveryStore, limit: number): Promise<reado
     if (page.length < limit) return found;
   }
 }
-
-it('a large event is read without payload and params, and loaded as it is, from what is blocked, too', async () => {
-  const { store, url, block } = await withEvents('a', 1, 2);
-  const text = 'x'.repeat(100_000);
-  await query(
-    url,
-    `update eventlog.events set payload = jsonb_build_object('text', $1::text) where model_version = 1`,
-    [text],
-  );
-  const { events } = await store.log.read(allSlots, await beginningOf(store), 10, 10_000);
-  const [large, small] = events;
-  expect(large).toMatchObject({ omitted: true, payload: null, modelVersion: 1 });
-  expect(large!.bytes).toBeGreaterThan(100_000);
-  expect(small).toMatchObject({ omitted: false, payload: {} });
-  // Hooks may log it.
-  expect(asJson(large!)).toMatchObject({ id: large!.id, modelVersion: 1, omitted: true });
-  expect(asJson(large!)).not.toHaveProperty('payload');
-  expect(await store.log.load('notify', [small!, large!])).toMatchObject([
-    { id: small!.id, payload: {} },
-    { id: large!.id, payload: { text }, actionParams: {}, createdDate: large!.createdDate },
-  ]);
-
-  // A cut through one transaction, and an earlier version that is fetched, leave it out as well.
-  expect((await store.log.read(allSlots, await beginningOf(store), 1, 10_000)).events).toMatchObject([
-    { omitted: true },
-  ]);
-  await block({ event: large! });
-  await query(url, 'delete from eventlog.events');
-  const [head] = await store.blocked.dueHeads(everywhere, 1, { bytesMax: 10_000 });
-  expect(head!.event).toMatchObject({ id: large!.id, omitted: true });
-  expect(head!.event.payload).toBeUndefined();
-  expect(await store.log.load('notify', [head!.event])).toMatchObject([{ payload: { text } }]);
-  expect((await store.blocked.dueHeads(everywhere, 1))[0]!.event).toMatchObject({ payload: { text } });
-  await expect(store.log.load('notify', [small!])).rejects.toMatchObject({ code: 'invariant-violation' });
-  await store.deadLetters.skip({ dead: false }, step);
-  await expect(block({ event: large! })).rejects.toMatchObject({ code: 'invariant-violation' });
-});

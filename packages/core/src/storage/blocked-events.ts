@@ -94,6 +94,9 @@ export interface BlockedEvents {
   /**
    * Blocks events of the log, as the log holds them; one that is blocked already stays as it is. Gives back the tokens of
    * leases that are lost.
+   *
+   * @throws InvariantViolationError `invariant-violation` for an event that the log has lost, where payload and params were left out
+   * of what is given
    */
   block(events: readonly BlockedEvent[]): Promise<readonly string[]>;
   /**
@@ -202,7 +205,12 @@ export interface StepPlace {
 
 /** Port: the blocked events of one database as operators see them, and what they do with dead letters. */
 export interface DeadLetters {
-  /** Blocked events, the oldest first. A page has less than its limit where its events are large; it has a `next` then. */
+  /**
+   * Blocked events, the oldest first. A page has less than its limit where its events are large; it has a `next` then.
+   *
+   * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
+   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
+   */
   find(
     filter: BlockedFilter,
     page: { readonly limit: number; readonly after?: string },

@@ -4,9 +4,14 @@ import type { DeliveryStore, ModelMapper, TransactionManager } from '@framework/
 import { VirtualClock } from '@framework/testing';
 import { Account, firstShard } from '@framework/conformance';
 import { MemoryRepository, memory, memorySharding } from '@framework/testing/memory';
+import { onTestFinished } from 'vitest';
+import { emptyDatabase } from '../fixtures/empty-database.js';
 import { openRegistry } from '../fixtures/open-registry.js';
 import { PgAccountRepository } from '../fixtures/pg-account-repository.js';
-import { VirtualTimeDatabase } from './virtual-time.js';
+import { VirtualTime } from '../fixtures/virtual-time.js';
+
+/** Empties the tables of a database. */
+const clear = `truncate public.accounts, eventlog.events, eventlog.idempotency_keys, eventlog.handlers, eventlog.processes cascade`;
 
 /** One of the two stores, with all its ports. */
 export interface Store extends Pick<
@@ -29,33 +34,35 @@ export class StorePair {
   readonly #memory: Store;
   readonly #postgres: Store;
   readonly #clock: VirtualClock;
-  readonly #database: VirtualTimeDatabase;
+  readonly #time: VirtualTime;
   /** Which answers were given: texts, codes of refusals, whether something was found. */
   readonly met = new Set<string>();
 
-  private constructor(memoryStore: Store, onPostgres: Store, time: [VirtualClock, VirtualTimeDatabase]) {
+  private constructor(memoryStore: Store, onPostgres: Store, time: [VirtualClock, VirtualTime]) {
     this.#memory = memoryStore;
     this.#postgres = onPostgres;
-    [this.#clock, this.#database] = time;
+    [this.#clock, this.#time] = time;
   }
 
   /** Opens the database and gives what makes pairs on it, one after the other, each of which begins empty. */
   static async opener(): Promise<() => Promise<StorePair>> {
     // The ids of events are made by the computer's clock: later than the shards were adopted.
     const start = new Date(Date.now() - 10 * 86_400_000);
-    const database = await VirtualTimeDatabase.create(start);
+    const database = await emptyDatabase();
+    const time = await VirtualTime.begin(database, start);
+    onTestFinished(() => time.end());
     const registry = openRegistry([
       { group: firstShard.group, member: firstShard.member, url: database.url },
     ]);
     await registry.ready();
     const onPostgres = storeOf('postgres', registry, new PgAccountRepository(registry));
     return async () => {
-      await database.clear();
-      await database.setTime(start);
+      await time.query(clear);
+      await time.set(start);
       const clock = new VirtualClock(start);
       const databases = openDatabases(memorySharding(firstShard), memory({ clock }));
       const accounts = new MemoryRepository({ model: Account, databases });
-      return new StorePair(storeOf('memory', databases, accounts), onPostgres, [clock, database]);
+      return new StorePair(storeOf('memory', databases, accounts), onPostgres, [clock, time]);
     };
   }
 
@@ -70,7 +77,7 @@ export class StorePair {
   /** Lets time pass for both. */
   async pass(durationMs: number): Promise<void> {
     await this.#clock.advance(durationMs);
-    await this.#database.setTime(this.now);
+    await this.#time.set(this.now);
   }
 
   /**

@@ -1,5 +1,7 @@
-import { describeStorageAdapter } from '@framework/conformance';
+import { describeDeliveryStore, describeStorageAdapter } from '@framework/conformance';
+import { MemoryDeliveryFixture } from './delivery-fixture.js';
 import { MemoryFixture } from './memory-fixture.js';
 
 describeStorageAdapter('memory', async () => new MemoryFixture());
 describeStorageAdapter('memory, with grouped commit', async () => new MemoryFixture(), { groupCommit: true });
+describeDeliveryStore('memory', async () => new MemoryDeliveryFixture());

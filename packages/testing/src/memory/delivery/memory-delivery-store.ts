@@ -1,9 +1,18 @@
-import type { DeliveryStore, NotificationChannel, LogPartitions } from '@framework/core/adapter';
+import { InvariantViolationError } from '@framework/core';
+import {
+  type Cursor,
+  type DeliverableEvent,
+  type DeliveryLog,
+  type DeliveryStore,
+  type EventBatch,
+  HistoryChangedError,
+  type LogPartitions,
+  type NotificationChannel,
+} from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
-import { MemoryBlockedEvents } from './memory-blocked-events.js';
-import { MemoryDeadLetters } from './memory-dead-letters.js';
-import { MemoryDeliveryLog } from './memory-delivery-log.js';
+import { MemoryBlockedEvents, MemoryDeadLetters } from './memory-blocked-events.js';
+import { boundedCopy, formatPlace, parsePlace } from './memory-delivery-tables.js';
 import { MemoryHandlerCursors } from './memory-handler-cursors.js';
 import { MemorySlotLeases } from './memory-slot-leases.js';
 
@@ -28,6 +37,56 @@ export class MemoryDeliveryStore implements DeliveryStore {
     this.deadLetters = new MemoryDeadLetters(access);
     this.notifications = new MemoryNotificationChannel(access);
     this.partitions = new MemoryLogPartitions(access);
+  }
+}
+
+/** A log in memory. Events are in the order of their commits, and reads return copies. */
+export class MemoryDeliveryLog implements DeliveryLog {
+  readonly #access: MemoryAccess;
+  readonly #end: number;
+
+  /** @param end how many of the log's first events are returned. Default: all */
+  constructor(access: MemoryAccess, end: number = Infinity) {
+    this.#access = access;
+    this.#end = end;
+  }
+
+  read(
+    slots: readonly number[],
+    cursor: Cursor,
+    limit: number,
+    bytesMax: number = Infinity,
+  ): Promise<EventBatch> {
+    return this.#access.answer('log.read', (tables) => {
+      const { log } = tables;
+      const events: DeliverableEvent[] = [];
+      const from = parsePlace(tables, cursor);
+      if (from === undefined) throw new HistoryChangedError();
+      const visible = log.slice(from, this.#end);
+      for (const [index, event] of visible.entries()) {
+        if (!slots.includes(event.slot)) continue;
+        if (events.length === limit) return { events, next: formatPlace(tables, from + index), more: true };
+        events.push(boundedCopy(event, bytesMax));
+      }
+      return { events, next: formatPlace(tables, from + visible.length), more: false };
+    });
+  }
+
+  load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]> {
+    return this.#access.answer('log.load', ({ log, blocked }) =>
+      events.map(({ id }) => {
+        const found = blocked.get(`${handler} ${id}`)?.event ?? log.find((event) => event.id === id);
+        if (found === undefined) throw new InvariantViolationError(`Event ${id} is missing from the log`);
+        return structuredClone(found);
+      }),
+    );
+  }
+
+  find(eventId: string): Promise<DeliverableEvent | undefined> {
+    return this.#access.answer('log.find', ({ log }) => {
+      const found = log.find(({ id }) => id === eventId);
+      return found && structuredClone(found);
+    });
   }
 }
 

@@ -1,5 +1,5 @@
-import type { Clock } from '@framework/core';
-import type { DeliverableEvent } from '@framework/core/adapter';
+import { type Clock, InvalidCursorError } from '@framework/core';
+import type { Cursor, DeliverableEvent } from '@framework/core/adapter';
 
 /** Which process holds a slot for a handler. */
 export interface MemoryLease {
@@ -232,4 +232,20 @@ export function boundedCopy(event: DeliverableEvent, bytesMax: number): Delivera
   const copy = structuredClone(event);
   if (bytes <= bytesMax) return { ...copy, bytes };
   return { ...copy, bytes, omitted: true, payload: undefined, actionParams: undefined };
+}
+
+/** The cursor after this many events of the log, in the current history. */
+export function formatPlace({ timeline }: MemoryDeliveryTables, place: number): Cursor {
+  return `${place}@${timeline}`;
+}
+
+/**
+ * How many events of the log come before a cursor; `undefined` if the cursor was read before a failover.
+ *
+ * @throws InvalidCursorError `invalid-cursor` when the text is not a cursor
+ */
+export function parsePlace({ timeline }: MemoryDeliveryTables, cursor: Cursor): number | undefined {
+  const [, place, learntIn] = /^(\d+)@(\d+)$/.exec(cursor) ?? [];
+  if (place === undefined) throw new InvalidCursorError(cursor);
+  return Number(learntIn) === timeline ? Number(place) : undefined;
 }

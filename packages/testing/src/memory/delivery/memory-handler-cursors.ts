@@ -12,8 +12,7 @@ import {
 } from '@framework/core/adapter';
 
 import type { MemoryAccess } from './memory-access.js';
-import { formatPlace, parsePlace } from './memory-delivery-log.js';
-import type { MemoryDeliveryTables } from './memory-delivery-tables.js';
+import { type MemoryDeliveryTables, formatPlace, parsePlace } from './memory-delivery-tables.js';
 import { lostLeases } from './memory-slot-leases.js';
 
 /** The handlers that a database in memory knows. A cursor is the number of events before it. */

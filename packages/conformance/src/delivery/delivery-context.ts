@@ -1,0 +1,261 @@
+import { type DatabaseRegistry, ShardedId } from '@framework/core';
+import {
+  type BlockedAttempt,
+  type BlockedEvent,
+  type BlockedFilter,
+  type BlockedHead,
+  type BlockedPlace,
+  type BlockedRow,
+  type ChangeSet,
+  type Cursor,
+  type DeliverableEvent,
+  type DeliveryStore,
+  type EventRecord,
+  type SlotLease,
+} from '@framework/core/adapter';
+
+import { Account } from '../account.js';
+import { at, firstShard, namespace, principal } from '../suite-context.js';
+
+/** What an adapter gives the suite of delivery: one database, whose time the suite decides. */
+export interface DeliveryFixture {
+  /** With {@link firstShard} as its only shard, ready to serve. */
+  readonly databases: DatabaseRegistry;
+  /** Lets time pass for the database. */
+  pass(durationMs: number): Promise<void>;
+  /** Deletes all events from the log, as where its partitions were dropped; what is blocked stays. */
+  emptyLog(): Promise<void>;
+  /** Empties the log, and forgets all handlers, processes and blocked events. */
+  clear(): Promise<void>;
+  /** Closes the registry and removes what the fixture made. */
+  close(): Promise<void>;
+}
+
+/** The same of a database that has several transactions open at once, so that some commit late. */
+export interface ConcurrentDeliveryFixture extends DeliveryFixture {
+  /** Begins a transaction, in which nothing is written yet. */
+  begin(): Promise<HeldTransaction>;
+}
+
+/** A transaction that stays open until the suite ends it. */
+export interface HeldTransaction {
+  /** Writes one event for each version of a model, as all events of the suite are, and gives the events' ids. */
+  write(modelId: string, ...versions: readonly number[]): Promise<readonly string[]>;
+  commit(): Promise<void>;
+  rollback(): Promise<void>;
+}
+
+/** What is written of an event; the rest is the same for all. */
+export type WrittenEvent = Pick<EventRecord, 'modelId' | 'modelVersion'> & Partial<EventRecord>;
+
+/** The model and the type of the suite's events. */
+const thing = { modelName: 'Thing', type: 'ThingChangedEvent', payload: '{}' } as const;
+
+/** Longer than any test waits, in milliseconds. */
+export const never = 1e9;
+
+/** One step of many that is large enough for all. */
+export const step = { limit: 100 } as const;
+
+/** An attempt that counts from its beginning. */
+export function alone(id: string): BlockedAttempt {
+  return { id, counted: true };
+}
+
+/** What the tests of delivery share: the store, and its log as they write it. */
+export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> {
+  #fixture: Fixture | undefined;
+  #leases: readonly SlotLease[] = [];
+  #lostToken = '';
+
+  /** Takes the fixture; to be called before anything else. */
+  open(fixture: Fixture): void {
+    this.#fixture = fixture;
+  }
+
+  /** The adapter's fixture, while the suite runs. */
+  get fixture(): Fixture {
+    if (this.#fixture === undefined) throw new Error('The fixture is open only while tests run');
+    return this.#fixture;
+  }
+
+  get store(): DeliveryStore {
+    return at(this.fixture.databases.deliveries(), 0).store;
+  }
+
+  /** All slots of the log. */
+  get slots(): readonly number[] {
+    return Array.from({ length: this.store.slotCount }, (_unused, slot) => slot);
+  }
+
+  /** All slots of a handler. */
+  places(handler = 'notify'): readonly BlockedPlace[] {
+    return this.slots.map((slot) => ({ handler, slot }));
+  }
+
+  /** The token of a lease that was given back. */
+  get lostToken(): string {
+    return this.#lostToken;
+  }
+
+  /** Registers handlers that start at the beginning. */
+  register(...names: readonly string[]): Promise<readonly string[]> {
+    const handlers = names.map((name) => ({ name, aliases: [], startFrom: 'beginning' as const }));
+    return this.store.cursors.register(handlers);
+  }
+
+  /** Commits one event for each version of a model, one after the other, and gives the events' ids. */
+  async write(modelId: string, ...versions: readonly number[]): Promise<readonly string[]> {
+    const ids: string[] = [];
+    for (const modelVersion of versions) ids.push(...(await this.writeAtOnce({ modelId, modelVersion })));
+    return ids;
+  }
+
+  /** Commits events in one transaction, and gives their ids. */
+  async writeAtOnce(...written: readonly WrittenEvent[]): Promise<readonly string[]> {
+    const events = written.map((event, ordinal) => ({ id: uuid(), ordinal, ...thing, ...event }));
+    await this.fixture.databases.transactionManager(firstShard).persist(this.#changeSet(events));
+    return events.map(({ id }) => id);
+  }
+
+  #changeSet(events: readonly EventRecord[]): ChangeSet {
+    const action = { id: uuid(), name: 'Write', params: '{}', headers: '{}', startedDate: new Date(0) };
+    return {
+      shard: firstShard,
+      action: { ...action, namespace, principal: principal.name },
+      changes: [],
+      events,
+    };
+  }
+
+  /** The cursor before the first event. */
+  async beginning(): Promise<Cursor> {
+    const name = 'from the beginning';
+    await this.register(name);
+    const loaded = await this.store.cursors.load([0]);
+    await this.store.cursors.retire(name, { discardBlocked: false });
+    return loaded.find(({ handler }) => handler === name)?.cursor ?? '';
+  }
+
+  /** Reads on, batch by batch, until nothing more comes. */
+  async readOn(
+    from: Cursor,
+    limit = 1_000,
+  ): Promise<{ readonly events: readonly DeliverableEvent[]; readonly cursor: Cursor }> {
+    const events: DeliverableEvent[] = [];
+    let cursor = from;
+    for (let more = true; more;) {
+      const batch = await this.store.log.read(this.slots, cursor, limit);
+      events.push(...batch.events);
+      ({ next: cursor, more } = batch);
+    }
+    return { events, cursor };
+  }
+
+  /** All events of the log. */
+  async logged(): Promise<readonly DeliverableEvent[]> {
+    return (await this.readOn(await this.beginning())).events;
+  }
+
+  /** Lets the process `one` hold all slots of `notify` and `elsewhere`, after another one has given them back. */
+  async holdAll(): Promise<readonly SlotLease[]> {
+    const handlers = ['notify', 'elsewhere'];
+    const { leases } = this.store;
+    await this.register(...handlers);
+    this.#lostToken = at((await leases.renew('gone', handlers, never)).leases, 0).token;
+    await leases.release('gone');
+    this.#leases = (await leases.renew('one', handlers, never)).leases;
+    return this.#leases;
+  }
+
+  /** Holds all slots, commits events of a model, and gives them as the log holds them. */
+  async holdWith<Versions extends readonly number[]>(
+    modelId: string,
+    ...versions: Versions
+  ): Promise<{ readonly [Index in keyof Versions]: DeliverableEvent }> {
+    await this.holdAll();
+    await this.write(modelId, ...versions);
+    const events = await this.logged();
+    if (events.length !== versions.length) throw new Error(`The log holds ${events.length} events`);
+    return events as { readonly [Index in keyof Versions]: DeliverableEvent };
+  }
+
+  /** The token by which `one` holds a slot. */
+  token(handler: string, slot: number): string {
+    const lease = this.#leases.find((each) => each.handler === handler && each.slot === slot);
+    return lease?.token ?? this.lostToken;
+  }
+
+  /** The events whose turn it is for `notify`. */
+  heads(limit = 10): Promise<readonly BlockedHead[]> {
+    return this.store.blocked.dueHeads(this.places(), limit);
+  }
+
+  /** The event that was due for longest; fails the test when none is. */
+  async head(): Promise<BlockedHead> {
+    return at(await this.heads(1), 0);
+  }
+
+  /** What operators see of blocked events, the oldest first. */
+  async rows(filter: BlockedFilter = {}): Promise<readonly BlockedRow[]> {
+    return (await this.store.deadLetters.find(filter, step)).items;
+  }
+
+  /** What operators see of the oldest blocked event that a filter means; fails the test when there is none. */
+  async row(filter: BlockedFilter = {}): Promise<BlockedRow> {
+    return at(await this.rows(filter), 0);
+  }
+
+  /** Blocks events for `notify`, before their first attempt unless told otherwise. */
+  block(
+    ...events: readonly (Partial<BlockedEvent> & Pick<BlockedEvent, 'event'>)[]
+  ): Promise<readonly string[]> {
+    return this.store.blocked.block(
+      events.map((event) => {
+        const handler = event.handler ?? 'notify';
+        return { ...untried, handler, token: this.token(handler, event.event.slot), ...event };
+      }),
+    );
+  }
+}
+
+/** How an event is blocked before its first attempt. */
+const untried = {
+  attempts: 0,
+  uncounted: 0,
+  error: undefined,
+  retryAfterMs: undefined,
+  dead: false,
+  suspect: false,
+} as const;
+
+/** What an event says, whether it was read from the log or from what is blocked: without what only a store knows of it. */
+export function contentOf(event: DeliverableEvent): DeliverableEvent {
+  return {
+    id: event.id,
+    slot: event.slot,
+    namespace: event.namespace,
+    actionId: event.actionId,
+    actionName: event.actionName,
+    actionParams: event.actionParams,
+    principal: event.principal,
+    ordinal: event.ordinal,
+    modelId: event.modelId,
+    modelName: event.modelName,
+    modelVersion: event.modelVersion,
+    type: event.type,
+    payload: event.payload,
+    headers: event.headers,
+    startedDate: event.startedDate,
+    createdDate: event.createdDate,
+  };
+}
+
+export function idsOf(events: readonly { readonly id: string }[]): readonly string[] {
+  return events.map(({ id }) => id);
+}
+
+/** A UUID version 7, as executors give to actions and events. */
+function uuid(): string {
+  return ShardedId.generate(Account, firstShard).value;
+}
