@@ -18,7 +18,13 @@ export {
   once,
   principal,
 } from './suite-context.js';
-export type { AccountReader, StorageFixture, StoredEvent, ModelReader } from './storage-fixture.js';
+export type {
+  AccountReader,
+  LimitedValue,
+  StorageFixture,
+  StoredEvent,
+  ModelReader,
+} from './storage-fixture.js';
 export {
   Account,
   AccountCreditedEvent,

@@ -12,11 +12,8 @@ import type { Account, Tag } from './account.js';
  * digits before and 18 after the point.
  */
 export interface StorageFixture {
-  /**
-   * Whether columns have types that limit what they hold: a value beyond the limit must be refused then. Where they have
-   * none, it must come back as it is.
-   */
-  readonly typedColumns: boolean;
+  /** What the database cannot hold: it must be refused when it is staged. Everything else must come back as it is. */
+  readonly cannotHold: ReadonlySet<LimitedValue>;
   readonly databases: DatabaseRegistry;
   readonly accounts: AccountReader;
   readonly tags: ModelReader<Tag>;
@@ -33,6 +30,13 @@ export interface StorageFixture {
   /** Closes the registry and removes what the fixture made. */
   close(): Promise<void>;
 }
+
+/**
+ * A kind of value that some databases hold and others do not: dates after the year 9999, decimals with more than 20 digits before or 18
+ * after the point, texts of decimals that are not digits and a point, integers of more than 64 bits, fields that are `undefined`.
+ */
+export type LimitedValue =
+  'distant-years' | 'long-decimals' | 'other-decimals' | 'large-integers' | 'missing-fields';
 
 /** The repository of accounts, with reads by a condition as users write them. */
 export interface AccountReader extends ModelReader<Account> {

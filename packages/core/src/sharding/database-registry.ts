@@ -118,14 +118,25 @@ export class DatabaseRegistry {
     return [...groups.values()].map((group) => group.map(({ shard }) => this.transactionManager(shard)));
   }
 
-  /** The delivery store of each database, with the shards that it holds. */
+  /**
+   * The delivery store of each database, with the shards that it holds.
+   *
+   * @throws InvariantViolationError `invariant-violation` when a database has none
+   */
   deliveries(): readonly DatabaseDelivery[] {
     const groups = Map.groupBy(this.#open.values(), ({ primary }) => primary);
-    return [...groups].map(([database, group]) => ({
-      store: database.delivery,
-      ready: (onNotReady) => database.ready(onNotReady),
-      shards: group.map(({ shard }) => shard),
-    }));
+    return [...groups].map(([database, group]) => {
+      const { delivery: store } = database;
+      if (store === undefined)
+        throw new InvariantViolationError(
+          'The driver of these databases cannot deliver events: use a driver whose databases have a delivery store',
+        );
+      return {
+        store,
+        ready: (onNotReady) => database.ready(onNotReady),
+        shards: group.map(({ shard }) => shard),
+      };
+    });
   }
 
   /**

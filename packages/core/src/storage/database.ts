@@ -20,8 +20,8 @@ export interface DatabaseDriver {
 export interface Database {
   /** @param name of the shard in the configuration, for messages */
   transactionManager(shard: ShardIdentifier, name: string): TransactionManager;
-  /** What delivery needs of the database. */
-  readonly delivery: DeliveryStore;
+  /** What delivery needs of the database; absent where its adapter only stores. */
+  readonly delivery?: DeliveryStore | undefined;
   /**
    * Resolves when the database can serve: reached, and migrated where that is the driver's task.
    *

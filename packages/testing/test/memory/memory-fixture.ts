@@ -1,6 +1,7 @@
 import {
   Account,
   type AccountReader,
+  type LimitedValue,
   type StorageFixture,
   type StoredEvent,
   Tag,
@@ -55,7 +56,7 @@ export const suiteSharding: ShardingConfig = memorySharding(
 
 /** The suite's fixture in memory. */
 export class MemoryFixture implements StorageFixture {
-  readonly typedColumns = false;
+  readonly cannotHold: ReadonlySet<LimitedValue> = new Set();
   readonly faults = new MemoryFaults();
   readonly databases: DatabaseRegistry;
   readonly accounts: MemoryAccounts;

@@ -1,0 +1,18 @@
+import type { DatabaseDriver } from '@framework/core/adapter';
+
+import { SqliteFile } from './sqlite-file.js';
+import { SqliteTransactionManager } from './sqlite-transaction-manager.js';
+
+/** Opens SQLite databases, which store and do not deliver: the address of each is the path of its file. */
+export const sqlite: DatabaseDriver = {
+  open: ({ address }) => {
+    const file = new SqliteFile(address);
+    return {
+      transactionManager: (shard) => new SqliteTransactionManager(shard, file),
+      // A file that can be opened serves at once, and for ever.
+      ready: async () => undefined,
+      ping: async () => undefined,
+      close: () => file.close(),
+    };
+  },
+};
