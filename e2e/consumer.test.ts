@@ -16,7 +16,7 @@ import { stripTypeScriptTypes } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
 
@@ -25,7 +25,20 @@ import { createTestDatabase } from '../packages/testing/src/postgres/index.ts';
 const root = join(import.meta.dirname, '..');
 /** In the order in which they are built from each other: packing builds. */
 const packages = ['core', 'events', 'embedded-postgres', 'drizzle-adapter', 'testing', 'conformance'];
-const peers = ['zod', 'drizzle-orm', 'typescript', 'vitest', '@types/node'];
+/** What the guide on other tools runs the packages in, and the lowest compiler that it names. */
+const otherTools = {
+  '@hono/node-server': '2.1.9',
+  '@nestjs/common': '12.5.1',
+  '@nestjs/core': '12.5.1',
+  '@nestjs/platform-express': '12.5.1',
+  fastify: '5.12.8',
+  hono: '4.13.19',
+  'lowest-typescript': 'npm:typescript@5.4.5',
+  'reflect-metadata': '0.2.2',
+  rxjs: '7.8.2',
+  tsx: '4.23.15',
+};
+const peers = ['zod', 'drizzle-orm', 'typescript', 'vitest', '@types/node', 'esbuild'];
 const suites = {
   testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts'],
   'drizzle-adapter': ['conformance.test.ts', 'fixtures'],
@@ -44,7 +57,12 @@ interface Manifest {
 beforeAll(async () => {
   for (const name of packages)
     await execa('pnpm', ['pack', '--pack-destination', folder], { cwd: join(root, 'packages', name) });
-  const manifest = { name: 'consumer', private: true, type: 'module', dependencies: peerVersions() };
+  const manifest = {
+    name: 'consumer',
+    private: true,
+    type: 'module',
+    dependencies: { ...peerVersions(), ...otherTools },
+  };
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest));
   await install(folder, tarballs(/\.tgz$/));
 
@@ -56,6 +74,11 @@ beforeAll(async () => {
   }
   cpSync(join(import.meta.dirname, 'consumer-tsconfig.json'), join(folder, 'tsconfig.json'));
   for (const [name, paths] of Object.entries(suites)) copySuite(name, paths);
+  cpSync(join(import.meta.dirname, 'other-tools'), join(folder, 'other-tools'), { recursive: true });
+  mkdirSync(join(folder, 'entries'));
+  const lines = allEntries().map((entry, index) => `export * as entry${index} from '${entry}';`);
+  for (const file of ['module.mts', 'commonjs.cts'])
+    writeFileSync(join(folder, 'entries', file), lines.join('\n'));
 });
 
 afterAll(() => {
@@ -67,14 +90,85 @@ test('the packed packages are installed', () => {
 });
 
 test('the packages compile where declarations are checked, with the smallest program and the suites', async () => {
-  mkdirSync(join(folder, 'entries'));
-  const lines = allEntries().map((entry, index) => `export * as entry${index} from '${entry}';`);
-  for (const file of ['module.mts', 'commonjs.cts'])
-    writeFileSync(join(folder, 'entries', file), lines.join('\n'));
   const { stdout } = await execa('tsc', ['-p', '.', '--pretty', 'false'], { cwd: folder, reject: false });
   const errors = stdout.split('\n').filter((line) => /^\S/.test(line));
   // Drizzle's declarations name drivers that nobody has all of.
   expect(errors.filter((line) => !line.startsWith('node_modules/drizzle-orm/'))).toEqual([]);
+});
+
+test('the lowest version of TypeScript that the pages name compiles the packages and the smallest program', async () => {
+  const options = [
+    '--strict',
+    '--noEmit',
+    '--skipLibCheck',
+    '--allowImportingTsExtensions',
+    '--types',
+    'node',
+  ];
+  const target = ['--target', 'es2022', '--lib', 'es2023', '--module', 'nodenext'];
+  const files = ['counter/main.ts', 'entries/module.mts'];
+  const lowest = join(folder, 'node_modules/lowest-typescript/bin/tsc');
+  const { stdout } = await execa('node', [lowest, ...options, ...target, ...files], {
+    cwd: folder,
+    reject: false,
+  });
+  expect(stdout).toBe('');
+});
+
+test('what the guide on other tools shows compiles', async () => {
+  const { stdout } = await execa('tsc', ['-p', 'other-tools'], { cwd: folder, reject: false });
+  expect(stdout).toBe('');
+});
+
+test('a specification of an action with a decorator runs in Vitest as the guide configures it', async () => {
+  const vitest = join(folder, 'node_modules/vitest/vitest.mjs');
+  const { stdout } = await execa('node', [vitest, 'run', 'decorated'], {
+    cwd: join(folder, 'other-tools'),
+    env: { NO_COLOR: '1', FORCE_COLOR: undefined },
+  });
+  expect(stdout).toMatch(/Tests +1 passed/);
+});
+
+test("a specification of an action runs in Node's own test runner", async () => {
+  const args = ['--test', '--test-reporter=tap', 'other-tools/called.test.ts'];
+  const { stdout } = await execa('node', args, { cwd: folder, env: { NODE_OPTIONS: undefined } });
+  expect(stdout).toContain('# pass 1');
+});
+
+test.each([
+  ['Hono', ['other-tools/hono.ts']],
+  ['Fastify', ['other-tools/fastify.ts']],
+  [
+    'NestJS, by tsx',
+    ['node_modules/tsx/dist/cli.mjs', '--tsconfig', 'other-tools/tsconfig.json', 'other-tools/nest.ts'],
+  ],
+])('a service executes actions in %s', async (_tool, args) => {
+  const database = await createTestDatabase();
+  const port = await freePort();
+  const service = execa('node', args, {
+    cwd: folder,
+    env: { DATABASE_URL: database.url, PORT: `${port}` },
+    reject: false,
+  });
+  try {
+    const post = async (path: string, body: object = {}): Promise<unknown> => {
+      const headers = { 'content-type': 'application/json' };
+      const init = { method: 'POST', headers, body: JSON.stringify(body) };
+      const response = await fetch(`http://localhost:${port}/counters${path}`, init);
+      return response.json();
+    };
+    const opened = await vi.waitUntil(() => post('').catch(() => undefined), {
+      timeout: 120_000,
+      interval: 200,
+    });
+    expect(opened).toMatchObject({ id: expect.any(String) });
+    expect(await post(`/${(opened as { readonly id: string }).id}`, { by: 5 })).toEqual({ value: 5 });
+    expect(await post('/nonsense', { by: 5 })).toEqual({ code: 'invalid-id' });
+  } finally {
+    service.kill();
+    await service;
+    await database.drop();
+  }
 });
 
 test('a CommonJS program requires the same packages that modules import', async () => {
@@ -99,12 +193,9 @@ test.each(['counter/main.ts', 'plain/main.js'])('the smallest program runs as %s
 test('the smallest program runs as one file that esbuild made, where no package is', async () => {
   const bundled = mkdtempSync(join(tmpdir(), 'e2e-bundle-'));
   const database = await createTestDatabase();
-  const requireOf = `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);`;
-  const output = [`--outfile=${join(bundled, 'main.mjs')}`, '--keep-names', `--banner:js=${requireOf}`];
   try {
-    await execa('esbuild', ['counter/main.ts', '--bundle', '--platform=node', '--format=esm', ...output], {
-      cwd: folder,
-    });
+    await execa('node', ['other-tools/build.ts'], { cwd: folder });
+    cpSync(join(folder, 'dist/main.mjs'), join(bundled, 'main.mjs'));
     const { stdout } = await execa('node', ['main.mjs'], {
       cwd: bundled,
       env: { DATABASE_URL: database.url },
@@ -176,6 +267,14 @@ test.each(packages)('every class that %s exports has the name by which it is exp
   const classes = stdout.split('\n').map((line) => line.split(' '));
   expect(classes.map(([, own]) => own)).toEqual(classes.map(([exported]) => exported));
 });
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0);
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}
 
 /** What the packed package can be imported by. */
 function entriesOf(name: string): readonly string[] {

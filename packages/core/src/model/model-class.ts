@@ -12,12 +12,12 @@ export function modelNameOf(model: ModelClass<unknown>): string {
   return durableName(model, model.modelName, 'static readonly modelName');
 }
 
-/** Its name is another one where a bundler that this package went through renames classes, those of the application, too. */
-class NameProbe {}
-
-/** Whether a name is that of the source, and not what a bundler made of it: short, or with an underscore before it. */
+/**
+ * Whether a name is that of the source, and not one that a bundler made: short, or with an underscore before it. A bundler
+ * that has renamed a class of this package has renamed those of the application as well.
+ */
 function isOwnName(name: string): boolean {
-  return NameProbe.name === 'NameProbe' && /^[A-Z]../.test(name);
+  return InvariantViolationError.name === 'InvariantViolationError' && /^[A-Z]../.test(name);
 }
 
 /**

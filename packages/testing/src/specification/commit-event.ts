@@ -5,11 +5,16 @@ import {
   type EventClass,
   type ModelEvent,
   type Principal,
-  type Repository,
   type ShardIdentifier,
   ShardedId,
 } from '@framework/core';
-import { encodePayload, eventTypeOf, exactJson, modelNameOf } from '@framework/core/adapter';
+import {
+  type ModelMapper,
+  encodePayload,
+  eventTypeOf,
+  exactJson,
+  modelNameOf,
+} from '@framework/core/adapter';
 
 import { type MemoryTables, memoryManager } from '../memory/index.js';
 
@@ -37,7 +42,7 @@ export async function commitEvent(
   origin: EventOrigin & { readonly principal: Principal },
   environment: {
     readonly databases: DatabaseRegistry;
-    readonly repositories: readonly Repository[];
+    readonly repositories: readonly ModelMapper[];
     readonly namespace: string;
     readonly clock: Clock;
   },
@@ -84,7 +89,7 @@ function shardOf(
   {
     databases,
     repositories,
-  }: { readonly databases: DatabaseRegistry; readonly repositories: readonly Repository[] },
+  }: { readonly databases: DatabaseRegistry; readonly repositories: readonly ModelMapper[] },
 ): ShardIdentifier {
   const strategy = repositories.find((repository) => repository.model === model)?.strategy;
   const stored = databases
