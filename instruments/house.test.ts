@@ -27,6 +27,19 @@ test('the front door of core has no more names than an application needs', () =>
   expect(exportedNames('packages/core/src/index.ts').length).toBeLessThanOrEqual(60);
 });
 
+test('the fields of a wallet are named in its class and in its table, and nowhere else below HTTP', () => {
+  const places = globSync('apps/wallet-service/src/{wallet,transfer,notification,process}/**/*.ts', {
+    cwd: root,
+  })
+    .filter((file) => !file.endsWith('.test.ts'))
+    .flatMap((file) => declarationsIn(read(file)).map((declaration) => ({ file, declaration })))
+    .filter(({ declaration }) => walletFields.every((field) => field.test(declaration)));
+  expect(places.map(({ file }) => file).toSorted()).toEqual([
+    'apps/wallet-service/src/wallet/wallet-repository.ts',
+    'apps/wallet-service/src/wallet/wallet.ts',
+  ]);
+});
+
 test('what runs in production imports no test package', () => {
   const inProduction = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
     (file) =>
@@ -59,6 +72,15 @@ test('the scripts are few', () => {
   const lines = globSync('scripts/**/*.*', { cwd: root }).map(linesOf);
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(400);
 });
+
+const walletFields = ['ownerId', 'currency', 'balance'].map(
+  (field) => new RegExp(`^ +(readonly )?${field}:`, 'm'),
+);
+
+/** What stands at the top of a file: a class, a table, a schema, a function, each with all that it holds. */
+function declarationsIn(text: string): readonly string[] {
+  return text.split(/^(?=[a-z@/])/m);
+}
 
 function linesOf(file: string): number {
   return read(file).trimEnd().split('\n').length;

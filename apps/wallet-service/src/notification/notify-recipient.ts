@@ -54,8 +54,10 @@ const params = z.object({ walletId: shardedIdCodec(Wallet), recipient: z.string(
 type Params = z.infer<typeof params>;
 
 /** Notes on the wallet's shard that somebody is to be told something. */
-@FrameworkAction({ params })
+@FrameworkAction()
 export class NotifyRecipientAction extends Action<Params, undefined> {
+  static readonly params = params;
+
   protected async perform(_principal: Principal, { walletId, recipient, text }: Params): Promise<undefined> {
     this.plan().add(Notification.of(walletId.resolveShardIdentifier(), recipient, walletId, text));
   }

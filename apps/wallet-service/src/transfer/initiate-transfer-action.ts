@@ -27,22 +27,25 @@ type Params = z.infer<typeof params>;
  *
  * A destination on a shard that this process does not have is refused: money that nobody can receive would stay on its way.
  */
-@FrameworkAction({ params, result: Transfer })
+@FrameworkAction()
 export class InitiateTransferAction extends Action<Params, Transfer> {
-  constructor(
-    clock: Clock,
-    private readonly wallets: Repository<Wallet>,
-    private readonly databases: Pick<DatabaseRegistry, 'shards'>,
-  ) {
+  static readonly params = params;
+  static readonly result = Transfer;
+  readonly #wallets: Repository<Wallet>;
+  readonly #databases: Pick<DatabaseRegistry, 'shards'>;
+
+  constructor(clock: Clock, wallets: Repository<Wallet>, databases: Pick<DatabaseRegistry, 'shards'>) {
     super(clock);
+    this.#wallets = wallets;
+    this.#databases = databases;
   }
 
   protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
     if (sourceId.equals(destId)) throw new SameWalletError();
     if (amount.lte(0)) throw new InvalidAmountError('Transfer amount must be positive');
     const shard = destId.resolveShardIdentifier();
-    if (!this.databases.shards.includes(shard)) throw new UnknownShardError(shard);
-    const source = await this.wallets.getById(sourceId);
+    if (!this.#databases.shards.includes(shard)) throw new UnknownShardError(shard);
+    const source = await this.#wallets.getById(sourceId);
     this.plan().update(source.withdraw(amount));
     return this.plan().add(Transfer.initiate(source, destId, amount, this.clock.now()));
   }

@@ -35,20 +35,23 @@ type CompleteParams = z.infer<typeof completeParams>;
  * The decision and the credit are one commit. Executing it again, for whatever reason, returns what was decided. It
  * throws only where nothing is decided, such as when the shard cannot be reached or is not configured here.
  */
-@FrameworkAction({ params: completeParams, result: TransferDecision })
+@FrameworkAction()
 export class CompleteTransferAction extends Action<CompleteParams, TransferDecision> {
-  constructor(
-    clock: Clock,
-    private readonly wallets: Repository<Wallet>,
-    private readonly decisions: Repository<TransferDecision>,
-  ) {
+  static readonly params = completeParams;
+  static readonly result = TransferDecision;
+  readonly #wallets: Repository<Wallet>;
+  readonly #decisions: Repository<TransferDecision>;
+
+  constructor(clock: Clock, wallets: Repository<Wallet>, decisions: Repository<TransferDecision>) {
     super(clock);
+    this.#wallets = wallets;
+    this.#decisions = decisions;
   }
 
   protected async perform(_principal: Principal, arrival: CompleteParams): Promise<TransferDecision> {
     // The wallet first: the lock on it is the one worth waiting for, and what was decided on it before is seen below.
-    const wallet = await this.wallets.findById(arrival.destId);
-    const decided = await this.decisions.findById(TransferDecision.idOf(arrival));
+    const wallet = await this.#wallets.findById(arrival.destId);
+    const decided = await this.#decisions.findById(TransferDecision.idOf(arrival));
     if (decided !== undefined) return decided.of(arrival);
     const credited = wallet === undefined ? 'wallet-not-found' : creditedOrReason(wallet, arrival);
     if (typeof credited === 'string')
@@ -81,20 +84,22 @@ type RefundParams = z.infer<typeof refundParams>;
  *
  * Execute it for a committed refusal only, as `RefundTransfer` does; nothing else proves that the money has not arrived.
  */
-@FrameworkAction({ params: refundParams })
+@FrameworkAction()
 export class RefundTransferAction extends Action<RefundParams, undefined> {
-  constructor(
-    clock: Clock,
-    private readonly wallets: Repository<Wallet>,
-    private readonly transfers: Repository<Transfer>,
-  ) {
+  static readonly params = refundParams;
+  readonly #wallets: Repository<Wallet>;
+  readonly #transfers: Repository<Transfer>;
+
+  constructor(clock: Clock, wallets: Repository<Wallet>, transfers: Repository<Transfer>) {
     super(clock);
+    this.#wallets = wallets;
+    this.#transfers = transfers;
   }
 
   protected async perform(_principal: Principal, { transferId, reason }: RefundParams): Promise<undefined> {
-    const transfer = await this.transfers.getById(transferId);
+    const transfer = await this.#transfers.getById(transferId);
     if (transfer.state !== 'INITIATED') return;
-    const source = await this.wallets.getById(transfer.sourceId);
+    const source = await this.#wallets.getById(transfer.sourceId);
     this.plan().update(source.takeBack(transfer.amount));
     this.plan().update(transfer.refund(reason));
   }
@@ -104,17 +109,18 @@ const settleParams = z.object({ transferId: shardedIdCodec(Transfer) });
 type SettleParams = z.infer<typeof settleParams>;
 
 /** The last step of a transfer whose destination has received the money, on the source's shard: says so there. */
-@FrameworkAction({ params: settleParams })
+@FrameworkAction()
 export class SettleTransferAction extends Action<SettleParams, undefined> {
-  constructor(
-    clock: Clock,
-    private readonly transfers: Repository<Transfer>,
-  ) {
+  static readonly params = settleParams;
+  readonly #transfers: Repository<Transfer>;
+
+  constructor(clock: Clock, transfers: Repository<Transfer>) {
     super(clock);
+    this.#transfers = transfers;
   }
 
   protected async perform(_principal: Principal, { transferId }: SettleParams): Promise<undefined> {
-    const transfer = await this.transfers.getById(transferId);
+    const transfer = await this.#transfers.getById(transferId);
     if (transfer.state === 'INITIATED') this.plan().update(transfer.complete());
   }
 }

@@ -26,21 +26,23 @@ type Params = z.infer<typeof params>;
  * Both wallets stand on one shard, and both sides commit together. Across shards the caller must allow it, and
  * then has two transactions, of which the second may fail.
  */
-@FrameworkAction({ params, result: Transfer })
+@FrameworkAction()
 export class WalletTransferAction extends Action<Params, Transfer> {
-  constructor(
-    clock: Clock,
-    private readonly wallets: Repository<Wallet>,
-  ) {
+  static readonly params = params;
+  static readonly result = Transfer;
+  readonly #wallets: Repository<Wallet>;
+
+  constructor(clock: Clock, wallets: Repository<Wallet>) {
     super(clock);
+    this.#wallets = wallets;
   }
 
   protected async perform(_principal: Principal, { sourceId, destId, amount }: Params): Promise<Transfer> {
     if (sourceId.equals(destId)) throw new SameWalletError();
     if (amount.lte(0)) throw new InvalidAmountError('Transfer amount must be positive');
     const [source, destination] = await Promise.all([
-      this.wallets.getById(sourceId),
-      this.wallets.getById(destId),
+      this.#wallets.getById(sourceId),
+      this.#wallets.getById(destId),
     ]);
     if (source.currency !== destination.currency)
       throw new CurrencyMismatchError(source.currency, destination.currency);

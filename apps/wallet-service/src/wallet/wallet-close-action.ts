@@ -14,17 +14,19 @@ const params = z.object({ walletId: shardedIdCodec(Wallet) });
 type Params = z.infer<typeof params>;
 
 /** Closes a wallet for good. */
-@FrameworkAction({ params, result: Wallet })
+@FrameworkAction()
 export class WalletCloseAction extends Action<Params, Wallet> {
-  constructor(
-    clock: Clock,
-    private readonly wallets: Repository<Wallet>,
-  ) {
+  static readonly params = params;
+  static readonly result = Wallet;
+  readonly #wallets: Repository<Wallet>;
+
+  constructor(clock: Clock, wallets: Repository<Wallet>) {
     super(clock);
+    this.#wallets = wallets;
   }
 
   protected async perform(_principal: Principal, { walletId }: Params): Promise<Wallet> {
-    const wallet = await this.wallets.getById(walletId);
+    const wallet = await this.#wallets.getById(walletId);
     return this.plan().update(wallet.close());
   }
 }

@@ -15,8 +15,11 @@ const params = z.object({
 type Params = z.infer<typeof params>;
 
 /** Opens a wallet on the shard of its country. */
-@FrameworkAction({ params, result: Wallet })
+@FrameworkAction()
 export class WalletCreateAction extends Action<Params, Wallet> {
+  static readonly params = params;
+  static readonly result = Wallet;
+
   protected async perform(_principal: Principal, { country, ...wallet }: Params): Promise<Wallet> {
     const { ownerId, currency, initialBalance } = wallet;
     return this.plan().add(

@@ -20,17 +20,19 @@ const params = z.object({
 type Params = z.infer<typeof params>;
 
 /** Puts money into a wallet. */
-@FrameworkAction({ params, result: Wallet })
+@FrameworkAction()
 export class WalletDepositMoneyAction extends Action<Params, Wallet> {
-  constructor(
-    clock: Clock,
-    private readonly wallets: Repository<Wallet>,
-  ) {
+  static readonly params = params;
+  static readonly result = Wallet;
+  readonly #wallets: Repository<Wallet>;
+
+  constructor(clock: Clock, wallets: Repository<Wallet>) {
     super(clock);
+    this.#wallets = wallets;
   }
 
   protected async perform(_principal: Principal, { walletId, amount }: Params): Promise<Wallet> {
-    const wallet = await this.wallets.getById(walletId);
+    const wallet = await this.#wallets.getById(walletId);
     return this.plan().update(wallet.deposit(amount));
   }
 }
