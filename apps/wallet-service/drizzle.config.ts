@@ -4,8 +4,7 @@ export default defineConfig({
   dialect: 'postgresql',
   schema: [
     './src/wallet/wallet-repository.ts',
-    './src/transfer/transfers-table.ts',
-    './src/transfer/transfer-decisions-table.ts',
+    './src/transfer/transfer-tables.ts',
     './src/notification/notifications-table.ts',
   ],
   out: './migrations',

@@ -30,7 +30,6 @@ import {
 import { migrationsFolder, operatorCommands } from './operator-command.js';
 import { InitiateTransferAction } from './transfer/initiate-transfer-action.js';
 import { TransferDecision } from './transfer/transfer-decision.js';
-import { isDecidedMeanwhile, transferDecisions } from './transfer/transfer-decisions-table.js';
 import {
   CompleteTransferAction,
   ReceiveTransfer,
@@ -40,7 +39,7 @@ import {
   SettleTransferAction,
 } from './transfer/transfer-saga.js';
 import { Transfer } from './transfer/transfer.js';
-import { transfers } from './transfer/transfers-table.js';
+import { isDecidedMeanwhile, transferDecisions, transfers } from './transfer/transfer-tables.js';
 import { WalletTransferAction } from './transfer/wallet-transfer-action.js';
 import { WalletCloseAction } from './wallet/wallet-close-action.js';
 import { WalletCreateAction } from './wallet/wallet-create-action.js';

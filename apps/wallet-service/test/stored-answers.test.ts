@@ -4,9 +4,8 @@ import { Big } from 'big.js';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
-import { transferDecisions } from '../src/transfer/transfer-decisions-table.js';
 import { Transfer } from '../src/transfer/transfer.js';
-import { transfers } from '../src/transfer/transfers-table.js';
+import { transferDecisions, transfers } from '../src/transfer/transfer-tables.js';
 import { wallets } from '../src/wallet/wallet-repository.js';
 import { Wallet } from '../src/wallet/wallet.js';
 import { rowsOf } from './database-session.js';

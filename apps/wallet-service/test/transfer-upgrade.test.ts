@@ -21,7 +21,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { InitiateTransferAction } from '../src/transfer/initiate-transfer-action.js';
 import { TransferDecision } from '../src/transfer/transfer-decision.js';
 import { Transfer } from '../src/transfer/transfer.js';
-import { transfers as transferTable } from '../src/transfer/transfers-table.js';
+import { transfers as transferTable } from '../src/transfer/transfer-tables.js';
 import { RefundTransferAction, SettleTransferAction } from '../src/transfer/transfer-saga.js';
 import { WalletCloseAction } from '../src/wallet/wallet-close-action.js';
 import { WalletCreateAction } from '../src/wallet/wallet-create-action.js';

@@ -27,8 +27,15 @@ export {
   type PersistOutcome,
   type TransactionManager,
 } from './storage/transaction-manager.js';
-export type { ModelJsonCodec, ModelMapper, ModelSource } from './storage/repository.js';
-export { PageOrder, type PagePlace, type ValueKind, pageSize } from './storage/page.js';
+export {
+  type ModelJsonCodec,
+  type ModelMapper,
+  type ModelSource,
+  PageOrder,
+  type PagePlace,
+  type ValueKind,
+  pageSize,
+} from './storage/repository.js';
 export {
   type ActionRecord,
   type Change,

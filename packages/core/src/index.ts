@@ -24,8 +24,7 @@ export type { Plan } from './action/plan.js';
 export { type RetryPolicy, defaultRetryPolicy } from './action/retry-policy.js';
 export { type Clock, systemClock } from './clock.js';
 
-export type { Repository } from './storage/repository.js';
-export type { Page, PageRequest } from './storage/page.js';
+export type { Repository, Page, PageRequest } from './storage/repository.js';
 
 export { ShardIdentifier } from './sharding/shard-identifier.js';
 export { type ShardingStrategy, EmbeddedBitsShardingStrategy } from './sharding/sharding-strategy.js';

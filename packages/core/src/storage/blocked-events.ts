@@ -1,6 +1,6 @@
 import type { DeliverableEvent } from './event-log.js';
 import type { HandledEvent } from './idempotency-keys.js';
-import type { Page } from './page.js';
+import type { Page } from './repository.js';
 
 /** An event that waits for a handler: it failed, or an earlier event of its model did. */
 export interface BlockedEvent {

@@ -1,4 +1,4 @@
-import type { Page } from './page.js';
+import type { Page } from './repository.js';
 
 /** One row of the log. */
 export interface LoggedEvent {

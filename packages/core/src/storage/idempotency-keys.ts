@@ -1,5 +1,5 @@
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { Page } from './page.js';
+import type { Page } from './repository.js';
 
 /** Under which name a request is remembered: the same key of another principal is another key. */
 export interface KeyScope {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { pageSize } from './page.js';
+import { pageSize } from './repository.js';
 
 test.each([
   [0, 1],
