@@ -34,6 +34,7 @@ export {
   PageOrder,
   type PagePlace,
   type ValueKind,
+  pageOf,
   pageSize,
 } from './storage/repository.js';
 export {

@@ -8,16 +8,19 @@ import {
   type ModelClass,
   NotUniqueError,
   type Page,
+  type PageRequest,
   type Repository,
   type ShardIdentifier,
 } from '@framework/core';
 import {
   type AnyEntity,
+  type ModelMapper,
   type ModelSource,
   UnstorableValueError,
   exactJson,
   madeModels,
   modelNameOf,
+  pageOf,
   pageSize,
   readById,
   readByIds,
@@ -40,7 +43,7 @@ interface Condition {
 const everything: Condition = { where: 'true', values: [] };
 
 /** A repository on SQLite, which writes the fields of its models by a codec. */
-export class SqliteRepository<M extends AnyEntity> implements Repository<M> {
+export class SqliteRepository<M extends AnyEntity> implements Repository<M>, ModelMapper<M> {
   readonly model: ModelClass<M>;
   readonly strategy: EmbeddedBitsShardingStrategy = new EmbeddedBitsShardingStrategy();
   readonly #codec: z.ZodType<M>;
@@ -123,15 +126,15 @@ export class SqliteRepository<M extends AnyEntity> implements Repository<M> {
     return model;
   }
 
+  /** Pages by key where that is the id; in other orders they are cut from all models, since fields in JSON have no types. */
   async findPage({
-    limit,
-    after = '',
     condition = everything,
-  }: {
-    readonly limit: number;
-    readonly after?: string | undefined;
-    readonly condition?: Condition;
-  }): Promise<Page<M>> {
+    ...request
+  }: PageRequest<M> & { readonly condition?: Condition }): Promise<Page<M>> {
+    const { limit, after = '', orderBy = 'id', direction, shard } = request;
+    if (shard !== undefined) this.#manager(shard);
+    if (orderBy !== 'id' || direction === 'descending' || shard !== undefined)
+      return pageOf(await this.#merged(condition, Number.MAX_SAFE_INTEGER), request, this.strategy);
     const size = pageSize(limit);
     if (after !== '' && !z.uuidv7().safeParse(after).success) throw new InvalidCursorError(after);
     const models = await this.#merged(condition, size + 1, after);

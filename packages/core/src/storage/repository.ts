@@ -1,6 +1,6 @@
 import { InvariantViolationError } from '../errors/framework-error.js';
 import { InvalidCursorError } from '../errors/value-errors.js';
-import type { Id } from '../id/id.js';
+import { Id } from '../id/id.js';
 import { type ModelClass, isStorableText } from '../model/model-class.js';
 import type { AnyEntity } from '../model/model.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
@@ -216,4 +216,66 @@ function decimalsOf(decimal: string): number {
 
 function scaled(decimal: string, scale: number): bigint {
   return BigInt(decimal.replace('.', '') + '0'.repeat(scale - decimalsOf(decimal)));
+}
+
+/**
+ * Cuts a page from models that are all at hand, of any order; for stores that do not order by fields themselves.
+ *
+ * @throws as {@link Repository.findPage}, except for a shard that is not configured
+ */
+export function pageOf<M extends AnyEntity>(
+  models: readonly M[],
+  request: PageRequest<M>,
+  strategy: ShardingStrategy<M>,
+): Page<M> {
+  const size = pageSize(request.limit);
+  const order = new PageOrder(request);
+  const after = request.after === undefined ? undefined : placeAfter(request.after, order, strategy);
+  const items = models
+    .filter((model) => request.shard === undefined || strategy.shardOfModel(model) === request.shard)
+    .map((model) => ({ model, ...placeOf(model, order.field) }))
+    .filter(({ place, kind }) => after === undefined || order.compare(place, after, kind) > 0)
+    .sort((one, other) => order.compare(one.place, other.place, one.kind));
+  const last = items.length > size ? items[size - 1] : undefined;
+  return { items: items.slice(0, size).map(({ model }) => model), next: last && order.cursorOf(last.place) };
+}
+
+/** The id of a place is that of a model: where that cannot be read, it is none. */
+function placeAfter<M extends AnyEntity>(
+  cursor: string,
+  order: PageOrder,
+  strategy: ShardingStrategy<M>,
+): PagePlace {
+  const place = order.placeOf(cursor);
+  try {
+    strategy.shardOfId(place.id);
+    return place;
+  } catch {
+    throw new InvalidCursorError(cursor);
+  }
+}
+
+/** Where a model stands in an order. */
+function placeOf(
+  model: AnyEntity,
+  field: string | undefined,
+): { readonly place: PagePlace; readonly kind: ValueKind } {
+  const id = model.id.value;
+  if (field === undefined) return { place: { value: '', id }, kind: 'text' };
+  const value = new Map<string, unknown>(Object.entries(model)).get(field);
+  const [kind, text] = orderedValue(value) ?? [];
+  if (kind !== undefined && text !== undefined) return { place: { value: text, id }, kind };
+  throw new InvariantViolationError(
+    `No page is ordered by ${field} of ${model.constructor.name}: ${String(value)} has no order`,
+  );
+}
+
+function orderedValue(value: unknown): readonly [ValueKind, string] | undefined {
+  if (typeof value === 'string' || typeof value === 'boolean') return ['text', String(value)];
+  if (typeof value === 'number') return ['number', String(value)];
+  if (typeof value === 'bigint') return ['decimal', String(value)];
+  if (value instanceof Date) return ['text', value.toISOString()];
+  if (value instanceof Id) return ['text', value.value];
+  if (typeof value !== 'object' || value === null || !('toFixed' in value)) return undefined;
+  return ['decimal', (value as { toFixed(): string }).toFixed()];
 }

@@ -2,8 +2,7 @@ import {
   type DatabaseRegistry,
   EmbeddedBitsShardingStrategy,
   EntityNotFoundError,
-  Id,
-  InvalidCursorError,
+  type Id,
   InvariantViolationError,
   LimitExceededError,
   type ModelClass,
@@ -18,13 +17,10 @@ import {
   type ModelJsonCodec,
   type ModelMapper,
   type ModelSource,
-  PageOrder,
-  type PagePlace,
   ShardUndeterminedError,
-  type ValueKind,
   madeModels,
   modelNameOf,
-  pageSize,
+  pageOf,
   readById,
   readByIds,
 } from '@framework/core/adapter';
@@ -222,23 +218,9 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
    * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero, or when the values of
    * the field have no order
    */
-  async findPage({ where, limit, after, orderBy, direction, shard }: MemoryPageRequest<M>): Promise<Page<M>> {
-    const size = pageSize(limit);
-    const order = new PageOrder({ orderBy, direction });
-    const from = after === undefined ? undefined : this.#placeOf(after, order);
-    if (shard !== undefined) this.#databases.transactionManager(shard);
-    const models = (await this.#models(where)).filter(
-      (model) => shard === undefined || this.strategy.shardOfModel(model) === shard,
-    );
-    const placed = models.map((model) => ({ model, ...placeOf(model, order.field) }));
-    const beyond = placed
-      .filter(({ place, kind }) => from === undefined || order.compare(place, from, kind) > 0)
-      .sort((one, other) => order.compare(one.place, other.place, one.kind));
-    const last = beyond.length > size ? beyond[size - 1] : undefined;
-    return {
-      items: beyond.slice(0, size).map(({ model }) => model),
-      next: last && order.cursorOf(last.place),
-    };
+  async findPage({ where, ...request }: MemoryPageRequest<M>): Promise<Page<M>> {
+    if (request.shard !== undefined) this.#databases.transactionManager(request.shard);
+    return pageOf(await this.#models(where), request, this.strategy);
   }
 
   /** Counts the models that match a condition, or all, on all shards. */
@@ -308,17 +290,6 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     return memoryManager(this.#databases.transactionManager(shard));
   }
 
-  /** The id of a place is that of a model: where that cannot be read, it is none. */
-  #placeOf(cursor: string, order: PageOrder): PagePlace {
-    const place = order.placeOf(cursor);
-    try {
-      this.strategy.shardOfId(place.id);
-    } catch {
-      throw new InvalidCursorError(cursor);
-    }
-    return { ...place, id: idText(place.id) };
-  }
-
   #eachDatabase(): readonly MemoryTransactionManager[] {
     return this.#databases.eachDatabase().map(joinedManager);
   }
@@ -341,31 +312,6 @@ function assertRowOf(model: AnyEntity, row: object, table: string): void {
 /** An id as it is stored: UUIDs in lower case. */
 function idText(id: string): string {
   return uuid.test(id) ? id.toLowerCase() : id;
-}
-
-/** Where a model stands in an order. */
-function placeOf(
-  model: AnyEntity,
-  field: string | undefined,
-): { readonly place: PagePlace; readonly kind: ValueKind } {
-  const id = idText(model.id.value);
-  if (field === undefined) return { place: { value: '', id }, kind: 'text' };
-  const value = (model as unknown as Readonly<Record<string, unknown>>)[field];
-  const [kind, text] = orderedValue(value) ?? [];
-  if (kind !== undefined && text !== undefined) return { place: { value: text, id }, kind };
-  throw new InvariantViolationError(
-    `No page is ordered by ${modelNameOf(model.constructor as ModelClass<AnyEntity>)}.${field}: ${String(value)} has no order`,
-  );
-}
-
-function orderedValue(value: unknown): readonly [ValueKind, string] | undefined {
-  if (typeof value === 'string' || typeof value === 'boolean') return ['text', String(value)];
-  if (typeof value === 'number') return ['number', String(value)];
-  if (typeof value === 'bigint') return ['decimal', String(value)];
-  if (value instanceof Date) return ['text', value.toISOString()];
-  if (value instanceof Id) return ['text', idText(value.value)];
-  if (typeof value !== 'object' || value === null || !('toFixed' in value)) return undefined;
-  return ['decimal', (value as { toFixed(): string }).toFixed()];
 }
 
 function byBytes(one: string, other: string): number {
