@@ -171,9 +171,9 @@ export class ConstraintViolationError extends FrameworkError {
   }
 }
 
-/** Such as `unique constraint accounts_email_key of table accounts (column email)`. */
+/** For example `unique constraint accounts_email_key of table accounts (column email)`. */
 function described({ kind, constraint, table, columns = [] }: ConstraintViolation): string {
-  // That of a column which must not be null has no name on most servers.
+  // Most servers give no name to a not-null constraint.
   const name = constraint ?? (kind === 'not-null' ? undefined : '(unnamed)');
   const words = [kind, 'constraint', name, 'of table', table ?? '(unknown)'].filter(Boolean).join(' ');
   if (columns.length === 0) return words;

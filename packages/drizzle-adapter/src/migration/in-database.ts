@@ -57,7 +57,7 @@ export async function inDatabase<Result>(
   }
 }
 
-/** Ends a session on the server, which would otherwise finish its statement, with all its locks, for nobody. */
+/** Ends a session on the server. Otherwise it would keep its locks and finish a statement whose result nobody needs. */
 async function endSession(settings: pg.ClientConfig & { readonly application_name: string }): Promise<void> {
   const client = new ClosingClient({
     ...settings,
