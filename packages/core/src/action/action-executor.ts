@@ -1,65 +1,65 @@
-import { type Clock, systemClock } from '../clock.js';
+import { systemClock } from '../clock.js';
 import { checkNamespace } from '../config/framework-config.js';
 import {
+  type RangesOf,
   defaultExecutionLimits,
+  defaultGroupSettings,
   defaultIdempotencySettings,
+  defaultModelLockSettings,
   executionLimitRanges,
+  groupRanges,
   idempotencyRanges,
+  modelLockRanges,
   settingsOf,
 } from '../config/settings.js';
 import { NestedExecutionError } from '../errors/action-errors.js';
-import { FrameworkError, InvariantViolationError } from '../errors/framework-error.js';
-import { isDependencyAborted } from '../group-commit/pending-commit.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
+import { GroupCommit } from '../group-commit/group-commit.js';
+import { KeySweep } from '../idempotency/key-cleanup.js';
 import { KeySearch } from '../idempotency/key-search.js';
-import { KeyedRequest } from '../idempotency/keyed-request.js';
-import type { EventClass } from '../model/model-event.js';
+import { modelNameOf } from '../model/model-class.js';
+import { type EventClass, EventTypes } from '../model/model-event.js';
+import { KeyedMutex } from '../reads/keyed-mutex.js';
+import { CombinedReads } from '../reads/read-batcher.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
+import type { ModelMapper } from '../storage/repository.js';
 import { ActionRecorder } from './action-recorder.js';
 import { ActionRegistry } from './action-registry.js';
 import type { ActionClass, ActionDeclaration, Principal } from './action.js';
 import { currentAttempt } from './attempt-context.js';
-import { Attempts } from './attempt.js';
-import { UnknownCommits } from './commit.js';
-import { type Run, isSearched, replay } from './execution.js';
+import type { ExecutionEnvironment } from './attempt.js';
+import { CommitListeners } from './commit.js';
+import { Execution } from './execution.js';
 import type { ExecutionConfiguration, ExecutorOptions } from './options.js';
 import { copyOfParams } from './params.js';
-import { type RetryPolicy, backoffMs, defaultRetryPolicy, retryRanges } from './retry-policy.js';
+import { defaultRetryPolicy, retryRanges } from './retry-policy.js';
 
-/** Runs actions: performs them, commits what they staged, and runs them again when another one was faster. */
+/**
+ * Runs actions: performs them, commits what they staged, and runs them again when another one was faster.
+ *
+ *     execute ──▶ Execution ──▶ Attempt ──▶ commit
+ *     records     one call:     once:       in a group, or one
+ *     the action  attempts      reads and   transaction per shard
+ *                 with retries  perform
+ */
 export class ActionExecutor {
   readonly #actions: ActionRegistry;
   readonly #recorder: ActionRecorder;
-  readonly #retry: RetryPolicy;
-  readonly #keySearch: KeySearch;
-  readonly #attempts: Attempts;
-  readonly #clock: Clock;
-  readonly #random: () => number;
+  readonly #environment: ExecutionEnvironment;
 
   /**
    * @throws InvariantViolationError `invariant-violation` when two repositories store the same model, or models of one name, or
    * the result of an action is a model that none of them can write as JSON
-   * @throws ConfigurationError `invalid-configuration` for a namespace that the configuration refuses, too, and a setting that
-   * is unknown or out of its range
+   * @throws ConfigurationError `invalid-configuration` for a namespace that the configuration refuses, too, and an option or a
+   * setting that is unknown or out of its range
    */
   constructor(options: ExecutorOptions) {
     const actions = options.actions instanceof ActionRegistry ? options.actions.actions : options.actions;
     this.#actions = new ActionRegistry(actions, options.repositories);
     checkNamespace(options.namespace);
-    this.#retry = settingsOf('retry', defaultRetryPolicy, retryRanges, options.retry);
-    const limits = settingsOf('limits', defaultExecutionLimits, executionLimitRanges, options.limits);
-    const idempotency = settingsOf(
-      'idempotency',
-      defaultIdempotencySettings,
-      idempotencyRanges,
-      options.idempotency,
-    );
-    this.#keySearch = new KeySearch(options.databases, idempotency.searchWaitMs);
-    this.#clock = options.clock ?? systemClock;
-    const keySearch = this.#keySearch;
-    this.#attempts = new Attempts(options, { clock: this.#clock, limits, idempotency, keySearch });
-    // oxlint-disable-next-line no-restricted-properties -- the default of the port
-    this.#random = options.random ?? Math.random;
-    this.#recorder = new ActionRecorder(options.namespace, limits, this.#clock);
+    this.#environment = environmentOf(options);
+    const { limits, clock } = this.#environment;
+    this.#recorder = new ActionRecorder(options.namespace, limits, clock);
   }
 
   /**
@@ -68,7 +68,7 @@ export class ActionExecutor {
    * @returns what ends it
    */
   onCommit(listener: (shard: ShardIdentifier) => void): () => void {
-    return this.#attempts.onCommit(listener);
+    return this.#environment.listeners.add(listener);
   }
 
   /**
@@ -77,7 +77,7 @@ export class ActionExecutor {
    * @throws InvariantViolationError `invariant-violation` when another class has it already
    */
   claimEventTypes(eventClasses: Iterable<EventClass>): void {
-    for (const eventClass of eventClasses) this.#attempts.eventTypes.claim(eventClass);
+    for (const eventClass of eventClasses) this.#environment.eventTypes.claim(eventClass);
   }
 
   /**
@@ -91,7 +91,9 @@ export class ActionExecutor {
    * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the outcome could not be learnt
    * @throws IdempotencyKeyReusedError `idempotency-key-reused` when the key belongs to another request
    * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
-   * @throws ConfigurationError `invalid-configuration` when `retry` has a setting that is out of its range
+   * @throws ConfigurationError `invalid-configuration` when the configuration has an option that is unknown, or
+   * `retry` a setting that is out of its range
+   * @throws InvariantViolationError `invariant-violation` when no principal is given
    * @throws whatever perform throws, after which nothing is written
    */
   async execute<Params, Result>(
@@ -106,74 +108,72 @@ export class ActionExecutor {
       throw new NestedExecutionError(registered.name, outer.actionName);
     // What is recorded and what is performed are the same, also where the caller's params say something else each time.
     const copy = copyOfParams(params);
-    const record = this.#recorder.record(registered, principal, copy, configuration);
-    const run: Run<Params, Result> = {
+    const execution = new Execution<Params, Result>(this.#environment, {
       registered,
       principal,
       params: copy,
-      record,
+      record: this.#recorder.record(registered, principal, copy, configuration),
       configuration: { ...configuration },
-      request: undefined,
-      shards: new Set(),
-      unknownCommits: new UnknownCommits(record.id),
-    };
-    const { idempotencyKey } = configuration;
-    return idempotencyKey === undefined ? this.#run(run) : this.#runOnce(run, idempotencyKey);
-  }
-
-  /** The result of the same request under the same key, else of this execution. */
-  async #runOnce<Params, Result>(run: Run<Params, Result>, key: string): Promise<Result> {
-    const { registered, params, record, configuration } = run;
-    if (configuration.allowCrossShard === true) {
-      throw new InvariantViolationError(
-        `${record.name} was executed with a key and allowCrossShard, but a key is stored on one shard: use a saga`,
-      );
-    }
-    const request = KeyedRequest.of<Result>(key, record, registered, configuration.handledEvent);
-    const known = isSearched(configuration) ? await this.#keySearch.everywhere(request.scope) : undefined;
-    if (known !== undefined) return replay(request, known, configuration);
-    try {
-      return await this.#run({ ...run, request });
-    } catch (error) {
-      if (!KeyedRequest.mayBeOwnEffect(error)) throw error;
-      // What refuses the request may be its own earlier effect: a withdrawal that emptied the wallet.
-      const stored = await this.#keySearch.afterRefusal(request.scope, params, run.shards);
-      if (stored === undefined) throw error;
-      return replay(request, stored, configuration);
-    }
-  }
-
-  async #run<Params, Result>(run: Run<Params, Result>): Promise<Result> {
-    const policy = settingsOf('retry', this.#retry, retryRanges, run.configuration.retry);
-    let mayDepend = true;
-    let attempt = 1;
-    for (;;) {
-      try {
-        return await this.#attempts.make(run, mayDepend);
-      } catch (error) {
-        // An attempt that was lost with another action does not count; from now on, this one reads nothing that is not
-        // committed.
-        if (mayDepend && isDependencyAborted(error)) {
-          mayDepend = false;
-          continue;
-        }
-        const isLast = attempt >= policy.attemptsMax || isPartialCommit(error) || !policy.isRetryable(error);
-        if (isLast) return this.#earlierResult(run, error);
-        await this.#clock.sleep(backoffMs(policy, attempt++, this.#random()));
-      }
-    }
-  }
-
-  /** The result of an attempt whose answer was lost, if what the last one met is its effect; throws the error otherwise. */
-  async #earlierResult<Params, Result>(run: Run<Params, Result>, error: unknown): Promise<Result> {
-    const mayBe = !isPartialCommit(error) && KeyedRequest.mayBeOwnEffect(error);
-    const earlier = mayBe ? await this.#attempts.earlierResult(run) : undefined;
-    if (earlier === undefined) throw error;
-    return earlier.result;
+    });
+    return execution.run();
   }
 }
 
-/** Whether shards hold an attempt: another one would write them again. */
-function isPartialCommit(error: unknown): boolean {
-  return FrameworkError.find(error)?.code === 'partial-commit';
+/** @throws as the constructor of {@link ActionExecutor} */
+function environmentOf(options: ExecutorOptions): ExecutionEnvironment {
+  const { databases, groupCommit = false, modelLocks = true, clock = systemClock } = options;
+  const idempotency = settingsOf(
+    'idempotency',
+    defaultIdempotencySettings,
+    idempotencyRanges,
+    options.idempotency,
+  );
+  const groups = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
+  const locks = switched('modelLocks', defaultModelLockSettings, modelLockRanges, modelLocks);
+  return {
+    databases,
+    repositories: byModel(options.repositories),
+    eventTypes: new EventTypes(),
+    limits: settingsOf('limits', defaultExecutionLimits, executionLimitRanges, options.limits),
+    retry: settingsOf('retry', defaultRetryPolicy, retryRanges, options.retry),
+    keyLifetimeMs: idempotency.keyLifetimeMs,
+    keySearch: new KeySearch(databases, idempotency.searchWaitMs),
+    keySweep: new KeySweep(databases, idempotency),
+    combinedReads: new CombinedReads(clock),
+    mutex: modelLocks === false ? undefined : new KeyedMutex(locks, clock),
+    groups: new GroupCommit(databases, groups, clock),
+    isGrouped: groupCommit !== false,
+    listeners: new CommitListeners(),
+    clock,
+    // oxlint-disable-next-line no-restricted-properties -- the default of the port
+    random: options.random ?? Math.random,
+  };
+}
+
+function byModel(repositories: readonly ModelMapper[]): ReadonlyMap<unknown, ModelMapper> {
+  const map = new Map<unknown, ModelMapper>();
+  const names = new Set<string>();
+  for (const repository of repositories) {
+    const name = modelNameOf(repository.model);
+    if (map.has(repository.model))
+      throw new InvariantViolationError(`Two repositories store ${name}: pass one`);
+    if (names.has(name)) {
+      throw new InvariantViolationError(
+        `Two classes of models are named ${name}: declare another static readonly modelName on one`,
+      );
+    }
+    names.add(name);
+    map.set(repository.model, repository);
+  }
+  return map;
+}
+
+/** An option that is a switch or settings: `true` and `false` mean the defaults. */
+function switched<T extends object>(
+  path: string,
+  defaults: T,
+  ranges: RangesOf<T>,
+  option: boolean | Partial<T>,
+): T {
+  return settingsOf(path, defaults, ranges, typeof option === 'boolean' ? undefined : option);
 }

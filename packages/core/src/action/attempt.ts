@@ -1,229 +1,165 @@
 import type { Clock } from '../clock.js';
-import {
-  type ExecutionLimits,
-  type GroupSettings,
-  type IdempotencySettings,
-  type ModelLockSettings,
-  type RangesOf,
-  defaultGroupSettings,
-  defaultModelLockSettings,
-  groupRanges,
-  modelLockRanges,
-  settingsOf,
-} from '../config/settings.js';
+import type { ExecutionLimits } from '../config/settings.js';
 import { CrossShardError, PartialCommitError } from '../errors/configuration-errors.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
-import { GroupCommit } from '../group-commit/group-commit.js';
-import { KeySweep } from '../idempotency/key-cleanup.js';
+import type { GroupCommit } from '../group-commit/group-commit.js';
+import type { KeySweep } from '../idempotency/key-cleanup.js';
 import { type KeySearch, namedShards } from '../idempotency/key-search.js';
 import type { KeyedRequest } from '../idempotency/keyed-request.js';
-import { modelNameOf } from '../model/model-class.js';
-import { EventTypes } from '../model/model-event.js';
-import { KeyedMutex } from '../reads/keyed-mutex.js';
-import { CombinedReads } from '../reads/read-batcher.js';
+import type { EventTypes } from '../model/model-event.js';
+import type { KeyedMutex } from '../reads/keyed-mutex.js';
+import type { CombinedReads } from '../reads/read-batcher.js';
 import { ReadContext } from '../reads/read-context.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
-import type { ChangeSet } from '../storage/change-set.js';
+import type { ActionRecord, ChangeSet } from '../storage/change-set.js';
 import type { StoredKey } from '../storage/idempotency-keys.js';
 import type { ModelMapper } from '../storage/repository.js';
 import type { PersistOutcome } from '../storage/transaction-manager.js';
-import { perform } from './action.js';
-import { runInAttempt } from './attempt-context.js';
-import { commit } from './commit.js';
-import { type Run, isSearched, replay } from './execution.js';
-import type { ExecutionConfiguration, ExecutorOptions } from './options.js';
+import type { RegisteredAction } from './action-registry.js';
+import { type Principal, perform } from './action.js';
+import { type AttemptContext, runInAttempt } from './attempt-context.js';
+import { type CommitListeners, type UnknownCommits, commit } from './commit.js';
+import type { ExecutionConfiguration } from './options.js';
 import { boundedJson, copyOfParams } from './params.js';
 import { Plan, type ShardPlan, sealPlan } from './plan.js';
+import type { RetryPolicy } from './retry-policy.js';
 
-/** Makes the attempts of one executor: performs an action once and commits what it staged. */
-export class Attempts {
+/** What all executions of one executor share. */
+export interface ExecutionEnvironment {
+  readonly databases: DatabaseRegistry;
+  /** By the class of the models that they store. */
+  readonly repositories: ReadonlyMap<unknown, ModelMapper>;
   /** The classes of events that were staged, and those that handlers have claimed. */
-  readonly eventTypes: EventTypes = new EventTypes();
-  readonly #databases: DatabaseRegistry;
-  readonly #repositories: ReadonlyMap<unknown, ModelMapper>;
-  readonly #limits: ExecutionLimits;
-  readonly #keyLifetimeMs: number;
-  readonly #keySearch: KeySearch;
-  readonly #keySweep: KeySweep;
-  readonly #commits: AttemptCommits;
-  readonly #clock: Clock;
-  readonly #commitListeners = new Set<(shard: ShardIdentifier) => void>();
+  readonly eventTypes: EventTypes;
+  readonly limits: ExecutionLimits;
+  readonly retry: RetryPolicy;
+  readonly keyLifetimeMs: number;
+  readonly keySearch: KeySearch;
+  readonly keySweep: KeySweep;
+  readonly combinedReads: CombinedReads;
+  /** The locks on models; `undefined` when executions do not wait for each other. */
+  readonly mutex: KeyedMutex | undefined;
+  readonly groups: GroupCommit;
+  /** Whether plans are committed in groups, unless their execution says otherwise. */
+  readonly isGrouped: boolean;
+  readonly listeners: CommitListeners;
+  readonly clock: Clock;
+  readonly random: () => number;
+}
 
-  constructor(
-    options: ExecutorOptions,
-    settings: {
-      readonly clock: Clock;
-      readonly limits: ExecutionLimits;
-      readonly idempotency: IdempotencySettings;
-      readonly keySearch: KeySearch;
-    },
-  ) {
-    const { clock, limits, idempotency, keySearch } = settings;
-    this.#databases = options.databases;
-    this.#repositories = byModel(options.repositories);
-    this.#limits = limits;
-    this.#keyLifetimeMs = idempotency.keyLifetimeMs;
-    this.#keySearch = keySearch;
-    this.#keySweep = new KeySweep(options.databases, idempotency);
-    this.#clock = clock;
-    this.#commits = new AttemptCommits(options.databases, clock, options);
-  }
-
+/** What an attempt knows of its execution. */
+export interface AttemptedExecution<Params, Result> {
+  readonly registered: RegisteredAction<Params, Result>;
+  readonly principal: Principal;
+  /** Seen by nobody but a copy of them by each attempt. */
+  readonly params: Params;
+  readonly record: ActionRecord;
+  readonly configuration: ExecutionConfiguration;
+  /** Under which key it is committed, if under one. */
+  readonly request: KeyedRequest<Result> | undefined;
+  /** The shards that its attempts have accessed so far, for reads of any kind. */
+  readonly shards: Set<ShardIdentifier>;
+  /** Of the attempts so far. */
+  readonly unknownCommits: UnknownCommits<Result>;
   /**
-   * Calls back at once after each commit, with its shard.
-   *
-   * @returns what ends it
-   */
-  onCommit(listener: (shard: ShardIdentifier) => void): () => void {
-    this.#commitListeners.add(listener);
-    return () => this.#commitListeners.delete(listener);
-  }
-
-  /**
-   * Makes one attempt, once it is certain that none before is committed; throws what perform throws, and what its commit does.
-   *
-   * @param mayDepend whether it may depend on what is not committed yet
-   */
-  async make<Params, Result>(run: Run<Params, Result>, mayDepend: boolean): Promise<Result> {
-    const earlier = await this.earlierResult(run, 'open');
-    if (earlier !== undefined) return earlier.result;
-    const reads = this.#commits.openReads(run.configuration, mayDepend);
-    try {
-      return await this.#performAndCommit(run, reads);
-    } catch (error) {
-      reads.releaseLocks();
-      // A refusal because of a model that is not committed yet holds only if that is committed. A commit checks that
-      // itself.
-      await reads.untilWritten();
-      throw error;
-    } finally {
-      reads.releaseLocks();
-    }
-  }
-
-  async #performAndCommit<Params, Result>(run: Run<Params, Result>, reads: ReadContext): Promise<Result> {
-    const { record: action, configuration, request } = run;
-    const plan = new Plan({
-      actionName: action.name,
-      repositories: this.#repositories,
-      limits: this.#limits,
-      clock: this.#clock,
-      eventTypes: this.eventTypes,
-    });
-    const { result, staged } = await performed(run, plan, reads);
-    reads.keepLocksOf(staged);
-    if (staged.length > 1 && configuration.allowCrossShard !== true) {
-      throw new CrossShardError(
-        action.name,
-        staged.map(({ shard }) => shard),
-      );
-    }
-    const changeSets = this.#changeSets(staged, run, reads);
-    if (request !== undefined) {
-      const [only] = staged;
-      const earlier =
-        only === undefined
-          ? await this.#earlierEffect(run, request, reads)
-          : await this.#earlierNothing(run, request, only.shard);
-      if (earlier !== undefined) return replay(request, earlier, configuration);
-      return this.#commitKeyed(run, request, changeSets, { result, reads });
-    }
-    const outcome = await this.#commit(run, changeSets, { result, reads });
-    if (outcome !== 'written-before') return result;
-    const earlier = await this.earlierResult(run);
-    if (earlier === undefined)
-      throw new InvariantViolationError(`${action.name} is committed, but none of its attempts`);
-    return earlier.result;
-  }
-
-  /**
-   * The result of an earlier attempt whose outcome was not known, when it was committed.
+   * The result of an attempt whose outcome was not known, when it was committed.
    *
    * @param asked `open` for attempts only that the log has not ruled out yet
    */
-  async earlierResult<Params, Result>(
-    { unknownCommits }: Run<Params, Result>,
-    asked: 'all' | 'open' = 'all',
-  ): Promise<{ readonly result: Result } | undefined> {
-    return unknownCommits.happened(this.#databases, asked, (shard) => this.#tellCommitted([shard]));
+  earlierResult(asked: 'all' | 'open'): Promise<{ readonly result: Result } | undefined>;
+}
+
+/**
+ * One attempt of an execution:
+ *
+ *     perform ──▶ seal ──▶ change sets ──▶ is the request done already? ──▶ commit
+ *        │                                  (with an idempotency key)
+ *        └ reads: each takes the lock on its model
+ *
+ * The locks on models that are not staged are released when the plan is sealed, the others when the commit is queued in a group or
+ * has ended.
+ */
+export class Attempt<Params, Result> implements AttemptContext {
+  readonly actionName: string;
+  readonly plan: Plan;
+  readonly reads: ReadContext;
+  readonly shards: Set<ShardIdentifier>;
+  readonly #environment: ExecutionEnvironment;
+  readonly #execution: AttemptedExecution<Params, Result>;
+  readonly #isGrouped: boolean;
+
+  /** @param mayDepend whether it may depend on what is not committed yet, where the execution commits in groups */
+  constructor(
+    environment: ExecutionEnvironment,
+    execution: AttemptedExecution<Params, Result>,
+    mayDepend: boolean,
+  ) {
+    const { record, configuration, shards } = execution;
+    const { repositories, limits, clock, eventTypes, combinedReads, mutex, groups } = environment;
+    this.#environment = environment;
+    this.#execution = execution;
+    this.#isGrouped = configuration.groupCommit ?? environment.isGrouped;
+    this.actionName = record.name;
+    this.shards = shards;
+    this.plan = new Plan({ actionName: record.name, repositories, limits, clock, eventTypes });
+    this.reads = new ReadContext(combinedReads, mutex, groups, {
+      mayDepend: this.#isGrouped && mayDepend,
+      isOfHandler: configuration.handledEvent !== undefined,
+    });
   }
 
-  /** Commits what an attempt staged, unless an earlier one turns out to be committed. */
-  async #commit<Params, Result>(
-    { configuration, unknownCommits }: Run<Params, Result>,
-    changeSets: readonly ChangeSet[],
-    { result, reads }: { readonly result: Result; readonly reads: ReadContext },
-  ): Promise<PersistOutcome> {
-    const shards = changeSets.map(({ shard }) => shard);
+  /** Makes it; throws what perform throws, and what the commit does. */
+  async make(): Promise<Result> {
     try {
-      const outcome = await this.#commits.commit(changeSets, configuration, reads);
-      if (outcome === 'written') this.#tellCommitted(shards);
-      return outcome;
+      return await this.#performAndCommit();
     } catch (error) {
-      if (error instanceof PartialCommitError) this.#tellCommitted(error.committed);
-      unknownCommits.add(error, { result, shards });
+      this.reads.releaseLocks();
+      // A refusal because of a model that is not committed yet holds only if that is committed. A commit checks that
+      // itself.
+      await this.reads.untilWritten();
       throw error;
+    } finally {
+      this.reads.releaseLocks();
     }
   }
 
-  /**
-   * What was committed under the key by an execution that had an effect: there may be nothing to do because of that, and no
-   * index of the shard where the action is recorded shows it.
-   */
-  async #earlierEffect<Params, Result>(
-    run: Run<Params, Result>,
-    { scope }: KeyedRequest<Result>,
-    reads: ReadContext,
-  ): Promise<StoredKey | undefined> {
-    const recordShard = this.#recordShard(run);
-    const others = new Set([...run.shards].filter((shard) => shard !== recordShard));
-    await reads.untilWritten();
-    const stored = await this.#keySearch.onShards(scope, others);
-    return stored ?? (isSearched(run.configuration) ? undefined : this.#keySearch.everywhere(scope));
-  }
-
-  /**
-   * What was recorded under the key when there was nothing to do yet: on the shard accessed first, or where an attempt is
-   * recorded that accesses none. No index of the shard of the effect shows it.
-   */
-  async #earlierNothing<Params, Result>(
-    { params, shards: [first], configuration }: Run<Params, Result>,
-    { scope }: KeyedRequest<Result>,
-    effectShard: ShardIdentifier,
-  ): Promise<StoredKey | undefined> {
-    const unread = this.#recordShardUnread(params);
-    if (first !== undefined && first !== effectShard) {
-      const stored = await this.#keySearch.onShards(scope, new Set([first]));
-      if (stored !== undefined) return stored;
+  async #performAndCommit(): Promise<Result> {
+    const { configuration, request } = this.#execution;
+    const { result, staged } = await this.#perform();
+    this.reads.keepLocksOf(staged);
+    if (staged.length > 1 && configuration.allowCrossShard !== true) {
+      throw new CrossShardError(
+        this.actionName,
+        staged.map(({ shard }) => shard),
+      );
     }
-    if (isSearched(configuration) || unread === first || unread === effectShard) return undefined;
-    return this.#keySearch.onShardIfItAnswers(scope, unread);
-  }
-
-  /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
-  async #commitKeyed<Params, Result>(
-    run: Run<Params, Result>,
-    request: KeyedRequest<Result>,
-    changeSets: readonly ChangeSet[],
-    { result, reads }: { readonly result: Result; readonly reads: ReadContext },
-  ): Promise<Result> {
-    const { record, configuration } = run;
-    const key = request.record(result, this.#keyLifetimeMs);
-    boundedJson(`result of ${record.name}`, key.result ?? '', this.#limits);
-    const keyed = changeSets.map((changes) => ({ ...changes, key }));
-    const outcome = await this.#commit(run, keyed, { result, reads });
-    const shard = keyed[0]?.shard ?? this.#databases.defaultShard;
-    if (outcome === 'key-taken') {
-      const stored = await request.taken(this.#databases.transactionManager(shard));
-      return replay(request, stored, configuration);
+    const changeSets = this.#changeSets(staged);
+    if (request !== undefined) {
+      const stored = await this.#storedUnder(request, staged);
+      if (stored !== undefined) return request.replay(stored);
+      return this.#commitKeyed(request, changeSets, result);
     }
-    this.#keySweep.countCommit(shard);
-    return result;
+    const outcome = await this.#commit(changeSets, result);
+    if (outcome !== 'written-before') return result;
+    const earlier = await this.#execution.earlierResult('all');
+    if (earlier === undefined)
+      throw new InvariantViolationError(`${this.actionName} is committed, but none of its attempts`);
+    return earlier.result;
   }
 
-  #tellCommitted(shards: readonly ShardIdentifier[]): void {
-    for (const shard of shards) for (const listener of this.#commitListeners) tell(listener, shard);
+  /** Performs the action and seals its plan, also when it throws. */
+  async #perform(): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
+    const { registered, principal, params } = this.#execution;
+    try {
+      const result = await runInAttempt(this, () =>
+        perform(registered.action, principal, copyOfParams(params)),
+      );
+      return { result, staged: sealPlan(this.plan) };
+    } finally {
+      sealPlan(this.plan);
+      this.reads.end();
+    }
   }
 
   /**
@@ -231,143 +167,75 @@ export class Attempts {
    * so that a repeat turns there as well and finds its idempotency key. When it has read nothing, on the first shard that its
    * params name; on the default shard when they name none.
    */
-  #changeSets<Params, Result>(
-    staged: readonly ShardPlan[],
-    run: Run<Params, Result>,
-    reads: ReadContext,
-  ): readonly ChangeSet[] {
-    const { record: action, unknownCommits } = run;
-    const plans = staged.length === 0 ? [{ shard: this.#recordShard(run), changes: [], events: [] }] : staged;
+  #changeSets(staged: readonly ShardPlan[]): readonly ChangeSet[] {
+    const { databases } = this.#environment;
+    const { record: action, unknownCommits } = this.#execution;
+    const plans = staged.length === 0 ? [{ shard: this.#recordShard(), changes: [], events: [] }] : staged;
     return plans.map((plan) => ({
       ...plan,
       action,
-      timeline: reads.timelineOf(this.#databases.transactionManager(plan.shard)),
+      timeline: this.reads.timelineOf(databases.transactionManager(plan.shard)),
       unknownCommits: unknownCommits.on(plan.shard),
     }));
   }
 
-  #recordShard<Params, Result>({ params, shards: [first] }: Run<Params, Result>): ShardIdentifier {
-    return first ?? this.#recordShardUnread(params);
+  #recordShard(): ShardIdentifier {
+    const [first] = this.shards;
+    return first ?? this.#recordShardUnread();
   }
 
   /** Where an action is recorded that has neither staged nor read anything. */
-  #recordShardUnread(params: unknown): ShardIdentifier {
-    const named = namedShards(params);
-    const { defaultShard, shards } = this.#databases;
+  #recordShardUnread(): ShardIdentifier {
+    const named = namedShards(this.#execution.params);
+    const { defaultShard, shards } = this.#environment.databases;
     return shards.find((shard) => named.has(shard)) ?? defaultShard;
   }
-}
 
-/**
- * What a listener throws, at once or later, cannot undo the commit, nor may it keep the other listeners from being called or
- * end the process.
- */
-function tell(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
-  new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {
-    const warning = new Error('A listener of commits has failed', { cause });
-    process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
-  });
-}
-
-/** Performs the action and seals its plan, also when it throws. */
-async function performed<Params, Result>(
-  { registered, principal, params, shards }: Run<Params, Result>,
-  plan: Plan,
-  reads: ReadContext,
-): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
-  try {
-    const { action, name } = registered;
-    const execution = { actionName: name, plan, reads, shards };
-    const result = await runInAttempt(execution, () => perform(action, principal, copyOfParams(params)));
-    return { result, staged: sealPlan(plan) };
-  } finally {
-    sealPlan(plan);
-    reads.end();
-  }
-}
-
-function byModel(repositories: readonly ModelMapper[]): ReadonlyMap<unknown, ModelMapper> {
-  const map = new Map<unknown, ModelMapper>();
-  const names = new Set<string>();
-  for (const repository of repositories) {
-    const name = modelNameOf(repository.model);
-    if (map.has(repository.model))
-      throw new InvariantViolationError(`Two repositories store ${name}: pass one`);
-    if (names.has(name)) {
-      throw new InvariantViolationError(
-        `Two classes of models are named ${name}: declare another static readonly modelName on one`,
-      );
-    }
-    names.add(name);
-    map.set(repository.model, repository);
-  }
-  return map;
-}
-
-/** What the attempts of one executor have in common: combined reads, locks on models, and the groups in which they commit. */
-class AttemptCommits {
-  readonly #databases: DatabaseRegistry;
-  readonly #isGroupedByDefault: boolean;
-  readonly #reads: CombinedReads;
-  readonly #mutex: KeyedMutex | undefined;
-  readonly #groups: GroupCommit;
-
-  /** @throws ConfigurationError `invalid-configuration` when a setting is out of its range */
-  constructor(
-    databases: DatabaseRegistry,
-    clock: Clock,
-    {
-      groupCommit = false,
-      modelLocks = true,
-    }: {
-      readonly groupCommit?: boolean | Partial<GroupSettings>;
-      readonly modelLocks?: boolean | Partial<ModelLockSettings>;
-    },
-  ) {
-    this.#databases = databases;
-    this.#reads = new CombinedReads(clock);
-    this.#isGroupedByDefault = groupCommit !== false;
-    const groupSettings = switched('groupCommit', defaultGroupSettings, groupRanges, groupCommit);
-    this.#groups = new GroupCommit(databases, groupSettings, clock);
-    const lockSettings = switched('modelLocks', defaultModelLockSettings, modelLockRanges, modelLocks);
-    if (modelLocks !== false) this.#mutex = new KeyedMutex(lockSettings, clock);
+  /** What was committed under the key where the index of the shard that is written to does not show it. */
+  async #storedUnder(
+    request: KeyedRequest<Result>,
+    [only]: readonly ShardPlan[],
+  ): Promise<StoredKey | undefined> {
+    const { keySearch } = this.#environment;
+    const [first] = this.shards;
+    const unread = this.#recordShardUnread();
+    if (only !== undefined) return keySearch.beforeEffect(request, { effect: only.shard, first, unread });
+    await this.reads.untilWritten();
+    return keySearch.beforeNoEffect(request, this.shards, first ?? unread);
   }
 
-  /**
-   * What a new attempt reads through; its locks are to be released.
-   *
-   * @param mayDepend whether it may depend on what is not committed yet, where the execution commits in groups
-   */
-  openReads(
-    { groupCommit: isGrouped = this.#isGroupedByDefault, handledEvent }: ExecutionConfiguration,
-    mayDepend: boolean,
-  ): ReadContext {
-    return new ReadContext(this.#reads, this.#mutex, this.#groups, {
-      mayDepend: isGrouped && mayDepend,
-      isOfHandler: handledEvent !== undefined,
-    });
-  }
-
-  /** Commits in a group where the execution may and the plan can be in one, else as {@link commit}. */
-  async commit(
+  /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
+  async #commitKeyed(
+    request: KeyedRequest<Result>,
     changeSets: readonly ChangeSet[],
-    { groupCommit: isGrouped = this.#isGroupedByDefault }: ExecutionConfiguration,
-    reads: ReadContext,
-  ): Promise<PersistOutcome> {
-    const [first] = changeSets;
-    if (isGrouped && first !== undefined && this.#groups.takes(changeSets))
-      return this.#groups.commit(first, reads.handOver(), () => reads.releaseLocks());
-    await reads.untilWritten();
-    return commit(changeSets, this.#databases, { onLockedOut: () => reads.holdUpLocks() });
+    result: Result,
+  ): Promise<Result> {
+    const { databases, keyLifetimeMs, keySweep, limits } = this.#environment;
+    const key = request.record(result, keyLifetimeMs);
+    boundedJson(`result of ${this.actionName}`, key.result ?? '', limits);
+    const keyed = changeSets.map((changes) => ({ ...changes, key }));
+    const outcome = await this.#commit(keyed, result);
+    const shard = keyed[0]?.shard ?? databases.defaultShard;
+    if (outcome === 'key-taken') {
+      const stored = await request.taken(databases.transactionManager(shard));
+      return request.replay(stored);
+    }
+    keySweep.countCommit(shard);
+    return result;
   }
-}
 
-/** An option that is a switch or settings: `true` and `false` mean the defaults. */
-function switched<T extends object>(
-  path: string,
-  defaults: T,
-  ranges: RangesOf<T>,
-  option: boolean | Partial<T>,
-): T {
-  return settingsOf(path, defaults, ranges, typeof option === 'boolean' ? undefined : option);
+  /** Commits what was staged, unless an earlier attempt turns out to be committed. */
+  async #commit(changeSets: readonly ChangeSet[], result: Result): Promise<PersistOutcome> {
+    const { listeners } = this.#environment;
+    const shards = changeSets.map(({ shard }) => shard);
+    try {
+      const outcome = await commit(changeSets, this.#environment, this.reads, this.#isGrouped);
+      if (outcome === 'written') listeners.tell(...shards);
+      return outcome;
+    } catch (error) {
+      if (error instanceof PartialCommitError) listeners.tell(...error.committed);
+      this.#execution.unknownCommits.add(error, { result, shards });
+      throw error;
+    }
+  }
 }

@@ -1,6 +1,8 @@
 import { PartialCommitError } from '../errors/configuration-errors.js';
 import { FrameworkError } from '../errors/framework-error.js';
 import { type CommitOutcomeUnknownError, StaleRecordError } from '../errors/storage-errors.js';
+import type { GroupCommit } from '../group-commit/group-commit.js';
+import type { ReadContext } from '../reads/read-context.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import { type ChangeSet, updateOfOtherTimeline } from '../storage/change-set.js';
@@ -14,19 +16,42 @@ import {
 } from '../storage/transaction-manager.js';
 
 /**
- * Commits an action's change sets, one transaction per shard, in the order given.
+ * Commits what an attempt staged:
  *
- * Before the first one is written, all shards are looked up, and what is known to be stale on one of them is refused.
+ *     change sets ──▶ in a group with those of other executions, where it is one that a group can hold
+ *                └──▶ else one transaction per shard, in order, once all that the attempt has read is written
+ *                         └──▶ the answer is lost ──▶ the log is asked ──▶ written, or not, or unknown
  *
+ * @param isGrouped whether its execution may commit in a group
  * @returns `key-taken` when the idempotency key of the one change set is there already, `written-before` when one of its
  * unknown commits has happened; nothing written
- * @throws PartialCommitError `partial-commit` when a later shard fails after an earlier one committed
- * @throws UnknownShardError `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
+ * @throws as {@link commitEach}, and as {@link GroupCommit.commit}
  */
 export async function commit(
   changeSets: readonly ChangeSet[],
+  { databases, groups }: { readonly databases: DatabaseRegistry; readonly groups: GroupCommit },
+  reads: ReadContext,
+  isGrouped: boolean,
+): Promise<PersistOutcome> {
+  const [first] = changeSets;
+  if (isGrouped && first !== undefined && groups.takes(changeSets))
+    return groups.commit(first, reads.handOver(), () => reads.releaseLocks());
+  await reads.untilWritten();
+  return commitEach(changeSets, databases, { onLockedOut: () => reads.holdUpLocks() });
+}
+
+/**
+ * Commits change sets, one transaction per shard, in the order given.
+ *
+ * Before the first one is written, all shards are looked up, and what is known to be stale on one of them is refused.
+ *
+ * @throws PartialCommitError `partial-commit` when a later shard fails after an earlier one committed
+ * @throws UnknownShardError `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
+ */
+async function commitEach(
+  changeSets: readonly ChangeSet[],
   databases: DatabaseRegistry,
-  options: PersistOptions = {},
+  options: PersistOptions,
 ): Promise<PersistOutcome> {
   const commits = changeSets.map((changes) => ({
     changes,
@@ -169,4 +194,31 @@ function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined 
     link = link.cause;
   }
   return undefined;
+}
+
+/** Who is told of each commit. */
+export class CommitListeners {
+  readonly #listeners = new Set<(shard: ShardIdentifier) => unknown>();
+
+  /** @returns what ends it */
+  add(listener: (shard: ShardIdentifier) => unknown): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Tells all of them of a commit on each of these shards. */
+  tell(...shards: readonly ShardIdentifier[]): void {
+    for (const shard of shards) for (const listener of this.#listeners) callSafely(listener, shard);
+  }
+}
+
+/**
+ * What a listener throws, at once or later, cannot undo the commit, nor may it keep the other listeners from being called or
+ * end the process.
+ */
+function callSafely(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
+  new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {
+    const warning = new Error('A listener of commits has failed', { cause });
+    process.emitWarning(Object.assign(warning, { name: 'FrameworkWarning' }));
+  });
 }

@@ -1,39 +1,129 @@
-import type { KeyedRequest } from '../idempotency/keyed-request.js';
+import { settingsOf } from '../config/settings.js';
+import { FrameworkError, InvariantViolationError } from '../errors/framework-error.js';
+import { isDependencyAborted } from '../group-commit/pending-commit.js';
+import { KeyedRequest } from '../idempotency/keyed-request.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ActionRecord } from '../storage/change-set.js';
-import type { StoredKey } from '../storage/idempotency-keys.js';
 import type { RegisteredAction } from './action-registry.js';
 import type { Principal } from './action.js';
-import type { UnknownCommits } from './commit.js';
+import { Attempt, type AttemptedExecution, type ExecutionEnvironment } from './attempt.js';
+import { UnknownCommits } from './commit.js';
 import type { ExecutionConfiguration } from './options.js';
+import { backoffMs, retryRanges } from './retry-policy.js';
 
-/** One execution, over all its attempts. */
-export interface Run<Params, Result> {
+/**
+ * One execution of an action, over all its attempts:
+ *
+ *     run ──▶ is the key known? ──▶ attempt ──▶ result
+ *                  │                 ▲   │
+ *                  │         backoff └───┤ an error after which another attempt can succeed
+ *                  ▼                     ▼
+ *                replay ◀─────── is the error caused by an earlier effect of the same request? ──▶ error
+ *
+ * Without an idempotency key, the earlier effect can only be that of an own attempt whose commit got no answer. Before each
+ * further attempt the log has said that none of these has happened.
+ */
+export class Execution<Params, Result> implements AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
   readonly principal: Principal;
-  /** Seen by nobody but a copy of them by each attempt. */
   readonly params: Params;
   readonly record: ActionRecord;
   readonly configuration: ExecutionConfiguration;
   readonly request: KeyedRequest<Result> | undefined;
-  /** Those that its attempts have accessed so far, for reads of any kind. */
-  readonly shards: Set<ShardIdentifier>;
-  /** Of the attempts so far. */
+  readonly shards: Set<ShardIdentifier> = new Set();
   readonly unknownCommits: UnknownCommits<Result>;
+  readonly #environment: ExecutionEnvironment;
+
+  /**
+   * @throws InvariantViolationError `invariant-violation` when it has a key and may span shards
+   * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
+   */
+  constructor(
+    environment: ExecutionEnvironment,
+    asked: Pick<
+      Execution<Params, Result>,
+      'registered' | 'principal' | 'params' | 'record' | 'configuration'
+    >,
+  ) {
+    const { registered, record, configuration } = asked;
+    this.#environment = environment;
+    this.registered = registered;
+    this.principal = asked.principal;
+    this.params = asked.params;
+    this.record = record;
+    this.configuration = configuration;
+    this.unknownCommits = new UnknownCommits(record.id);
+    const { idempotencyKey, allowCrossShard } = configuration;
+    if (idempotencyKey === undefined) return;
+    if (allowCrossShard === true) {
+      throw new InvariantViolationError(
+        `${record.name} was executed with a key and allowCrossShard, but a key is stored on one shard: use a saga`,
+      );
+    }
+    this.request = new KeyedRequest(idempotencyKey, record, registered, configuration);
+  }
+
+  /** The result of the same request under the same key where there is one, else that of an attempt. */
+  run(): Promise<Result> {
+    return this.request === undefined ? this.#attempt() : this.#runOnce(this.request);
+  }
+
+  async #runOnce(request: KeyedRequest<Result>): Promise<Result> {
+    const { keySearch } = this.#environment;
+    const { scope, isSearchedEverywhere } = request;
+    const known = isSearchedEverywhere ? await keySearch.everywhere(scope) : undefined;
+    if (known !== undefined) return request.replay(known);
+    try {
+      return await this.#attempt();
+    } catch (error) {
+      if (!KeyedRequest.mayBeOwnEffect(error)) throw error;
+      // What refuses the request may be its own earlier effect: a withdrawal that emptied the wallet.
+      const stored = await keySearch.afterRefusal(scope, this.params, this.shards);
+      if (stored === undefined) throw error;
+      return request.replay(stored);
+    }
+  }
+
+  /** Makes attempts until one is committed, or another one cannot help. */
+  async #attempt(): Promise<Result> {
+    const { retry, clock, random } = this.#environment;
+    const policy = settingsOf('retry', retry, retryRanges, this.configuration.retry);
+    let mayDepend = true;
+    let count = 1;
+    for (;;) {
+      try {
+        const earlier = await this.earlierResult('open');
+        if (earlier !== undefined) return earlier.result;
+        return await new Attempt(this.#environment, this, mayDepend).make();
+      } catch (error) {
+        // An attempt that was aborted with another action does not count; from now on, this one reads nothing that is not
+        // committed.
+        if (mayDepend && isDependencyAborted(error)) {
+          mayDepend = false;
+          continue;
+        }
+        const isLast = count >= policy.attemptsMax || isPartialCommit(error) || !policy.isRetryable(error);
+        if (isLast) return this.#ownEffect(error);
+        await clock.sleep(backoffMs(policy, count++, random()));
+      }
+    }
+  }
+
+  /** The result of an attempt whose answer was lost, if what the last one met is its effect; throws the error otherwise. */
+  async #ownEffect(error: unknown): Promise<Result> {
+    const mayBe = !isPartialCommit(error) && KeyedRequest.mayBeOwnEffect(error);
+    const earlier = mayBe ? await this.earlierResult('all') : undefined;
+    if (earlier === undefined) throw error;
+    return earlier.result;
+  }
+
+  earlierResult(asked: 'all' | 'open'): Promise<{ readonly result: Result } | undefined> {
+    const { databases, listeners } = this.#environment;
+    return this.unknownCommits.happened(databases, asked, (shard) => listeners.tell(shard));
+  }
 }
 
-/** Whether every database is asked for the key before the action is performed. */
-export function isSearched({ searchKeyOnAllDatabases = true }: ExecutionConfiguration): boolean {
-  return searchKeyOnAllDatabases;
-}
-
-/** Gives the result of the request that was committed under the key. */
-export function replay<Result>(
-  request: KeyedRequest<Result>,
-  stored: StoredKey,
-  { onReplayed }: ExecutionConfiguration,
-): Result {
-  const result = request.replay(stored);
-  onReplayed?.();
-  return result;
+/** Whether shards hold an attempt: another one would write them again. */
+function isPartialCommit(error: unknown): boolean {
+  return FrameworkError.find(error)?.code === 'partial-commit';
 }

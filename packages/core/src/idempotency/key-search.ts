@@ -5,6 +5,9 @@ import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { KeyScope, StoredKey } from '../storage/idempotency-keys.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
+import type { KeyedRequest } from './keyed-request.js';
+
+type SearchedRequest = Pick<KeyedRequest<unknown>, 'scope' | 'isSearchedEverywhere'>;
 
 /** The answer of one database. */
 type Finding = { readonly stored: StoredKey | undefined } | { readonly failure: unknown };
@@ -31,9 +34,45 @@ export class KeySearch {
     return found(await Promise.all(managers.map((manager) => this.#ask(manager, scope))));
   }
 
-  /** Searches a shard that the request may not need, and skips it if it does not answer soon. */
-  async onShardIfItAnswers(scope: KeyScope, shard: ShardIdentifier): Promise<StoredKey | undefined> {
-    return found([await this.#ask(this.#databases.transactionManager(shard), scope)]);
+  /**
+   * Searches, before an effect is committed, for an earlier execution of the request that had nothing to do. It is recorded on
+   * the shard that it accessed first, or, if it accessed none, where such executions are recorded. The unique index of the
+   * effect's shard does not show it.
+   *
+   * @param shards the shard of the effect, the one that was accessed first, and the one where an execution is recorded that
+   * accesses none
+   */
+  async beforeEffect(
+    { scope, isSearchedEverywhere }: SearchedRequest,
+    {
+      effect,
+      first,
+      unread,
+    }: Readonly<Record<'effect' | 'unread', ShardIdentifier>> & {
+      readonly first: ShardIdentifier | undefined;
+    },
+  ): Promise<StoredKey | undefined> {
+    if (first !== undefined && first !== effect) {
+      const stored = await this.#onShards(scope, new Set([first]));
+      if (stored !== undefined) return stored;
+    }
+    if (isSearchedEverywhere || unread === first || unread === effect) return undefined;
+    // The request may not need this shard.
+    return found([await this.#ask(this.#databases.transactionManager(unread), scope)]);
+  }
+
+  /**
+   * Searches, before an execution without an effect is recorded, for an earlier execution of the request that had one. That may
+   * be why there is nothing to do, and the unique index of the shard where the execution is recorded does not show it.
+   */
+  async beforeNoEffect(
+    { scope, isSearchedEverywhere }: SearchedRequest,
+    accessed: ReadonlySet<ShardIdentifier>,
+    recordShard: ShardIdentifier,
+  ): Promise<StoredKey | undefined> {
+    const others = new Set([...accessed].filter((shard) => shard !== recordShard));
+    const stored = await this.#onShards(scope, others);
+    return stored ?? (isSearchedEverywhere ? undefined : this.everywhere(scope));
   }
 
   /**
@@ -42,8 +81,8 @@ export class KeySearch {
    * name no shard, it asks every database.
    *
    * @param turnedTo the shards that `perform` has read from in any way
-   * @throws ShardUnavailableError `shard-unavailable` as {@link KeySearch.onShards}, because the refusal is not certain
-   * then
+   * @throws ShardUnavailableError `shard-unavailable` when one of these shards does not answer, because the refusal is not
+   * certain then
    */
   async afterRefusal(
     scope: KeyScope,
@@ -51,7 +90,7 @@ export class KeySearch {
     turnedTo: ReadonlySet<ShardIdentifier>,
   ): Promise<StoredKey | undefined> {
     const named = namedShards(params);
-    const stored = await this.onShards(scope, new Set([...named, ...turnedTo]));
+    const stored = await this.#onShards(scope, new Set([...named, ...turnedTo]));
     return stored === undefined && named.size === 0 ? this.everywhere(scope) : stored;
   }
 
@@ -61,7 +100,7 @@ export class KeySearch {
    * @returns the first key found; `undefined` when every shard has answered that it holds no such key
    * @throws ShardUnavailableError `shard-unavailable` when a shard did not answer and no other one holds the key
    */
-  async onShards(scope: KeyScope, shards: ReadonlySet<ShardIdentifier>): Promise<StoredKey | undefined> {
+  async #onShards(scope: KeyScope, shards: ReadonlySet<ShardIdentifier>): Promise<StoredKey | undefined> {
     const managers = this.#databases
       .eachDatabase()
       .flatMap((database) => database.find(({ shard }) => shards.has(shard)) ?? []);

@@ -21,41 +21,39 @@ import { fingerprintOf, isEarlierFingerprint } from './request-fingerprint.js';
  */
 const handlerKeyLifetimeMs = 100 * 365 * 24 * 60 * 60 * 1_000;
 
+/** The part of an execution's configuration that concerns its key. */
+interface KeyConfiguration {
+  /** The event for which a handler executes the action, if one does. */
+  readonly handledEvent?: HandledEvent;
+  readonly searchKeyOnAllDatabases?: boolean;
+  readonly onReplayed?: () => void;
+}
+
 /** A request with an idempotency key: the record that is stored with its effect, and the result that a repeat gets. */
 export class KeyedRequest<Result> {
   readonly scope: KeyScope;
+  /** Whether every database is asked for the key before the action is performed. */
+  readonly isSearchedEverywhere: boolean;
   readonly #action: ActionRecord;
   readonly #fingerprint: string;
   readonly #registered: RegisteredAction<never, Result>;
   readonly #event: HandledEvent | undefined;
+  readonly #onReplayed: (() => void) | undefined;
 
-  private constructor(
-    scope: KeyScope,
-    action: ActionRecord,
-    fingerprint: string,
-    registered: RegisteredAction<never, Result>,
-    event: HandledEvent | undefined,
-  ) {
-    this.scope = scope;
-    this.#action = action;
-    this.#fingerprint = fingerprint;
-    this.#registered = registered;
-    this.#event = event;
-  }
-
-  /**
-   * @param event the event for which a handler executes the action, if one does
-   * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
-   */
-  static of<Result>(
+  /** @throws InvalidIdempotencyKeyError `invalid-idempotency-key` */
+  constructor(
     key: string,
     action: ActionRecord,
     registered: RegisteredAction<never, Result>,
-    event: HandledEvent | undefined,
-  ): KeyedRequest<Result> {
-    const scope = keyScope(action, key, event !== undefined);
-    const fingerprint = fingerprintOf(action, registered.paramsSchema);
-    return new KeyedRequest<Result>(scope, action, fingerprint, registered, event);
+    { handledEvent, searchKeyOnAllDatabases = true, onReplayed }: KeyConfiguration,
+  ) {
+    this.scope = keyScope(action, key, handledEvent !== undefined);
+    this.isSearchedEverywhere = searchKeyOnAllDatabases;
+    this.#action = action;
+    this.#fingerprint = fingerprintOf(action, registered.paramsSchema);
+    this.#registered = registered;
+    this.#event = handledEvent;
+    this.#onReplayed = onReplayed;
   }
 
   /**
@@ -74,14 +72,16 @@ export class KeyedRequest<Result> {
   }
 
   /**
-   * The result of the request that was committed under the key.
+   * Gives the result of the request that was committed under the key, and tells the caller that it is a repeat.
    *
    * @throws IdempotencyKeyReusedError `idempotency-key-reused` when that was a different request
    */
   replay(stored: StoredKey): Result {
     if (!this.#isSame(stored)) throw new IdempotencyKeyReusedError(this.scope.key, this.#action.name, stored);
     // The codec belongs to the action and has validated the value.
-    return this.#registered.resultCodec.decode(stored.result) as Result;
+    const result = this.#registered.resultCodec.decode(stored.result) as Result;
+    this.#onReplayed?.();
+    return result;
   }
 
   #isSame({ fingerprint }: StoredKey): boolean {
