@@ -99,6 +99,7 @@ export type {
 
 export type { MigrateMode } from './config/framework-config.js';
 export { kebabCasePath } from './config/config-keys.js';
+export { type OptionNames, refuseUnknownOptions } from './config/settings.js';
 export {
   type DatabaseConfig,
   type MemberConfig,

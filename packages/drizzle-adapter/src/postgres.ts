@@ -1,11 +1,19 @@
 import { ConfigurationError } from '@framework/core';
-import type { DatabaseDriver } from '@framework/core/adapter';
+import { type DatabaseDriver, type OptionNames, refuseUnknownOptions } from '@framework/core/adapter';
 
 import { PgDatabase } from './pg-database.js';
 import type { PostgresOptions } from './connection/postgres-options.js';
 
 const schemes = new Set(['postgresql:', 'postgres:']);
 const poolMaxMax = 1_000;
+const optionNames: OptionNames<PostgresOptions> = {
+  migrationsFolder: true,
+  migrate: true,
+  commands: true,
+  applicationName: true,
+  deliveryPoolMax: true,
+  onWarning: true,
+};
 
 /**
  * The driver for PostgreSQL 14 and newer, by `pg`.
@@ -13,9 +21,10 @@ const poolMaxMax = 1_000;
  * Its `open` throws ConfigurationError (`invalid-configuration`) for another database's URL or driver class, and for a
  * parameter of the URL that would be ignored.
  *
- * @throws ConfigurationError `invalid-configuration` when an option is out of its range
+ * @throws ConfigurationError `invalid-configuration` when an option is unknown or out of its range
  */
 export function postgres(options: PostgresOptions = {}): DatabaseDriver {
+  refuseUnknownOptions('postgres.', optionNames, options);
   assertPoolMax(options.deliveryPoolMax);
   return {
     open: (config, shards) => {

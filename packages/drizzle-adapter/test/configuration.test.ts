@@ -34,6 +34,15 @@ describe('the configuration of a database', () => {
     );
   });
 
+  it('is not opened with an option of the driver that nobody knows', () => {
+    expect(() => postgres({ migrationFolder: 'migrations' } as object)).toThrow(
+      expect.objectContaining({
+        code: 'invalid-configuration',
+        faults: [expect.objectContaining({ path: 'postgres.migrationFolder' })],
+      }) as Error,
+    );
+  });
+
   it.each([
     ['another database', 'mysql://db/x', {}, 'jdbc-url'],
     ['a schema in the way of another driver', 'postgresql://db/x?currentSchema=a', {}, 'jdbc-url'],

@@ -10,6 +10,7 @@ import {
   groupRanges,
   idempotencyRanges,
   modelLockRanges,
+  refuseUnknownOptions,
   settingsOf,
 } from '../config/settings.js';
 import { NestedExecutionError } from '../errors/action-errors.js';
@@ -30,7 +31,12 @@ import { currentAttempt } from './attempt-context.js';
 import type { ExecutionEnvironment } from './attempt.js';
 import { CommitListeners } from './commit.js';
 import { Execution } from './execution.js';
-import type { ExecutionConfiguration, ExecutorOptions } from './options.js';
+import {
+  type ExecutionConfiguration,
+  type ExecutorOptions,
+  executionConfigurationNames,
+  executorOptionNames,
+} from './options.js';
 import { copyOfParams } from './params.js';
 import { defaultRetryPolicy, retryRanges } from './retry-policy.js';
 
@@ -54,6 +60,7 @@ export class ActionExecutor {
    * setting that is unknown or out of its range
    */
   constructor(options: ExecutorOptions) {
+    refuseUnknownOptions('', executorOptionNames, options);
     const actions = options.actions instanceof ActionRegistry ? options.actions.actions : options.actions;
     this.#actions = new ActionRegistry(actions, options.repositories);
     checkNamespace(options.namespace);
@@ -106,6 +113,7 @@ export class ActionExecutor {
     const outer = currentAttempt();
     if (outer !== undefined && !outer.plan.sealed)
       throw new NestedExecutionError(registered.name, outer.actionName);
+    refuseUnknownOptions('', executionConfigurationNames, configuration);
     // What is recorded and what is performed are the same, also where the caller's params say something else each time.
     const copy = copyOfParams(params);
     const execution = new Execution<Params, Result>(this.#environment, {

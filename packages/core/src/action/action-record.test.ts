@@ -122,11 +122,17 @@ describe('before perform is called', () => {
     await expect(refused).rejects.toMatchObject({ code: 'unstorable-value', path });
   });
 
-  test.each([undefined, {}, { name: 5 }])('a principal without a name is refused: %j', async (nobody) => {
-    const { executor } = depositing();
-    const refused = executor.execute(nobody as unknown as Principal, DepositAction, { amount: 1n });
-    await expect(refused).rejects.toMatchObject({ code: 'unstorable-value' });
-  });
+  test.each([undefined, null, 'alice', {}, { name: 5 }])(
+    'a principal without a name is refused, and the message says what to pass: %j',
+    async (nobody) => {
+      const { executor } = depositing();
+      const refused = executor.execute(nobody as unknown as Principal, DepositAction, { amount: 1n });
+      await expect(refused).rejects.toMatchObject({
+        code: 'invariant-violation',
+        message: expect.stringContaining("such as { name: 'alice' }"),
+      });
+    },
+  );
 
   test('an idempotency key that is no text is refused', async () => {
     const { execute } = executorOf(neverPerformed);

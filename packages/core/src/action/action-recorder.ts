@@ -3,6 +3,7 @@ import { propagation, context as traceContext } from '@opentelemetry/api';
 import type { Clock } from '../clock.js';
 import type { ExecutionLimits } from '../config/settings.js';
 import { LimitExceededError } from '../errors/action-errors.js';
+import { InvariantViolationError } from '../errors/framework-error.js';
 import { UnstorableValueError } from '../errors/value-errors.js';
 import { timeOrderedUuid } from '../id/uuid-v7.js';
 import { checkText, exactJson } from '../model/exact-json.js';
@@ -32,6 +33,7 @@ export class ActionRecorder {
   /**
    * Makes the record of one execution, under a new id and with the trace context of the caller.
    *
+   * @throws InvariantViolationError `invariant-violation` when the principal has no name
    * @throws InvalidParamsError `invalid-params`, UnstorableValueError `unstorable-value`
    * @throws LimitExceededError `limit-exceeded` when params, headers or the principal's name are too long
    */
@@ -47,7 +49,7 @@ export class ActionRecorder {
       boundedJson(`headers of ${name}`, headersJson(headers, `${name} headers`), { payloadCharactersMax });
     const carrier: Record<string, string> = { ...headers };
     propagation.inject(traceContext.active(), carrier);
-    checkPrincipal(principal, `principal of ${name}`);
+    checkPrincipal(principal, name);
     return {
       id: timeOrderedUuid(),
       name,
@@ -70,9 +72,14 @@ function headersJson(headers: Readonly<Record<string, string>>, path: string): s
   return json;
 }
 
-function checkPrincipal(principal: Principal | undefined, path: string): void {
+function checkPrincipal(principal: Principal | undefined, action: string): void {
   const name: unknown = principal?.name;
-  if (typeof name !== 'string') throw new UnstorableValueError(path, 'its name is no text');
+  if (typeof name !== 'string') {
+    throw new InvariantViolationError(
+      `${action} was executed without a principal: pass who acts as the first argument, an object with a name, such as { name: 'alice' }`,
+    );
+  }
+  const path = `principal of ${action}`;
   checkText(name, path);
   if (name.length > principalCharactersMax) {
     throw new LimitExceededError(

@@ -4,6 +4,7 @@ import type {
   GroupSettings,
   IdempotencySettings,
   ModelLockSettings,
+  OptionNames,
 } from '../config/settings.js';
 import type { DatabaseRegistry } from '../sharding/database-registry.js';
 import type { HandledEvent } from '../storage/idempotency-keys.js';
@@ -41,6 +42,20 @@ export interface ExecutorOptions {
   readonly random?: () => number;
 }
 
+export const executorOptionNames: OptionNames<ExecutorOptions> = {
+  namespace: true,
+  databases: true,
+  repositories: true,
+  actions: true,
+  retry: true,
+  limits: true,
+  idempotency: true,
+  groupCommit: true,
+  modelLocks: true,
+  clock: true,
+  random: true,
+};
+
 /** How one execution differs from the executor's defaults. */
 export interface ExecutionConfiguration {
   /** Whether the plan may span shards, one transaction each. Default false. */
@@ -72,3 +87,14 @@ export interface ExecutionConfiguration {
   /** Called before the execution resolves, when its result is that of an earlier one. */
   readonly onReplayed?: () => void;
 }
+
+export const executionConfigurationNames: OptionNames<ExecutionConfiguration> = {
+  allowCrossShard: true,
+  groupCommit: true,
+  retry: true,
+  headers: true,
+  idempotencyKey: true,
+  searchKeyOnAllDatabases: true,
+  handledEvent: true,
+  onReplayed: true,
+};

@@ -87,6 +87,25 @@ describe('the setting', () => {
   });
 });
 
+test('an option of the executor that nobody knows is refused, with the names that there are', () => {
+  const misspelled = { groupComit: true, clok: undefined } as object;
+  expect(faultsOf(misspelled)).toMatchObject([
+    { path: 'groupComit', message: expect.stringMatching(/is not a known option.* groupCommit,/) as string },
+    { path: 'clok' },
+  ]);
+});
+
+test('an option of one execution that nobody knows is refused before anything is performed', async () => {
+  let performed = 0;
+  const { execute } = executorOf(async () => performed++);
+  const misspelled = { headers: {}, idempotncyKey: 'key-1' } as object;
+  await expect(execute(null, misspelled)).rejects.toMatchObject({
+    code: 'invalid-configuration',
+    faults: [{ path: 'idempotncyKey' }],
+  });
+  expect(performed).toBe(0);
+});
+
 test.each(['', 'a b', 'a..b', '-a', '1a', 'a.', 'a\n', 'a#handlers', 'x'.repeat(256)])(
   'the namespace %j is refused by the executor as by the configuration',
   (namespace) => {

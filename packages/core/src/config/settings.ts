@@ -36,6 +36,31 @@ export function settingsOf<T extends object>(
   return { ...defaults, ...Object.fromEntries(set) };
 }
 
+/** Every name that an object of options may have; the compiler refuses a list that is not complete. */
+export type OptionNames<T> = { readonly [K in keyof T]-?: true };
+
+/**
+ * Refuses options that nobody reads, such as a name that is misspelled: also where no compiler looks.
+ *
+ * @param path where they stand, such as `postgres.`
+ * @throws ConfigurationError `invalid-configuration` with the path of each one that is not known
+ */
+export function refuseUnknownOptions<T extends object>(path: string, known: OptionNames<T>, given: T): void {
+  // Executions pass here, mostly with options that are all known: nothing is made for them.
+  for (const name in given) {
+    if (!Object.hasOwn(known, name)) throw unknownOptions(path, known, given);
+  }
+}
+
+function unknownOptions(path: string, known: object, given: object): ConfigurationError {
+  const names = Object.keys(known).join(', ');
+  return new ConfigurationError(
+    Object.keys(given)
+      .filter((name) => !Object.hasOwn(known, name))
+      .map((name) => ({ path: `${path}${name}`, message: `is not a known option: there are ${names}` })),
+  );
+}
+
 function rangeOf(ranges: object, name: string): NumberRange | undefined {
   return (ranges as Readonly<Record<string, NumberRange | undefined>>)[name];
 }
