@@ -34,7 +34,7 @@ describe('a plan that waits behind a locked model', () => {
     await writer.add('sent', a);
     const waiting = await writer.add('waiting', a);
     for (let tick = 0; tick < 4; tick++) await writer.clock.wake();
-    expect(waiting.state).toBe('pending');
+    expect(waiting.state).toBe('queued');
     await writer.answer('sent');
     expect(writer.open).toEqual(['waiting']);
   });
@@ -46,10 +46,10 @@ describe('a plan that waits behind a locked model', () => {
     const handler = await writer.addOfHandler('handler', b);
     await writer.clock.wake();
     await writer.clock.wake();
-    expect(handler.state).toBe('pending');
+    expect(handler.state).toBe('queued');
     await writer.clock.pass(50);
     await writer.clock.wake();
-    expect([client, handler].map(({ state }) => state)).toEqual(['pending', 'aborted']);
+    expect([client, handler].map(({ state }) => state)).toEqual(['queued', 'aborted']);
     expect(await errorOf(handler)).toMatchObject({
       code: 'shard-unavailable',
       kind: 'locked',
@@ -71,7 +71,7 @@ describe('a plan that waits behind a locked model', () => {
     });
     const client = await writer.add('client', a);
     await writer.addOfHandler('other', b);
-    expect([client.state, writer.open]).toEqual(['pending', ['locked', 'other']]);
+    expect([client.state, writer.open]).toEqual(['queued', ['locked', 'other']]);
     await writer.answer('locked');
     await writer.answer('other');
     await writer.addOfHandler('later', a);
@@ -204,7 +204,7 @@ describe('plans that expect the same version', () => {
     expect(writer.open).toEqual(['other']);
     expect(await errorOf(same)).toMatchObject({ code: 'stale-record', id: a.id.value, expectedVersion: 1 });
     expect(await errorOf(continued)).toMatchObject({ code: 'stale-record', id: b.id.value });
-    expect(other.state).toBe('pending');
+    expect(other.state).toBe('sent');
   });
 
   test('are sent one after the other while none is written', async () => {
@@ -321,7 +321,7 @@ describe('a write of which only the log knows the outcome', () => {
     await writer.clock.wake();
     await writer.clock.wake();
     expect(await errorOf(handler)).toMatchObject({ code: 'shard-unavailable', kind: 'locked' });
-    expect(client.state).toBe('pending');
+    expect(client.state).toBe('sent');
   });
 });
 

@@ -29,40 +29,52 @@ const ticksPerHandlerWait = 1;
  */
 const handlersLockedMax = 8;
 
+/** The write that is waited for, so that the plans which come meanwhile form the next group. */
+interface AwaitedWrite {
+  readonly batch: Batch;
+  /** Ends the time for which it is waited for. */
+  readonly endPatience: () => void;
+  /** Whether it has taken too long, and there was no place aside. */
+  isOverdue: boolean;
+}
+
 /**
- * Writes the plans of one shard in groups. Where a plan stands, by the fields that hold it:
+ * Writes the plans of one shard in groups. The states of a plan, of which `PendingCommit` holds the present one:
  *
- *     add ──▶ queue ──▶ under way ──▶ written
- *               │         ▲  │  │
- *               │         │  │  └──▶ asked ──▶ written, aborted, or unknown
- *               │         └ again    the answer was lost, so the log is asked
- *               ▼            │
- *            aborted ◀───────┘
+ *                     ┌─────────┐
+ *                     ▼         │
+ *     queued ──────▶ sent ──▶ again
+ *       │            │ │ │      │
+ *       │  written ◀─┘ │ └──────┼──▶ asked ──▶ written, aborted or unknown
+ *       ▼              ▼        ▼
+ *     aborted ◀────────┴────────┘
  *
- * - A plan that finds the queue idle goes under way at once; those that come meanwhile form the next group.
- * - A write that takes long, because a row of it is locked, goes on aside: only plans that change the same models wait for it. So do
- *   the parts of a group that failed, and plans whose outcome is asked of the log.
- * - `again` holds what is to be sent once more: parts of a group that failed, each on its own, and plans that found a row locked and no
- *   place to wait for it in the database; these are tried for a moment, one after the other.
- * - A plan is aborted, with nothing of it written, when it is stale or refused, has waited too long, or depends on an aborted one.
+ * - queued → sent: a plan that finds no write that is waited for goes at once; those that come meanwhile form the next group.
+ * - sent → again: a part of a group that failed, to be sent on its own; or a plan that found a row locked and has no place to wait for
+ *   it in the database, to be tried for a moment, one after the other.
+ * - sent → asked: the answer was lost, so the log is asked, which tells the outcome or does not know it either.
+ * - sent → aborted: it is stale, the database refuses it, or its idempotency key is taken.
+ * - queued or again → aborted: it has waited too long, is known to be stale, or depends on an aborted plan.
+ *
+ * Nothing of an aborted plan is written.
+ *
+ * Of those that are sent one write is waited for. When it takes long, because a row of it is locked, it goes on aside: only plans that
+ * change the same models wait for it. What is sent again goes aside from the beginning, and so does what is asked of the log.
  */
 export class CommitQueue {
   readonly #manager: TransactionManager;
   readonly #settings: GroupSettings;
   readonly #pending: PendingVersions;
   /** In the order in which they came. */
-  #queue: PendingCommit[] = [];
+  #queued: PendingCommit[] = [];
   /** Before the queue, and in order where they change the same models. */
   #again: Batch[] = [];
-  readonly #underWay = new Set<Batch>();
-  /** Those of them that wait for locks as long as a statement may take. */
+  readonly #sent = new Set<Batch>();
+  /** Those of the sent that wait for locks as long as a statement may take. */
   readonly #patient = new Set<Batch>();
   readonly #asked = new Set<PendingCommit>();
-  /** The one of those under way that is waited for. */
-  #awaited: Batch | undefined;
-  #endPatience: () => void = () => undefined;
-  /** The same when it has taken too long, and there was no place aside. */
-  #overdue: Batch | undefined;
+  /** One of those that are sent. */
+  #awaited: AwaitedWrite | undefined;
   #isAboutToSend = false;
   readonly #clock: Clock;
   readonly #ticker: Ticker;
@@ -84,7 +96,7 @@ export class CommitQueue {
     this.#refuseBeyondQueue(plan);
     this.#refuseBehindLocked(plan);
     plan.queuedTick = this.#ticker.tick;
-    this.#queue.push(plan);
+    this.#queued.push(plan);
     this.#pending.show(plan);
     if (this.#isAboutToSend) return;
     this.#isAboutToSend = true;
@@ -93,7 +105,7 @@ export class CommitQueue {
       queueMicrotask(() => {
         this.#isAboutToSend = false;
         this.#sendAll();
-        if (this.#queue.length > 0) this.#ticker.start();
+        if (this.#queued.length > 0) this.#ticker.start();
       }),
     );
   }
@@ -101,8 +113,8 @@ export class CommitQueue {
   /** Those that are held up are counted apart: they must not keep out what could be written. */
   #refuseBeyondQueue({ isHeldUp }: PendingCommit): void {
     const { queueMax } = this.#settings;
-    if (this.#queue.length < queueMax) return;
-    const alike = this.#queue.filter((waiting) => waiting.isHeldUp === isHeldUp);
+    if (this.#queued.length < queueMax) return;
+    const alike = this.#queued.filter((waiting) => waiting.isHeldUp === isHeldUp);
     if (alike.length < queueMax) return;
     throw unwritten(this.#manager.shard, `${queueMax} plans wait to be written already`, isHeldUp);
   }
@@ -120,7 +132,7 @@ export class CommitQueue {
   /** The plans of handlers that wait for locks, then those that wait behind them. */
   #handlersBehindLocks(): readonly PendingCommit[] {
     const locked = this.#tried.filter(isLockedHandler);
-    const behind = [...this.#again.flat(), ...this.#queue].filter(
+    const behind = [...this.#again.flat(), ...this.#queued].filter(
       (plan) => plan.isOfHandler && !plan.isLockedOut && locked.some((each) => plan.sharesModel(each)),
     );
     return [...locked, ...behind];
@@ -142,25 +154,24 @@ export class CommitQueue {
     const others = this.#handlersBehindLocks().filter((plan) => plan !== locked);
     const behind = others.findIndex(({ isLockedOut }) => !isLockedOut);
     const inOrder = others.toSpliced(behind === -1 ? others.length : behind, 0, locked);
-    const unsent = new Set([...this.#again.flat(), ...this.#queue]);
     for (const plan of inOrder.slice(handlersLockedMax)) {
-      if (unsent.has(plan)) this.#fail(plan, lockedOut(this.#manager.shard));
+      if (plan.isWaiting) this.#fail(plan, lockedOut(this.#manager.shard));
     }
     this.#dropEnded();
   }
 
-  /** What is under way, or was, and has no outcome yet. */
+  /** What is sent, or waits to be sent again. */
   get #tried(): readonly PendingCommit[] {
-    return [...this.#underWay, ...this.#again].flat();
+    return [...this.#sent, ...this.#again].flat();
   }
 
   get #hasWaiting(): boolean {
-    return this.#queue.length > 0 || this.#again.length > 0;
+    return this.#queued.length > 0 || this.#again.length > 0;
   }
 
   /** Fails what has waited too long, of which nothing can have been written; tells whether something still waits. */
   #refuseOverdue(): boolean {
-    for (const plan of [...this.#again.flat(), ...this.#queue]) {
+    for (const plan of [...this.#again.flat(), ...this.#queued]) {
       const ticks = plan.isHeldUp && plan.isOfHandler ? ticksPerHandlerWait : ticksPerWait;
       if (!this.#ticker.isOver(plan.queuedTick, ticks)) continue;
       const waitedMs = (this.#settings.queueWaitMs * ticks) / ticksPerWait;
@@ -177,7 +188,7 @@ export class CommitQueue {
   }
 
   get #asideCount(): number {
-    return this.#underWay.size - (this.#awaited === undefined ? 0 : 1);
+    return this.#sent.size - (this.#awaited === undefined ? 0 : 1);
   }
 
   /** Sends what need not wait. */
@@ -185,11 +196,11 @@ export class CommitQueue {
     this.#sendAgain();
     if (this.#awaited !== undefined) return;
     const ahead = [...this.#tried, ...this.#asked];
-    const { group, rest } = nextGroup(this.#queue, this.#settings.plansMax, ahead);
+    const { group, rest } = nextGroup(this.#queued, this.#settings.plansMax, ahead);
     if (group.length === 0) return;
-    this.#queue = rest;
-    this.#awaited = group;
-    this.#endPatience = this.#clock.after(patienceMs, () => this.#stopWaiting(group));
+    this.#queued = rest;
+    const endPatience = this.#clock.after(patienceMs, () => this.#stopWaiting());
+    this.#awaited = { batch: group, endPatience, isOverdue: false };
     void this.#write(group);
   }
 
@@ -210,47 +221,48 @@ export class CommitQueue {
   #hasPlace(batch: Batch): boolean {
     if (this.#asideCount >= asideMax) return false;
     if (lockedTurn(batch) === 0) return true;
-    const tried = [...this.#underWay].filter((each) => lockedTurn(each) > 0 && !this.#patient.has(each));
+    const tried = [...this.#sent].filter((each) => lockedTurn(each) > 0 && !this.#patient.has(each));
     return this.#patient.size + tried.length < lockedMax;
   }
 
-  /** Leaves the write that is waited for aside, so that the next group can go. */
-  #stopWaiting(batch: Batch): void {
-    if (this.#asideCount >= asideMax) {
-      this.#overdue = batch;
-      return;
-    }
-    this.#leaveAside(batch);
-    this.#sendAll();
+  /** Leaves the write that is waited for aside, where there is a place, so that the next group can go. */
+  #stopWaiting(): void {
+    if (this.#awaited === undefined) return;
+    this.#awaited.isOverdue = true;
+    if (this.#leaveOverdueAside()) this.#sendAll();
   }
 
   /** Those that change its models wait for longer than others from now on. */
-  #leaveAside(batch: Batch): void {
-    holdUp(batch);
+  #leaveOverdueAside(): boolean {
+    if (this.#awaited?.isOverdue !== true || this.#asideCount >= asideMax) return false;
+    holdUp(this.#awaited.batch);
     this.#forgetAwaited();
+    return true;
   }
 
   #forgetAwaited(): void {
-    this.#endPatience();
+    this.#awaited?.endPatience();
     this.#awaited = undefined;
-    this.#overdue = undefined;
   }
 
   async #write(batch: Batch): Promise<void> {
-    this.#underWay.add(batch);
-    for (const plan of batch) plan.sentTick ??= this.#ticker.tick;
+    this.#sent.add(batch);
+    for (const plan of batch) plan.send(this.#ticker.tick);
     const isPatient = batch.length === 1 && this.#patient.size < patientMax;
     if (isPatient) this.#patient.add(batch);
     const { again, unknown } = await writeBatch(batch, this.#manager, isPatient, (plan) =>
       // It may be told while batches are being sent.
       queueMicrotask(() => this.#waitsForLock(plan)),
     );
-    this.#underWay.delete(batch);
+    this.#sent.delete(batch);
     this.#patient.delete(batch);
-    if (this.#awaited === batch) this.#forgetAwaited();
+    if (this.#awaited?.batch === batch) this.#forgetAwaited();
     // What waits behind them waits behind their parts.
     this.#again.unshift(...again);
-    holdUp(again.flat());
+    for (const plan of again.flat()) {
+      plan.putBack();
+      plan.isHeldUp = true;
+    }
     for (const plan of again.flat()) this.#refuseForLocked(plan);
     for (const { plan, error } of unknown) void this.#ask(plan, error);
     this.#goOnAfter(batch);
@@ -258,8 +270,9 @@ export class CommitQueue {
 
   /** Asks the log where the outcome is not known. */
   async #ask(plan: PendingCommit, error: unknown): Promise<void> {
+    plan.ask();
+    plan.isHeldUp = true;
     this.#asked.add(plan);
-    holdUp([plan]);
     try {
       plan.decide(await outcomeOf(error, this.#manager));
     } catch (failure) {
@@ -273,7 +286,7 @@ export class CommitQueue {
   #goOnAfter(batch: Batch): void {
     const written = new ModelMap<number>();
     for (const plan of batch) {
-      if (plan.state === 'pending') continue;
+      if (plan.isPending) continue;
       this.#pending.hide(plan);
       if (plan.state === 'written')
         for (const { repository, model } of plan.changes.changes)
@@ -281,18 +294,18 @@ export class CommitQueue {
     }
     this.#refuseStale(written);
     this.#dropEnded();
-    if (this.#overdue !== undefined && this.#asideCount < asideMax) this.#leaveAside(this.#overdue);
-    const underWayBefore = this.#underWay.size;
+    this.#leaveOverdueAside();
+    const sentBefore = this.#sent.size;
     this.#sendAll();
     // The next group is on its way before the executions of this one go on, which takes the process a while.
-    if (this.#underWay.size > underWayBefore) this.#clock.after(0, () => tellAll(batch));
+    if (this.#sent.size > sentBefore) this.#clock.after(0, () => tellAll(batch));
     else tellAll(batch);
     if (this.#hasWaiting) this.#ticker.start();
   }
 
   /** Fails plans that wait for their turn to be found stale: a model of theirs has a later version by now than they expect. */
   #refuseStale(written: ModelMap<number>): void {
-    for (const plan of [...this.#again.flat(), ...this.#queue]) {
+    for (const plan of [...this.#again.flat(), ...this.#queued]) {
       const stale = plan.changes.changes.find(
         ({ kind, repository, model, expectedVersion }) =>
           kind === 'update' && expectedVersion < (written.get(repository.model, model.id.value) ?? 0),
@@ -306,11 +319,11 @@ export class CommitQueue {
     this.#again = this.#again
       .map((batch) => batch.filter((plan) => !this.#hasEnded(plan)))
       .filter((batch) => batch.length > 0);
-    this.#queue = this.#queue.filter((plan) => !this.#hasEnded(plan));
+    this.#queued = this.#queued.filter((plan) => !this.#hasEnded(plan));
   }
 
   #hasEnded(plan: PendingCommit): boolean {
-    if (plan.state !== 'pending') return true;
+    if (!plan.isPending) return true;
     const aborted = plan.abortedDependency;
     if (aborted === undefined) return false;
     this.#fail(plan, dependencyAborted(aborted));
@@ -341,7 +354,7 @@ function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): S
 }
 
 function isLockedHandler(plan: PendingCommit): boolean {
-  return plan.isOfHandler && plan.isLockedOut && plan.state === 'pending';
+  return plan.isOfHandler && plan.isLockedOut && plan.isPending;
 }
 
 function holdUp(batch: Batch): void {
@@ -351,7 +364,7 @@ function holdUp(batch: Batch): void {
 /** Whether a batch waits for no other one. Of plans that change the same model each depends on the one before. */
 function isFree(batch: Batch): boolean {
   return batch.every(({ dependsOn }) =>
-    dependsOn.every(({ plan }) => plan.state !== 'pending' || batch.includes(plan)),
+    dependsOn.every(({ plan }) => !plan.isPending || batch.includes(plan)),
   );
 }
 

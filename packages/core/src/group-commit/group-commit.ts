@@ -100,7 +100,7 @@ export class GroupCommit {
   async untilWritten(models: readonly PendingVersion[], isForHandler: boolean): Promise<void> {
     for (const base of models) {
       const { plan } = base;
-      while (plan.state === 'pending') {
+      while (plan.isPending) {
         if (isForHandler && this.#takesLong(plan)) throw lockedOut(plan.changes.shard);
         await this.awaitOutcome(base, isForHandler);
       }

@@ -169,10 +169,10 @@ describe('plans of handlers at models that somebody else has locked', () => {
     const other = await writer.addOfHandler('other', b);
     await (how === 'in turns' ? writer.answer('h0', locked) : writer.lockOut('h0'));
     const states = plans.map(({ state }) => state);
-    expect(states).toEqual([...Array<string>(8).fill('pending'), 'aborted', 'aborted']);
+    expect(states).toEqual(['sent', ...Array<string>(7).fill('queued'), 'aborted', 'aborted']);
     expect(await errorOf(plans[8]!)).toMatchObject(refused);
     // It depends on the last one.
-    expect([client, other].map(({ state }) => state)).toEqual(['aborted', 'pending']);
+    expect([client.state, other.isPending]).toEqual(['aborted', true]);
     await expect(writer.addOfHandler('late', a)).rejects.toMatchObject(refused);
     await writer.clock.pass(50);
     await writer.answer('other');
@@ -188,7 +188,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     await writer.clock.pass(50);
     const plans: PendingCommit[] = [];
     for (let index = 1; index < 8; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
-    expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('pending'));
+    expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('queued'));
     await expect(writer.addOfHandler('h8', a)).rejects.toMatchObject(refused);
   });
 
@@ -226,7 +226,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     }
     const client = await writer.add('client', a);
     await writer.answer('client', locked);
-    expect(client.state).toBe('pending');
+    expect(client.state).toBe('again');
   });
 
   test('are not taken for locked when they are written', async () => {
@@ -240,7 +240,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     for (let index = 1; index < 8; index++) plans.push(await writer.addOfHandler(`h${index}`, a));
     // That it has waited is told late.
     await sent!.lockOut();
-    expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('pending'));
+    expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('queued'));
   });
 
   test('are not given up once they are under way in the database, where they may be written', async () => {
@@ -264,7 +264,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     await writer.answer('client');
     expect(writer.patient).toContain('last');
     await writer.lockOut('last');
-    expect(last.state).toBe('pending');
+    expect(last.state).toBe('sent');
     await writer.answer('last');
     expect(last.state).toBe('written');
   });
@@ -277,7 +277,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
       await writer.answer(`h${index}`, locked);
     }
     const states = plans.map(({ state }) => state);
-    expect(states).toEqual([...Array<string>(8).fill('pending'), 'aborted', 'aborted']);
+    expect(states).toEqual(['sent', ...Array<string>(7).fill('again'), 'aborted', 'aborted']);
     expect(await errorOf(plans[9]!)).toMatchObject(refused);
   });
 
@@ -287,7 +287,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     await writer.answer('client', locked);
     const early = await writer.addOfHandler('early', a);
     for (let tick = 0; tick < 2; tick++) {
-      expect(early.state).toBe('pending');
+      expect(early.state).toBe('queued');
       await writer.clock.wake();
       await writer.answer('client', locked);
     }

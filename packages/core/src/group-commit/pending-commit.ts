@@ -9,8 +9,11 @@ export interface PendingVersion {
   readonly change: Change;
 }
 
-/** The state of a plan; `aborted` when nothing of it was written, `unknown` when its outcome is unknown. */
-type PlanState = 'pending' | 'written' | 'aborted' | 'unknown';
+/**
+ * Where a plan stands; the ways from one state to another are drawn at `CommitQueue`. It waits in the states `queued` and `again`, and
+ * has ended in the last three: `aborted` when nothing of it was written, `unknown` when nobody knows.
+ */
+export type PlanState = 'queued' | 'sent' | 'again' | 'asked' | 'written' | 'aborted' | 'unknown';
 
 /** A plan on its way into the database: what it writes, what it depends on, and how it ended. */
 export class PendingCommit {
@@ -21,8 +24,6 @@ export class PendingCommit {
   queuedTick = 0;
   /** Since when it waits to be written, in milliseconds. */
   queuedMs = 0;
-  /** Since which tick it is tried, if it is. */
-  sentTick: number | undefined;
   /** Whether it has found a row of it locked by somebody else. */
   isLockedOut = false;
   /** Whether it takes longer than others are to wait for, or changes a model of one that does. */
@@ -32,12 +33,13 @@ export class PendingCommit {
   /** When that was the last time, in the order of all that do not get theirs; 0 when it was never. */
   lockedTurn = 0;
   /** Whether a group cannot hold it. */
-  isAlone = false;
+  isSingle = false;
   #dependsOn: readonly PendingVersion[];
   #resolve!: (outcome: PersistOutcome) => void;
   #reject!: (error: unknown) => void;
   #decided: PersistOutcome | undefined;
-  #state: PlanState = 'pending';
+  #state: PlanState = 'queued';
+  #sentTick: number | undefined;
 
   constructor(changes: ChangeSet, dependsOn: readonly PendingVersion[]) {
     this.changes = changes;
@@ -48,9 +50,24 @@ export class PendingCommit {
     });
   }
 
-  /** How it stands; known before its execution is told. */
+  /** Where it stands; that it has ended is known before its execution is told. */
   get state(): PlanState {
     return this.#state;
+  }
+
+  /** Whether it has no outcome yet. */
+  get isPending(): boolean {
+    return this.#state !== 'written' && this.#state !== 'aborted' && this.#state !== 'unknown';
+  }
+
+  /** Whether it waits to be sent, so that it can be aborted with nothing of it written. */
+  get isWaiting(): boolean {
+    return this.#state === 'queued' || this.#state === 'again';
+  }
+
+  /** In which tick it was sent for the first time, if it was. */
+  get sentTick(): number | undefined {
+    return this.#sentTick;
   }
 
   /**
@@ -88,7 +105,23 @@ export class PendingCommit {
     );
   }
 
-  /** Gives it its outcome; its execution goes on when it is told. */
+  /** `queued` or `again` → `sent`. */
+  send(tick: number): void {
+    this.#state = 'sent';
+    this.#sentTick ??= tick;
+  }
+
+  /** `sent` → `again`. */
+  putBack(): void {
+    this.#state = 'again';
+  }
+
+  /** `sent` → `asked`: the answer was lost, so the log is asked. */
+  ask(): void {
+    this.#state = 'asked';
+  }
+
+  /** `sent` or `asked` → `written`, or `aborted` because its key is taken or it was written before; its execution goes on when it is told. */
   decide(outcome: PersistOutcome): void {
     this.#end(outcome === 'written' ? 'written' : 'aborted');
     this.#decided = outcome;
@@ -99,6 +132,7 @@ export class PendingCommit {
     if (this.#decided !== undefined) this.#resolve(this.#decided);
   }
 
+  /** Every state in which it is pending → `aborted`, or `unknown` where the error says so; its execution goes on. */
   fail(error: unknown): void {
     this.#end(isOutcomeUnknown(error) ? 'unknown' : 'aborted');
     this.#reject(error);
@@ -119,7 +153,7 @@ export function isOfHandler({ key }: ChangeSet): boolean {
 export function firstOf(plan: PendingCommit): PendingCommit {
   let first = plan;
   for (;;) {
-    const base = first.dependsOn.find(({ plan: { state } }) => state === 'pending');
+    const base = first.dependsOn.find(({ plan: { isPending } }) => isPending);
     if (base === undefined) return first;
     first = base.plan;
   }
@@ -178,7 +212,7 @@ export class PendingVersions {
   /** The model as it will be when everything that is queued is written; `undefined` when nothing of it is. */
   get(model: ModelClass<unknown>, id: string): PendingVersion | undefined {
     const latest = this.#latest.get(model, id);
-    return latest?.plan.state === 'pending' ? latest : undefined;
+    return latest?.plan.isPending === true ? latest : undefined;
   }
 
   /** Shows what a plan stages; not where another plan was faster, which this one does not continue. */

@@ -127,7 +127,7 @@ describe('plans that a group could not hold', () => {
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];
     await writer.answer('first');
     await writer.answer('p0+p1', ['written']);
-    expect(plans.map(({ state }) => state)).toEqual(['written', 'pending']);
+    expect(plans.map(({ state }) => state)).toEqual(['written', 'sent']);
     expect(writer.commits).toEqual(['p1']);
   });
 });

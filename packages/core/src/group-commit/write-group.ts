@@ -48,9 +48,9 @@ export async function writeBatch(
 ): Promise<Undecided> {
   const [only] = batch;
   if (only === undefined) return nothing;
-  if (isPatient || only.isAlone) {
+  if (isPatient || only.isSingle) {
     const options = { shortLockWait: !isPatient, onLockedOut: () => onLockedOut(only) };
-    return writeAlone(only, manager, options);
+    return writeSingle(only, manager, options);
   }
   let outcomes: readonly GroupOutcome[];
   try {
@@ -61,7 +61,7 @@ export async function writeBatch(
   return settle(batch, outcomes);
 }
 
-async function writeAlone(
+async function writeSingle(
   plan: PendingCommit,
   manager: TransactionManager,
   options: PersistOptions,
@@ -83,7 +83,7 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
   batch.forEach((plan, index) => {
     const outcome = outcomes[index] ?? 'single';
     if (outcome === 'single') {
-      plan.isAlone = true;
+      plan.isSingle = true;
       again.push([plan]);
     } else if (typeof outcome === 'string') plan.decide(outcome);
     else if (isOutcomeUnknown(outcome)) unknown.push({ plan, error: outcome });
@@ -117,7 +117,7 @@ function isLockedOut(plan: PendingCommit, code: string | undefined): boolean {
 function isOwnError(plan: PendingCommit | undefined, code: string | undefined): boolean {
   if (plan === undefined || code === 'constraint-violation') return true;
   if (code === 'transient-storage') return !isLockedOut(plan, code);
-  plan.isAlone = true;
+  plan.isSingle = true;
   return false;
 }
 
@@ -219,7 +219,7 @@ class Claims {
       linked.add(writer.plan);
     }
     // What it depends on is written already, aborted, or in this group with a model that both change.
-    return plan.dependsOn.every((base) => base.plan.state !== 'pending' || linked.has(base.plan));
+    return plan.dependsOn.every((base) => !base.plan.isPending || linked.has(base.plan));
   }
 
   /** Whether a plan waits for one that is held up. */
