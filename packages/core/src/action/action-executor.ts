@@ -41,12 +41,12 @@ import { copyOfParams } from './params.js';
 import { defaultRetryPolicy, retryRanges } from './retry-policy.js';
 
 /**
- * Runs actions: performs them, commits what they staged, and runs them again when another one was faster.
+ * Executes actions: performs them, commits what they staged, and performs them again when another execution was faster.
  *
- *     execute ──▶ Execution ──▶ Attempt ──▶ commit
- *     records     one call:     once:       in a group, or one
- *     the action  attempts      reads and   transaction per shard
- *                 with retries  perform
+ *     execute ──────▶ Execution ──────▶ Attempt ───────▶ commit
+ *     finds and       attempts, until   reads, performs,  in a group, or in one
+ *     records the     one is committed  makes the change  transaction per shard
+ *     action                            sets
  */
 export class ActionExecutor {
   readonly #actions: ActionRegistry;
@@ -70,7 +70,7 @@ export class ActionExecutor {
   }
 
   /**
-   * Calls back at once after each commit, with its shard: wakes what waits for new events in this process.
+   * Calls the listener right after each commit, with its shard. It wakes what waits for new events in this process.
    *
    * @returns what ends it
    */
@@ -90,7 +90,7 @@ export class ActionExecutor {
   /**
    * Executes an action and resolves with its result when everything it staged is committed.
    *
-   * What the caller changes in the params afterwards changes nothing here: they are copied at once, and for each attempt.
+   * The params are copied at once, and again for each attempt: what the caller changes in them afterwards has no effect.
    *
    * @throws CrossShardError `cross-shard` when the plan spans shards and that is not allowed; nothing written
    * @throws StaleRecordError `stale-record` when the last attempt was stale too; nothing written
@@ -114,7 +114,7 @@ export class ActionExecutor {
     if (outer !== undefined && !outer.plan.sealed)
       throw new NestedExecutionError(registered.name, outer.actionName);
     refuseUnknownOptions('', executionConfigurationNames, configuration);
-    // What is recorded and what is performed are the same, also where the caller's params say something else each time.
+    // The record and every attempt get the same params, even if the caller's have getters that answer differently each time.
     const copy = copyOfParams(params);
     const execution = new Execution<Params, Result>(this.#environment, {
       registered,
@@ -176,7 +176,7 @@ function byModel(repositories: readonly ModelMapper[]): ReadonlyMap<unknown, Mod
   return map;
 }
 
-/** An option that is a switch or settings: `true` and `false` mean the defaults. */
+/** Reads an option that is a switch or settings: `true` and `false` mean the default settings. */
 function switched<T extends object>(
   path: string,
   defaults: T,

@@ -25,7 +25,7 @@ import { boundedJson, copyOfParams } from './params.js';
 import { Plan, type ShardPlan, sealPlan } from './plan.js';
 import type { RetryPolicy } from './retry-policy.js';
 
-/** What all executions of one executor share. */
+/** What all executions of one executor share: the databases, their settings, and what combines or orders their work. */
 export interface ExecutionEnvironment {
   readonly databases: DatabaseRegistry;
   /** By the class of the models that they store. */
@@ -52,20 +52,20 @@ export interface ExecutionEnvironment {
 export interface AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
   readonly principal: Principal;
-  /** Seen by nobody but a copy of them by each attempt. */
+  /** Never handed out: each attempt performs with a copy. */
   readonly params: Params;
   readonly record: ActionRecord;
   readonly configuration: ExecutionConfiguration;
-  /** Under which key it is committed, if under one. */
+  /** Set when it has an idempotency key. */
   readonly request: KeyedRequest<Result> | undefined;
   /** The shards that its attempts have accessed so far, for reads of any kind. */
   readonly shards: Set<ShardIdentifier>;
-  /** Of the attempts so far. */
+  /** Those of the attempts so far. */
   readonly unknownCommits: UnknownCommits<Result>;
   /**
-   * The result of an attempt whose outcome was not known, when it was committed.
+   * Gives the result of an earlier attempt whose outcome was not known, if it turns out to be committed.
    *
-   * @param asked `open` for attempts only that the log has not ruled out yet
+   * @param asked `open` asks only for attempts that the log has not ruled out yet
    */
   earlierResult(asked: 'all' | 'open'): Promise<{ readonly result: Result } | undefined>;
 }
@@ -73,12 +73,11 @@ export interface AttemptedExecution<Params, Result> {
 /**
  * One attempt of an execution:
  *
- *     perform ──▶ seal ──▶ change sets ──▶ is the request done already? ──▶ commit
- *        │                                  (with an idempotency key)
- *        └ reads: each takes the lock on its model
+ *     perform ──▶ seal the plan ──▶ make change sets ──▶ with a key: was the request committed before? ──▶ commit
+ *        └─ each read takes the lock on its model
  *
- * The locks on models that are not staged are released when the plan is sealed, the others when the commit is queued in a group or
- * has ended.
+ * Locks on models that the plan does not change are released when it is sealed; the others when the commit has ended, or is queued
+ * in a group.
  */
 export class Attempt<Params, Result> implements AttemptContext {
   readonly actionName: string;
@@ -89,7 +88,7 @@ export class Attempt<Params, Result> implements AttemptContext {
   readonly #execution: AttemptedExecution<Params, Result>;
   readonly #isGrouped: boolean;
 
-  /** @param mayDepend whether it may depend on what is not committed yet, where the execution commits in groups */
+  /** @param mayDepend whether, with grouped commit, it may depend on models that are not committed yet */
   constructor(
     environment: ExecutionEnvironment,
     execution: AttemptedExecution<Params, Result>,
@@ -109,14 +108,14 @@ export class Attempt<Params, Result> implements AttemptContext {
     });
   }
 
-  /** Makes it; throws what perform throws, and what the commit does. */
+  /** Performs and commits. Throws the errors of `perform` and of the commit. */
   async make(): Promise<Result> {
     try {
       return await this.#performAndCommit();
     } catch (error) {
       this.reads.releaseLocks();
-      // A refusal because of a model that is not committed yet holds only if that is committed. A commit checks that
-      // itself.
+      // `perform` may have refused because of a model that is not committed yet: that holds only if the model is committed. A
+      // commit checks this itself.
       await this.reads.untilWritten();
       throw error;
     } finally {
@@ -148,7 +147,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     return earlier.result;
   }
 
-  /** Performs the action and seals its plan, also when it throws. */
+  /** Performs the action, and seals its plan even when it throws. */
   async #perform(): Promise<{ readonly result: Result; readonly staged: readonly ShardPlan[] }> {
     const { registered, principal, params } = this.#execution;
     try {
@@ -163,9 +162,9 @@ export class Attempt<Params, Result> implements AttemptContext {
   }
 
   /**
-   * An action that stages nothing is recorded on the shard to which perform has turned first: that follows from the params,
-   * so that a repeat turns there as well and finds its idempotency key. When it has read nothing, on the first shard that its
-   * params name; on the default shard when they name none.
+   * An action that stages nothing is recorded on the shard that `perform` accessed first. That follows from the params, so a
+   * repeat accesses the same shard and finds its idempotency key there. If it accessed none, it is recorded on the first shard
+   * that its params name; if they name none, on the default shard.
    */
   #changeSets(staged: readonly ShardPlan[]): readonly ChangeSet[] {
     const { databases } = this.#environment;
@@ -184,14 +183,14 @@ export class Attempt<Params, Result> implements AttemptContext {
     return first ?? this.#recordShardUnread();
   }
 
-  /** Where an action is recorded that has neither staged nor read anything. */
+  /** The shard where an action is recorded that has accessed none. */
   #recordShardUnread(): ShardIdentifier {
     const named = namedShards(this.#execution.params);
     const { defaultShard, shards } = this.#environment.databases;
     return shards.find((shard) => named.has(shard)) ?? defaultShard;
   }
 
-  /** What was committed under the key where the index of the shard that is written to does not show it. */
+  /** What was committed under the key on another shard than the one that this attempt writes to, whose index finds the rest. */
   async #storedUnder(
     request: KeyedRequest<Result>,
     [only]: readonly ShardPlan[],
@@ -204,7 +203,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     return keySearch.beforeNoEffect(request, this.shards, first ?? unread);
   }
 
-  /** Commits the one change set with its key; when the key is taken, gives what was committed under it. */
+  /** Commits the only change set together with its key. If the key is taken, gives the result that was committed under it. */
   async #commitKeyed(
     request: KeyedRequest<Result>,
     changeSets: readonly ChangeSet[],
@@ -224,7 +223,7 @@ export class Attempt<Params, Result> implements AttemptContext {
     return result;
   }
 
-  /** Commits what was staged, unless an earlier attempt turns out to be committed. */
+  /** Commits what was staged, unless an earlier attempt turns out to be committed; remembers a commit without an answer. */
   async #commit(changeSets: readonly ChangeSet[], result: Result): Promise<PersistOutcome> {
     const { listeners } = this.#environment;
     const shards = changeSets.map(({ shard }) => shard);

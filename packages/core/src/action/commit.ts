@@ -18,9 +18,10 @@ import {
 /**
  * Commits what an attempt staged:
  *
- *     change sets ──▶ in a group with those of other executions, where it is one that a group can hold
- *                └──▶ else one transaction per shard, in order, once all that the attempt has read is written
- *                         └──▶ the answer is lost ──▶ the log is asked ──▶ written, or not, or unknown
+ *     change sets ──▶ in a group with those of other executions, if it is one change set that a group can hold
+ *          │
+ *          └───────▶ else in one transaction per shard, in order, when everything that the attempt has read is committed
+ *                         └──▶ if an answer is lost, the log is asked ──▶ written, not written, or unknown
  *
  * @param isGrouped whether its execution may commit in a group
  * @returns `key-taken` when the idempotency key of the one change set is there already, `written-before` when one of its
@@ -43,7 +44,7 @@ export async function commit(
 /**
  * Commits change sets, one transaction per shard, in the order given.
  *
- * Before the first one is written, all shards are looked up, and what is known to be stale on one of them is refused.
+ * Before it writes the first one, it looks up all shards, and refuses what is known to be stale on one of them.
  *
  * @throws PartialCommitError `partial-commit` when a later shard fails after an earlier one committed
  * @throws UnknownShardError `unknown-shard`, and what {@link TransactionManager.persist} throws: nothing written
@@ -57,7 +58,7 @@ async function commitEach(
     changes,
     manager: databases.transactionManager(changes.shard),
   }));
-  // What is known to be stale must be so before another shard is written: after a partial commit, nothing runs again.
+  // What is known to be stale must be refused before any shard is written: after a partial commit there is no other attempt.
   for (const { changes, manager } of commits.length > 1 ? commits : []) {
     const stale = updateOfOtherTimeline(changes, manager.timeline);
     if (stale !== undefined) throw StaleRecordError.of(stale);
@@ -67,7 +68,7 @@ async function commitEach(
     try {
       const outcome = await commitOne(changes, manager, options);
       if (changeSets.length === 1) return outcome;
-      // The other shards would get what belongs to a later attempt than what is written here.
+      // This shard holds an earlier attempt: the other shards must not get the changes of this one.
       if (outcome === 'written-before')
         throw new WrittenBeforeError(`${changes.shard} holds an earlier attempt`);
     } catch (error) {
@@ -85,7 +86,7 @@ async function commitEach(
   return 'written';
 }
 
-/** Commits on one shard; when the answer is lost, asks the log instead of guessing. */
+/** Commits on one shard. If the answer is lost, asks the log. */
 async function commitOne(
   changes: ChangeSet,
   manager: TransactionManager,
@@ -98,7 +99,7 @@ async function commitOne(
   }
 }
 
-/** Why the other shards are not written when an earlier attempt turns out to be committed on one of several. */
+/** The cause of a partial commit when an earlier attempt turns out to be committed on one of several shards. */
 class WrittenBeforeError extends Error {
   override readonly name = 'WrittenBeforeError';
 }
@@ -110,7 +111,7 @@ const depthMax = 8;
 interface LostAttempt<Result> {
   readonly unknown: CommitOutcomeUnknownError;
   readonly result: Result;
-  /** Of its whole plan, of which nothing was sent to the others. */
+  /** All shards of its plan. Nothing was sent to the others. */
   readonly shards: readonly ShardIdentifier[];
   /** Whether the log has said that it did not happen. */
   isRuledOut: boolean;
@@ -119,8 +120,8 @@ interface LostAttempt<Result> {
 /**
  * The commits of one execution whose outcome was not known, each with the result of its attempt.
  *
- * No further attempt is made before the log has ruled them out. It carries them all the same, so that the database itself
- * refuses a second effect; and if one of them did happen, the caller gets the result that belongs to it.
+ * The next attempt begins only when the log has ruled them out. It still carries them, so that the database itself refuses a
+ * second effect. If one of them did happen, the caller gets its result.
  */
 export class UnknownCommits<Result> {
   readonly #actionId: string;
@@ -132,8 +133,8 @@ export class UnknownCommits<Result> {
   }
 
   /**
-   * Keeps an attempt if its error says, or was caused by one that said, that its outcome is not known; not where the outcome
-   * of another action is not known, on which it was built.
+   * Keeps an attempt if its error, or a cause of it, says that its outcome is not known. The unknown outcome of another action on
+   * which the attempt depends does not count.
    */
   add(error: unknown, attempt: Pick<LostAttempt<Result>, 'result' | 'shards'>): void {
     const unknown = unknownCommitOf(error);
@@ -145,18 +146,18 @@ export class UnknownCommits<Result> {
     });
   }
 
-  /** Those that were sent to a shard; `undefined` when there are none. */
+  /** Those that were sent to the shard; `undefined` when there are none. */
   on(shard: ShardIdentifier): readonly CommitOutcomeUnknownError[] | undefined {
     const own = this.#attempts.map(({ unknown }) => unknown).filter((unknown) => unknown.shard === shard);
     return own.length === 0 ? undefined : own;
   }
 
   /**
-   * Asks the log which of them happened.
+   * Asks the log whether one of them was committed.
    *
-   * @param asked `open` for those only that the log has not ruled out yet
-   * @param onHappened called with the shard of the one that did
-   * @returns the result of that attempt; `undefined` when none did
+   * @param asked `open` asks only for those that the log has not ruled out yet
+   * @param onHappened called with the shard of the one that was
+   * @returns the result of that attempt; `undefined` when none was
    * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be learnt
    * @throws PartialCommitError `partial-commit` when its plan was to be written on further shards
    */
@@ -196,7 +197,7 @@ function unknownCommitOf(error: unknown): CommitOutcomeUnknownError | undefined 
   return undefined;
 }
 
-/** Who is told of each commit. */
+/** The listeners that are called after each commit. */
 export class CommitListeners {
   readonly #listeners = new Set<(shard: ShardIdentifier) => unknown>();
 
@@ -206,15 +207,15 @@ export class CommitListeners {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Tells all of them of a commit on each of these shards. */
+  /** Calls all of them with each of these shards. */
   tell(...shards: readonly ShardIdentifier[]): void {
     for (const shard of shards) for (const listener of this.#listeners) callSafely(listener, shard);
   }
 }
 
 /**
- * What a listener throws, at once or later, cannot undo the commit, nor may it keep the other listeners from being called or
- * end the process.
+ * An error of a listener, thrown at once or later, becomes a warning of the process: it cannot undo the commit, and must neither
+ * keep the other listeners from being called nor end the process.
  */
 function callSafely(listener: (shard: ShardIdentifier) => unknown, shard: ShardIdentifier): void {
   new Promise((resolve) => resolve(listener(shard))).catch((cause: unknown) => {

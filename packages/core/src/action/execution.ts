@@ -14,14 +14,14 @@ import { backoffMs, retryRanges } from './retry-policy.js';
 /**
  * One execution of an action, over all its attempts:
  *
- *     run ──▶ is the key known? ──▶ attempt ──▶ result
- *                  │                 ▲   │
- *                  │         backoff └───┤ an error after which another attempt can succeed
- *                  ▼                     ▼
- *                replay ◀─────── is the error caused by an earlier effect of the same request? ──▶ error
+ *     run ──▶ is the key known? ──no──▶ attempt ──▶ result
+ *                  │                     ▲   │
+ *                 yes            backoff └───┤ an error after which another attempt can succeed
+ *                  ▼                         ▼
+ *                replay ◀──yes── does the error come from an earlier effect of the request? ──no──▶ error
  *
- * Without an idempotency key, the earlier effect can only be that of an own attempt whose commit got no answer. Before each
- * further attempt the log has said that none of these has happened.
+ * Without an idempotency key, there is no replay, and the earlier effect can only be that of an attempt of this execution whose
+ * commit got no answer: its result is given. Before each further attempt, the log is asked whether one of these was committed.
  */
 export class Execution<Params, Result> implements AttemptedExecution<Params, Result> {
   readonly registered: RegisteredAction<Params, Result>;
@@ -35,7 +35,7 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
   readonly #environment: ExecutionEnvironment;
 
   /**
-   * @throws InvariantViolationError `invariant-violation` when it has a key and may span shards
+   * @throws InvariantViolationError `invariant-violation` when it has an idempotency key and may span shards
    * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
    */
   constructor(
@@ -77,7 +77,7 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
       return await this.#attempt();
     } catch (error) {
       if (!KeyedRequest.mayBeOwnEffect(error)) throw error;
-      // What refuses the request may be its own earlier effect: a withdrawal that emptied the wallet.
+      // The cause of the refusal may be the request's own earlier effect, such as a withdrawal that emptied the wallet.
       const stored = await keySearch.afterRefusal(scope, this.params, this.shards);
       if (stored === undefined) throw error;
       return request.replay(stored);
@@ -96,8 +96,8 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
         if (earlier !== undefined) return earlier.result;
         return await new Attempt(this.#environment, this, mayDepend).make();
       } catch (error) {
-        // An attempt that was aborted with another action does not count; from now on, this one reads nothing that is not
-        // committed.
+        // An attempt that was aborted together with another action does not count. From now on, this execution reads only
+        // what is committed.
         if (mayDepend && isDependencyAborted(error)) {
           mayDepend = false;
           continue;
@@ -109,7 +109,7 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
     }
   }
 
-  /** The result of an attempt whose answer was lost, if what the last one met is its effect; throws the error otherwise. */
+  /** Gives the result of an attempt whose answer was lost, if the last error comes from its effect; else throws the error. */
   async #ownEffect(error: unknown): Promise<Result> {
     const mayBe = !isPartialCommit(error) && KeyedRequest.mayBeOwnEffect(error);
     const earlier = mayBe ? await this.earlierResult('all') : undefined;
@@ -123,7 +123,7 @@ export class Execution<Params, Result> implements AttemptedExecution<Params, Res
   }
 }
 
-/** Whether shards hold an attempt: another one would write them again. */
+/** Whether some shards have committed the attempt already: another one would write to them again. */
 function isPartialCommit(error: unknown): boolean {
   return FrameworkError.find(error)?.code === 'partial-commit';
 }

@@ -8,33 +8,33 @@ import { type TransactionManager, outcomeOf } from '../storage/transaction-manag
 import { type PendingCommit, type PendingVersions, dependencyAborted } from './pending-commit.js';
 import { type Batch, nextGroup, writeBatch } from './write-group.js';
 
-/** How long a write is waited for, so that those that come meanwhile go together; then they do not wait for it any more. */
+/** How long the queue waits for a write, so that the plans that come meanwhile form one group. Then the next group is sent. */
 const patienceMs = 50;
-/** How many writes are under way at most beside the one that is waited for. */
+/** How many further writes may be sent beside the one that the queue waits for. */
 const asideMax = 8;
-/** How many wait for locks at most as long as a statement may take. The others wait for a moment only. */
+/** How many writes may wait for locks as long as a statement may take. The others give up after a moment. */
 const patientMax = 5;
-/** How many of these places are taken at most by plans that are known to be locked out: what is free must not wait for them. */
+/** How many of the places aside may hold plans that are known to be locked out: plans that are not must find a place, too. */
 const lockedMax = 6;
-/** How many ticks make up the time for which a plan may wait. */
+/** The time for which a plan may wait, in ticks. */
 const ticksPerWait = 4;
 /**
- * As many for the plan of a handler that is held up, and for all of them behind the same write: delivery tries their events again by
- * itself, and meanwhile they would keep their places from the events of other models.
+ * The same for a handler's plan that is held up, and for all of them behind the same write. Delivery tries their events again, and
+ * until then they would occupy places that events of other models need.
  */
 const ticksPerHandlerWait = 1;
 /**
- * How many plans of handlers wait for locks at most, or behind those that do: a handler has more places for its events, and needs some
- * for the others.
+ * How many plans of handlers may wait for locks, or behind plans that do. A handler has more places for its events than these, so
+ * that some are left for events of other models.
  */
 const handlersLockedMax = 8;
 
-/** The write that is waited for, so that the plans which come meanwhile form the next group. */
+/** The write that the queue waits for, so that the plans which come meanwhile form the next group. */
 interface AwaitedWrite {
   readonly batch: Batch;
-  /** Ends the time for which it is waited for. */
+  /** Cancels the timer that ends the wait. */
   readonly endPatience: () => void;
-  /** Whether it has taken too long, and there was no place aside. */
+  /** Whether the wait is over, but there was no place aside. */
   isOverdue: boolean;
 }
 
@@ -49,17 +49,17 @@ interface AwaitedWrite {
  *       ▼              ▼        ▼
  *     aborted ◀────────┴────────┘
  *
- * - queued → sent: a plan that finds no write that is waited for goes at once; those that come meanwhile form the next group.
- * - sent → again: a part of a group that failed, to be sent on its own; or a plan that found a row locked and has no place to wait for
- *   it in the database, to be tried for a moment, one after the other.
- * - sent → asked: the answer was lost, so the log is asked, which tells the outcome or does not know it either.
- * - sent → aborted: it is stale, the database refuses it, or its idempotency key is taken.
- * - queued or again → aborted: it has waited too long, is known to be stale, or depends on an aborted plan.
+ * - queued → sent: at once, if the queue waits for no write; else in the next group, with the plans that come meanwhile.
+ * - sent → again: the plan belongs to a part of a group that failed as a whole, and the part is sent on its own; or it found a row
+ *   locked and there is no place to wait for it in the database, so it is tried for a moment, in turn with the others.
+ * - sent → asked: the answer was lost, so the log is asked for the outcome, which may stay unknown.
+ * - sent → aborted: the plan is stale, the database refuses it, or its idempotency key is taken.
+ * - queued or again → aborted: the plan has waited too long, is known to be stale, or depends on an aborted plan.
  *
  * Nothing of an aborted plan is written.
  *
- * Of those that are sent one write is waited for. When it takes long, because a row of it is locked, it goes on aside: only plans that
- * change the same models wait for it. What is sent again goes aside from the beginning, and so does what is asked of the log.
+ * The queue waits for one of the writes that are sent. If that takes long, because a row is locked, it is left aside: only plans that
+ * change the same models wait for it any longer. What is sent again is aside from the start, and so is what the log is asked for.
  */
 export class CommitQueue {
   readonly #manager: TransactionManager;
@@ -67,10 +67,10 @@ export class CommitQueue {
   readonly #pending: PendingVersions;
   /** In the order in which they came. */
   #queued: PendingCommit[] = [];
-  /** Before the queue, and in order where they change the same models. */
+  /** They come before the queued ones, and are in order where they change the same models. */
   #again: Batch[] = [];
   readonly #sent = new Set<Batch>();
-  /** Those of the sent that wait for locks as long as a statement may take. */
+  /** Those of the sent batches that wait for locks as long as a statement may take. */
   readonly #patient = new Set<Batch>();
   readonly #asked = new Set<PendingCommit>();
   /** One of those that are sent. */
@@ -100,7 +100,7 @@ export class CommitQueue {
     this.#pending.show(plan);
     if (this.#isAboutToSend) return;
     this.#isAboutToSend = true;
-    // Plans that are ready at this very moment, such as those of one combined read, go together. Groups belong to nobody.
+    // Plans that are ready at the same moment, such as those of one combined read, form one group. A group belongs to no request.
     outsideRequests(() =>
       queueMicrotask(() => {
         this.#isAboutToSend = false;
@@ -110,7 +110,7 @@ export class CommitQueue {
     );
   }
 
-  /** Those that are held up are counted apart: they must not keep out what could be written. */
+  /** Counts plans that are held up on their own: they must not keep out plans that could be written. */
   #refuseBeyondQueue({ isHeldUp }: PendingCommit): void {
     const { queueMax } = this.#settings;
     if (this.#queued.length < queueMax) return;
@@ -119,7 +119,7 @@ export class CommitQueue {
     throw unwritten(this.#manager.shard, `${queueMax} plans wait to be written already`, isHeldUp);
   }
 
-  /** One plan of a handler after the other would wait for the same write. */
+  /** Refuses a handler's plan where one after the other would wait for the same write. */
   #refuseBehindLocked(plan: PendingCommit): void {
     if (!plan.isOfHandler) return;
     const ahead = [...this.#tried, ...this.#asked];
@@ -129,7 +129,7 @@ export class CommitQueue {
       throw lockedOut(this.#manager.shard);
   }
 
-  /** The plans of handlers that wait for locks, then those that wait behind them. */
+  /** The handlers' plans that wait for locks, followed by those that wait behind them. */
   #handlersBehindLocks(): readonly PendingCommit[] {
     const locked = this.#tried.filter(isLockedHandler);
     const behind = [...this.#again.flat(), ...this.#queued].filter(
@@ -148,7 +148,7 @@ export class CommitQueue {
     this.#sendAll();
   }
 
-  /** Few plans of handlers wait for locks, or behind plans of handlers that do. */
+  /** Refuses the handlers' plans that are too many to wait for locks, or behind such plans. */
   #refuseForLocked(locked: PendingCommit): void {
     if (!isLockedHandler(locked)) return;
     const others = this.#handlersBehindLocks().filter((plan) => plan !== locked);
@@ -169,7 +169,7 @@ export class CommitQueue {
     return this.#queued.length > 0 || this.#again.length > 0;
   }
 
-  /** Fails what has waited too long, of which nothing can have been written; tells whether something still waits. */
+  /** Fails the waiting plans that have waited too long. Returns whether some still wait. */
   #refuseOverdue(): boolean {
     for (const plan of [...this.#again.flat(), ...this.#queued]) {
       const ticks = plan.isHeldUp && plan.isOfHandler ? ticksPerHandlerWait : ticksPerWait;
@@ -191,7 +191,7 @@ export class CommitQueue {
     return this.#sent.size - (this.#awaited === undefined ? 0 : 1);
   }
 
-  /** Sends what need not wait. */
+  /** Sends everything that need not wait. */
   #sendAll(): void {
     this.#sendAgain();
     if (this.#awaited !== undefined) return;
@@ -206,8 +206,8 @@ export class CommitQueue {
 
   #sendAgain(): void {
     const free = this.#again.filter(isFree);
-    // Those that are locked out come last, in turns: first the one whose last try is the longest ago. Of the others, the one that
-    // has waited longest: parts of later groups do not keep it from its place.
+    // Batches that are locked out come last, the one with the oldest try first. Of the others, the one that has waited longest comes
+    // first, so that parts of later groups do not take its place.
     free.sort((one, other) => lockedTurn(one) - lockedTurn(other) || queuedMs(one) - queuedMs(other));
     const sent = new Set<Batch>();
     for (const batch of free) {
@@ -225,14 +225,14 @@ export class CommitQueue {
     return this.#patient.size + tried.length < lockedMax;
   }
 
-  /** Leaves the write that is waited for aside, where there is a place, so that the next group can go. */
+  /** Leaves the write aside that the queue waits for, if there is a place, so that the next group can be sent. */
   #stopWaiting(): void {
     if (this.#awaited === undefined) return;
     this.#awaited.isOverdue = true;
     if (this.#leaveOverdueAside()) this.#sendAll();
   }
 
-  /** Those that change its models wait for longer than others from now on. */
+  /** From now on, plans that change its models wait longer than others. */
   #leaveOverdueAside(): boolean {
     if (this.#awaited?.isOverdue !== true || this.#asideCount >= asideMax) return false;
     holdUp(this.#awaited.batch);
@@ -251,13 +251,13 @@ export class CommitQueue {
     const isPatient = batch.length === 1 && this.#patient.size < patientMax;
     if (isPatient) this.#patient.add(batch);
     const { again, unknown } = await writeBatch(batch, this.#manager, isPatient, (plan) =>
-      // It may be told while batches are being sent.
+      // This may be called while batches are being sent.
       queueMicrotask(() => this.#waitsForLock(plan)),
     );
     this.#sent.delete(batch);
     this.#patient.delete(batch);
     if (this.#awaited?.batch === batch) this.#forgetAwaited();
-    // What waits behind them waits behind their parts.
+    // Plans that waited behind the batch wait behind its parts.
     this.#again.unshift(...again);
     for (const plan of again.flat()) {
       plan.putBack();
@@ -268,7 +268,7 @@ export class CommitQueue {
     this.#goOnAfter(batch);
   }
 
-  /** Asks the log where the outcome is not known. */
+  /** Asks the log for an outcome that is not known. */
   async #ask(plan: PendingCommit, error: unknown): Promise<void> {
     plan.ask();
     plan.isHeldUp = true;
@@ -282,7 +282,7 @@ export class CommitQueue {
     this.#goOnAfter([plan]);
   }
 
-  /** Lets go on what waited for plans, and the executions of those that have their outcome. */
+  /** After plans have their outcome: sends what waited for them, and lets their executions continue. */
   #goOnAfter(batch: Batch): void {
     const written = new ModelMap<number>();
     for (const plan of batch) {
@@ -297,13 +297,13 @@ export class CommitQueue {
     this.#leaveOverdueAside();
     const sentBefore = this.#sent.size;
     this.#sendAll();
-    // The next group is on its way before the executions of this one go on, which takes the process a while.
+    // The next group is sent before the executions of this one continue, because that keeps the process busy for a while.
     if (this.#sent.size > sentBefore) this.#clock.after(0, () => tellAll(batch));
     else tellAll(batch);
     if (this.#hasWaiting) this.#ticker.start();
   }
 
-  /** Fails plans that wait for their turn to be found stale: a model of theirs has a later version by now than they expect. */
+  /** Fails waiting plans that are stale by now: one of their models has a later version than they expect. */
   #refuseStale(written: ModelMap<number>): void {
     for (const plan of [...this.#again.flat(), ...this.#queued]) {
       const stale = plan.changes.changes.find(
@@ -314,7 +314,7 @@ export class CommitQueue {
     }
   }
 
-  /** Leaves out what has ended, and fails what depends on an aborted plan, in order: what depends on that is aborted, too. */
+  /** Removes plans that have ended, and fails those that depend on an aborted plan; in order, as others may depend on these. */
   #dropEnded(): void {
     this.#again = this.#again
       .map((batch) => batch.filter((plan) => !this.#hasEnded(plan)))
@@ -330,19 +330,19 @@ export class CommitQueue {
     return true;
   }
 
-  /** Fails a plan that waits to be sent. */
+  /** Fails a plan that waits. */
   #fail(plan: PendingCommit, error: unknown): void {
     plan.fail(error);
     this.#pending.hide(plan);
   }
 }
 
-/** Why the plan of a handler is refused that would wait for a lock, or that needs one that takes long. */
+/** The error of a handler's plan that would wait for a lock, or needs a model whose lock takes long. */
 export function lockedOut(shard: ShardIdentifier): ShardUnavailableError {
   return unwritten(shard, 'plans of handlers wait no longer', true);
 }
 
-/** Why a plan is refused of which nothing was sent. */
+/** The error of a plan of which nothing was written. */
 function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): ShardUnavailableError {
   if (!isHeldUp) return new ShardUnavailableError(shard, reason);
   return new ShardUnavailableError(
@@ -361,19 +361,19 @@ function holdUp(batch: Batch): void {
   for (const plan of batch) plan.isHeldUp = true;
 }
 
-/** Whether a batch waits for no other one. Of plans that change the same model each depends on the one before. */
+/** Whether a batch need not wait for another one. Of plans that change the same model, each depends on the one before. */
 function isFree(batch: Batch): boolean {
   return batch.every(({ dependsOn }) =>
     dependsOn.every(({ plan }) => !plan.isPending || batch.includes(plan)),
   );
 }
 
-/** When a plan has last not got what others hold; 0 of a group, none of whose plans has been tried on its own. */
+/** The turn in which a plan last failed to get a lock; 0 for a group, because none of its plans was tried on its own. */
 function lockedTurn([first]: Batch): number {
   return first?.lockedTurn ?? 0;
 }
 
-/** Since when a batch waits to be written, as the first of its plans. */
+/** The time since which a batch waits: that of its first plan. */
 function queuedMs([first]: Batch): number {
   return first?.queuedMs ?? 0;
 }

@@ -18,10 +18,10 @@ import {
   dependencyAborted,
 } from './pending-commit.js';
 
-/** How long the outcome of a plan is waited for by whoever only wants to read what it leaves. */
+/** How long a read waits for the outcome of a plan that changes its model. */
 const outcomeWaitMs = 1_000;
 
-/** Writes the plans of concurrent executions together, and lets them read what is on its way into the database. */
+/** Writes the plans of concurrent executions together, and lets executions read what is still being written. */
 export class GroupCommit {
   readonly pending: PendingVersions = new PendingVersions();
   readonly #databases: DatabaseRegistry;
@@ -35,7 +35,7 @@ export class GroupCommit {
     this.#clock = clock;
   }
 
-  /** Whether change sets are one that a group can hold; the others are committed in the ordinary way. */
+  /** Whether the change sets are a single one that a group can hold. All others are committed per shard. */
   takes(changeSets: readonly ChangeSet[]): boolean {
     const [only] = changeSets;
     if (only === undefined || changeSets.length > 1) return false;
@@ -52,7 +52,7 @@ export class GroupCommit {
    *
    * @param dependsOn the pending versions that its action read
    * @param onQueued called as soon as others may read what it stages
-   * @throws StaleRecordError `stale-record` when something on which it was built was not written;
+   * @throws StaleRecordError `stale-record` when something that it depends on was not written;
    * TransientStorageError `transient-storage` when its outcome is unknown
    * @throws ShardUnavailableError `shard-unavailable` when too many plans wait already, or it has waited too long;
    * as {@link TransactionManager.persist}
@@ -78,9 +78,9 @@ export class GroupCommit {
   }
 
   /**
-   * Waits until the plan of a pending version has its outcome, unless that takes long, because somebody holds a lock on a row of it: what is
-   * committed can be read as well, and whoever changes it waits no longer than others do. A handler does not wait at all for one that
-   * has taken long already: one event after the other would keep a place of it.
+   * Waits until the plan of a pending version has its outcome, but not for long: when another transaction holds a lock on one of its
+   * rows, the caller goes on with what is committed. A handler does not wait at all for a plan that has taken long already, because
+   * one event after the other would occupy a place of it.
    */
   async awaitOutcome({ plan }: PendingVersion, isForHandler: boolean): Promise<void> {
     if (isForHandler && this.#takesLong(plan)) return;
@@ -91,8 +91,8 @@ export class GroupCommit {
   }
 
   /**
-   * Waits until the plans that staged these models are committed; for a handler, whose event is tried again later, not while one of
-   * them takes long.
+   * Waits until the plans that staged these models are committed. A handler does not wait while one of them takes long, because its
+   * event is tried again later.
    *
    * @throws StaleRecordError `stale-record` when one of them is not written, TransientStorageError
    * `transient-storage` when nobody knows, ShardUnavailableError `shard-unavailable` when a handler waits no longer
@@ -127,7 +127,7 @@ export class GroupCommit {
   }
 }
 
-/** A plan that goes back behind a version that its own action saw, and that is committed, is stale for certain. */
+/** Refuses a plan that expects an older version than its action has seen and is committed: it is certainly stale. */
 function refuseIfOvertaken(base: PendingVersion, { changes }: ChangeSet): void {
   for (const change of changes) {
     if (isOfModel(base, change) && base.change.model.version > change.expectedVersion)
@@ -135,7 +135,7 @@ function refuseIfOvertaken(base: PendingVersion, { changes }: ChangeSet): void {
   }
 }
 
-/** The action is written with each event. */
+/** Counts the action once for each event, because it is written with each of them. */
 function characterCount({ action, events, key }: ChangeSet): number {
   let count = key?.result?.length ?? 0;
   for (const { payload } of events) count += payload.length;

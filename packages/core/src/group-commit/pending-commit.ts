@@ -10,8 +10,8 @@ export interface PendingVersion {
 }
 
 /**
- * Where a plan stands; the ways from one state to another are drawn at `CommitQueue`. It waits in the states `queued` and `again`, and
- * has ended in the last three: `aborted` when nothing of it was written, `unknown` when nobody knows.
+ * The state of a plan; `CommitQueue` shows the transitions. A plan waits in `queued` and `again`, and has ended in the last three:
+ * `aborted` means that nothing of it was written, `unknown` that nobody knows.
  */
 export type PlanState = 'queued' | 'sent' | 'again' | 'asked' | 'written' | 'aborted' | 'unknown';
 
@@ -20,17 +20,17 @@ export class PendingCommit {
   readonly changes: ChangeSet;
   /** Settles with the outcome; awaited by the execution. */
   readonly outcome: Promise<PersistOutcome>;
-  /** Since which tick of its writer it waits to be sent. */
+  /** The tick of its queue in which it came. */
   queuedTick = 0;
-  /** Since when it waits to be written, in milliseconds. */
+  /** The time at which it came, in milliseconds. */
   queuedMs = 0;
   /** Whether it has found a row of it locked by somebody else. */
   isLockedOut = false;
-  /** Whether it takes longer than others are to wait for, or changes a model of one that does. */
+  /** Whether its write takes so long that others do not wait for it, or it changes a model of such a plan. */
   isHeldUp = false;
-  /** How often it was tried for a moment, on its own, and did not get what others hold. */
+  /** How often it was tried for a moment on its own and did not get a lock. */
   lockedCount = 0;
-  /** When that was the last time, in the order of all that do not get theirs; 0 when it was never. */
+  /** The turn of the last such try, counted over all plans; 0 if there was none. */
   lockedTurn = 0;
   /** Whether a group cannot hold it. */
   isSingle = false;
@@ -50,7 +50,7 @@ export class PendingCommit {
     });
   }
 
-  /** Where it stands; that it has ended is known before its execution is told. */
+  /** The present state. When the plan has ended, it is set before the execution continues. */
   get state(): PlanState {
     return this.#state;
   }
@@ -60,35 +60,35 @@ export class PendingCommit {
     return this.#state !== 'written' && this.#state !== 'aborted' && this.#state !== 'unknown';
   }
 
-  /** Whether it waits to be sent, so that it can be aborted with nothing of it written. */
+  /** Whether it waits to be sent, so that it can still be aborted. */
   get isWaiting(): boolean {
     return this.#state === 'queued' || this.#state === 'again';
   }
 
-  /** In which tick it was sent for the first time, if it was. */
+  /** The tick in which it was first sent, if it was. */
   get sentTick(): number | undefined {
     return this.#sentTick;
   }
 
   /**
-   * The pending versions that its action read: when one of them is not written, neither is this plan. Forgotten when the plan
-   * has ended, because each of them holds its own plan.
+   * The pending versions that its action read: if one of them is not written, neither is this plan. The list is emptied when the
+   * plan has ended, because each version refers to its own plan.
    */
   get dependsOn(): readonly PendingVersion[] {
     return this.#dependsOn;
   }
 
-  /** Whether a handler executes its action, whose event is delivered again when it fails. */
+  /** Whether a handler executes its action: its event is delivered again if it fails. */
   get isOfHandler(): boolean {
     return isOfHandler(this.changes);
   }
 
-  /** What it depends on and will never be written, as far as anybody knows, if there is such a model. */
+  /** A pending version that it depends on and that was not written, as far as is known. */
   get abortedDependency(): PendingVersion | undefined {
     return this.#dependsOn.find(isAborted);
   }
 
-  /** Resolves when it has its outcome, whatever that is. */
+  /** Resolves when it has its outcome, whichever it is. */
   get ended(): Promise<unknown> {
     return this.outcome.catch(() => undefined);
   }
@@ -121,18 +121,18 @@ export class PendingCommit {
     this.#state = 'asked';
   }
 
-  /** `sent` or `asked` → `written`, or `aborted` because its key is taken or it was written before; its execution goes on when it is told. */
+  /** `sent` or `asked` → `written`, or `aborted` if its key is taken or it was written before. Its execution waits for `tell`. */
   decide(outcome: PersistOutcome): void {
     this.#end(outcome === 'written' ? 'written' : 'aborted');
     this.#decided = outcome;
   }
 
-  /** Lets its execution go on, when it has its outcome. */
+  /** Lets its execution continue, if the outcome is decided. */
   tell(): void {
     if (this.#decided !== undefined) this.#resolve(this.#decided);
   }
 
-  /** Every state in which it is pending → `aborted`, or `unknown` where the error says so; its execution goes on. */
+  /** Any pending state → `aborted`, or `unknown` if the error says so. Its execution continues at once. */
   fail(error: unknown): void {
     this.#end(isOutcomeUnknown(error) ? 'unknown' : 'aborted');
     this.#reject(error);
@@ -149,7 +149,7 @@ export function isOfHandler({ key }: ChangeSet): boolean {
   return key?.source !== undefined;
 }
 
-/** Of the plans that are written before a plan, because it depends on them, one that waits for none of them; else the plan itself. */
+/** Follows the pending plans that a plan depends on to one that depends on none; gives the plan itself if it depends on none. */
 export function firstOf(plan: PendingCommit): PendingCommit {
   let first = plan;
   for (;;) {
@@ -159,7 +159,7 @@ export function firstOf(plan: PendingCommit): PendingCommit {
   }
 }
 
-/** Whether a change set stages the version that follows a pending version, and not one that follows an older or a newer one. */
+/** Whether a change set stages the version that directly follows a pending version. */
 export function isContinued(base: PendingVersion, changes: ChangeSet): boolean {
   const { version } = base.change.model;
   return changes.changes.some((change) => isOfModel(base, change) && change.expectedVersion === version);
@@ -178,10 +178,10 @@ export function isAborted({ plan: { state } }: PendingVersion): boolean {
 const dependencyErrors = new WeakSet();
 
 /**
- * The error of a plan of which nothing was written, because it depends on a model that was not: fresh reads can help.
+ * The error of a plan that was not written because it depends on a model that was not. Reading again can help.
  *
- * Where it is unknown whether that model was written, the plan is not certainly stale; but it cannot be written either,
- * because the version that it expects may be another one's by now.
+ * If it is unknown whether that model was written, the plan is perhaps not stale. But it cannot be written either, because the
+ * version that it expects may belong to another action by now.
  */
 export function dependencyAborted({
   plan,
@@ -200,22 +200,22 @@ export function dependencyAborted({
   return error;
 }
 
-/** Whether an attempt failed because something on which it was built was not written: no fault of its own. */
+/** Whether an attempt failed only because a model that it depends on was not written. */
 export function isDependencyAborted(error: unknown): boolean {
   return dependencyErrors.has(error as WeakKey);
 }
 
-/** The models of all plans that are queued or being written, as the last plan of each leaves them. */
+/** The models of all pending plans, each as the last of its plans leaves it. */
 export class PendingVersions {
   readonly #latest = new ModelMap<PendingVersion>();
 
-  /** The model as it will be when everything that is queued is written; `undefined` when nothing of it is. */
+  /** The model as it will be when all pending plans are written; `undefined` when none of them changes it. */
   get(model: ModelClass<unknown>, id: string): PendingVersion | undefined {
     const latest = this.#latest.get(model, id);
     return latest?.plan.isPending === true ? latest : undefined;
   }
 
-  /** Shows what a plan stages; not where another plan was faster, which this one does not continue. */
+  /** Shows what a plan stages, except for models of which another plan has staged a version that this one does not follow. */
   show(plan: PendingCommit): void {
     for (const change of plan.changes.changes) {
       const { model } = change.repository;
@@ -225,7 +225,7 @@ export class PendingVersions {
     }
   }
 
-  /** Whether a plan changes a model that is staged by one that is held up. */
+  /** Whether a plan changes a model of a plan that is held up. */
   areHeldUp({ changes: { changes } }: PendingCommit): boolean {
     return changes.some(({ repository, model }) => {
       const staged = this.get(repository.model, model.id.value);

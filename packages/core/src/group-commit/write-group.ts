@@ -11,33 +11,34 @@ import {
 } from '../storage/transaction-manager.js';
 import type { PendingCommit } from './pending-commit.js';
 
-/** How often a plan is tried for a moment before it fails, in case that something else than a lock is in its way. */
+/** How often a plan is tried for a moment before it fails, in case the reason is something else than a lock. */
 const lockedMax = 50;
 
-/** How many tries for a moment have not got what others hold. */
+/** The number of tries for a moment, of all plans, that have failed to get a lock. */
 let lockedTurns = 0;
 
 /** Plans that are written together, in order. */
 export type Batch = readonly PendingCommit[];
 
-/** What a batch has left undecided. */
+/** The plans of a batch that have no outcome yet. */
 export interface Undecided {
-  /** What is to be written again, in order: smaller batches, which may go side by side where they share no model. */
+  /** Smaller batches that are to be sent again, in order; side by side where they share no model. */
   readonly again: readonly Batch[];
-  /** Plans of which the log is to be asked whether they are committed. */
+  /** Plans whose outcome the log is to be asked for. */
   readonly unknown: readonly { readonly plan: PendingCommit; readonly error: unknown }[];
 }
 
 const nothing: Undecided = { again: [], unknown: [] };
 
 /**
- * Writes a batch, and gives each plan its outcome where there is one; those that are decided are still to be told. Never rejects.
+ * Writes a batch and gives each plan its outcome, if there is one; the executions of decided plans are still to be told. Never
+ * rejects.
  *
- * A batch that fails as a whole is parted, so that only the culprit fails: into the plans that have no model in common,
- * or, where all of them hang together, into halves.
+ * If a batch fails as a whole, it is divided, so that in the end only the plan fails that is the cause: into parts that have no
+ * model in common, or, if all plans are connected by their models, into halves.
  *
- * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit; else it waits
- * for a moment, as a group of one if a group can hold it, and is to be written again when that was too short
+ * @param isPatient whether a single plan waits for locks as long as a statement may take, as an ordinary commit does; else it
+ * waits for a moment, as a group of one if a group can hold it, and is sent again if that was too short
  * @param onLockedOut called when a single plan that is patient begins to wait for a lock
  */
 export async function writeBatch(
@@ -93,7 +94,7 @@ function settle(batch: Batch, outcomes: readonly GroupOutcome[]): Undecided {
 }
 
 function undecided(batch: Batch, error: unknown): Undecided {
-  // The port tells this of each plan. What it has told of all says nothing of where to look for one of them.
+  // The port reports this for each plan. An error for all of them does not say where to look for one.
   if (isOutcomeUnknown(error)) return { again: [], unknown: batch.map((plan) => unknownOf(plan, error)) };
   const code = FrameworkError.find(error)?.code;
   const [only] = batch;
@@ -105,7 +106,7 @@ function undecided(batch: Batch, error: unknown): Undecided {
   return { again: batch.length === 1 ? [batch] : parts(batch), unknown: [] };
 }
 
-/** Whether a plan that was tried for a moment is to be tried again, because a lock was in its way; counts how often. */
+/** Whether a plan that was tried for a moment is to be tried again because it did not get a lock; counts the tries. */
 function isLockedOut(plan: PendingCommit, code: string | undefined): boolean {
   if (code !== 'transient-storage') return false;
   plan.isLockedOut = true;
@@ -113,7 +114,7 @@ function isLockedOut(plan: PendingCommit, code: string | undefined): boolean {
   return ++plan.lockedCount <= lockedMax;
 }
 
-/** Whether an error of a group of one is that of its plan; notes what is to be done with the plan otherwise. */
+/** Whether the error of a group of one is that of its plan; if not, notes on the plan how it is to be sent again. */
 function isOwnError(plan: PendingCommit | undefined, code: string | undefined): boolean {
   if (plan === undefined || code === 'constraint-violation') return true;
   if (code === 'transient-storage') return !isLockedOut(plan, code);
@@ -121,7 +122,7 @@ function isOwnError(plan: PendingCommit | undefined, code: string | undefined): 
   return false;
 }
 
-/** A plan is looked for by its own action, not by the session of an error, in which the event of another one may be. */
+/** The log is asked for the plan's own action, and not for the session of the error, which may belong to another plan. */
 function unknownOf(plan: PendingCommit, cause: CommitOutcomeUnknownError): Undecided['unknown'][number] {
   const { id } = plan.changes.action;
   return { plan, error: new CommitOutcomeUnknownError(cause.shard, id, { cause }) };
@@ -134,7 +135,7 @@ function parts(batch: Batch): readonly Batch[] {
   return [batch.slice(0, middle), batch.slice(middle)];
 }
 
-/** The plans that hang together because they change the same models, each chain in order. */
+/** Divides a batch into the plans that are connected because they change the same models, each chain in order. */
 function chainsOf(batch: Batch): readonly Batch[] {
   const parents = new Map<number, number>();
   const rootOf = (index: number): number => {
@@ -164,10 +165,10 @@ export interface NextGroup {
 /**
  * Chooses from the front of a queue what can be written in one transaction.
  *
- * Of several plans that change one model only those go together of which each continues the one before; the others wait,
- * because they may be valid only if the first one is not. So do plans under the same idempotency key. What waits is not
- * overtaken by a plan that changes one of its models: the outcomes are those of one plan after the other. What waits for one
- * that is held up is held up itself.
+ * Several plans that change the same model can be in one group only if each continues the one before. The others wait, because
+ * they may be valid only if the first one is not written; and so do plans with the same idempotency key. A plan that waits is not
+ * overtaken by one that changes one of its models, so the outcomes are the same as if the plans were written one after the other.
+ * A plan that waits for one that is held up is held up, too.
  *
  * @param ahead the plans that come before the queue and have no outcome yet
  */
@@ -190,10 +191,10 @@ export function nextGroup(
   return { group, rest };
 }
 
-/** The last plan so far that changes a model. */
+/** The last plan so far that changes a certain model. */
 interface Writer {
   readonly plan: PendingCommit;
-  /** What plans of the same group may follow; `undefined` where the plan is not in the group. */
+  /** The change that plans of the same group may continue; `undefined` if the plan is not in the group. */
   readonly change: Change | undefined;
 }
 
@@ -247,7 +248,7 @@ class Claims {
   }
 }
 
-/** Pending versions of one change are equal, whoever has looked them up. */
+/** Compares changes, because there may be several objects for the pending version of one change. */
 function isFollowedBy({ change }: Writer, plan: PendingCommit): boolean {
   return plan.dependsOn.some((base) => base.change === change && plan.continues(base));
 }

@@ -2,7 +2,7 @@ import { type Clock, Ticker } from '../clock.js';
 import type { ModelLockSettings } from '../config/settings.js';
 import { type ModelClass, ModelMap } from '../model/model-class.js';
 
-/** The right to be the one execution of this process that changes a model: held until it is released. */
+/** The right of one execution of this process to change a model, held until it is released. */
 export interface ModelLock {
   readonly model: ModelClass<unknown>;
   readonly id: string;
@@ -10,27 +10,26 @@ export interface ModelLock {
 
 interface Waiter {
   readonly startedTick: number;
-  /** Whether it does not wait for a lock that takes long to come. */
+  /** Whether it does not wait for a lock whose holder is held up. */
   readonly isBrief: boolean;
   readonly end: (lock: ModelLock | undefined) => void;
 }
 
-/** A model whose lock somebody holds, and those that wait for it, in the order in which they came. */
+/** A model whose lock is held, and the waiters for it in the order in which they came. */
 interface HeldModel {
-  /** Another one for each holder. */
+  /** A new object for each holder. */
   lock: ModelLock;
   takenTick: number;
-  /** Whether its holder is known to keep it for long. */
+  /** Whether the holder is known to keep it for long. */
   isHeldUp: boolean;
   waiters: Waiter[];
 }
 
 /**
- * Lets the executions of one process change a model one after another, so that none of them is stale because of
- * another one.
+ * Lets the executions of one process change a model one after the other, so that they do not make each other stale.
  *
- * It only saves attempts: whoever goes on without a lock is as safe as with one, because versions are guarded. So a lock that
- * is held for longer than anybody waits goes to the next one, because its holder may never give it back.
+ * It only saves attempts. An execution without the lock is as safe as one with it, because the commit checks versions. So a lock
+ * that is held for longer than the longest wait passes to the next waiter, because its holder may never release it.
  */
 export class KeyedMutex {
   readonly #held = new ModelMap<HeldModel>();
@@ -41,7 +40,7 @@ export class KeyedMutex {
     this.#ticker = new Ticker(clock, waitMs, () => this.#endWaits());
   }
 
-  /** Takes a lock that is free; `undefined` when somebody holds it. */
+  /** Takes a lock that is free; `undefined` when it is held. */
   tryAcquire(model: ModelClass<unknown>, id: string): ModelLock | undefined {
     if (this.#held.get(model, id) !== undefined) return undefined;
     const lock: ModelLock = { model, id };
@@ -50,9 +49,9 @@ export class KeyedMutex {
   }
 
   /**
-   * Waits for a lock that somebody holds; `undefined` when it did not come in time.
+   * Waits for a lock that is held; `undefined` when the wait took too long.
    *
-   * @param isBrief whether it is not waited for while its holder is held up
+   * @param isBrief whether not to wait while the holder is held up
    */
   acquire(model: ModelClass<unknown>, id: string, isBrief: boolean = false): Promise<ModelLock | undefined> {
     const held = this.#held.get(model, id);
@@ -65,13 +64,13 @@ export class KeyedMutex {
     });
   }
 
-  /** Gives a lock back: to the one that has waited longest, if anybody does. */
+  /** Releases a lock, which passes to the waiter that has waited longest, if there is one. */
   release(lock: ModelLock): void {
     const held = this.#held.get(lock.model, lock.id);
     if (held?.lock === lock) this.#passOn(held);
   }
 
-  /** Says that the holder of a lock keeps it for long: brief waits for it end. */
+  /** Marks a lock as one that its holder keeps for long, which ends brief waits for it. */
   holdUp(lock: ModelLock): void {
     const held = this.#held.get(lock.model, lock.id);
     if (held?.lock !== lock) return;
@@ -96,7 +95,7 @@ export class KeyedMutex {
     next.end(held.lock);
   }
 
-  /** Ends what has lasted long enough, locks and waits; tells whether any waits are left. */
+  /** Ends locks and waits that have lasted too long. Returns whether any waits are left. */
   #endWaits(): boolean {
     for (const held of this.#awaited) {
       if (this.#ticker.isOver(held.takenTick)) this.#passOn(held);

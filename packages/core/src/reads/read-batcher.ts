@@ -8,7 +8,7 @@ import type { ModelSource } from '../storage/repository.js';
 
 /** How many models one statement asks for at most. */
 const readsMax = 128;
-/** How long a statement is under way before the next one does not wait for it any more. */
+/** How long the next statement waits for the one that is running. */
 const patienceMs = 100;
 
 interface Waiting<M> {
@@ -18,16 +18,16 @@ interface Waiting<M> {
 }
 
 /**
- * Combines the reads of one source: those that come while one is under way become one statement.
+ * Combines the reads of one source: those that come while a statement is running become one statement.
  *
- * A lone read goes at once, by the source's fastest way for one. A statement that takes long, because the connection is
- * silent, holds up those that wait for it, but nobody who comes later.
+ * A single read is sent at once, in the source's fastest way for one model. A statement that takes long, because the connection
+ * is silent, delays the reads that wait for it, but not those that come later.
  */
 export class ReadCombiner<M extends AnyEntity> {
   readonly #source: ModelSource<M>;
   readonly #clock: Pick<Clock, 'elapsedMs'>;
   readonly #waiting: Waiting<M>[] = [];
-  /** The statement that the waiting ones wait for, if there is one. */
+  /** The statement that the waiting reads wait for, if there is one. */
   #underWay: { readonly since: number } | undefined;
 
   constructor(source: ModelSource<M>, clock: Pick<Clock, 'elapsedMs'>) {
@@ -46,14 +46,14 @@ export class ReadCombiner<M extends AnyEntity> {
 
   async #readAll(): Promise<void> {
     let own = this.#begin();
-    // Reads that begin at this very moment go together.
+    // Reads that begin at the same moment go together.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const reads = this.#waiting.splice(0, readsMax);
       const [only] = reads;
       if (only !== undefined && reads.length === 1) await this.#readOne(only);
       else await this.#readSeveral(reads);
-      // Others have lost their patience and read what waits.
+      // It took so long that a later statement has taken over the waiting reads.
       if (this.#underWay !== own) return;
       own = this.#begin();
     }
@@ -77,21 +77,21 @@ export class ReadCombiner<M extends AnyEntity> {
       const models = await this.#source.readSeveral(reads.map(({ id }) => id));
       for (const read of reads) make(read, models.get(read.id));
     } catch (error) {
-      // One that cannot be read, such as an id that is none or a damaged row, must not fail the others.
+      // A model that cannot be read, because of an invalid id or a damaged row, must not fail the other reads.
       if (concernsAll(error)) for (const { reject } of reads) reject(error);
       else await Promise.all(reads.map((read) => this.#readOne(read)));
     }
   }
 }
 
-/** Whether an error says that the shard serves nobody now, however few rows are asked for. */
+/** Whether an error says that the shard can serve no read now. */
 function concernsAll(error: unknown): boolean {
   const known = FrameworkError.find(error);
   if (known?.retryable !== true) return false;
   return known.code !== 'shard-unavailable' || (known as ShardUnavailableError).kind !== 'damaged';
 }
 
-/** A row that cannot be decoded fails only the executions that read it. */
+/** Decodes on its own, so that a row that cannot be decoded fails only the executions that read it. */
 function make<M>({ resolve, reject }: Waiting<M>, toModel: (() => M) | undefined): void {
   try {
     resolve(toModel?.());

@@ -14,7 +14,7 @@ import { type CombinedReads, madeModels } from './read-batcher.js';
 const locksMax = 64;
 const deletedState = 'DELETED';
 
-/** What the reads by id of one attempt have in common: the locks that it holds, and the pending versions that it saw. */
+/** The reads by id of one attempt: they share the locks that it holds and the pending versions that it has seen. */
 export class ReadContext implements AttemptReads {
   readonly #combined: CombinedReads;
   readonly #mutex: KeyedMutex | undefined;
@@ -31,7 +31,7 @@ export class ReadContext implements AttemptReads {
   /**
    * @param combined what combines them with the reads of other attempts
    * @param locks `undefined` when executions take no locks
-   * @param groups what the executor writes in groups
+   * @param groups the executor's grouped commit, with its pending versions
    * @param mayDepend whether this attempt may depend on what is not committed yet
    * @param isOfHandler whether a handler executes it, whose event is tried again when it fails
    */
@@ -48,7 +48,7 @@ export class ReadContext implements AttemptReads {
     this.#isOfHandler = isOfHandler;
   }
 
-  /** The timeline on which this attempt reads a shard: that of its first access, of which this takes note. */
+  /** The timeline on which this attempt reads a shard: that of the first access, which this call records. */
   timelineOf({ shard, timeline }: Pick<TransactionManager, 'shard' | 'timeline'>): number {
     const known = this.#timelines.get(shard);
     if (known !== undefined) return known;
@@ -56,7 +56,7 @@ export class ReadContext implements AttemptReads {
     return timeline;
   }
 
-  /** Reads a model when this attempt has the lock on it, or has waited too long for it. */
+  /** Reads a model once this attempt has the lock on it, or has waited too long for the lock. */
   async read<M extends AnyEntity>(source: ModelSource<M>, id: string): Promise<M | undefined> {
     const wait = this.#takeLock(source.model, id);
     if (wait !== undefined) await wait;
@@ -69,7 +69,7 @@ export class ReadContext implements AttemptReads {
     return this.#latest(source.model, id, await this.#combined.read(source, id));
   }
 
-  /** Reads models without waiting for locks, as they are when everything that is queued is written. */
+  /** Reads models without waiting for locks, as they will be when all pending plans are written. */
   async readSeveral<M extends AnyEntity>(
     source: ModelSource<M>,
     ids: readonly string[],
@@ -88,26 +88,26 @@ export class ReadContext implements AttemptReads {
   }
 
   /**
-   * Ends reading, when perform has: what is still being read, because nobody waits for it, takes no lock any more, and is
-   * nothing that the plan depends on.
+   * Ends reading when `perform` has ended. Reads that it did not wait for take no locks from now on, and the plan does not depend on
+   * them.
    */
   end(): void {
     this.#isOver = true;
   }
 
-  /** Gives the models that were not committed yet when they were read, for whoever shares their fate from now on. */
+  /** Hands over the pending versions that were read, to the caller who makes sure that they are committed. */
   handOver(): readonly PendingVersion[] {
     const dependsOn = this.#dependsOn;
     this.#dependsOn = [];
     return dependsOn;
   }
 
-  /** Waits until these models are committed, and takes their fate for certain: see {@link GroupCommit.untilWritten}. */
+  /** Waits until the pending versions that were read are committed: see {@link GroupCommit.untilWritten}. */
   async untilWritten(): Promise<void> {
     await this.#groups.untilWritten(this.handOver(), this.#isOfHandler);
   }
 
-  /** Gives back the locks of models that the plan does not change. */
+  /** Releases the locks on models that the plan does not change. */
   keepLocksOf(staged: readonly ShardPlan[]): void {
     this.#held = this.#held.filter((lock) => {
       const isKept = staged.some(({ changes }) =>
@@ -120,21 +120,21 @@ export class ReadContext implements AttemptReads {
     });
   }
 
-  /** Gives back every lock. */
+  /** Releases all locks. */
   releaseLocks(): void {
     for (const lock of this.#held) this.#mutex?.release(lock);
   }
 
   /**
-   * Does with the locks what is right while the commit waits for a lock. The event of a handler is tried again later, and so are
-   * those that come next: they need not wait. A client's next executions would be stale one after the other, so they do.
+   * Called while the commit waits for a lock in the database. A handler releases its locks: its event and the next ones are tried
+   * again later, so they need not wait. A client keeps them, because the next executions would become stale one after the other.
    */
   holdUpLocks(): void {
     if (this.#isOfHandler) this.releaseLocks();
     else for (const lock of this.#held) this.#mutex?.holdUp(lock);
   }
 
-  /** Waits only for the first lock: waiting while holding one could end in a deadlock. */
+  /** Waits only for the first lock, because waiting while holding one could end in a deadlock. */
   #takeLock(model: ModelClass<unknown>, id: string): Promise<void> | undefined {
     if (this.#mutex === undefined || this.#held.length >= locksMax) return undefined;
     const free = this.#mutex.tryAcquire(model, id);
@@ -156,22 +156,22 @@ export class ReadContext implements AttemptReads {
     if (staged !== undefined) await this.#groups.awaitOutcome(staged, this.#isOfHandler);
   }
 
-  /** The pending version where it is newer than the one that was read, and this attempt may depend on it. */
+  /** Gives the pending version if it is newer than the stored one and this attempt may depend on it; else the stored one. */
   #latest<M extends AnyEntity>(model: ModelClass<M>, id: string, stored: M | undefined): M | undefined {
     const staged = this.#groups.pending.get(model, id);
     if (staged === undefined || staged.change.model.version <= (stored?.version ?? 0)) return stored;
     return present(this.#see(model, staged) ?? stored);
   }
 
-  /** The pending version as a read will give it, where that is known already. */
+  /** Gives the pending version as a read will give it, if this attempt may depend on it; remembers that it does. */
   #see<M extends AnyEntity>(_model: ModelClass<M>, staged: PendingVersion): M | undefined {
     if (!this.#mayDepend || this.#isOver) return undefined;
     const { plan, change } = staged;
     const { shard, timeline } = plan.changes;
-    // It may never come to the timeline on which this attempt commits.
+    // It may never be written on the timeline on which this attempt commits.
     if (timeline !== (this.#timelines.get(shard) ?? timeline)) return undefined;
     const { repository, row } = change;
-    // Of this class: pending versions are kept by their classes.
+    // It is of this class, because pending versions are kept by class.
     const model = repository.decode?.(row, shard) as M | undefined;
     if (model !== undefined && !this.#dependsOn.includes(staged)) this.#dependsOn.push(staged);
     return model;
