@@ -7,7 +7,6 @@ import {
 } from '@framework/core/adapter';
 
 import type { AbandonedCalls } from './call/call-deadlines.js';
-import { eventBytesMax } from './delivery-settings.js';
 import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import { EnvelopeFactory } from './handler/row-envelope.js';
 import { onPause } from './operator/delivery-operator.js';
@@ -96,7 +95,7 @@ export class DatabaseWorker {
     const onLost = (tokens: readonly string[]): void => this.#keeper.drop(tokens);
     const onBlocked = (): void => this.#retries.wake();
     const onRenewed = (gained: readonly HeldSlot[]): void => this.#renewed(gained);
-    const reader = new LogReader(log, settings.readMax, eventBytesMax(settings));
+    const reader = new LogReader(log, settings);
     const watch = new LoopWatch(clock, settings.leaseMs);
     this.#watch = watch;
     this.#keeper = new LeaseKeeper({ context, leases, processId, shards: knownShards, watch, onRenewed });

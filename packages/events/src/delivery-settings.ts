@@ -104,7 +104,10 @@ export const defaultDeliverySettings: DeliverySettings = {
 };
 
 /** Larger events are not read together with others, but by themselves when their turn comes. */
-export function eventBytesMax({ readMax, readBytesMax }: DeliverySettings): number {
+export function eventBytesMax({
+  readMax,
+  readBytesMax,
+}: Pick<DeliverySettings, 'readMax' | 'readBytesMax'>): number {
   return Math.max(1, Math.floor(readBytesMax / readMax));
 }
 

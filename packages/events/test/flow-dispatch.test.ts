@@ -94,7 +94,8 @@ class Dispatching {
   }
 
   handle(slot: HeldSlot, ...events: readonly DeliverableEvent[]): void {
-    for (const event of events) this.dispatch.handle([event], slot, () => this.finished.push(event.id));
+    for (const event of events)
+      this.dispatch.handle([event], slot, { onFinished: () => this.finished.push(event.id), more: false });
   }
 
   /** Asks for retries; gives the ids of those that have ended. */
@@ -204,6 +205,28 @@ describe('the events of a handler', () => {
     expect([one.dispatch.full, one.roomCount]).toEqual([false, 1]);
     await one.end(['b1']);
     expect(one.roomCount).toBe(1);
+  });
+
+  test('leave room for as many reads as have no more bytes than four reads together with what is in memory', async () => {
+    const one = new Dispatching({}, { readBytesMax: 100 });
+    const rooms = [one.dispatch.readRoom];
+    const large = { ...e1, bytes: 1_000, omitted: true };
+    for (const [event, bytes] of [
+      [large, 1_000],
+      [a1, 1],
+      [a2, 199],
+      [b1, 101],
+    ] as const) {
+      // prettier-ignore
+      one.handle(slotOf(0), { ...event, bytes });
+      rooms.push(one.dispatch.readRoom);
+    }
+    expect(rooms).toEqual([4, 4, 3, 2, 0]);
+    await one.end(['b1']);
+    expect([one.dispatch.readRoom, one.roomCount]).toEqual([2, 1]);
+    await one.end(['e1', 'a1']);
+    await one.end(['a2']);
+    expect([one.dispatch.readRoom, one.roomCount]).toEqual([4, 1]);
   });
 
   test('that were given up with their slot are unfinished no more, and those of other slots go on', async () => {

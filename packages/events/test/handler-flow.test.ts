@@ -141,10 +141,10 @@ describe('the flow of a handler', () => {
     one.gain(0);
     one.gain(1);
     await one.settled();
-    expect(one.handler.seen).toEqual(['a1', 'a2', 'b1']);
+    expect(one.handler.seen).toEqual(['a1', 'b1', 'a2']);
     expect(one.moved.map(({ slot, cursor, wantedCount }) => [slot.slot, cursor, wantedCount])).toEqual([
-      [0, 'c1', 2],
       [1, 'c1', 1],
+      [0, 'c1', 2],
     ]);
     await one.commit();
     expect([one.reads.length, one.asked]).toEqual([3, ['flushSoon', 'flushSoon']]);
@@ -182,6 +182,17 @@ describe('the flow of a handler', () => {
     expect(one.reads.slice(4, 6).map(([slots]) => slots)).toEqual(['4', '5']);
   });
 
+  test('sends the next read before it calls the handler with what was read, where more follows', async () => {
+    const one = new Flowing();
+    const readCounts: number[] = [];
+    one.work = () => void readCounts.push(one.reads.length);
+    one.answers.push({ ...batch('c1', a1), more: true }, batch('c2', a2));
+    one.gain(0);
+    await one.settled();
+    await one.settled();
+    expect(readCounts).toEqual([2, 2]);
+  });
+
   test('reads nothing while it is paused, and goes on from where it was', async () => {
     const one = new Flowing();
     one.flow.setPaused(true);
@@ -213,6 +224,7 @@ describe('the flow of a handler', () => {
     one.gain(0);
     await one.settled();
     expect([one.reads.length, one.asked]).toEqual([1, ['flushSoon']]);
+    await one.settled();
     for (const { onSaved, wantedCount } of one.moved) onSaved(wantedCount);
     await one.settled();
     expect(one.reads).toHaveLength(2);

@@ -57,7 +57,8 @@ test('a batch of more events than a call can have arguments is tried again as a 
   const event = deposited('a', 1);
   const slot = new HeldSlot({ handler: 'one', slot: 0, token: 'token', abandoned: false });
   let finishedCount = 0;
-  dispatch.handle(Array<typeof event>(count).fill(event), slot, () => finishedCount++);
+  const onFinished = (): number => finishedCount++;
+  dispatch.handle(Array<typeof event>(count).fill(event), slot, { onFinished, more: false });
   await clock.advance(10_000);
   expect([sizes, finishedCount]).toEqual([[count, count], count]);
 });

@@ -21,6 +21,29 @@ describe('reading ahead', () => {
     expect(handler.seen).toHaveLength(100);
   });
 
+  test('ends when the events that are read and not finished have as many bytes as four reads may have', async () => {
+    const bench = new DeliveryBench();
+    const hold = gate();
+    const handler = handlerOf({ name: 'one' }, () => hold.opened);
+    bench.database.commit(...many('a', 1_000));
+    const { store } = bench.start([handler], { readMax: 10, readBytesMax: 5_000, unfinishedMax: 1_000 });
+    let [bytes, count] = [0, 0];
+    const readLog = store.log.read.bind(store.log);
+    store.log.read = async (...asked) => {
+      const batch = await readLog(...asked);
+      for (const event of batch.events) bytes += event.bytes ?? 0;
+      count += batch.events.length;
+      return batch;
+    };
+    await bench.clock.advance(1_000);
+    expect(bytes / count).toBeGreaterThan(300);
+    expect(bytes).toBeGreaterThan(15_000);
+    expect(bytes).toBeLessThanOrEqual(20_000);
+    hold.open();
+    await bench.clock.advance(10_000);
+    expect(handler.seen).toHaveLength(1_000);
+  });
+
   test('ends when too many events are beyond the saved cursors', async () => {
     const bench = new DeliveryBench();
     const hold = gate();

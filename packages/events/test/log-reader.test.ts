@@ -32,7 +32,7 @@ class AskedLog {
 }
 
 function readerOf(log: AskedLog): LogReader {
-  return new LogReader(log, 100, 1_000);
+  return new LogReader(log, { readMax: 100, readBytesMax: 100_000 });
 }
 
 test('handlers that stand at the same place share one read, also while it goes on', async () => {
@@ -136,6 +136,24 @@ test('of what was read the last four places are kept', async () => {
   for (const cursor of ['2', '3', '4', '5']) expect(await readCount(cursor)).toBe(0);
   for (const cursor of ['1', '2']) expect(await readCount(cursor)).toBe(1);
   for (const cursor of ['4', '5', '1', '2']) expect(await readCount(cursor)).toBe(0);
+});
+
+test('what is kept has no more bytes than one read may have', async () => {
+  const log = new AskedLog();
+  const reader = readerOf(log);
+  const sized = (bytes: number, omitted = false) => [{ ...deposited('a', 1), bytes, omitted }];
+  const reads = ['1', '2', '3'].map((cursor) => reader.read([0], cursor));
+  log.answer(0, sized(60_000));
+  log.answer(1, sized(1_000_000, true));
+  log.answer(2, sized(40_000));
+  await Promise.all(reads);
+  for (const cursor of ['1', '2', '3']) void reader.read([0], cursor);
+  expect(log.reads).toHaveLength(3);
+  void reader.read([0], '4');
+  log.answer(3, sized(50_000));
+  await reader.read([0], '4');
+  for (const cursor of ['4', '3', '2', '1']) void reader.read([0], cursor);
+  expect(log.reads.slice(4).map((read) => read.split(':')[0])).toEqual(['0 from 1']);
 });
 
 test('a place that was read again is kept for longer than those that were not', async () => {

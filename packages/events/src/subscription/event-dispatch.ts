@@ -19,8 +19,11 @@ import {
   type RetryWork,
   modelKey,
 } from './keyed-queue.js';
-import type { LogReader } from './log-reader.js';
+import { type LogReader, heldBytes } from './log-reader.js';
 import { RetryStep } from './retry-step.js';
+
+/** How many reads of the log one handler has under way at once, at most. */
+const readsMax = 4;
 
 /** Gives one handler what it is to do: models side by side, each model's work one after the other. */
 export class FlowDispatch {
@@ -37,7 +40,8 @@ export class FlowDispatch {
   readonly #waiting = new Map<Lane<FlowWork>, Waiting>();
   /** The lanes in which a blocked event was tried last, so that new ones are next. */
   readonly #retried = new WeakSet<Lane<FlowWork>>();
-  #unfinishedCount = 0;
+  #unfinished: Load = { count: 0, bytes: 0 };
+  #startsSoon = false;
   #paused = false;
 
   constructor(options: {
@@ -95,11 +99,26 @@ export class FlowDispatch {
     });
   }
 
-  /** Whether so many events are unfinished that no more are to be read. */
+  /** Whether so much is unfinished that no more is to be read. */
   get full(): boolean {
-    let waitingCount = 0;
-    for (const { items } of this.#waiting.keys()) waitingCount += items.length;
-    return this.#unfinishedCount - waitingCount >= this.#around.context.settings.unfinishedMax;
+    return this.readRoom === 0;
+  }
+
+  /**
+   * How many reads may begin now.
+   *
+   * Each read may give `readBytesMax`: what is unfinished and what is being read have no more than four times as much together.
+   * Slots that wait do not count, so that they hold up no other one: of each of them no more is read.
+   */
+  get readRoom(): number {
+    const { unfinishedMax, readBytesMax } = this.#around.context.settings;
+    let { count, bytes } = this.#unfinished;
+    for (const { items } of this.#waiting.keys()) {
+      const waiting = loadOf(items);
+      count -= waiting.count;
+      bytes -= waiting.bytes;
+    }
+    return count >= unfinishedMax ? 0 : Math.max(0, readsMax - Math.ceil(bytes / readBytesMax));
   }
 
   /** The slots of which no more is to be read, because their events wait to be tried again. */
@@ -125,13 +144,22 @@ export class FlowDispatch {
   /**
    * Has events of one slot handled or, when their models are blocked, blocked.
    *
+   * Where more is read behind them, they begin one turn of the event loop later. Handlers that wait for nothing are called one
+   * after the other within one turn, and what is written meanwhile, such as the next read, leaves the process only after it: the
+   * database would wait for the handlers, and then they for the database.
+   *
    * @param onFinished called once for each that is done or blocked
    */
-  handle(events: readonly DeliverableEvent[], slot: HeldSlot, onFinished: () => void): void {
-    this.#unfinishedCount += events.length;
-    for (const event of events)
-      this.#lanes.add(this.#laneOf(event), { kind: 'event', event, slot, onFinished });
-    this.#lanes.resume();
+  handle(
+    events: readonly DeliverableEvent[],
+    slot: HeldSlot,
+    { onFinished, more }: { readonly onFinished: () => void; readonly more: boolean },
+  ): void {
+    const works = events.map((event): EventWork => ({ kind: 'event', event, slot, onFinished }));
+    this.#count(works, 1);
+    for (const work of works) this.#lanes.add(this.#laneOf(work.event), work);
+    if (!more) this.#lanes.resume();
+    else if (works.length > 0 && !this.#startsSoon) this.#startSoon();
   }
 
   /**
@@ -203,10 +231,25 @@ export class FlowDispatch {
    * what was read.
    */
   #leave(lane: Lane<FlowWork>): void {
-    for (const work of lane.items.splice(0)) {
-      if (work.kind === 'event') this.#unfinishedCount--;
-      else if (work.kind === 'retry') work.onEnded();
-    }
+    const left = lane.items.splice(0);
+    this.#count(left, -1);
+    for (const work of left) if (work.kind === 'retry') work.onEnded();
+  }
+
+  #startSoon(): void {
+    this.#startsSoon = true;
+    this.#around.context.clock.after(0, () => {
+      this.#startsSoon = false;
+      this.#lanes.resume();
+    });
+  }
+
+  #count(works: readonly FlowWork[], sign: 1 | -1): void {
+    const { count, bytes } = loadOf(works);
+    this.#unfinished = {
+      count: this.#unfinished.count + sign * count,
+      bytes: this.#unfinished.bytes + sign * bytes,
+    };
   }
 
   async #runEvents(first: EventWork, lane: Lane<FlowWork>): Promise<void> {
@@ -220,7 +263,8 @@ export class FlowDispatch {
     } finally {
       // Also those that were given up: whoever holds their slot next reads them again.
       const wasFull = this.full;
-      this.#unfinishedCount -= works.length - (left?.works.length ?? 0);
+      this.#count(works, -1);
+      if (left !== undefined) this.#count(left.works, 1);
       if (left !== undefined) {
         putBack(lane.items, left.works);
         const together = { slot: first.slot.slot, count: left.works.length };
@@ -268,6 +312,22 @@ interface Waiting {
   readonly count: number;
   /** How often they were tried. */
   readonly attempt: number;
+}
+
+/** How many events, and how many bytes of them are in memory. */
+interface Load {
+  readonly count: number;
+  readonly bytes: number;
+}
+
+function loadOf(works: readonly FlowWork[]): Load {
+  let [count, bytes] = [0, 0];
+  for (const work of works) {
+    if (work.kind !== 'event') continue;
+    count++;
+    bytes += heldBytes(work.event);
+  }
+  return { count, bytes };
 }
 
 /** Where the events of a lane begin. */

@@ -1,7 +1,19 @@
-import type { Cursor, DeliveryLog, EventBatch, LogPartitions } from '@framework/core/adapter';
+import type {
+  Cursor,
+  DeliverableEvent,
+  DeliveryLog,
+  EventBatch,
+  LogPartitions,
+} from '@framework/core/adapter';
 
+import { type DeliverySettings, eventBytesMax } from '../delivery-settings.js';
 import { WakeSignal } from '../wake/wake-signal.js';
 import type { WorkerContext } from '../worker-context.js';
+
+/** About how many bytes of an event are in memory: large ones come without payload and params. */
+export function heldBytes({ bytes = 0, omitted = false }: DeliverableEvent): number {
+  return omitted ? 0 : bytes;
+}
 
 /** A batch of the log, and how much was known of commits when its reading began. */
 export interface ReadBatch extends EventBatch {
@@ -13,6 +25,8 @@ interface Entry {
   readonly batch: Promise<ReadBatch>;
   /** Whether it holds something, which stays true; undefined while it is being read. */
   full: boolean | undefined;
+  /** How many bytes of events it holds; 0 while it is being read. */
+  bytes: number;
 }
 
 /** Handlers that stand at the same place ask at about the same time; what is kept longer only fills memory. */
@@ -23,19 +37,17 @@ export class LogReader {
   readonly #log: Pick<DeliveryLog, 'read'>;
   readonly #readMax: number;
   readonly #bytesMax: number;
+  readonly #keptBytesMax: number;
   /** In the order of use. */
   readonly #entries = new Map<string, Entry>();
   #generation = 0;
   #foundCount = 0;
 
-  /**
-   * @param readMax how many events are read at once
-   * @param bytesMax larger ones are read without payload and params
-   */
-  constructor(log: Pick<DeliveryLog, 'read'>, readMax: number, bytesMax: number) {
+  constructor(log: Pick<DeliveryLog, 'read'>, settings: Pick<DeliverySettings, 'readMax' | 'readBytesMax'>) {
     this.#log = log;
-    this.#readMax = readMax;
-    this.#bytesMax = bytesMax;
+    this.#readMax = settings.readMax;
+    this.#bytesMax = eventBytesMax(settings);
+    this.#keptBytesMax = settings.readBytesMax;
   }
 
   /** Grows whenever something may have been committed. */
@@ -64,6 +76,7 @@ export class LogReader {
       generation: this.#generation,
       batch: this.#read(slots, cursor, this.#generation),
       full: undefined,
+      bytes: 0,
     };
     this.#remember(key, entry);
     void this.#settle(key, entry);
@@ -79,7 +92,9 @@ export class LogReader {
     try {
       const { events, more } = await entry.batch;
       entry.full = events.length > 0 || more;
+      entry.bytes = events.reduce((sum, event) => sum + heldBytes(event), 0);
       this.#foundCount += events.length;
+      this.#forget();
     } catch {
       // Whoever asked for the batch is told; the next one reads anew.
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
@@ -89,8 +104,17 @@ export class LogReader {
   #remember(key: string, entry: Entry): void {
     this.#entries.delete(key);
     this.#entries.set(key, entry);
-    const [oldest] = this.#entries.keys();
-    if (this.#entries.size > entriesMax && oldest !== undefined) this.#entries.delete(oldest);
+    this.#forget();
+  }
+
+  /** Keeps the entries that were used last, of which those that were read hold no more bytes than one read may have. */
+  #forget(): void {
+    let [count, bytes] = [0, 0];
+    for (const [key, entry] of [...this.#entries].toReversed()) {
+      count++;
+      bytes += entry.bytes;
+      if (count > entriesMax || bytes > this.#keptBytesMax) this.#entries.delete(key);
+    }
   }
 }
 

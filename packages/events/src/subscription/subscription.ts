@@ -10,8 +10,6 @@ import { BlockedModelSet, modelKey } from './keyed-queue.js';
 import type { ReadBatch } from './log-reader.js';
 import { SuspectIntake } from './quarantine.js';
 
-const readsMax = 4;
-
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
 export class HandlerFlow {
   readonly slots: FlowSlots;
@@ -87,7 +85,7 @@ export class HandlerFlow {
   async run(): Promise<void> {
     const backoff = storeBackoff(this.#around.context);
     while (!this.#stopped) {
-      const groups = groupPositions(this.#readable()).slice(0, readsMax);
+      const groups = groupPositions(this.#readable()).slice(0, this.dispatch.readRoom);
       if (groups.length === 0) {
         await this.#wakeSignal.wait();
         continue;
@@ -159,7 +157,9 @@ export class HandlerFlow {
     position.cursor = next;
     position.more = more;
     position.generation = generation;
-    if (!areSuspects) return this.dispatch.handle(events, slot, () => progress.finish(step));
+    if (!areSuspects) {
+      return this.dispatch.handle(events, slot, { onFinished: () => progress.finish(step), more });
+    }
     for (const _event of events) progress.finish(step);
     await this.#saveBlocked().finally(() => this.#around.onBlocked());
   }
