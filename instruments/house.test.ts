@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url';
 
 import { expect, test } from 'vitest';
 
+import { defaultDeliverySettings } from '../packages/events/src/index.js';
+
 const root = fileURLToPath(new URL('..', import.meta.url));
 const sources = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
   (file) => !/\.test(-d)?\.ts$/.test(file) && !/^apps\/(bench|counter)\//.test(file),
@@ -40,7 +42,12 @@ test('the fields of a wallet are named in its class and in its table, and nowher
   ]);
 });
 
-test('what runs in production imports no test package', () => {
+test('delivery has no more settings than an operator can know', () => {
+  const { retry, ...others } = defaultDeliverySettings;
+  expect([...Object.keys(others), ...Object.keys(retry)].length).toBeLessThanOrEqual(12);
+});
+
+test('what runs in production imports no test package, and no entry that is for tests', () => {
   const inProduction = globSync('{packages,apps}/*/src/**/*.ts', { cwd: root }).filter(
     (file) =>
       !/\.test(-d)?\.ts$/.test(file) && !testPackages.some((name) => file.startsWith(`packages/${name}/`)),
@@ -50,6 +57,7 @@ test('what runs in production imports no test package', () => {
       testPackages.some((name) => new RegExp(`['"]@framework/${name}['"/]`).test(read(file))),
     ),
   ).toEqual([]);
+  expect(inProduction.filter((file) => /['"]@framework\/events\/internal['"]/.test(read(file)))).toEqual([]);
   const manifests = globSync('{packages,apps}/*/package.json', { cwd: root });
   expect(
     manifests.filter((file) => testPackages.some((name) => `@framework/${name}` in dependenciesIn(file))),

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
 // The public API of a package as text, so that a review sees when it changes: `api/<entry>.api.md` for each entry of its manifest,
-// made from the built declarations. Runs in the package's folder; `--write` renews the reports.
+// made from the built declarations; `./internal`, for other packages of the project, promises nothing. Runs in the package's folder; `--write` renews the reports.
 const { values: options } = parseArgs({ options: { write: { type: 'boolean', default: false } } });
 const folder = process.cwd();
 const { exports: entries } = JSON.parse(readFileSync('package.json', 'utf8')) as {
@@ -15,7 +15,7 @@ if (options.write) rmSync('api', { recursive: true, force: true });
 mkdirSync('api', { recursive: true });
 const left = new Set(readdirSync('api'));
 for (const [entry, { types }] of Object.entries(entries)) {
-  if (types === undefined) continue;
+  if (types === undefined || entry === './internal') continue;
   const name = entry === '.' ? 'index' : entry.slice('./'.length);
   left.delete(`${name}.api.md`);
   if (!isReported(name, types)) complain(`${name}.api.md is not the public API of this entry`);

@@ -125,7 +125,7 @@ export function composeWalletService(
         handlers: [...own, ...handlers],
         settings: { ...settings, stopTimeoutMs },
       })
-    : notificationsOnly({ ...around, notifyCoalesceMs: settings.notifyCoalesceMs });
+    : notificationsOnly(around);
   return { databases, wallets, transfers: transferRepository, executor, delivery, principalOf };
 }
 

@@ -159,8 +159,7 @@ class Process {
       ],
       settings: {
         leaseMs,
-        pollMaxMs: 100,
-        blockedPollMs: 100,
+        pollMaxMs: 50,
         cursorSaveMs: 60_000,
         retry: { attemptsMax: 1_000, backoffBaseMs: 50, backoffMaxMs: 100 },
       },

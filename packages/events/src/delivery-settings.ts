@@ -1,113 +1,58 @@
 import { ConfigurationError } from '@framework/core';
 import { type ConfigurationIssue, kebabCasePath } from '@framework/core/adapter';
 
+import { type DeliveryTuning, tuningFor, tuningIn } from './delivery-tuning.js';
 import type { HandlerRetry } from './handler/event-handler.js';
 
 /** The named limits and times of delivery, each per process and database unless it says otherwise. */
 export interface DeliverySettings {
   /** For how long a slot stays leased when its process vanishes; renewed after a third of it. Default 10,000. */
   readonly leaseMs: number;
-  /** The shortest time between two looks at the log when nothing wakes earlier. Default 250. */
-  readonly pollMinMs: number;
-  /** The longest one, reached when nothing happens. Default 1,000. */
+  /** The longest time between two looks at the log, reached when nothing happens. Default 1,000. */
   readonly pollMaxMs: number;
-  /** How often blocked events are looked for while none of them waits for a known time. Default 2,000. */
-  readonly blockedPollMs: number;
-  /** About how many events are read at once. Default 1,000. */
-  readonly readMax: number;
   /**
-   * How many bytes of events are read at once: those with more than their share of it are read by themselves, when their turn
-   * comes. No statement blocks more either, unless one event alone has more. Default 16,777,216, and so 16 KiB each.
+   * How many bytes of events are read at once: those with more than their share of it, a thousandth, are read by themselves, when
+   * their turn comes. What one handler has read and not finished has no more than four times as much. No statement blocks more than
+   * this either, unless one event alone has more. Default 16,777,216.
    */
   readonly readBytesMax: number;
-  /** How many events of one handler may be read and not finished. Default 2,000. */
-  readonly unfinishedMax: number;
-  /** How many events of one handler may be finished beyond its saved cursors: so many a crash repeats. Default 10,000. */
-  readonly unsavedMax: number;
-  /** A cursor that passed so many wanted events is saved: about so many per slot a crash repeats. Default 100. */
-  readonly cursorSaveEvents: number;
-  /** After how long without a further event a cursor that passed wanted events is saved. Default 1,000. */
+  /** After how long without a further event a cursor is saved: so much a crash repeats. Default 1,000. */
   readonly cursorSaveMs: number;
-  /** After how long it is saved at the latest. Default 10,000. */
-  readonly cursorSaveMaxMs: number;
-  /** The shortest time between two savings of cursors, so that many are saved by one statement. Default 100. */
-  readonly cursorSaveMinMs: number;
-  /** After how long cursors that passed only unwanted events are saved. Default 30,000. */
-  readonly cursorRestSaveMs: number;
-  /** How many events are blocked by one statement. Default 500. */
-  readonly blockMax: number;
-  /** How many blocked models of each handler are looked at by one statement. Default 200. */
-  readonly dueMax: number;
   /** How many models (or slots, for batches) of a handler run side by side. Default 16. */
   readonly concurrency: number;
   /** How many events a batch handler receives at most. Default 1,000. */
   readonly batchMax: number;
-  /** How many bytes of events a batch handler receives at most, unless one event alone has more. Default 8,388,608. */
-  readonly batchBytesMax: number;
   /** How long one call of a handler may take. Default 30,000. */
   readonly timeoutMs: number;
-  /**
-   * How many calls, of all handlers of the process, may ignore their signal and keep running before it makes no new ones.
-   * Default 64.
-   */
-  readonly abandonedMax: number;
-  /** For how long there may be so many before the process releases its leases and requests a restart. Default 10,000. */
-  readonly abandonedForMs: number;
-  /** For how long an event during whose call a process ended runs alone, per process; it doubles with each end. Default 1,000. */
-  readonly suspectAloneMs: number;
-  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min, after outages to 5 s. */
+  /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min. */
   readonly retry: HandlerRetry;
-  /** The first wait after the database failed; it doubles. Default 100. */
-  readonly storeBackoffBaseMs: number;
-  /** The longest one. Default 5,000. */
-  readonly storeBackoffMaxMs: number;
-  /** The shortest time between two notifications to other processes. Default 20. */
-  readonly notifyCoalesceMs: number;
   /** How long `stop` waits for what runs. Default 10,000. */
   readonly stopTimeoutMs: number;
-  /** How often partitions of the log are created ahead and dropped. Default 86,400,000, a day. */
-  readonly partitionsMs: number;
   /** After how long events that every handler has passed are dropped. Default 0: never. */
   readonly retentionMs: number;
 }
 
 export const defaultDeliverySettings: DeliverySettings = {
   leaseMs: 10_000,
-  pollMinMs: 250,
   pollMaxMs: 1_000,
-  blockedPollMs: 2_000,
-  readMax: 1_000,
   readBytesMax: 16_777_216,
-  unfinishedMax: 2_000,
-  unsavedMax: 10_000,
-  cursorSaveEvents: 100,
   cursorSaveMs: 1_000,
-  cursorSaveMaxMs: 10_000,
-  cursorSaveMinMs: 100,
-  cursorRestSaveMs: 30_000,
-  blockMax: 500,
-  dueMax: 200,
   concurrency: 16,
   batchMax: 1_000,
-  batchBytesMax: 8_388_608,
   timeoutMs: 30_000,
-  abandonedMax: 64,
-  abandonedForMs: 10_000,
-  suspectAloneMs: 1_000,
-  retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000, outageBackoffMaxMs: 5_000 },
-  storeBackoffBaseMs: 100,
-  storeBackoffMaxMs: 5_000,
-  notifyCoalesceMs: 20,
+  retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000 },
   stopTimeoutMs: 10_000,
-  partitionsMs: 86_400_000,
   retentionMs: 0,
 };
+
+/** What the parts of delivery work by: the settings, and what is fixed or follows from them. */
+export interface EngineSettings extends DeliverySettings, DeliveryTuning {}
 
 /** Larger events are not read together with others, but by themselves when their turn comes. */
 export function eventBytesMax({
   readMax,
   readBytesMax,
-}: Pick<DeliverySettings, 'readMax' | 'readBytesMax'>): number {
+}: Pick<EngineSettings, 'readMax' | 'readBytesMax'>): number {
   return Math.max(1, Math.floor(readBytesMax / readMax));
 }
 
@@ -117,23 +62,27 @@ export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
 };
 
 /**
- * Lays settings over their defaults.
+ * Lays settings over their defaults, and tells with them what is fixed or follows from them.
  *
  * @throws ConfigurationError `invalid-configuration` when one is unknown, or no whole number within its bounds
  */
-export function deliverySettings({ retry, ...overrides }: DeliveryOverrides = {}): DeliverySettings {
+export function engineSettings(overrides: DeliveryOverrides = {}): EngineSettings {
+  const { retry = {}, ...numbers } = overrides;
+  const faults: ConfigurationIssue[] = [];
   const settings = {
     ...defaultDeliverySettings,
-    ...set(overrides),
-    retry: { ...defaultDeliverySettings.retry, ...set(retry ?? {}) },
+    ...knownNumbers(set(numbers), defaultNumbers, ['delivery'], faults, joined),
+    retry: {
+      ...defaultRetry,
+      ...knownNumbers(set(retry), defaultRetry, ['delivery', 'retry'], faults, joined),
+    },
   };
-  const { retry: policy, ...others } = settings;
-  const faults = Object.entries({ ...others, ...policy }).flatMap(([name, value]) => {
-    const fault = settingIssue(name, value);
-    return fault === undefined ? [] : [{ path: `delivery.${name}`, message: `is ${value}: ${fault}` }];
-  });
   if (faults.length > 0) throw new ConfigurationError(faults);
-  return settings;
+  return { ...settings, ...tuningFor(settings), ...tuningIn(overrides) };
+}
+
+function joined(path: readonly PropertyKey[]): string {
+  return path.join('.');
 }
 
 /** Leaves out what is `undefined`, so that no limit is lost by it. */
@@ -148,7 +97,8 @@ interface NumberRange {
   readonly max: number;
 }
 
-type SettingName = Exclude<keyof DeliverySettings, 'retry'> | keyof HandlerRetry;
+/** Settings that are numbers. */
+export type SettingName = Exclude<keyof DeliverySettings, 'retry'> | keyof HandlerRetry;
 
 /** As long as a timer can wait. */
 const wait: NumberRange = { min: 1, max: 2 ** 31 - 1 };
@@ -161,50 +111,49 @@ const bytes: NumberRange = { min: 1, max: 2 ** 30 };
 const ranges: Readonly<Record<SettingName, NumberRange>> = {
   // A third of it has to be enough for a renewal.
   leaseMs: { min: 100, max: wait.max },
-  pollMinMs: wait,
   pollMaxMs: wait,
-  blockedPollMs: wait,
-  readMax: count,
   readBytesMax: bytes,
-  unfinishedMax: count,
-  unsavedMax: count,
-  cursorSaveEvents: count,
   cursorSaveMs: wait,
-  cursorSaveMaxMs: wait,
-  cursorSaveMinMs: wait,
-  cursorRestSaveMs: wait,
-  blockMax: count,
-  dueMax: count,
   concurrency: count,
   batchMax: count,
-  batchBytesMax: bytes,
   timeoutMs: wait,
-  abandonedMax: count,
-  abandonedForMs: wait,
-  suspectAloneMs: wait,
   attemptsMax: count,
   backoffBaseMs: wait,
   backoffMaxMs: wait,
-  outageBackoffMaxMs: wait,
-  storeBackoffBaseMs: wait,
-  storeBackoffMaxMs: wait,
-  notifyCoalesceMs: wait,
   stopTimeoutMs: wait,
-  partitionsMs: wait,
   // Zero is never; a hundred years ago is a date that every database knows.
   retentionMs: { min: 0, max: 3_155_760_000_000 },
 };
 
+/** The settings that there were once, each with what it is now. */
+const gone: Readonly<Record<string, string>> = {
+  pollMinMs: 'it is a quarter of poll-max-ms',
+  blockedPollMs: 'it is twice poll-max-ms',
+  readMax: '1,000 events are read at once; lower read-bytes-max to use less memory',
+  unfinishedMax: '2,000 events may be unfinished; lower read-bytes-max to use less memory',
+  unsavedMax: '10,000 events may be unsaved; lower cursor-save-ms to repeat less after a crash',
+  cursorSaveEvents: 'a cursor is saved after 100 events; lower cursor-save-ms to repeat less after a crash',
+  cursorSaveMinMs: 'it is a tenth of cursor-save-ms',
+  cursorSaveMaxMs: 'it is ten times cursor-save-ms',
+  cursorRestSaveMs: 'it is thirty times cursor-save-ms',
+  blockMax: '500 events are blocked by one statement',
+  dueMax: '200 models are looked at by one statement',
+  batchBytesMax: 'it is half of read-bytes-max',
+  abandonedMax: '64 calls may ignore their signal',
+  abandonedForMs: 'a restart is requested after 10 s',
+  suspectAloneMs: 'an event is tried alone for 1 s at first',
+  outageBackoffMaxMs: 'it is 5 s, or backoff-max-ms if that is less',
+  storeBackoffBaseMs: 'it is 100 ms',
+  storeBackoffMaxMs: 'it is 5 s',
+  notifyCoalesceMs: 'it is 20 ms',
+  partitionsMs: 'it is a day',
+};
+
 /** What is wrong with the value of a setting, or of a handler's limit of that name; `undefined` when nothing is. */
-export function settingIssue(name: string, value: unknown): string | undefined {
-  if (!isSetting(name)) return 'is not a known setting';
+export function settingIssue(name: SettingName, value: unknown): string | undefined {
   const { min, max } = ranges[name];
   if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max) return undefined;
   return `must be a whole number from ${shown(min)} to ${shown(max)}`;
-}
-
-function isSetting(name: string): name is SettingName {
-  return Object.hasOwn(ranges, name);
 }
 
 function shown(bound: number): string {
@@ -218,7 +167,7 @@ const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
  * Reads what a configuration file changes in the settings of delivery: `FrameworkConfig.delivery` of core.
  *
  * @param section its keys in camelCase
- * @throws ConfigurationError `invalid-configuration` with the path of every name that is unknown, and of every value
+ * @throws ConfigurationError `invalid-configuration` with the path of every name that is unknown or gone, and of every value
  * that is no whole number within its bounds; values are never shown
  */
 export function parseDeliverySettings({
@@ -246,14 +195,21 @@ function knownNumbers(
   known: object,
   path: readonly string[],
   faults: ConfigurationIssue[],
+  written = kebabCasePath,
 ): Readonly<Record<string, number>> {
   const parsed: Record<string, number> = {};
   for (const [name, value] of Object.entries(section)) {
-    const message = Object.hasOwn(known, name) ? settingIssue(name, value) : 'is not a known key';
+    const message = Object.hasOwn(known, name) ? settingIssue(name as SettingName, value) : unknownName(name);
     if (message === undefined) parsed[name] = value as number;
-    else faults.push({ path: kebabCasePath([...path, name]), message });
+    else faults.push({ path: written([...path, name]), message });
   }
   return parsed;
+}
+
+function unknownName(name: string): string {
+  return Object.hasOwn(gone, name)
+    ? `is no setting any more: remove it (now ${gone[name]})`
+    : 'is not a known key';
 }
 
 function isSection(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -15,7 +15,7 @@ import { hostname } from 'node:os';
 import { type AttemptFailureHook, errorText, logAttemptFailure } from './call/attempt-failure.js';
 import { AbandonedCalls, type RestartHook, type RestartNeed, logRestartNeed } from './call/call-deadlines.js';
 import { DatabaseWorker } from './database-worker.js';
-import { type DeliveryOverrides, type DeliverySettings, deliverySettings } from './delivery-settings.js';
+import { type DeliveryOverrides, type EngineSettings, engineSettings } from './delivery-settings.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import type { AnyEventHandler } from './handler/event-handler.js';
 import { SuspectGate } from './subscription/quarantine.js';
@@ -66,7 +66,7 @@ export interface DeliveryOptions {
  * ```
  */
 export class Delivery {
-  readonly #settings: DeliverySettings;
+  readonly #settings: EngineSettings;
   readonly #workers: readonly DatabaseWorker[];
   readonly #byShard = new Map<unknown, DatabaseWorker>();
   readonly #executor: Pick<ActionExecutor, 'onCommit'>;
@@ -83,7 +83,7 @@ export class Delivery {
   constructor(options: DeliveryOptions) {
     // oxlint-disable-next-line no-restricted-properties -- the default of the port
     const { executor, models = [], clock = systemClock, random = Math.random } = options;
-    this.#settings = deliverySettings(options.settings);
+    this.#settings = engineSettings(options.settings);
     this.#executor = executor;
     const handlers =
       options.handlers instanceof EventHandlerRegistry

@@ -39,11 +39,20 @@ describe('a section of delivery', () => {
     });
   });
 
+  test('is refused with what became of those that are no settings any more', () => {
+    expect(faultsOf({ pollMinMs: 5, retry: { outageBackoffMaxMs: 5 } })).toEqual({
+      'framework.delivery.poll-min-ms':
+        'is no setting any more: remove it (now it is a quarter of poll-max-ms)',
+      'framework.delivery.retry.outage-backoff-max-ms':
+        'is no setting any more: remove it (now it is 5 s, or backoff-max-ms if that is less)',
+    });
+  });
+
   test.each([0, -1, 1.5, Number.NaN, Infinity, 2 ** 53, '10000', '', null, true, [1], {}])(
     'is refused with the value %j, which is not shown',
     (value) => {
-      expect(faultsOf({ pollMinMs: value, retry: { backoffBaseMs: value } })).toEqual({
-        'framework.delivery.poll-min-ms': 'must be a whole number from 1 to 2,147,483,647',
+      expect(faultsOf({ pollMaxMs: value, retry: { backoffBaseMs: value } })).toEqual({
+        'framework.delivery.poll-max-ms': 'must be a whole number from 1 to 2,147,483,647',
         'framework.delivery.retry.backoff-base-ms': 'must be a whole number from 1 to 2,147,483,647',
       });
     },
@@ -55,7 +64,7 @@ describe('a section of delivery', () => {
       faultsOf({
         leaseMs: 1,
         timeoutMs: 2 ** 31,
-        dueMax: 2 ** 53 - 1,
+        batchMax: 2 ** 53 - 1,
         readBytesMax: 2 ** 31,
         retentionMs: 2 ** 53 - 1,
         retry,
@@ -63,7 +72,7 @@ describe('a section of delivery', () => {
     ).toEqual({
       'framework.delivery.lease-ms': 'must be a whole number from 100 to 2,147,483,647',
       'framework.delivery.timeout-ms': 'must be a whole number from 1 to 2,147,483,647',
-      'framework.delivery.due-max': 'must be a whole number from 1 to 1,000,000',
+      'framework.delivery.batch-max': 'must be a whole number from 1 to 1,000,000',
       'framework.delivery.read-bytes-max': 'must be a whole number from 1 to 1,073,741,824',
       'framework.delivery.retention-ms': 'must be a whole number from 0 to 3,155,760,000,000',
       'framework.delivery.retry.attempts-max': 'must be a whole number from 1 to 1,000,000',

@@ -1,11 +1,11 @@
 import { type Clock, type ErrorCode, FrameworkError } from '@framework/core';
 
 import type { AttemptFailureHook } from './call/attempt-failure.js';
-import type { DeliverySettings } from './delivery-settings.js';
+import type { EngineSettings } from './delivery-settings.js';
 
 /** What all parts of one database's delivery share. */
 export interface WorkerContext {
-  readonly settings: DeliverySettings;
+  readonly settings: EngineSettings;
   readonly clock: Clock;
   /** Gives a number from 0 to 1, for jitter. */
   readonly random: () => number;

@@ -7,7 +7,6 @@ import {
   type AttemptFailure,
   Delivery,
   DeliveryOperator,
-  type DeliveryOverrides,
   type EventEnvelope,
   type EventHandler,
   type EventHandlerOptions,
@@ -15,7 +14,9 @@ import {
   type HandlerContext,
   type RestartNeed,
 } from '../src/index.js';
+import { tuned } from '../src/delivery-tuning.js';
 import { DepositedEvent } from './account.js';
+import type { TestSettings } from './worker-context.js';
 
 export const shard: ShardIdentifier = ShardIdentifier.of(0, 0);
 
@@ -102,7 +103,7 @@ export class DeliveryBench {
    */
   start(
     handlers: readonly AnyEventHandler[],
-    settings: DeliveryOverrides = {},
+    settings: TestSettings = {},
     ready: DatabaseDelivery['ready'] = () => Promise.resolve(),
     shards: readonly ShardIdentifier[] = [shard],
     clock: Clock = this.clock,
@@ -116,7 +117,7 @@ export class DeliveryBench {
       databases: { deliveries: () => [{ store, shards, ready }] },
       executor,
       handlers,
-      settings,
+      settings: tuned(settings),
       clock,
       random: () => 1,
       onError: (error) => errors.push(error),

@@ -4,45 +4,85 @@ import { describe, expect, test } from 'vitest';
 import {
   type DeliveryOverrides,
   defaultDeliverySettings,
-  deliverySettings,
+  engineSettings,
   eventBytesMax,
 } from '../src/delivery-settings.js';
+import { tuned } from '../src/delivery-tuning.js';
+import { testSettings } from './worker-context.js';
+
+describe('what no user sets', () => {
+  test('follows from the settings, or is fixed', () => {
+    expect(engineSettings({ pollMaxMs: 2_000, cursorSaveMs: 50, readBytesMax: 1_001 })).toMatchObject({
+      pollMinMs: 500,
+      blockedPollMs: 4_000,
+      cursorSaveMinMs: 5,
+      cursorSaveMaxMs: 500,
+      cursorRestSaveMs: 1_500,
+      batchBytesMax: 501,
+      readMax: 1_000,
+      unfinishedMax: 2_000,
+    });
+  });
+
+  test('is as long as a timer can wait at most, and at least a millisecond', () => {
+    const longest = 2 ** 31 - 1;
+    expect(engineSettings({ pollMaxMs: longest, cursorSaveMs: longest })).toMatchObject({
+      blockedPollMs: longest,
+      cursorSaveMaxMs: longest,
+      cursorRestSaveMs: longest,
+    });
+    expect(engineSettings({ pollMaxMs: 1, cursorSaveMs: 1 })).toMatchObject({
+      pollMinMs: 1,
+      cursorSaveMinMs: 1,
+    });
+  });
+
+  test('is tuned by tests, also in a copy of what they have tuned', () => {
+    const overrides = tuned({ leaseMs: 300, readMax: 7 });
+    expect(Object.keys(overrides)).toEqual(['leaseMs']);
+    expect(engineSettings(tuned({ ...overrides, readMax: 8, dueMax: 9 }))).toMatchObject({
+      leaseMs: 300,
+      readMax: 7,
+      dueMax: 9,
+    });
+  });
+});
 
 describe('the settings of a delivery', () => {
   test('are the defaults where nothing is said, also where undefined is', () => {
-    expect(deliverySettings()).toEqual(defaultDeliverySettings);
+    expect(engineSettings()).toMatchObject(defaultDeliverySettings);
     const unset = { leaseMs: undefined, retry: { attemptsMax: undefined } } as unknown as DeliveryOverrides;
-    expect(deliverySettings(unset)).toEqual(defaultDeliverySettings);
+    expect(engineSettings(unset)).toEqual(engineSettings());
   });
 
   test('change one by one', () => {
-    expect(deliverySettings({ leaseMs: 100, retry: { backoffMaxMs: 7 } })).toEqual({
-      ...defaultDeliverySettings,
+    expect(engineSettings({ leaseMs: 100, retry: { backoffMaxMs: 7 } })).toEqual({
+      ...engineSettings(),
       leaseMs: 100,
       retry: { ...defaultDeliverySettings.retry, backoffMaxMs: 7 },
     });
   });
 
   test('are refused with all that is wrong with them at once', () => {
-    const wrong = { leaseMs: 99, pollMs: 1, retry: { attemptsMax: 0, readMax: 1_000_001 } };
+    const wrong = { leaseMs: 99, pollMs: 1, retry: { attemptsMax: 0, readMax: 1 } };
     let faults: readonly string[] = [];
     try {
-      deliverySettings(wrong);
+      engineSettings(wrong);
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
       faults = error.faults.map(({ path }) => path);
     }
     expect(faults.toSorted()).toEqual([
-      'delivery.attemptsMax',
       'delivery.leaseMs',
       'delivery.pollMs',
-      'delivery.readMax',
+      'delivery.retry.attemptsMax',
+      'delivery.retry.readMax',
     ]);
   });
 });
 
 test('an event is read with others when it has no more than its share of the bytes, and always when it has one', () => {
-  expect(eventBytesMax(deliverySettings())).toBe(16_777);
-  expect(eventBytesMax(deliverySettings({ readMax: 3, readBytesMax: 11 }))).toBe(3);
-  expect(eventBytesMax(deliverySettings({ readMax: 1_000, readBytesMax: 10 }))).toBe(1);
+  expect(eventBytesMax(engineSettings())).toBe(16_777);
+  expect(eventBytesMax(testSettings({ readMax: 3, readBytesMax: 11 }))).toBe(3);
+  expect(eventBytesMax(testSettings({ readMax: 1_000, readBytesMax: 10 }))).toBe(1);
 });

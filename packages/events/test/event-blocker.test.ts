@@ -2,12 +2,11 @@ import type { BlockedEvent } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
-import { deliverySettings } from '../src/delivery-settings.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { EventBlocker } from '../src/subscription/blocked-events.js';
 import { deposited } from './account.js';
 import { gate } from './delivery-bench.js';
-import { workerContext } from './worker-context.js';
+import { testSettings, workerContext } from './worker-context.js';
 
 function heldSlot(slot = 0): HeldSlot {
   return new HeldSlot({ handler: 'one', slot, token: `token ${slot}`, abandoned: false });
@@ -37,7 +36,7 @@ function blockerOf(block: (ids: readonly string[]) => Promise<readonly string[]>
   const lost: string[] = [];
   const context = workerContext({
     clock,
-    settings: deliverySettings({ blockMax: 3, readBytesMax: 100_000, readMax: 100 }),
+    settings: testSettings({ blockMax: 3, readBytesMax: 100_000, readMax: 100 }),
     ended: ended.signal,
     onError: (error) => errors.push(error),
   });

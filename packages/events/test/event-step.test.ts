@@ -1,12 +1,11 @@
 import { expect, test } from 'vitest';
 
-import { defaultDeliverySettings } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { EventStep } from '../src/subscription/event-step.js';
 import { BlockedModelSet, type EventWork } from '../src/subscription/keyed-queue.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
-import { workerContext } from './worker-context.js';
+import { testSettings, workerContext } from './worker-context.js';
 
 type StepOptions = ConstructorParameters<typeof EventStep>[0];
 
@@ -22,7 +21,7 @@ function stepOf(
   const called: string[] = [];
   const blocked: (readonly [string, number])[] = [];
   const options = {
-    context: workerContext({ settings: { ...defaultDeliverySettings, blockMax: 500, batchBytesMax: 1_000 } }),
+    context: workerContext({ settings: testSettings({ blockMax: 500, batchBytesMax: 1_000 }) }),
     handler: 'one',
     policy: {
       batches,
@@ -30,7 +29,7 @@ function stepOf(
       waitsWhenFailed: false,
       concurrency: 1,
       timeoutMs: 1,
-      retry: defaultDeliverySettings.retry,
+      retry: { attemptsMax: 10, backoffBaseMs: 500, backoffMaxMs: 300_000, outageBackoffMaxMs: 5_000 },
     },
     caller: {
       handler: 'one',

@@ -3,21 +3,15 @@ import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
 import { AbandonedCalls } from '../src/call/call-deadlines.js';
-import { deliverySettings } from '../src/delivery-settings.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
-import {
-  type AnyEventHandler,
-  type DeliveryOverrides,
-  type EventHandlerOptions,
-  FrameworkEventHandler,
-} from '../src/index.js';
+import { type AnyEventHandler, type EventHandlerOptions, FrameworkEventHandler } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { type FlowDependencies, FlowDispatch } from '../src/subscription/event-dispatch.js';
 import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
-import { workerContext } from './worker-context.js';
+import { type TestSettings, testSettings, workerContext } from './worker-context.js';
 
 interface Called {
   readonly eventId: string;
@@ -48,13 +42,13 @@ class Dispatching {
   loaded: Promise<void> = Promise.resolve();
   readonly #ends = new Map<string, (error?: Error) => void>();
 
-  constructor(options: Partial<EventHandlerOptions> = {}, settings: DeliveryOverrides = {}) {
+  constructor(options: Partial<EventHandlerOptions> = {}, settings: TestSettings = {}) {
     const handler = this.#handler({ name: 'one', ...options });
     const [registered] = new EventHandlerRegistry([handler]).handlers;
     const around: Partial<Record<keyof FlowDependencies, unknown>> = {
       context: workerContext({
         clock: this.clock,
-        settings: deliverySettings(settings),
+        settings: testSettings(settings),
         stopping: this.stopping.signal,
         ended: this.ended.signal,
         onError: (error) => this.errors.push(error),

@@ -3,10 +3,8 @@ import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
 import { AbandonedCalls } from '../src/call/call-deadlines.js';
-import { deliverySettings } from '../src/delivery-settings.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
-import type { DeliveryOverrides } from '../src/index.js';
 import type { UnsavedCursor } from '../src/slots/cursor-saver.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import type { FlowDependencies } from '../src/subscription/event-dispatch.js';
@@ -14,7 +12,7 @@ import type { ReadBatch } from '../src/subscription/log-reader.js';
 import { HandlerFlow } from '../src/subscription/subscription.js';
 import { deposited } from './account.js';
 import { gate, handlerOf, shard } from './delivery-bench.js';
-import { workerContext } from './worker-context.js';
+import { type TestSettings, testSettings, workerContext } from './worker-context.js';
 
 const down = new Error('down');
 const [a1, a2, b1] = [deposited('a', 1), deposited('a', 2), deposited('b', 1)];
@@ -40,12 +38,12 @@ class Flowing {
   readonly flow: HandlerFlow;
   readonly running: Promise<void>;
 
-  constructor(settings: DeliveryOverrides = {}) {
+  constructor(settings: TestSettings = {}) {
     const { clock } = this;
     const around: Partial<Record<keyof FlowDependencies, unknown>> = {
       context: workerContext({
         clock,
-        settings: deliverySettings(settings),
+        settings: testSettings(settings),
         onError: (error) => this.errors.push(error),
       }),
       envelopes: new EnvelopeFactory([shard], []),

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
-import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../src/handler/event-handler.js';
+import { type OutageRetry, outageRetryAfterMs, retryAfterMs } from '../src/handler/event-handler.js';
 
-const retry: HandlerRetry = {
+const retry: OutageRetry = {
   attemptsMax: 10,
   backoffBaseMs: 500,
   backoffMaxMs: 300_000,

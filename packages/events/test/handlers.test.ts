@@ -431,8 +431,9 @@ test('a batch that waits holds up its own slot only, whatever lies behind it and
 test.each([
   ['leaseMs', { leaseMs: 1 }],
   ['pollMaxMs', { pollMaxMs: 2 ** 31 }],
-  ['readMax', { readMax: 1.5 }],
-  ['attemptsMax', { retry: { attemptsMax: Infinity } }],
+  ['batchMax', { batchMax: 1.5 }],
+  ['readMax', { readMax: 5 }],
+  ['retry.attemptsMax', { retry: { attemptsMax: Infinity } }],
   ['leaseMS', { leaseMS: 5_000 }],
 ])('the setting %s that cannot work is refused by its name, also when code gives it', (name, settings) => {
   const options = { databases: { deliveries: () => [] }, handlers: [] };

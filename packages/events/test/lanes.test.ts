@@ -2,7 +2,6 @@ import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
 import { AbandonedCalls } from '../src/call/call-deadlines.js';
-import { defaultDeliverySettings } from '../src/delivery-settings.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import { type EventEnvelope, FrameworkEventHandler } from '../src/index.js';
@@ -11,7 +10,7 @@ import { type FlowDependencies, FlowDispatch } from '../src/subscription/event-d
 import { BlockedModelSet, type Lane, Lanes } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
-import { workerContext } from './worker-context.js';
+import { testSettings, workerContext } from './worker-context.js';
 
 test('a lane of more items than a call can have arguments loses those that are removed, and no others', () => {
   const count = 150_000;
@@ -42,7 +41,7 @@ test('a batch of more events than a call can have arguments is tried again as a 
   }
   FrameworkEventHandler({ name: 'one', whenBatchFails: 'wait', batchMax: count })(Batches);
   const [handler] = new EventHandlerRegistry([new Batches()]).handlers;
-  const settings = { ...defaultDeliverySettings, batchBytesMax: 2 ** 30 };
+  const settings = testSettings({ batchBytesMax: 2 ** 30 });
   const around: Partial<FlowDependencies> = {
     context: workerContext({ clock, settings }),
     envelopes: new EnvelopeFactory([shard], []),

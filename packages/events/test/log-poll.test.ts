@@ -1,9 +1,8 @@
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
-import { defaultDeliverySettings } from '../src/delivery-settings.js';
 import { LogPoll } from '../src/subscription/log-reader.js';
-import { workerContext } from './worker-context.js';
+import { testSettings, workerContext } from './worker-context.js';
 
 /** A poll that runs, and when it looked. */
 class RunningPoll {
@@ -14,7 +13,7 @@ class RunningPoll {
   readonly poll: LogPoll = new LogPoll({
     context: workerContext({
       clock: this.clock,
-      settings: { ...defaultDeliverySettings, pollMinMs: 100, pollMaxMs: 350 },
+      settings: testSettings({ pollMinMs: 100, pollMaxMs: 350 }),
       stopping: this.#stopping.signal,
     }),
     foundCount: () => this.foundCount,

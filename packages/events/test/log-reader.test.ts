@@ -138,10 +138,13 @@ test('of what was read the last four places are kept', async () => {
   for (const cursor of ['4', '5', '1', '2']) expect(await readCount(cursor)).toBe(0);
 });
 
+function sized(bytes: number, omitted = false): readonly DeliverableEvent[] {
+  return [{ ...deposited('a', 1), bytes, omitted }];
+}
+
 test('what is kept has no more bytes than one read may have', async () => {
   const log = new AskedLog();
   const reader = readerOf(log);
-  const sized = (bytes: number, omitted = false) => [{ ...deposited('a', 1), bytes, omitted }];
   const reads = ['1', '2', '3'].map((cursor) => reader.read([0], cursor));
   log.answer(0, sized(60_000));
   log.answer(1, sized(1_000_000, true));

@@ -21,7 +21,8 @@ const settings = {
   batchMax: 2,
   concurrency: 3,
   stopTimeoutMs: 1_500,
-  retry: { backoffBaseMs: 50, backoffMaxMs: 400, outageBackoffMaxMs: 300 },
+  retry: { backoffBaseMs: 50, backoffMaxMs: 400 },
+  outageBackoffMaxMs: 300,
 };
 const models = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 const rounds = 150;

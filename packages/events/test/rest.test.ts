@@ -18,7 +18,7 @@ describe('cursors', () => {
 
   test('of a slot that never rests are saved after a while', async () => {
     const bench = new DeliveryBench();
-    bench.start([handlerOf({ name: 'one' })], { cursorSaveMs: 3_000 });
+    bench.start([handlerOf({ name: 'one' })], { cursorSaveMs: 3_000, cursorSaveMaxMs: 10_000 });
     for (let version = 1; version <= 18; version++) {
       bench.database.commit(deposited('a', version));
       await bench.clock.advance(500);

@@ -9,14 +9,12 @@ import { VirtualClock } from '@framework/testing';
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 
-import { deliverySettings } from '../src/delivery-settings.js';
-import type { DeliveryOverrides } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { SuspectGate } from '../src/subscription/quarantine.js';
 import { RetryLoop } from '../src/subscription/retry-loop.js';
 import { deposited } from './account.js';
 import { gate } from './delivery-bench.js';
-import { workerContext } from './worker-context.js';
+import { type TestSettings, testSettings, workerContext } from './worker-context.js';
 
 type LoopOptions = ConstructorParameters<typeof RetryLoop>[0];
 
@@ -100,7 +98,7 @@ class Looping {
   readonly loop: RetryLoop;
   readonly running: Promise<void>;
 
-  constructor(settings: DeliveryOverrides = {}, prepare: (looping: Looping) => void = () => undefined) {
+  constructor(settings: TestSettings = {}, prepare: (looping: Looping) => void = () => undefined) {
     const { clock, stopping } = this;
     for (const handler of ['one', 'other']) {
       for (const slot of [0, 1]) {
@@ -112,7 +110,7 @@ class Looping {
     this.loop = new RetryLoop({
       context: workerContext({
         clock,
-        settings: deliverySettings(settings),
+        settings: testSettings(settings),
         stopping: stopping.signal,
         onError: (error) => this.errors.push(error),
       }),
@@ -429,7 +427,7 @@ describe('the loop of retries', () => {
   );
 
   test('keeps others waiting no longer for one whose slot is lost, however long it takes', async () => {
-    const looping = new Looping({ suspectAloneMs: 1_000_000 }, (one) => {
+    const looping = new Looping({ quarantineMs: 1_000_000 }, (one) => {
       one.block(e1, { openCount: 1 });
       one.block(b1);
     });
@@ -442,7 +440,7 @@ describe('the loop of retries', () => {
   });
 
   test('keeps others waiting for none whose slot was lost before its turn', async () => {
-    const looping = new Looping({ suspectAloneMs: 1_000_000 }, (one) => {
+    const looping = new Looping({ quarantineMs: 1_000_000 }, (one) => {
       one.block(e1, { openCount: 1 });
       one.block(b1, { openCount: 1 });
       one.block(a1);

@@ -52,7 +52,10 @@ class Retries {
         endAttempt: (_head, attempt, outcome) => this.#answer('end', attempt?.counted, outcome),
         giveBackAttempt: async (_head, { counted }) => void (await this.#answer('give back', counted)),
       },
-      policy: { retry: { ...defaultDeliverySettings.retry, attemptsMax }, waitsWhenFailed: false },
+      policy: {
+        retry: { ...defaultDeliverySettings.retry, attemptsMax, outageBackoffMaxMs: 5_000 },
+        waitsWhenFailed: false,
+      },
       caller: {
         handler: 'one',
         call: async (events: readonly { readonly id: string }[], attempt: number) => {

@@ -1,18 +1,17 @@
 import { expect, test } from 'vitest';
 
-import { deliverySettings } from '../src/delivery-settings.js';
 import { SlotProgress } from '../src/slots/cursor-saver.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import type { SlotPosition } from '../src/slots/subscription-slots.js';
+import type { SlotPosition } from '../src/subscription/subscription.js';
 import { EventBlocker } from '../src/subscription/blocked-events.js';
 import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
 import { SuspectIntake } from '../src/subscription/quarantine.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
-import { workerContext } from './worker-context.js';
+import { testSettings, workerContext } from './worker-context.js';
 
 test('a slot whose holder vanished settles behind the whole of a large transaction, before which its cursor stood', async () => {
-  const settings = deliverySettings({ unsavedMax: 2, readMax: 2 });
+  const settings = testSettings({ unsavedMax: 2, readMax: 2 });
   const slot = new HeldSlot({ handler: 'one', slot: 0, token: '1', abandoned: true });
   const position: SlotPosition = {
     slot,

@@ -29,7 +29,7 @@ const principal = { name: 'test' };
 const connections = { 'maximum-pool-size': 4 };
 
 /** Takes over soon what a process that was killed has left, and soon knows that nothing is left. */
-const quickDelivery = { 'lease-ms': 1_500, 'cursor-rest-save-ms': 500 };
+const quickDelivery = { 'lease-ms': 1_500, 'cursor-save-ms': 20 };
 
 const globalOnly = 'global-only.json';
 

@@ -8,7 +8,7 @@ import { Fleet } from './fleet.js';
 
 const attemptsMax = 3;
 const delivery = {
-  'blocked-poll-ms': 200,
+  'poll-max-ms': 100,
   retry: { 'attempts-max': attemptsMax, 'backoff-base-ms': 20, 'backoff-max-ms': 100 },
 };
 const patience = { timeout: 60_000, interval: 50 };

@@ -32,7 +32,7 @@ class WatchEverything implements BatchEventHandler<undefined> {
 }
 
 /** Cursors that pass only what nobody wants are saved soon, so that one sees that delivery is at rest. */
-const delivery = { 'cursor-rest-save-ms': 200 };
+const delivery = { 'cursor-save-ms': 10 };
 const deliveries = new DeliveryRecorder();
 const recorder = new CallRecorder<Answer>({
   judge: ({ status, body }) =>

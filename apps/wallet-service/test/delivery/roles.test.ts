@@ -9,7 +9,7 @@ import { Fleet } from './fleet.js';
 
 const patience = { timeout: 60_000, interval: 20 };
 /** So rare that only a notification can be the reason that something is delivered. */
-const hardlyPolling = { 'poll-min-ms': 600_000, 'poll-max-ms': 600_000, 'blocked-poll-ms': 600_000 };
+const hardlyPolling = { 'poll-max-ms': 2_400_000 };
 
 const waitingForLock = `select from pg_locks where locktype = 'advisory' and not granted
   and database = (select oid from pg_database where datname = current_database())`;

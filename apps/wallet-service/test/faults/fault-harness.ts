@@ -152,7 +152,7 @@ export class FaultHarness {
     ownDelivery: object = {},
   ): Promise<ServiceProcess> {
     // Cursors that pass only what nobody wants are saved soon, so that one sees that delivery is at rest.
-    const delivery = { 'cursor-rest-save-ms': 1_000, ...this.#options.delivery, ...ownDelivery };
+    const delivery = { 'cursor-save-ms': 50, ...this.#options.delivery, ...ownDelivery };
     const tree = configTree(this.shards, { mexicoPort: this.proxy.port, ...this.#options, delivery });
     const file = join(this.#folder, `wallet-${this.#processes.length}.json`);
     await writeFile(file, JSON.stringify(withShards(tree, knows)));

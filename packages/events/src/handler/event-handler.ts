@@ -131,7 +131,7 @@ export interface EventHandlerOptions {
   readonly aliases?: readonly string[];
   /** Where the handler starts when it is new; a time is in the years 1 to 9999. Default `'now'`. */
   readonly startFrom?: StartFrom;
-  /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min, after outages to 5 s. */
+  /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min. */
   readonly retry?: Partial<HandlerRetry>;
   /** How long one call may take. Default 30,000. */
   readonly timeoutMs?: number;
@@ -156,11 +156,6 @@ export interface HandlerRetry {
   readonly backoffBaseMs: number;
   /** The longest wait before any attempt. Default 300,000. */
   readonly backoffMaxMs: number;
-  /**
-   * The longest wait after a call that was no attempt, because storage or a shard could not serve, where `backoffMaxMs` is not
-   * less: so long after the outage the event is tried again at the latest. Default 5,000.
-   */
-  readonly outageBackoffMaxMs: number;
 }
 
 /**
@@ -174,13 +169,19 @@ export function retryAfterMs(retry: HandlerRetry, attempts: number, random: numb
   return random * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * 2 ** (attempts - 1));
 }
 
+/** How calls of a handler are repeated, also those that were no attempt. */
+export interface OutageRetry extends HandlerRetry {
+  /** The longest wait after a call that was no attempt, where `backoffMaxMs` is not less. */
+  readonly outageBackoffMaxMs: number;
+}
+
 /**
  * How long to wait after a call that was no attempt: attempts that failed before do not lengthen it.
  *
  * @param calls how many such calls were made, from 1
  * @param random a number from 0 to 1
  */
-export function outageRetryAfterMs(retry: HandlerRetry, calls: number, random: number): number {
+export function outageRetryAfterMs(retry: OutageRetry, calls: number, random: number): number {
   const backoffMaxMs = Math.min(retry.backoffMaxMs, retry.outageBackoffMaxMs);
   return retryAfterMs({ ...retry, backoffMaxMs }, calls, random);
 }

@@ -3,9 +3,9 @@ import type { BlockedEvent } from '@framework/core/adapter';
 
 import { type AttemptVerdict, attemptVerdict, errorText } from '../call/attempt-failure.js';
 import type { HandlerCaller } from '../call/handler-caller.js';
-import { type DeliverySettings, set, settingIssue } from '../delivery-settings.js';
+import { type EngineSettings, type SettingName, set, settingIssue } from '../delivery-settings.js';
 import type { RegisteredHandler } from '../handler/event-handler-registry.js';
-import { type HandlerRetry, outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
+import { type OutageRetry, outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { EventBlocker } from './blocked-events.js';
 import { type BlockedModelSet, type EventWork, modelKey } from './keyed-queue.js';
@@ -183,7 +183,7 @@ export interface FlowPolicy {
   readonly waitsWhenFailed: boolean;
   readonly concurrency: number;
   readonly timeoutMs: number;
-  readonly retry: HandlerRetry;
+  readonly retry: OutageRetry;
 }
 
 /**
@@ -191,10 +191,10 @@ export interface FlowPolicy {
  *
  * @throws InvariantViolationError `invariant-violation` when it declares a limit that is no whole number within its bounds
  */
-export function flowPolicy({ handler, options }: RegisteredHandler, settings: DeliverySettings): FlowPolicy {
+export function flowPolicy({ handler, options }: RegisteredHandler, settings: EngineSettings): FlowPolicy {
   const { concurrency = 1, timeoutMs = 1, batchMax = 1, retry = {} } = options;
   for (const [limit, value] of Object.entries({ concurrency, timeoutMs, batchMax, ...set(retry) })) {
-    const fault = settingIssue(limit, value);
+    const fault = settingIssue(limit as SettingName, value);
     if (fault === undefined) continue;
     throw new InvariantViolationError(`Handler ${options.name} declares ${limit} ${value}: it ${fault}`);
   }
@@ -205,7 +205,11 @@ export function flowPolicy({ handler, options }: RegisteredHandler, settings: De
     waitsWhenFailed: batches && options.whenBatchFails === 'wait',
     concurrency: options.concurrency ?? settings.concurrency,
     timeoutMs: options.timeoutMs ?? settings.timeoutMs,
-    retry: { ...settings.retry, ...set(options.retry ?? {}) },
+    retry: {
+      ...settings.retry,
+      ...set(options.retry ?? {}),
+      outageBackoffMaxMs: settings.outageBackoffMaxMs,
+    },
   };
 }
 

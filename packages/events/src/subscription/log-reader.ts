@@ -6,7 +6,7 @@ import type {
   LogPartitions,
 } from '@framework/core/adapter';
 
-import { type DeliverySettings, eventBytesMax } from '../delivery-settings.js';
+import { type EngineSettings, eventBytesMax } from '../delivery-settings.js';
 import { WakeSignal } from '../wake/wake-signal.js';
 import type { WorkerContext } from '../worker-context.js';
 
@@ -43,7 +43,7 @@ export class LogReader {
   #generation = 0;
   #foundCount = 0;
 
-  constructor(log: Pick<DeliveryLog, 'read'>, settings: Pick<DeliverySettings, 'readMax' | 'readBytesMax'>) {
+  constructor(log: Pick<DeliveryLog, 'read'>, settings: Pick<EngineSettings, 'readMax' | 'readBytesMax'>) {
     this.#log = log;
     this.#readMax = settings.readMax;
     this.#bytesMax = eventBytesMax(settings);

@@ -1,9 +1,8 @@
 import type { Clock } from '@framework/core';
 import type { DeliverableEvent, EventBatch } from '@framework/core/adapter';
 
-import type { DeliverySettings } from '../delivery-settings.js';
+import type { EngineSettings } from '../delivery-settings.js';
 import type { HeldSlot } from '../slots/lease-keeper.js';
-import type { SlotPosition } from '../slots/subscription-slots.js';
 import type { EventBlocker } from './blocked-events.js';
 import { type BlockedModelSet, modelKey } from './keyed-queue.js';
 
@@ -12,6 +11,14 @@ import { type BlockedModelSet, modelKey } from './keyed-queue.js';
  * come before retries, which may be late by the time for which an outage, or a pause, has lasted.
  */
 const dueSinceMs = 36_525 * 86_400_000;
+
+/** Where a handler stands in such a slot. */
+interface SuspectPlace {
+  readonly slot: HeldSlot;
+  phase: 'careful' | 'settling' | 'open';
+  /** Wanted events that were blocked because the holder before vanished. */
+  suspectCount: number;
+}
 
 /** Blocks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
 export class SuspectIntake {
@@ -28,7 +35,7 @@ export class SuspectIntake {
     readonly blocked: BlockedModelSet;
     /** Has a model looked at that may have no blocked events any more. */
     readonly check: (event: DeliverableEvent, slot: HeldSlot) => void;
-    readonly settings: DeliverySettings;
+    readonly settings: EngineSettings;
   }) {
     this.#handler = options.handler;
     this.#blocker = options.blocker;
@@ -46,7 +53,7 @@ export class SuspectIntake {
    * @returns false when the slot is another process's now
    */
   async take(
-    position: SlotPosition,
+    position: SuspectPlace,
     events: readonly DeliverableEvent[],
     { more, partial = false }: Pick<EventBatch, 'more' | 'partial'>,
   ): Promise<boolean> {

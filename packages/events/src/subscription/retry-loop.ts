@@ -212,7 +212,7 @@ export class RetryLoop {
     const heldWork = (alone?: AbortSignal): Promise<void> => whileHeld(slot, work(alone));
     if (!isToBeAlone(attempt)) return this.#gate.runBeside(heldWork);
     // However slow it is, the process ends one day while it is alone, or not at all.
-    const aloneMs = settings.suspectAloneMs * 2 ** (head.openCount - 1);
+    const aloneMs = settings.quarantineMs * 2 ** (head.openCount - 1);
     await this.#gate.runAlone(heldWork, Math.min(aloneMs, aloneMaxMs));
   }
 }

@@ -7,7 +7,7 @@ import {
 } from '@framework/core';
 import { type NotificationChannel, outsideRequests } from '@framework/core/adapter';
 
-import { deliverySettings } from '../delivery-settings.js';
+import { notifyCoalesceMs } from '../delivery-tuning.js';
 import type { WorkerContext } from '../worker-context.js';
 import { quiet, untilAborted, untilDone } from './wake-signal.js';
 
@@ -78,26 +78,22 @@ export async function listenForNotifications(
  * Tells other processes of this one's commits, where this one executes actions and delivers nothing itself.
  *
  * @returns what ends it
- * @throws ConfigurationError `invalid-configuration` when `notifyCoalesceMs` is no whole number within its bounds
  */
 export function notifyOfCommits(options: {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
   readonly executor: Pick<ActionExecutor, 'onCommit'>;
-  /** Default 20. */
-  readonly notifyCoalesceMs?: number;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
   /** Takes what went wrong, with the shards of the database; notifications only save time. Default: nothing. */
   readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
 }): () => void {
-  const { databases, executor, clock = systemClock, onError = () => undefined, ...settings } = options;
-  const { notifyCoalesceMs: intervalMs } = deliverySettings(settings);
+  const { databases, executor, clock = systemClock, onError = () => undefined } = options;
   const byShard = new Map<unknown, CommitNotifications>();
   for (const { store, shards } of databases.deliveries()) {
     const tell = quiet((error) => onError(error, shards));
     const notifications = new CommitNotifications({
       channel: store.notifications,
-      intervalMs,
+      intervalMs: notifyCoalesceMs,
       clock,
       onError: tell,
     });

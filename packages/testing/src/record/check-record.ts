@@ -36,7 +36,7 @@ export interface RecordCheck<Answer> {
   readonly deadLettersMayStay?: boolean;
   /**
    * How long handlers may take to come to rest. A handler that wants none of the committed events saves its cursor only
-   * every `cursor-rest-save-ms`, which is 30 seconds unless the service is configured otherwise. Default: 60,000 ms.
+   * every 30 times `cursor-save-ms`, which is 30 seconds unless the service is configured otherwise. Default: 60,000 ms.
    */
   readonly restWithinMs?: number;
   /**

@@ -1,5 +1,6 @@
 import type { ExecutorOptions } from '@framework/core';
 import type { DeliveryOverrides } from '@framework/events';
+import { type DeliveryTuning, tuned } from '@framework/events/internal';
 
 import type { Choices } from './choices.js';
 import {
@@ -25,16 +26,16 @@ const deliveryDefaults = {
   cursorSaveMaxMs: 2_000,
   cursorRestSaveMs: 1_000,
   timeoutMs: 2_000,
-  suspectAloneMs: 200,
+  quarantineMs: 200,
   storeBackoffMaxMs: 1_000,
   stopTimeoutMs: 1_000,
   abandonedForMs: 2_000,
-} satisfies DeliveryOverrides;
+  outageBackoffMaxMs: 2_000,
+} satisfies DeliveryOverrides & Partial<DeliveryTuning>;
 const handlerRetryDefaults = {
   attemptsMax: 4,
   backoffBaseMs: 100,
   backoffMaxMs: 2_000,
-  outageBackoffMaxMs: 2_000,
 };
 
 /** Without a second version of the code, there is nothing to roll out. */
@@ -87,7 +88,7 @@ export function chooseSettings<Given extends SimulationGiven>(
     abandonedMax: choices.pick([64, 1, 3]),
   };
   const retry = { ...handlerRetryDefaults, ...options.delivery?.retry };
-  const delivery = { ...deliveryDefaults, ...own, ...options.delivery, retry };
+  const delivery = tuned({ ...deliveryDefaults, ...own, ...options.delivery, retry });
   return {
     processCount,
     executor,

@@ -8,6 +8,7 @@ import {
   type EventHandlerRegistry,
   type HandlerContext,
 } from '@framework/events';
+import { tuned } from '@framework/events/internal';
 
 import { MemoryAccess, MemoryDeliveryStore, type MemoryDeliveryTables } from '../memory/index.js';
 import { type HandlerCall, handlersAround } from '../record/delivery-record.js';
@@ -25,7 +26,7 @@ const dayMs = 86_400_000;
  * Cursors are saved at once, so that what is done shows. Nothing is looked for now and then, because only this process
  * commits: time leaps to what is due. Nobody loses a lease meanwhile.
  */
-const restfulSettings: DeliveryOverrides = {
+const restfulSettings = {
   cursorSaveMs: 1,
   cursorRestSaveMs: 1,
   pollMinMs: dayMs,
@@ -88,7 +89,7 @@ export class DeliveryRun {
       ...rest,
       databases: { deliveries: () => this.#databases },
       handlers: this.#watch.handlers,
-      settings: { ...restfulSettings, ...settings },
+      settings: tuned({ ...restfulSettings, ...settings }),
       clock: this.#engineClock,
       random: () => 1,
       onError: (error) => this.#errors.push(error),

@@ -1,8 +1,8 @@
 import type { Cursor } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
-import { HeldSlot } from './lease-keeper.js';
-import { FlowSlots, type SlotPosition, groupPositions } from './subscription-slots.js';
+import { HeldSlot } from '../slots/lease-keeper.js';
+import { FlowSlots, type SlotPosition, groupPositions } from './subscription.js';
 
 /** What a cursor saver was told, and how often something may have become readable. */
 function flowSlots() {
