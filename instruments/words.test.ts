@@ -26,6 +26,9 @@ const refused: readonly (readonly [old: RegExp, now: string, where?: RegExp])[] 
   [/(?:take|waitFor)Turn\b|without turns|\bturn at the model|\bturn of another/i, 'lock'],
   [/staged.?models?\b/i, 'pending version'],
   [/\bbuil[dt]s? on (?:each other|a pending|one)\b|\bbuiltOn/i, 'depends on'],
+  [/\blanes?\b|Lanes?\b|\blane[A-Z]/, 'keyed queue'],
+  [/Suspect(?:Gate|Intake)|'careful'|'settling'/, 'quarantine'],
+  [/Flow(?:Work|Slots|Dispatch|Dependencies|Policy)|HandlerFlow|flowPolicy/, 'subscription, dispatch'],
   [/\bclass \w+(?:Exception|Fault)\b/, 'Error'],
 ];
 

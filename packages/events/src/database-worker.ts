@@ -14,12 +14,12 @@ import { CursorLoader } from './subscription/cursor-loader.js';
 import { CursorSaver } from './slots/cursor-saver.js';
 import { type HeldSlot, LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
 import { BlockedCheck, EventBlocker } from './subscription/blocked-events.js';
-import type { FlowDependencies } from './subscription/event-dispatch.js';
-import { flowPolicy } from './subscription/event-step.js';
+import type { SubscriptionDependencies } from './subscription/event-dispatch.js';
+import { handlerPolicy } from './subscription/event-step.js';
 import { LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js';
-import type { SuspectGate } from './subscription/quarantine.js';
+import type { QuarantineGate } from './subscription/quarantine.js';
 import { RetryLoop } from './subscription/retry-loop.js';
-import { HandlerFlow } from './subscription/subscription.js';
+import { Subscription } from './subscription/subscription.js';
 import { CommitNotifications, listenForNotifications } from './wake/notifications.js';
 import { untilAborted, untilDone } from './wake/wake-signal.js';
 import { OutageReport, type WorkerContext } from './worker-context.js';
@@ -34,7 +34,7 @@ export interface DatabaseWorkerOptions {
   readonly processId: string;
   /** The shards of all databases of the process. */
   readonly knownShards: readonly string[];
-  readonly gate: SuspectGate;
+  readonly gate: QuarantineGate;
   readonly abandoned: AbandonedCalls;
   /** Called at the end of an outage that was reported, with the shards of the database; never throws. */
   readonly onRecovered: (shards: readonly ShardIdentifier[]) => void;
@@ -57,8 +57,8 @@ export class DatabaseWorker {
   readonly #notifications: CommitNotifications;
   readonly #poll: LogPoll;
   /** By the permanent ids of their handlers, which the database tells when they are registered. */
-  readonly #flows = new Map<string, HandlerFlow>();
-  readonly #around: FlowDependencies;
+  readonly #subscriptions = new Map<string, Subscription>();
+  readonly #around: SubscriptionDependencies;
   readonly #registered = Promise.withResolvers<void>();
   /** Told when the database was opened, and is gone again before the handlers are registered. */
   readonly #onRefused = new Set<() => void>();
@@ -85,7 +85,7 @@ export class DatabaseWorker {
       ended: this.#ended.signal,
     };
     const { clock, settings } = context;
-    for (const handler of handlers.handlers) flowPolicy(handler, settings);
+    for (const handler of handlers.handlers) handlerPolicy(handler, settings);
     // Reported to those who wait for it, of whom there may be none.
     this.#registered.promise.catch(() => undefined);
     this.#database = database;
@@ -115,9 +115,16 @@ export class DatabaseWorker {
       onLost,
       onBlocked,
     };
-    const flows = this.#flows;
-    this.#loader = new CursorLoader({ context, cursors, blocked, saver: this.#saver, flows, onBlocked });
-    this.#retries = new RetryLoop({ context, blocked, keeper: this.#keeper, flows, gate });
+    const subscriptions = this.#subscriptions;
+    this.#loader = new CursorLoader({
+      context,
+      cursors,
+      blocked,
+      saver: this.#saver,
+      subscriptions,
+      onBlocked,
+    });
+    this.#retries = new RetryLoop({ context, blocked, keeper: this.#keeper, subscriptions, gate });
     this.#notifications = new CommitNotifications({
       channel: store.notifications,
       intervalMs: settings.notifyCoalesceMs,
@@ -129,7 +136,7 @@ export class DatabaseWorker {
       foundCount: () => reader.foundCount,
       look: () => {
         reader.refresh();
-        for (const flow of flows.values()) flow.wake();
+        for (const subscription of subscriptions.values()) subscription.wake();
       },
     });
   }
@@ -169,18 +176,24 @@ export class DatabaseWorker {
     this.#registered.reject(new Error('Delivery was stopped before its handlers were registered'));
     this.#poll.wake();
     this.#retries.wake();
-    const flows = [...this.#flows.values()];
-    for (const flow of flows) flow.stop();
-    await this.#within(timeoutMs, Promise.all(flows.map((flow) => flow.dispatch.idle())));
+    const subscriptions = [...this.#subscriptions.values()];
+    for (const subscription of subscriptions) subscription.stop();
+    await this.#within(
+      timeoutMs,
+      Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),
+    );
     this.#ended.abort();
-    for (const flow of flows) flow.dispatch.drop(new Error('Delivery has stopped'));
+    for (const subscription of subscriptions) subscription.dispatch.drop(new Error('Delivery has stopped'));
     this.#saver.stop();
     this.#notifications.stop();
     this.#ignorePauses();
     await this.#within(
       timeoutMs,
       // Attempts that were given up are taken back first: whoever gets the slots next sees how many were made.
-      this.#within(timeoutMs / 2, Promise.all(flows.map((flow) => flow.dispatch.idle())))
+      this.#within(
+        timeoutMs / 2,
+        Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),
+      )
         .then(() => this.#guarded(() => this.#saver.save(true)))
         // A database that could not serve has no leases of this process to give back.
         .then(() => (this.#hasBegun ? this.#keeper.stop() : undefined)),
@@ -202,13 +215,13 @@ export class DatabaseWorker {
     const { notifications, partitions } = this.#store;
     const loops = [
       () => this.#watch.run(this.#ended.signal),
-      () => this.#keeper.run([...this.#flows.keys()]),
+      () => this.#keeper.run([...this.#subscriptions.keys()]),
       () => this.#saver.run(),
       () => this.#retries.run(),
       () => this.#poll.run(),
       () => listenForNotifications(context, notifications, () => this.#poll.wake()),
       () => keepPartitions(context, partitions),
-      ...[...this.#flows.values()].map((flow) => () => flow.run()),
+      ...[...this.#subscriptions.values()].map((subscription) => () => subscription.run()),
     ];
     await Promise.all(loops.map((loop) => this.#guarded(loop)));
   }
@@ -230,14 +243,14 @@ export class DatabaseWorker {
     );
     if (outcome === undefined) return;
     if (outcome instanceof HandlerNamesError) throw outcome;
-    for (const [index, id] of outcome.entries()) this.#addFlow(index, id);
+    for (const [index, id] of outcome.entries()) this.#subscribe(index, id);
   }
 
   /** @param known what the database knows: a handler stays which one it is there, also where all names that its code has were lost */
   #askForIds(known: readonly KnownHandler[] = []): Promise<readonly string[]> {
     const knownIds = new Set(known.map(({ handler }) => handler));
     const registrations = this.#handlers.handlers.map(({ name, options }) => {
-      const ids = [...this.#flows].flatMap(([id, { names }]) =>
+      const ids = [...this.#subscriptions].flatMap(([id, { names }]) =>
         names[0] === name && knownIds.has(id) ? [id] : [],
       );
       return {
@@ -249,12 +262,12 @@ export class DatabaseWorker {
     return this.#store.cursors.register(registrations);
   }
 
-  #addFlow(index: number, id: string): HandlerFlow | undefined {
+  #subscribe(index: number, id: string): Subscription | undefined {
     const handler = this.#handlers.handlers[index];
     if (handler === undefined) return undefined;
-    const flow = new HandlerFlow({ ...handler, id }, this.#around);
-    this.#flows.set(id, flow);
-    return flow;
+    const subscription = new Subscription({ ...handler, id }, this.#around);
+    this.#subscriptions.set(id, subscription);
+    return subscription;
   }
 
   #renewed(gained: readonly HeldSlot[]): void {
@@ -278,13 +291,13 @@ export class DatabaseWorker {
   /** What the database does not know any more of the handlers of this process, as texts. */
   #lossesIn(known: readonly KnownHandler[]): readonly string[] {
     const namesOf = new Map(known.map(({ handler, names }) => [handler, names]));
-    return [...this.#flows].flatMap(([id, flow]) => {
+    return [...this.#subscriptions].flatMap(([id, subscription]) => {
       const names = namesOf.get(id);
       if (names === undefined) {
         const fate = `Handler ${id} was retired, or a failover lost it, while this process had it`;
         return [`${fate}: it is registered again as a new one, which begins where its startFrom says`];
       }
-      const lost = flow.names.filter((name) => !names.includes(name));
+      const lost = subscription.names.filter((name) => !names.includes(name));
       if (lost.length === 0) return [];
       return [`A failover lost names of handler ${id}, which are registered again: ${lost.join(', ')}`];
     });
@@ -295,14 +308,14 @@ export class DatabaseWorker {
     const ids = await this.#askForIds(known);
     if (this.#stopping.signal.aborted) return;
     for (const loss of losses) this.#context.onError(new Error(loss));
-    for (const [id, flow] of this.#flows) {
+    for (const [id, subscription] of this.#subscriptions) {
       if (ids.includes(id)) continue;
-      flow.stop();
-      this.#flows.delete(id);
+      subscription.stop();
+      this.#subscriptions.delete(id);
     }
     for (const [index, id] of ids.entries()) {
-      const flow = this.#flows.has(id) ? undefined : this.#addFlow(index, id);
-      if (flow !== undefined) void this.#guarded(() => flow.run());
+      const subscription = this.#subscriptions.has(id) ? undefined : this.#subscribe(index, id);
+      if (subscription !== undefined) void this.#guarded(() => subscription.run());
     }
     this.#keeper.setHandlers(ids);
   }

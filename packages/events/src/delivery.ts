@@ -18,7 +18,7 @@ import { DatabaseWorker } from './database-worker.js';
 import { type DeliveryOverrides, type EngineSettings, engineSettings } from './delivery-settings.js';
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import type { AnyEventHandler } from './handler/event-handler.js';
-import { SuspectGate } from './subscription/quarantine.js';
+import { QuarantineGate } from './subscription/quarantine.js';
 import { quiet } from './wake/wake-signal.js';
 
 /** What a delivery needs. */
@@ -90,7 +90,7 @@ export class Delivery {
         ? options.handlers
         : new EventHandlerRegistry(options.handlers);
     executor.claimEventTypes?.(handlers.eventClasses());
-    const gate = new SuspectGate(clock);
+    const gate = new QuarantineGate(clock);
     // Operators see where it runs; a process that starts again there is another one, which has not what the last one held.
     const processId = `${hostname()}/${process.pid}/${randomUuid()}`;
     const context = {

@@ -6,8 +6,8 @@ import { CursorLoader } from '../src/subscription/cursor-loader.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
 import { workerContext } from './worker-context.js';
 
-/** A flow that notes what it is told. */
-class ToldFlow {
+/** A subscription that notes what it is told. */
+class ToldSubscription {
   readonly gains: string[] = [];
   readonly blockedModels: string[] = [];
   paused = false;
@@ -25,9 +25,9 @@ class ToldFlow {
 /** What the database knows, and a loader that asks it. */
 class AskingLoader {
   readonly clock = new VirtualClock();
-  readonly flows: ReadonlyMap<string, ToldFlow> = new Map([
-    ['one', new ToldFlow()],
-    ['two', new ToldFlow()],
+  readonly subscriptions: ReadonlyMap<string, ToldSubscription> = new Map([
+    ['one', new ToldSubscription()],
+    ['two', new ToldSubscription()],
   ]);
   readonly errors: unknown[] = [];
   readonly asked: (readonly number[])[] = [];
@@ -59,12 +59,12 @@ class AskingLoader {
       },
     },
     saver: { settled: () => this.saved },
-    flows: this.flows,
+    subscriptions: this.subscriptions,
     onBlocked: () => this.blockedCount++,
   });
 
-  flow(handler: string): ToldFlow {
-    return this.flows.get(handler)!;
+  subscription(handler: string): ToldSubscription {
+    return this.subscriptions.get(handler)!;
   }
 }
 
@@ -84,8 +84,8 @@ test('handlers start at their cursors in the slots that were gained, and only th
   const asking = new AskingLoader();
   await asking.loader.start([slotOf('one', 0), slotOf('one', 3), slotOf('two', 3)]);
   expect(asking.asked).toEqual([[0, 3]]);
-  expect(asking.flow('one').gains).toEqual(['0 at one 0', '3 at one 3']);
-  expect(asking.flow('two').gains).toEqual(['3 at two 3']);
+  expect(asking.subscription('one').gains).toEqual(['0 at one 0', '3 at one 3']);
+  expect(asking.subscription('two').gains).toEqual(['3 at two 3']);
   expect(asking.blockedCount).toBe(1);
 });
 
@@ -98,10 +98,10 @@ test.each([1, 4_999, 5_000, 5_001, 10_000, 12_345])(
       asking.models.push({ handler: 'one', slot: 0, modelName: 'Account', modelId });
     }
     await asking.loader.start([slotOf('one', 0), slotOf('two', 0)]);
-    const known = asking.flow('one').blockedModels;
+    const known = asking.subscription('one').blockedModels;
     expect(known).toHaveLength(count);
     expect(names.every((name, index) => known[index]!.includes(name))).toBe(true);
-    expect(asking.flow('two').blockedModels).toEqual([]);
+    expect(asking.subscription('two').blockedModels).toEqual([]);
   },
 );
 
@@ -114,7 +114,7 @@ test('what is blocked before its cursors are read is known, however long they ta
   asking.models.push({ handler: 'one', slot: 0, modelName: 'Account', modelId: 'a' });
   resolve([cursorOf('one', 0)]);
   await started;
-  expect(asking.flow('one').blockedModels).toEqual(['Account a']);
+  expect(asking.subscription('one').blockedModels).toEqual(['Account a']);
 });
 
 test('cursors are read when those that are being saved have been: the slots may be the same', async () => {
@@ -126,7 +126,7 @@ test('cursors are read when those that are being saved have been: the slots may 
   expect(asking.asked).toEqual([]);
   resolve();
   await started;
-  expect(asking.flow('one').gains).toEqual(['0 at one 0']);
+  expect(asking.subscription('one').gains).toEqual(['0 at one 0']);
 });
 
 test('a slot that is lost while its cursor is read is left alone', async () => {
@@ -138,14 +138,14 @@ test('a slot that is lost while its cursor is read is left alone', async () => {
   lost.lose();
   resolve([cursorOf('one', 0), cursorOf('one', 1)]);
   await started;
-  expect(asking.flow('one').gains).toEqual(['0 at one 0']);
+  expect(asking.subscription('one').gains).toEqual(['0 at one 0']);
 });
 
 test('a slot without a cursor, or of a handler that is gone, is left alone', async () => {
   const asking = new AskingLoader();
   asking.cursorsOf = async () => [cursorOf('one', 0), cursorOf('gone', 0)];
   await asking.loader.start([slotOf('one', 0), slotOf('one', 1), slotOf('gone', 0)]);
-  expect(asking.flow('one').gains).toEqual(['0 at one 0']);
+  expect(asking.subscription('one').gains).toEqual(['0 at one 0']);
   expect(asking.errors).toEqual([]);
 });
 
@@ -164,7 +164,7 @@ test('the database is asked again until it answers, or the slots are lost', asyn
   await asking.clock.advance(10_000);
   await started;
   expect(asking.asked).toEqual([[0]]);
-  expect(asking.flow('one').gains).toEqual(['0 at one 0']);
+  expect(asking.subscription('one').gains).toEqual(['0 at one 0']);
   expect(asking.errors).toContain(down);
 });
 
@@ -172,11 +172,11 @@ test('a refresh tells which handlers are paused, and which ones the database kno
   const asking = new AskingLoader();
   asking.known = async () => [knownAs('two', true), knownAs('other', true)];
   expect(await asking.loader.refresh()).toEqual([knownAs('two', true), knownAs('other', true)]);
-  expect([asking.flow('one').paused, asking.flow('two').paused]).toEqual([false, true]);
+  expect([asking.subscription('one').paused, asking.subscription('two').paused]).toEqual([false, true]);
   expect(asking.blockedCount).toBe(0);
   asking.known = async () => [knownAs('one'), knownAs('two')];
   await asking.loader.refresh();
-  expect(asking.flow('two').paused).toBe(false);
+  expect(asking.subscription('two').paused).toBe(false);
   // Blocked events of it may be due.
   expect(asking.blockedCount).toBe(1);
 });
@@ -193,5 +193,5 @@ test('an answer that comes late does not undo what is known since', async () => 
   asking.loader.setPaused('nobody', true);
   answers[0]!.resolve([knownAs('one'), knownAs('two', true)]);
   await refreshes[0];
-  expect([asking.flow('one').paused, asking.flow('two').paused]).toEqual([true, false]);
+  expect([asking.subscription('one').paused, asking.subscription('two').paused]).toEqual([true, false]);
 });

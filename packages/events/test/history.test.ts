@@ -71,7 +71,7 @@ describe('a failover within a lease', () => {
     expect(done).toEqual(['b1', 'b2', 'a1', 'b1', 'a2', 'b2']);
   });
 
-  test('makes nobody careful: no process has vanished', async () => {
+  test('puts no slot in quarantine: no process has vanished', async () => {
     const bench = new DeliveryBench();
     bench.start([handlerOf({ name: 'one' })]);
     bench.start([handlerOf({ name: 'one' })]);
@@ -84,7 +84,7 @@ describe('a failover within a lease', () => {
   });
 });
 
-test('an outage of the database that is longer than a lease makes nobody careful', async () => {
+test('an outage of the database that is longer than a lease puts no slot in quarantine', async () => {
   const bench = new DeliveryBench();
   const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })] as const;
   const processes = handlers.map((handler) => bench.start([handler], { storeBackoffMaxMs: 1_000 }));

@@ -10,7 +10,7 @@ import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import { SuspectGate } from '../src/subscription/quarantine.js';
+import { QuarantineGate } from '../src/subscription/quarantine.js';
 import { RetryLoop } from '../src/subscription/retry-loop.js';
 import { deposited } from './account.js';
 import { gate } from './delivery-bench.js';
@@ -18,12 +18,12 @@ import { type TestSettings, testSettings, workerContext } from './worker-context
 
 type LoopOptions = ConstructorParameters<typeof RetryLoop>[0];
 
-/** A flow whose attempts last until a test ends them. */
-class FlowOfOne {
+/** A subscription whose attempts last until a test ends them. */
+class SubscriptionOfOne {
   readonly handler: string;
   paused = false;
   waitsForBlocked = true;
-  settling: readonly HeldSlot[] = [];
+  inQuarantine: readonly HeldSlot[] = [];
   /** The slots on which it has not started. */
   readonly unstarted = new Set<number>();
   retriesOfSlotMax = Infinity;
@@ -37,12 +37,12 @@ class FlowOfOne {
   }
 
   get slots() {
-    const settled = ({ slot }: HeldSlot): void => {
+    const released = ({ slot }: HeldSlot): void => {
       this.tried.push(`settled ${slot}`);
-      this.settling = this.settling.filter((each) => each.slot !== slot);
+      this.inQuarantine = this.inQuarantine.filter((each) => each.slot !== slot);
     };
     const has = ({ slot }: HeldSlot): boolean => !this.unstarted.has(slot);
-    return { settling: this.settling, settled, has };
+    return { inQuarantine: this.inQuarantine, released, has };
   }
 
   get dispatch() {
@@ -75,9 +75,11 @@ class Looping {
   readonly clock = new VirtualClock();
   readonly stopping = new AbortController();
   readonly errors: unknown[] = [];
-  readonly one = new FlowOfOne('one');
-  readonly other = new FlowOfOne('other');
-  readonly flows = new Map([this.one, this.other].map((flow) => [flow.handler, flow]));
+  readonly one = new SubscriptionOfOne('one');
+  readonly other = new SubscriptionOfOne('other');
+  readonly subscriptions = new Map(
+    [this.one, this.other].map((subscription) => [subscription.handler, subscription]),
+  );
   readonly held = new Map<string, HeldSlot>();
   /** What is due, which an attempt takes away when it ends. */
   due: BlockedHead[] = [];
@@ -146,8 +148,8 @@ class Looping {
         },
         get: (token: string) => this.held.get(token),
       },
-      flows: this.flows,
-      gate: new SuspectGate(clock),
+      subscriptions: this.subscriptions,
+      gate: new QuarantineGate(clock),
     } as unknown as LoopOptions);
     prepare(this);
     this.running = this.loop.run();
@@ -169,9 +171,11 @@ class Looping {
   }
 
   /** Ends attempts, after which the events are blocked no more. */
-  async end(flow: FlowOfOne, ...ids: readonly string[]): Promise<void> {
-    this.due = this.due.filter(({ handler, event }) => handler !== flow.handler || !ids.includes(event.id));
-    for (const id of ids) flow.end(id);
+  async end(subscription: SubscriptionOfOne, ...ids: readonly string[]): Promise<void> {
+    this.due = this.due.filter(
+      ({ handler, event }) => handler !== subscription.handler || !ids.includes(event.id),
+    );
+    for (const id of ids) subscription.end(id);
     await this.settled();
   }
 
@@ -186,7 +190,7 @@ class Looping {
   }
 }
 
-function attempts({ tried }: FlowOfOne): readonly string[] {
+function attempts({ tried }: SubscriptionOfOne): readonly string[] {
   return tried.filter((what) => !what.includes(' '));
 }
 
@@ -216,7 +220,7 @@ describe('the loop of retries', () => {
     expect(looping.one.tried).toHaveLength(5);
   });
 
-  test('tries nothing in a slot before its flow has started there', async () => {
+  test('tries nothing in a slot before its subscription has started there', async () => {
     const looping = new Looping();
     looping.one.unstarted.add(1);
     looping.block(a1);
@@ -241,7 +245,7 @@ describe('the loop of retries', () => {
     expect(attempts(looping.one)).toEqual(['a1', 'b1']);
   });
 
-  test('looks at a model when its flow has started in its slot, and never when that is lost', async () => {
+  test('looks at a model when its subscription has started in its slot, and never when that is lost', async () => {
     const looping = new Looping();
     looping.block(a1);
     looping.block(b1);
@@ -356,10 +360,10 @@ describe('the loop of retries', () => {
 
   test.each([false, true])(
     'leaves what belongs to a handler that was retired while the database answered (which settled: %s)',
-    async (isSettling) => {
+    async (isInQuarantine) => {
       const looping = new Looping({}, (one) => {
-        if (isSettling) one.one.settling = [one.held.get('one 0')!];
-        one.onAsked = () => void one.flows.delete('one');
+        if (isInQuarantine) one.one.inQuarantine = [one.held.get('one 0')!];
+        one.onAsked = () => void one.subscriptions.delete('one');
         one.block(a1);
       });
       await looping.settled();
@@ -457,7 +461,7 @@ describe('the loop of retries', () => {
   test('lets slots be read on in which no suspect is left, or being tried', async () => {
     const looping = new Looping({}, (one) => {
       const [first, second] = [one.held.get('one 0')!, one.held.get('one 1')!];
-      one.one.settling = [first, second];
+      one.one.inQuarantine = [first, second];
       one.suspectPlaces = [{ handler: 'one', slot: 0 }];
       one.block(a1, { suspect: true });
     });

@@ -11,33 +11,33 @@ import type { HeldSlot } from '../slots/lease-keeper.js';
 import { untilDone } from '../wake/wake-signal.js';
 import type { WorkerContext } from '../worker-context.js';
 import { modelKey } from './keyed-queue.js';
-import type { HandlerFlow } from './subscription.js';
+import type { Subscription } from './subscription.js';
 
 /** How many blocked models one statement reads. */
 const modelsPage = 5_000;
 
-/** What a flow is told here. */
-type LoadedFlow = Pick<HandlerFlow, 'gain' | 'paused' | 'setPaused'>;
+/** What a subscription is told here. */
+type LoadedSubscription = Pick<Subscription, 'gain' | 'paused' | 'setPaused'>;
 
-/** Learns from the database where the handlers stand, and tells their flows. */
+/** Learns from the database where the handlers stand, and tells their subscriptions. */
 export class CursorLoader {
   readonly #context: WorkerContext;
   readonly #cursors: Pick<HandlerCursors, 'load' | 'known'>;
   readonly #blocked: Pick<BlockedEvents, 'models'>;
   readonly #saver: Pick<CursorSaver, 'settled'>;
-  readonly #flows: ReadonlyMap<string, LoadedFlow>;
+  readonly #subscriptions: ReadonlyMap<string, LoadedSubscription>;
   readonly #onBlocked: () => void;
   /** How often the database was asked, or an operator of this process spoke. */
   #newsCount = 0;
-  /** Of which of these each flow knows whether it is paused: answers may come in another order. */
-  readonly #knownOf = new WeakMap<LoadedFlow, number>();
+  /** Of which of these each subscription knows whether it is paused: answers may come in another order. */
+  readonly #knownOf = new WeakMap<LoadedSubscription, number>();
 
   constructor(options: {
     readonly context: WorkerContext;
     readonly cursors: Pick<HandlerCursors, 'load' | 'known'>;
     readonly blocked: Pick<BlockedEvents, 'models'>;
     readonly saver: Pick<CursorSaver, 'settled'>;
-    readonly flows: ReadonlyMap<string, LoadedFlow>;
+    readonly subscriptions: ReadonlyMap<string, LoadedSubscription>;
     /** Called when blocked events may be due. */
     readonly onBlocked: () => void;
   }) {
@@ -45,11 +45,11 @@ export class CursorLoader {
     this.#cursors = options.cursors;
     this.#blocked = options.blocked;
     this.#saver = options.saver;
-    this.#flows = options.flows;
+    this.#subscriptions = options.subscriptions;
     this.#onBlocked = options.onBlocked;
   }
 
-  /** Starts every flow on slots that are new here; goes on until it has, or the slots are lost. */
+  /** Starts every subscription on slots that are new here; goes on until it has, or the slots are lost. */
   async start(gained: readonly HeldSlot[]): Promise<void> {
     await untilDone(this.#context, this.#context.ended, async () => {
       // A slot may be one that this process had under the same token: what it is saving there lies beyond what would be loaded.
@@ -65,12 +65,12 @@ export class CursorLoader {
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
       const blocked = Map.groupBy(models, placeOf);
       for (const lease of leases) {
-        const flow = this.#flows.get(lease.handler);
+        const subscription = this.#subscriptions.get(lease.handler);
         const place = placeOf(lease);
         const cursor = cursorOf.get(place);
         // Without one it was retired, or a failover lost it, since the lease was given: the next renewal finds that out.
-        if (flow === undefined || cursor === undefined || !lease.held) continue;
-        flow.gain(lease, cursor.cursor, (blocked.get(place) ?? []).map(modelKey));
+        if (subscription === undefined || cursor === undefined || !lease.held) continue;
+        subscription.gain(lease, cursor.cursor, (blocked.get(place) ?? []).map(modelKey));
       }
       this.#onBlocked();
     });
@@ -95,11 +95,11 @@ export class CursorLoader {
 
   /** Whatever was asked before something newer was known may be older than that. */
   #apply(handler: string, paused: boolean, news: number): void {
-    const flow = this.#flows.get(handler);
-    if (flow === undefined || news < (this.#knownOf.get(flow) ?? 0)) return;
-    this.#knownOf.set(flow, news);
-    if (flow.paused && !paused) this.#onBlocked();
-    flow.setPaused(paused);
+    const subscription = this.#subscriptions.get(handler);
+    if (subscription === undefined || news < (this.#knownOf.get(subscription) ?? 0)) return;
+    this.#knownOf.set(subscription, news);
+    if (subscription.paused && !paused) this.#onBlocked();
+    subscription.setPaused(paused);
   }
 
   async #blockedModels(places: readonly BlockedPlace[]): Promise<readonly BlockedModel[]> {

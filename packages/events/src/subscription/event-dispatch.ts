@@ -9,13 +9,13 @@ import type { CursorSaver } from '../slots/cursor-saver.js';
 import type { HeldSlot, LoopWatch } from '../slots/lease-keeper.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { BlockedCheck, EventBlocker } from './blocked-events.js';
-import { EventStep, type FlowPolicy, type LeftEvents, flowPolicy } from './event-step.js';
+import { EventStep, type HandlerPolicy, type LeftEvents, handlerPolicy } from './event-step.js';
 import {
   type BlockedModelSet,
   type EventWork,
-  type FlowWork,
-  type Lane,
-  Lanes,
+  type QueuedWork,
+  type KeyedQueue,
+  KeyedQueues,
   type RetryWork,
   modelKey,
 } from './keyed-queue.js';
@@ -26,34 +26,34 @@ import { RetryStep } from './retry-step.js';
 const readsMax = 4;
 
 /** Gives one handler what it is to do: models side by side, each model's work one after the other. */
-export class FlowDispatch {
+export class EventDispatch {
   readonly #handler: string;
-  readonly #around: FlowDependencies;
-  readonly #policy: FlowPolicy;
+  readonly #around: SubscriptionDependencies;
+  readonly #policy: HandlerPolicy;
   readonly #blocked: BlockedModelSet;
   readonly #onRoom: () => void;
   readonly #caller: HandlerCaller;
-  readonly #lanes: Lanes<FlowWork>;
+  readonly #queues: KeyedQueues<QueuedWork>;
   readonly #events: EventStep;
   readonly #retries: RetryStep;
-  /** The lanes, each of one slot, whose first events failed and wait to be tried again, together as they were. */
-  readonly #waiting = new Map<Lane<FlowWork>, Waiting>();
-  /** The lanes in which a blocked event was tried last, so that new ones are next. */
-  readonly #retried = new WeakSet<Lane<FlowWork>>();
+  /** The queues, each of one slot, whose first events failed and wait to be tried again, together as they were. */
+  readonly #waiting = new Map<KeyedQueue<QueuedWork>, Waiting>();
+  /** The queues in which a blocked event was tried last, so that new ones are next. */
+  readonly #retried = new WeakSet<KeyedQueue<QueuedWork>>();
   #unfinished: Load = { count: 0, bytes: 0 };
   #startsSoon = false;
   #paused = false;
 
   constructor(options: {
     readonly handler: DatabaseHandler;
-    readonly around: FlowDependencies;
+    readonly around: SubscriptionDependencies;
     readonly blocked: BlockedModelSet;
-    /** Called when it is {@link FlowDispatch.full} no more. */
+    /** Called when it is {@link EventDispatch.full} no more. */
     readonly onRoom: () => void;
   }) {
     const { handler, around, blocked } = options;
     const { context, blocker, onLost, onBlocked } = around;
-    const policy = flowPolicy(handler, context.settings);
+    const policy = handlerPolicy(handler, context.settings);
     this.#handler = handler.id;
     this.#around = around;
     this.#policy = policy;
@@ -70,15 +70,15 @@ export class FlowDispatch {
       mayCall: () => !this.#paused && !around.abandoned.full && !context.ended.aborted,
     });
     this.#caller = caller;
-    this.#lanes = new Lanes({
+    this.#queues = new KeyedQueues({
       concurrency: policy.concurrency,
       // When everything must end, what waits ends without a call.
       mayStart: () =>
         context.ended.aborted || (!around.abandoned.full && (!this.#paused || context.stopping.aborted)),
-      step: (lane) => this.#step(lane),
+      step: (queue) => this.#step(queue),
       onError: context.onError,
     });
-    around.abandoned.onRoom(() => this.#lanes.resume());
+    around.abandoned.onRoom(() => this.#queues.resume());
     this.#events = new EventStep({
       context,
       handler: handler.id,
@@ -136,7 +136,7 @@ export class FlowDispatch {
     return Math.max(1, Math.floor(this.#policy.concurrency / 2));
   }
 
-  /** How many of one slot: where that is one lane, one that is tried and one that is next. */
+  /** How many of one slot: where that is one queue, one that is tried and one that is next. */
   get retriesOfSlotMax(): number {
     return this.#policy.batches ? 2 : Infinity;
   }
@@ -157,8 +157,8 @@ export class FlowDispatch {
   ): void {
     const works = events.map((event): EventWork => ({ kind: 'event', event, slot, onFinished }));
     this.#count(works, 1);
-    for (const work of works) this.#lanes.add(this.#laneOf(work.event), work);
-    if (!more) this.#lanes.resume();
+    for (const work of works) this.#queues.add(this.#keyOf(work.event), work);
+    if (!more) this.#queues.resume();
     else if (works.length > 0 && !this.#startsSoon) this.#startSoon();
   }
 
@@ -169,60 +169,60 @@ export class FlowDispatch {
    */
   retry(head: BlockedHead, slot: HeldSlot, alone?: AbortSignal): Promise<void> {
     return new Promise((onEnded) => {
-      this.#lanes.addFirst(this.#laneOf(head.event), { kind: 'retry', head, slot, alone, onEnded });
+      this.#queues.addFirst(this.#keyOf(head.event), { kind: 'retry', head, slot, alone, onEnded });
     });
   }
 
   /** Finds out whether a model has blocked events left, and lets it flow again if not. */
   check(event: DeliverableEvent, slot: HeldSlot): void {
-    this.#lanes.addFirst(this.#laneOf(event), { kind: 'check', slot, event });
+    this.#queues.addFirst(this.#keyOf(event), { kind: 'check', slot, event });
   }
 
   /** Makes no further call while the handler is paused, also with what was read; what runs may finish. */
   setPaused(paused: boolean): void {
     this.#paused = paused;
     if (paused) this.#leaveRetries(() => true);
-    this.#lanes.resume();
+    this.#queues.resume();
   }
 
   /** Resolves when nothing is left to be done. */
   idle(): Promise<void> {
-    return this.#lanes.idle();
+    return this.#queues.idle();
   }
 
   /** Gives up the calls for a slot that was lost, or every call. */
   drop(reason: unknown, slot?: HeldSlot): void {
     this.#caller.drop(reason, slot);
     this.#leaveRetries((retry) => slot === undefined || retry.slot === slot);
-    this.#lanes.resume();
+    this.#queues.resume();
   }
 
   /** Ends those that wait for a place: nobody is to wait for what is not tried here, or not now. */
   #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
-    const left = this.#lanes.remove((work) => work.kind === 'retry' && isOff(work));
+    const left = this.#queues.remove((work) => work.kind === 'retry' && isOff(work));
     for (const work of left) if (work.kind === 'retry') work.onEnded();
   }
 
-  #laneOf(event: DeliverableEvent): string {
+  #keyOf(event: DeliverableEvent): string {
     return this.#policy.batches ? `${event.slot}` : modelKey(event);
   }
 
-  #step(lane: Lane<FlowWork>): Promise<void> {
-    if (this.#paused) this.#leave(lane);
-    const first = this.#nextOf(lane);
-    if (first?.kind === 'event') return this.#runEvents(first, lane);
-    lane.items.shift();
+  #step(queue: KeyedQueue<QueuedWork>): Promise<void> {
+    if (this.#paused) this.#leave(queue);
+    const first = this.#nextOf(queue);
+    if (first?.kind === 'event') return this.#runEvents(first, queue);
+    queue.items.shift();
     if (first?.kind === 'retry') return this.#retries.run(first).finally(first.onEnded);
     return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.event);
   }
 
   /** New events, which stand behind all else, take turns with retries, of which there may be no end in a slot. */
-  #nextOf(lane: Lane<FlowWork>): FlowWork | undefined {
-    const [first] = lane.items;
-    const event = lane.items[firstEvent(lane.items)];
-    const next = first?.kind === 'retry' && this.#retried.has(lane) ? (event ?? first) : first;
-    if (next?.kind === 'retry') this.#retried.add(lane);
-    if (next?.kind === 'event') this.#retried.delete(lane);
+  #nextOf(queue: KeyedQueue<QueuedWork>): QueuedWork | undefined {
+    const [first] = queue.items;
+    const event = queue.items[firstEvent(queue.items)];
+    const next = first?.kind === 'retry' && this.#retried.has(queue) ? (event ?? first) : first;
+    if (next?.kind === 'retry') this.#retried.add(queue);
+    if (next?.kind === 'event') this.#retried.delete(queue);
     return next;
   }
 
@@ -230,8 +230,8 @@ export class FlowDispatch {
    * Of a process that stops, where the handler is paused or its first events have failed: whoever holds the slots next reads again
    * what was read.
    */
-  #leave(lane: Lane<FlowWork>): void {
-    const left = lane.items.splice(0);
+  #leave(queue: KeyedQueue<QueuedWork>): void {
+    const left = queue.items.splice(0);
     this.#count(left, -1);
     for (const work of left) if (work.kind === 'retry') work.onEnded();
   }
@@ -240,11 +240,11 @@ export class FlowDispatch {
     this.#startsSoon = true;
     this.#around.context.clock.after(0, () => {
       this.#startsSoon = false;
-      this.#lanes.resume();
+      this.#queues.resume();
     });
   }
 
-  #count(works: readonly FlowWork[], sign: 1 | -1): void {
+  #count(works: readonly QueuedWork[], sign: 1 | -1): void {
     const { count, bytes } = loadOf(works);
     this.#unfinished = {
       count: this.#unfinished.count + sign * count,
@@ -252,10 +252,10 @@ export class FlowDispatch {
     };
   }
 
-  async #runEvents(first: EventWork, lane: Lane<FlowWork>): Promise<void> {
-    const waited = this.#waiting.get(lane);
-    this.#waiting.delete(lane);
-    const works = takeEvents(lane.items, waited ?? this.#events.takeMax(first));
+  async #runEvents(first: EventWork, queue: KeyedQueue<QueuedWork>): Promise<void> {
+    const waited = this.#waiting.get(queue);
+    this.#waiting.delete(queue);
+    const works = takeEvents(queue.items, waited ?? this.#events.takeMax(first));
     const attempt = (waited?.attempt ?? 0) + 1;
     let left: LeftEvents | undefined;
     try {
@@ -266,14 +266,14 @@ export class FlowDispatch {
       this.#count(works, -1);
       if (left !== undefined) this.#count(left.works, 1);
       if (left !== undefined) {
-        putBack(lane.items, left.works);
+        putBack(queue.items, left.works);
         const together = { slot: first.slot.slot, count: left.works.length };
         if (left.waitMs === undefined) {
-          if (waited !== undefined) this.#waiting.set(lane, { ...waited, ...together });
+          if (waited !== undefined) this.#waiting.set(queue, { ...waited, ...together });
         } else if (this.#around.context.stopping.aborted) {
-          this.#leave(lane);
+          this.#leave(queue);
         } else {
-          this.#wait(lane, left, { ...together, attempt }, left.waitMs);
+          this.#wait(queue, left, { ...together, attempt }, left.waitMs);
         }
       }
       if (wasFull || waited !== undefined) this.#onRoom();
@@ -281,14 +281,14 @@ export class FlowDispatch {
   }
 
   /** Has the same events tried again after a while; meanwhile their slot waits, and no other one. */
-  #wait(lane: Lane<FlowWork>, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
+  #wait(queue: KeyedQueue<QueuedWork>, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
     const { clock, stopping } = this.#around.context;
     const ends = works.map(({ slot }) => slot.lost);
-    this.#waiting.set(lane, waiting);
-    this.#lanes.hold(lane);
+    this.#waiting.set(queue, waiting);
+    this.#queues.hold(queue);
     void clock
       .sleep(waitMs, AbortSignal.any([...new Set(ends), stopping]))
-      .then(() => this.#lanes.letGo(lane));
+      .then(() => this.#queues.letGo(queue));
   }
 
   async #runCheck(slot: HeldSlot, event: DeliverableEvent): Promise<void> {
@@ -298,7 +298,7 @@ export class FlowDispatch {
     while (slot.held) {
       const addition = this.#blocked.additionOf(slot.slot, key);
       if ((await this.#around.check.isBlocked(model)) || !slot.held) return;
-      // Suspects are blocked beside the lanes: the answer may not know of one that was blocked since it was asked for.
+      // Suspects are blocked beside the queues: the answer may not know of one that was blocked since it was asked for.
       if (this.#blocked.additionOf(slot.slot, key) !== addition) continue;
       this.#blocked.delete(slot.slot, key);
       return;
@@ -320,7 +320,7 @@ interface Load {
   readonly bytes: number;
 }
 
-function loadOf(works: readonly FlowWork[]): Load {
+function loadOf(works: readonly QueuedWork[]): Load {
   let [count, bytes] = [0, 0];
   for (const work of works) {
     if (work.kind !== 'event') continue;
@@ -330,22 +330,22 @@ function loadOf(works: readonly FlowWork[]): Load {
   return { count, bytes };
 }
 
-/** Where the events of a lane begin. */
-function firstEvent(items: readonly FlowWork[]): number {
+/** Where the events of a queue begin. */
+function firstEvent(items: readonly QueuedWork[]): number {
   const index = items.findIndex(({ kind }) => kind === 'event');
   return index === -1 ? items.length : index;
 }
 
-/** Puts events back before those that wait in a lane; a call has no room for so many arguments as a batch may have events. */
-function putBack(items: FlowWork[], works: readonly EventWork[]): void {
+/** Puts events back before those that wait in a queue; a call has no room for so many arguments as a batch may have events. */
+function putBack(items: QueuedWork[], works: readonly EventWork[]): void {
   const behind = items.splice(firstEvent(items));
   for (const work of works) items.push(work);
   for (const work of behind) items.push(work);
 }
 
-/** Takes the first events off a lane, up to a count and to so many bytes; at least one. */
+/** Takes the first events off a queue, up to a count and to so many bytes; at least one. */
 function takeEvents(
-  items: FlowWork[],
+  items: QueuedWork[],
   { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
 ): readonly EventWork[] {
   const works: EventWork[] = [];
@@ -361,8 +361,8 @@ function takeEvents(
   return works;
 }
 
-/** What the flows of one database share. */
-export interface FlowDependencies {
+/** What the subscriptions of one database share. */
+export interface SubscriptionDependencies {
   readonly context: WorkerContext;
   readonly blockedEvents: Pick<BlockedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
   readonly executor: Pick<ActionExecutor, 'execute'>;

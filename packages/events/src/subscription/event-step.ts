@@ -21,7 +21,7 @@ export interface LeftEvents {
 export class EventStep {
   readonly #context: WorkerContext;
   readonly #handler: string;
-  readonly #policy: FlowPolicy;
+  readonly #policy: HandlerPolicy;
   readonly #caller: HandlerCaller;
   readonly #blocker: EventBlocker;
   readonly #blocked: BlockedModelSet;
@@ -30,7 +30,7 @@ export class EventStep {
   constructor(options: {
     readonly context: WorkerContext;
     readonly handler: string;
-    readonly policy: FlowPolicy;
+    readonly policy: HandlerPolicy;
     readonly caller: HandlerCaller;
     readonly blocker: EventBlocker;
     readonly blocked: BlockedModelSet;
@@ -46,7 +46,7 @@ export class EventStep {
     this.#onBlocked = options.onBlocked;
   }
 
-  /** How many events of a lane belong together, and of how many bytes, when this is the first. */
+  /** How many events of a queue belong together, and of how many bytes, when this is the first. */
   takeMax(first: EventWork): { readonly count: number; readonly bytes: number } {
     const { blockMax, batchBytesMax } = this.#context.settings;
     // What is blocked is copied within the database.
@@ -55,7 +55,7 @@ export class EventStep {
   }
 
   /**
-   * Handles events of one lane, in order; those that are neither finished nor left afterwards belong to another process.
+   * Handles events of one queue, in order; those that are neither finished nor left afterwards belong to another process.
    *
    * @param attempt which one this is at these events, from 1
    * @returns those that are to be tried again, and not blocked
@@ -175,7 +175,7 @@ function finish(works: Iterable<EventWork>): void {
 }
 
 /** How one handler is delivered to: what it declares, laid over the settings. */
-export interface FlowPolicy {
+export interface HandlerPolicy {
   /** Whether it receives several events of a slot at a time. */
   readonly batches: boolean;
   /** 1 unless it batches. */
@@ -191,7 +191,10 @@ export interface FlowPolicy {
  *
  * @throws InvariantViolationError `invariant-violation` when it declares a limit that is no whole number within its bounds
  */
-export function flowPolicy({ handler, options }: RegisteredHandler, settings: EngineSettings): FlowPolicy {
+export function handlerPolicy(
+  { handler, options }: RegisteredHandler,
+  settings: EngineSettings,
+): HandlerPolicy {
   const { concurrency = 1, timeoutMs = 1, batchMax = 1, retry = {} } = options;
   for (const [limit, value] of Object.entries({ concurrency, timeoutMs, batchMax, ...set(retry) })) {
     const fault = settingIssue(limit as SettingName, value);
@@ -214,6 +217,6 @@ export function flowPolicy({ handler, options }: RegisteredHandler, settings: En
 }
 
 /** What a failed call of the handler means for its events: where the handler waits, whatever it threw is an outage. */
-export function verdictOf({ waitsWhenFailed }: FlowPolicy, thrown: unknown): AttemptVerdict {
+export function verdictOf({ waitsWhenFailed }: HandlerPolicy, thrown: unknown): AttemptVerdict {
   return waitsWhenFailed ? 'outage' : attemptVerdict(thrown);
 }

@@ -30,8 +30,8 @@ interface CheckWork {
   readonly event: DeliverableEvent;
 }
 
-/** What a handler's lanes hold. */
-export type FlowWork = EventWork | RetryWork | CheckWork;
+/** What a handler's queues hold. */
+export type QueuedWork = EventWork | RetryWork | CheckWork;
 
 /** Names a model, where handler and database are given. */
 export function modelKey({
@@ -45,35 +45,35 @@ export function modelKey({
 }
 
 /** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */
-export interface Lane<Item> {
+export interface KeyedQueue<Item> {
   readonly key: string;
-  /** What waits; whoever runs the lane takes from its front. */
+  /** What waits; whoever runs the queue takes from its front. */
   readonly items: Item[];
   active: boolean;
-  /** Held back by {@link Lanes.hold}: it takes no place, and gets no step until it is let go. */
+  /** Held back by {@link KeyedQueues.hold}: it takes no place, and gets no step until it is let go. */
   held: boolean;
 }
 
-/** Runs lanes side by side, up to a bound, each for one step at a time. */
-export class Lanes<Item> {
+/** Runs queues side by side, up to a bound, each for one step at a time. */
+export class KeyedQueues<Item> {
   readonly #concurrency: number;
   readonly #mayStart: () => boolean;
-  readonly #step: (lane: Lane<Item>) => Promise<void>;
+  readonly #step: (queue: KeyedQueue<Item>) => Promise<void>;
   readonly #onError: (error: unknown) => void;
-  readonly #lanes = new Map<string, Lane<Item>>();
-  /** Lanes with work, in the order in which they get their next step. */
-  readonly #ready = new Set<Lane<Item>>();
+  readonly #queues = new Map<string, KeyedQueue<Item>>();
+  /** KeyedQueues with work, in the order in which they get their next step. */
+  readonly #ready = new Set<KeyedQueue<Item>>();
   #activeCount = 0;
   readonly #onIdle: (() => void)[] = [];
 
   /**
-   * @param options.step takes at least one item off the lane and works on it; what it rejects with goes to `onError`
-   * @param options.mayStart false holds back every further step until {@link Lanes.resume}
+   * @param options.step takes at least one item off the queue and works on it; what it rejects with goes to `onError`
+   * @param options.mayStart false holds back every further step until {@link KeyedQueues.resume}
    */
   constructor(options: {
     readonly concurrency: number;
     readonly mayStart: () => boolean;
-    readonly step: (lane: Lane<Item>) => Promise<void>;
+    readonly step: (queue: KeyedQueue<Item>) => Promise<void>;
     readonly onError: (error: unknown) => void;
   }) {
     this.#concurrency = options.concurrency;
@@ -82,88 +82,88 @@ export class Lanes<Item> {
     this.#onError = options.onError;
   }
 
-  /** Adds work behind what waits in its lane; {@link Lanes.resume} starts it, so that work added together is together. */
+  /** Adds work behind what waits in its queue; {@link KeyedQueues.resume} starts it, so that work added together is together. */
   add(key: string, item: Item): void {
-    this.#lane(key).items.push(item);
+    this.#queue(key).items.push(item);
   }
 
-  /** Adds work before what waits in its lane, and starts it. */
+  /** Adds work before what waits in its queue, and starts it. */
   addFirst(key: string, item: Item): void {
-    this.#lane(key).items.unshift(item);
+    this.#queue(key).items.unshift(item);
     this.resume();
   }
 
-  /** Takes away what waits and is not to be worked on any more, also from lanes that are held back. */
+  /** Takes away what waits and is not to be worked on any more, also from queues that are held back. */
   remove(isOff: (item: Item) => boolean): readonly Item[] {
     const removed: Item[] = [];
-    for (const lane of this.#lanes.values()) {
+    for (const queue of this.#queues.values()) {
       const before = removed.length;
-      for (const item of lane.items.splice(0)) (isOff(item) ? removed : lane.items).push(item);
-      if (removed.length > before && !lane.active) this.#settle(lane);
+      for (const item of queue.items.splice(0)) (isOff(item) ? removed : queue.items).push(item);
+      if (removed.length > before && !queue.active) this.#settle(queue);
     }
     return removed;
   }
 
   /** Starts what may start. */
   resume(): void {
-    for (const lane of this.#ready) {
+    for (const queue of this.#ready) {
       if (this.#activeCount >= this.#concurrency || !this.#mayStart()) return;
-      this.#run(lane);
+      this.#run(queue);
     }
   }
 
-  /** Holds a lane back after its step that runs now; others get its place. */
-  hold(lane: Lane<Item>): void {
-    lane.held = true;
+  /** Holds a queue back after its step that runs now; others get its place. */
+  hold(queue: KeyedQueue<Item>): void {
+    queue.held = true;
   }
 
-  /** Lets a lane go on that was held back. */
-  letGo(lane: Lane<Item>): void {
-    lane.held = false;
-    if (lane.active) return;
-    this.#settle(lane);
+  /** Lets a queue go on that was held back. */
+  letGo(queue: KeyedQueue<Item>): void {
+    queue.held = false;
+    if (queue.active) return;
+    this.#settle(queue);
   }
 
   /** Resolves when no work is left. */
   idle(): Promise<void> {
-    return this.#lanes.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
+    return this.#queues.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
-  #lane(key: string): Lane<Item> {
-    let lane = this.#lanes.get(key);
-    if (lane === undefined) {
-      lane = { key, items: [], active: false, held: false };
-      this.#lanes.set(key, lane);
+  #queue(key: string): KeyedQueue<Item> {
+    let queue = this.#queues.get(key);
+    if (queue === undefined) {
+      queue = { key, items: [], active: false, held: false };
+      this.#queues.set(key, queue);
     }
-    if (!lane.active && !lane.held) this.#ready.add(lane);
-    return lane;
+    if (!queue.active && !queue.held) this.#ready.add(queue);
+    return queue;
   }
 
-  #run(lane: Lane<Item>): void {
-    this.#ready.delete(lane);
-    lane.active = true;
+  #run(queue: KeyedQueue<Item>): void {
+    this.#ready.delete(queue);
+    queue.active = true;
     this.#activeCount++;
-    this.#step(lane).then(
-      () => this.#ended(lane),
+    this.#step(queue).then(
+      () => this.#ended(queue),
       (error: unknown) => {
         this.#onError(error);
-        this.#ended(lane);
+        this.#ended(queue);
       },
     );
   }
 
-  #ended(lane: Lane<Item>): void {
+  #ended(queue: KeyedQueue<Item>): void {
     this.#activeCount--;
-    lane.active = false;
-    this.#settle(lane);
+    queue.active = false;
+    this.#settle(queue);
   }
 
-  #settle(lane: Lane<Item>): void {
-    if (!lane.held && lane.items.length > 0) this.#ready.add(lane);
-    else this.#ready.delete(lane);
-    if (!lane.held && lane.items.length === 0) this.#lanes.delete(lane.key);
+  #settle(queue: KeyedQueue<Item>): void {
+    if (!queue.held && queue.items.length > 0) this.#ready.add(queue);
+    else this.#ready.delete(queue);
+    if (!queue.held && queue.items.length === 0) this.#queues.delete(queue.key);
     this.resume();
-    if (this.#lanes.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
+    if (this.#queues.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 }
 

@@ -12,22 +12,28 @@ import { type BlockedModelSet, modelKey } from './keyed-queue.js';
  */
 const dueSinceMs = 36_525 * 86_400_000;
 
+/**
+ * Where a slot stands whose holder vanished. `entering-quarantine`: what follows its cursor is blocked as it is read. `in-quarantine`: all
+ * that the holder can have had is blocked, and tried alone. `open`: events are handled as they come, as in any other slot.
+ */
+export type QuarantinePhase = 'entering-quarantine' | 'in-quarantine' | 'open';
+
 /** Where a handler stands in such a slot. */
-interface SuspectPlace {
+interface EnteringPlace {
   readonly slot: HeldSlot;
-  phase: 'careful' | 'settling' | 'open';
+  phase: QuarantinePhase;
   /** Wanted events that were blocked because the holder before vanished. */
-  suspectCount: number;
+  quarantinedCount: number;
 }
 
 /** Blocks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
-export class SuspectIntake {
+export class QuarantineIntake {
   readonly #handler: string;
   readonly #blocker: EventBlocker;
   readonly #blocked: BlockedModelSet;
   readonly #check: (event: DeliverableEvent, slot: HeldSlot) => void;
   /** As many as the holder before can have had beyond its saved cursor, and the last batch. */
-  readonly #suspectsMax: number;
+  readonly #quarantinedMax: number;
 
   constructor(options: {
     readonly handler: string;
@@ -41,11 +47,11 @@ export class SuspectIntake {
     this.#blocker = options.blocker;
     this.#blocked = options.blocked;
     this.#check = options.check;
-    this.#suspectsMax = options.settings.unsavedMax + 2 * options.settings.readMax;
+    this.#quarantinedMax = options.settings.unsavedMax + 2 * options.settings.readMax;
   }
 
   /**
-   * Blocks the events of a batch; the slot settles when they were the last that the holder before can have had.
+   * Blocks the events of a batch; the slot is in quarantine when they were the last that the holder before can have had.
    *
    * However large a transaction is, its cursor stood before all of it.
    *
@@ -53,7 +59,7 @@ export class SuspectIntake {
    * @returns false when the slot is another process's now
    */
   async take(
-    position: SuspectPlace,
+    position: EnteringPlace,
     events: readonly DeliverableEvent[],
     { more, partial = false }: Pick<EventBatch, 'more' | 'partial'>,
   ): Promise<boolean> {
@@ -76,8 +82,8 @@ export class SuspectIntake {
     if (this.#blocked.deletionCount !== deletionCount)
       for (const event of models.values()) this.#check(event, slot);
     if (partial) return true;
-    position.suspectCount += events.length;
-    if (!more || position.suspectCount >= this.#suspectsMax) position.phase = 'settling';
+    position.quarantinedCount += events.length;
+    if (!more || position.quarantinedCount >= this.#quarantinedMax) position.phase = 'in-quarantine';
     return true;
   }
 }
@@ -88,7 +94,7 @@ export class SuspectIntake {
  *
  * One that takes long keeps the others out for a bounded time only. After each that was alone the others have their turn.
  */
-export class SuspectGate {
+export class QuarantineGate {
   readonly #clock: Clock;
   /** What runs, also when it was alone before. */
   readonly #running = new Set<Promise<void>>();

@@ -5,27 +5,27 @@ import type { HeldSlot, LeaseKeeper } from '../slots/lease-keeper.js';
 import { WakeSignal } from '../wake/wake-signal.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import { modelKey } from './keyed-queue.js';
-import type { SuspectGate } from './quarantine.js';
-import type { HandlerFlow } from './subscription.js';
+import type { QuarantineGate } from './quarantine.js';
+import type { Subscription } from './subscription.js';
 
 /** The longest timer. */
 const aloneMaxMs = 2 ** 31 - 1;
 
-/** A blocked event that one of the flows can try now. */
+/** A blocked event that one of the subscriptions can try now. */
 interface Attempt {
   readonly key: string;
   readonly head: BlockedHead;
   readonly slot: HeldSlot;
-  readonly flow: HandlerFlow;
+  readonly subscription: Subscription;
 }
 
-/** Finds blocked events that are due, in one database, and has them tried by the flows of their handlers. */
+/** Finds blocked events that are due, in one database, and has them tried by the subscriptions of their handlers. */
 export class RetryLoop {
   readonly #context: WorkerContext;
   readonly #blocked: Pick<BlockedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
   readonly #keeper: LeaseKeeper;
-  readonly #flows: ReadonlyMap<string, HandlerFlow>;
-  readonly #gate: SuspectGate;
+  readonly #subscriptions: ReadonlyMap<string, Subscription>;
+  readonly #gate: QuarantineGate;
   readonly #wakeSignal: WakeSignal;
   /** Those that are being made, and those that are next, by handler and model. */
   readonly #taken = new Map<string, Attempt>();
@@ -38,14 +38,14 @@ export class RetryLoop {
     readonly context: WorkerContext;
     readonly blocked: Pick<BlockedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
     readonly keeper: LeaseKeeper;
-    readonly flows: ReadonlyMap<string, HandlerFlow>;
+    readonly subscriptions: ReadonlyMap<string, Subscription>;
     /** The same for all databases of a process. */
-    readonly gate: SuspectGate;
+    readonly gate: QuarantineGate;
   }) {
     this.#context = options.context;
     this.#blocked = options.blocked;
     this.#keeper = options.keeper;
-    this.#flows = options.flows;
+    this.#subscriptions = options.subscriptions;
     this.#gate = options.gate;
     this.#wakeSignal = new WakeSignal(options.context.clock);
   }
@@ -63,7 +63,7 @@ export class RetryLoop {
     const { stopping, onError } = this.#context;
     const backoff = storeBackoff(this.#context);
     while (!stopping.aborted) {
-      if (![...this.#flows.values()].some((flow) => flow.waitsForBlocked)) {
+      if (![...this.#subscriptions.values()].some((subscription) => subscription.waitsForBlocked)) {
         const wasWoken = await this.#wakeSignal.wait(this.#context.settings.leaseMs);
         if (wasWoken) continue;
       }
@@ -81,7 +81,7 @@ export class RetryLoop {
   /** @returns after how many milliseconds the next round is due */
   async #round(): Promise<number> {
     const { settings } = this.#context;
-    await this.#settle();
+    await this.#release();
     // What is asked about was true before the answer was made.
     const ended = new Map(this.#ended);
     const heads = await this.#dueHeads();
@@ -91,7 +91,7 @@ export class RetryLoop {
     // There may be room for more than one statement looks at.
     if (due.length >= settings.dueMax) this.#wakeSignal.wake();
     if (this.#taken.size > 0) return settings.pollMinMs;
-    const places = this.#keeper.slots.filter((held) => this.#flowOf(held)?.paused === false);
+    const places = this.#keeper.slots.filter((held) => this.#subscriptionOf(held)?.paused === false);
     const nextDueMs = (await this.#blocked.nextDueMs(places)) ?? Infinity;
     return Math.min(settings.blockedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
   }
@@ -100,15 +100,15 @@ export class RetryLoop {
   async #dueHeads(): Promise<readonly BlockedHead[]> {
     const { settings } = this.#context;
     const taken = [...this.#taken.values()];
-    const counts = countBy(taken, ({ flow }) => flow);
+    const counts = countBy(taken, ({ subscription }) => subscription);
     const countsOfSlots = countBy(taken, ({ slot }) => slot);
     const places = this.#keeper.slots.flatMap((held) => {
       const { handler, slot } = held;
-      const flow = this.#flowOf(held);
-      if (flow === undefined || flow.paused) return [];
-      const { retriesMax, retriesOfSlotMax, waitMaxMs } = flow.dispatch;
+      const subscription = this.#subscriptionOf(held);
+      if (subscription === undefined || subscription.paused) return [];
+      const { retriesMax, retriesOfSlotMax, waitMaxMs } = subscription.dispatch;
       if ((countsOfSlots.get(held) ?? 0) >= retriesOfSlotMax) return [];
-      const headsMax = 2 * retriesMax - (counts.get(flow) ?? 0);
+      const headsMax = 2 * retriesMax - (counts.get(subscription) ?? 0);
       return headsMax > 0 ? [{ handler, slot, waitMaxMs, headsMax }] : [];
     });
     if (places.length === 0) return [];
@@ -117,59 +117,60 @@ export class RetryLoop {
   }
 
   /**
-   * The flow of a slot, once it has started there. Before that it still reads which models have blocked events: one whose last event was
+   * The subscription of a slot, once it has started there. Before that it still reads which models have blocked events: one whose last event was
    * handled meanwhile would stay known as blocked.
    */
-  #flowOf(held: HeldSlot): HandlerFlow | undefined {
-    const flow = this.#flows.get(held.handler);
-    return flow?.slots.has(held) === true ? flow : undefined;
+  #subscriptionOf(held: HeldSlot): Subscription | undefined {
+    const subscription = this.#subscriptions.get(held.handler);
+    return subscription?.slots.has(held) === true ? subscription : undefined;
   }
 
   #attempt(head: BlockedHead): Attempt | undefined {
     const slot = this.#keeper.get(head.token);
-    const flow = slot && this.#flowOf(slot);
-    if (flow === undefined || slot === undefined) return undefined;
-    return { key: `${head.handler} ${modelKey(head.event)}`, head, slot, flow };
+    const subscription = slot && this.#subscriptionOf(slot);
+    if (subscription === undefined || slot === undefined) return undefined;
+    return { key: `${head.handler} ${modelKey(head.event)}`, head, slot, subscription };
   }
 
   /** Leaves to later rounds what would only wait for others of its slot, and keep those of other slots out. */
   #sharedOut(due: readonly Attempt[]): readonly Attempt[] {
     const counts = countBy(this.#taken.values(), ({ slot }) => slot);
-    return due.filter(({ flow, slot }) => {
+    return due.filter(({ subscription, slot }) => {
       const count = counts.get(slot) ?? 0;
       counts.set(slot, count + 1);
-      return count < flow.dispatch.retriesOfSlotMax;
+      return count < subscription.dispatch.retriesOfSlotMax;
     });
   }
 
   /** Has models looked at whose attempt has ended and that have no next event that is due. */
   #check(ended: ReadonlyMap<string, Attempt>, heads: readonly BlockedHead[]): void {
     const due = new Set(heads.map((head) => `${head.handler} ${modelKey(head.event)}`));
-    for (const [key, { flow, head, slot }] of ended) {
+    for (const [key, { subscription, head, slot }] of ended) {
       // The slot may have been lost, and had again under the same token, since the attempt began.
       const held = this.#keeper.get(slot.token);
-      if (held !== undefined && this.#flowOf(held) === undefined) continue;
+      if (held !== undefined && this.#subscriptionOf(held) === undefined) continue;
       this.#ended.delete(key);
-      if (held !== undefined && !due.has(key)) flow.dispatch.check(head.event, held);
+      if (held !== undefined && !due.has(key)) subscription.dispatch.check(head.event, held);
     }
   }
 
-  /** Lets slots be read on in which no suspect is left to be tried; retries, of which there is no end, hold up none. */
-  async #settle(): Promise<void> {
-    const settling = [...this.#flows.values()].flatMap(({ slots }) => slots.settling);
-    if (settling.length === 0) return;
-    const suspects = [...(await this.#blocked.suspectPlaces(settling))];
+  /** Lets slots out of quarantine in which no suspect is left to be tried; retries, of which there is no end, hold up none. */
+  async #release(): Promise<void> {
+    const inQuarantine = [...this.#subscriptions.values()].flatMap(({ slots }) => slots.inQuarantine);
+    if (inQuarantine.length === 0) return;
+    const suspects = [...(await this.#blocked.suspectPlaces(inQuarantine))];
     for (const { head, slot } of this.#taken.values()) if (head.suspect) suspects.push(slot);
     const busy = new Set(suspects.map(({ handler, slot }) => `${handler} ${slot}`));
-    for (const slot of settling) {
-      if (!busy.has(`${slot.handler} ${slot.slot}`)) this.#flows.get(slot.handler)?.slots.settled(slot);
+    for (const slot of inQuarantine) {
+      if (!busy.has(`${slot.handler} ${slot.slot}`))
+        this.#subscriptions.get(slot.handler)?.slots.released(slot);
     }
   }
 
   #take(due: readonly Attempt[]): void {
     for (const attempt of due) {
       this.#taken.set(attempt.key, attempt);
-      attempt.flow.knowBlocked(attempt.slot, attempt.head.event);
+      attempt.subscription.knowBlocked(attempt.slot, attempt.head.event);
     }
     this.#next = new Set([...this.#next, ...due].toSorted((one, other) => rank(one) - rank(other)));
     this.#start();
@@ -179,18 +180,18 @@ export class RetryLoop {
   #start(): void {
     const counts = countBy(
       [...this.#taken.values()].filter((attempt) => !this.#next.has(attempt)),
-      ({ flow }) => flow,
+      ({ subscription }) => subscription,
     );
     const next = new Set<Attempt>();
     for (const attempt of this.#next) {
-      const { key, flow } = attempt;
-      const count = counts.get(flow) ?? 0;
-      if (flow.paused) {
+      const { key, subscription } = attempt;
+      const count = counts.get(subscription) ?? 0;
+      if (subscription.paused) {
         this.#taken.delete(key);
-      } else if (count >= flow.dispatch.retriesMax) {
+      } else if (count >= subscription.dispatch.retriesMax) {
         next.add(attempt);
       } else {
-        counts.set(flow, count + 1);
+        counts.set(subscription, count + 1);
         void this.#try(attempt);
       }
     }
@@ -198,16 +199,16 @@ export class RetryLoop {
   }
 
   async #try(attempt: Attempt): Promise<void> {
-    const { flow, head, slot, key } = attempt;
+    const { subscription, head, slot, key } = attempt;
     const { stopping, settings } = this.#context;
     const work = async (alone?: AbortSignal): Promise<void> => {
-      if (!stopping.aborted && !flow.paused) await flow.dispatch.retry(head, slot, alone);
+      if (!stopping.aborted && !subscription.paused) await subscription.dispatch.retry(head, slot, alone);
       this.#taken.delete(key);
       // What is left belongs to whoever delivers next.
       if (stopping.aborted) return;
       this.#ended.set(key, attempt);
       this.#start();
-      if (![...this.#next].some((each) => each.flow === flow)) this.#wakeSignal.wake();
+      if (![...this.#next].some((each) => each.subscription === subscription)) this.#wakeSignal.wake();
     };
     const heldWork = (alone?: AbortSignal): Promise<void> => whileHeld(slot, work(alone));
     if (!isToBeAlone(attempt)) return this.#gate.runBeside(heldWork);

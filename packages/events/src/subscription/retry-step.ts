@@ -12,7 +12,7 @@ import { outageRetryAfterMs, retryAfterMs } from '../handler/event-handler.js';
 import type { HeldSlot, LoopWatch } from '../slots/lease-keeper.js';
 import { untilAborted } from '../wake/wake-signal.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
-import { type FlowPolicy, verdictOf } from './event-step.js';
+import { type HandlerPolicy, verdictOf } from './event-step.js';
 import type { RetryWork } from './keyed-queue.js';
 
 /** How often giving a count back is tried while delivery ends, because there is no later. */
@@ -25,7 +25,7 @@ const lastTriesMax = 3;
 export class RetryStep {
   readonly #context: WorkerContext;
   readonly #blocked: Pick<BlockedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
-  readonly #policy: FlowPolicy;
+  readonly #policy: HandlerPolicy;
   readonly #caller: HandlerCaller;
   readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   readonly #onLost: (tokens: readonly string[]) => void;
@@ -38,7 +38,7 @@ export class RetryStep {
   constructor(options: {
     readonly context: WorkerContext;
     readonly blocked: Pick<BlockedEvents, 'beginAttempt' | 'endAttempt' | 'giveBackAttempt'>;
-    readonly policy: FlowPolicy;
+    readonly policy: HandlerPolicy;
     readonly caller: HandlerCaller;
     readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
     readonly onLost: (tokens: readonly string[]) => void;

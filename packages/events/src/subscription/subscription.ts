@@ -5,25 +5,45 @@ import { type CursorSaver, SlotProgress } from '../slots/cursor-saver.js';
 import type { HeldSlot } from '../slots/lease-keeper.js';
 import { WakeSignal } from '../wake/wake-signal.js';
 import { storeBackoff } from '../worker-context.js';
-import { type FlowDependencies, FlowDispatch } from './event-dispatch.js';
+import { type SubscriptionDependencies, EventDispatch } from './event-dispatch.js';
 import { BlockedModelSet, modelKey } from './keyed-queue.js';
 import type { ReadBatch } from './log-reader.js';
-import { SuspectIntake } from './quarantine.js';
+import { QuarantineIntake, type QuarantinePhase } from './quarantine.js';
+
+/*
+ * A subscription is one handler's delivery from one database, in the slots that this process holds for it.
+ *
+ * The states of a slot, from gained to lost; one that is lost is left as it is, and its next holder begins at the saved cursor:
+ *
+ *   gained ──▶ open ◀──────────────────────────── no suspect is left to be tried ─┐
+ *     │                                                                           │
+ *     └─ its holder vanished ─▶ entering-quarantine ─ all suspects are blocked ─▶ in-quarantine
+ *
+ * The states of an event; the cursor passes what is done or blocked, in order:
+ *
+ *   read, open slot ──▶ queued ──▶ called ──▶ done
+ *                         │          └─ failed ─────────▶ blocked ─▶ its turn ─▶ called ─▶ done
+ *                         └─ its model has blocked ones ─▶ blocked      ▲           └─ failed ─▶ dead letter, at the last
+ *   read, slot that enters quarantine ──────────────────▶ blocked      └── later ──────┘
+ *
+ * Here is what reads, and a slot's quarantine. `event-dispatch.ts` queues by model; `event-step.ts` calls what is new, and blocks;
+ * `retry-loop.ts` finds whose turn it is, and `retry-step.ts` calls that.
+ */
 
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
-export class HandlerFlow {
-  readonly slots: FlowSlots;
-  readonly dispatch: FlowDispatch;
-  readonly #around: FlowDependencies;
+export class Subscription {
+  readonly slots: SubscriptionSlots;
+  readonly dispatch: EventDispatch;
+  readonly #around: SubscriptionDependencies;
   readonly #handler: DatabaseHandler;
   readonly #wakeSignal: WakeSignal;
-  readonly #suspects: SuspectIntake;
+  readonly #intake: QuarantineIntake;
   readonly #blocked = new BlockedModelSet();
   #readCount = 0;
   #paused = false;
   #stopped = false;
 
-  constructor(handler: DatabaseHandler, around: FlowDependencies) {
+  constructor(handler: DatabaseHandler, around: SubscriptionDependencies) {
     const { id } = handler;
     const { context, saver, blocker } = around;
     const blocked = this.#blocked;
@@ -31,9 +51,9 @@ export class HandlerFlow {
     this.#around = around;
     this.#handler = handler;
     this.#wakeSignal = new WakeSignal(context.clock);
-    this.slots = new FlowSlots({ handler: id, saver, onReadable: wake });
-    this.dispatch = new FlowDispatch({ handler, around, blocked, onRoom: wake });
-    this.#suspects = new SuspectIntake({
+    this.slots = new SubscriptionSlots({ handler: id, saver, onReadable: wake });
+    this.dispatch = new EventDispatch({ handler, around, blocked, onRoom: wake });
+    this.#intake = new QuarantineIntake({
       handler: id,
       blocker,
       blocked,
@@ -54,7 +74,7 @@ export class HandlerFlow {
 
   /** Whether there is anything that only a look at the blocked events can settle. */
   get waitsForBlocked(): boolean {
-    return !this.#blocked.empty || this.slots.settling.length > 0;
+    return !this.#blocked.empty || this.slots.inQuarantine.length > 0;
   }
 
   /** Starts on a slot that this process holds now, until it is lost. */
@@ -146,8 +166,8 @@ export class HandlerFlow {
     const { slot, progress } = position;
     const { next, more, generation, partial = false } = batch;
     if (!slot.held || this.#stopped) return;
-    const areSuspects = position.phase === 'careful';
-    if (areSuspects && !(await this.#suspects.take(position, events, batch))) return;
+    const isEntering = position.phase === 'entering-quarantine';
+    if (isEntering && !(await this.#intake.take(position, events, batch))) return;
     const step = progress.add(next, events.length, partial);
     position.partCount += events.length;
     if (!partial) {
@@ -157,7 +177,7 @@ export class HandlerFlow {
     position.cursor = next;
     position.more = more;
     position.generation = generation;
-    if (!areSuspects) {
+    if (!isEntering) {
       return this.dispatch.handle(events, slot, { onFinished: () => progress.finish(step), more });
     }
     for (const _event of events) progress.finish(step);
@@ -183,7 +203,7 @@ async function allEnded(works: readonly Promise<void>[]): Promise<void> {
 }
 
 /** Where one handler stands in the slots that this process holds. */
-export class FlowSlots {
+export class SubscriptionSlots {
   readonly #handler: string;
   readonly #saver: Pick<CursorSaver, 'moved'>;
   readonly #onReadable: () => void;
@@ -206,8 +226,10 @@ export class FlowSlots {
   }
 
   /** Slots whose suspects are blocked and being tried. */
-  get settling(): readonly HeldSlot[] {
-    return [...this.#positions.values()].filter(({ phase }) => phase === 'settling').map(({ slot }) => slot);
+  get inQuarantine(): readonly HeldSlot[] {
+    return [...this.#positions.values()]
+      .filter(({ phase }) => phase === 'in-quarantine')
+      .map(({ slot }) => slot);
   }
 
   /**
@@ -233,24 +255,24 @@ export class FlowSlots {
       progress: new SlotProgress((moved, wantedCount) =>
         this.#saver.moved({ handler, slot, cursor: moved, wantedCount, onSaved }),
       ),
-      phase: slot.abandoned ? 'careful' : 'open',
+      phase: slot.abandoned ? 'entering-quarantine' : 'open',
       cursor,
       turn: 0,
       generation: -1,
       more: true,
       unsavedCount: 0,
       partCount: 0,
-      suspectCount: 0,
+      quarantinedCount: 0,
     };
     this.#positions.set(slot.slot, position);
     slot.lost.addEventListener('abort', () => this.#lose(position));
     this.#onReadable();
   }
 
-  /** Says that no suspect of a slot is left that could be tried now: the slot flows again. */
-  settled(slot: HeldSlot): void {
+  /** Says that no suspect of a slot is left that could be tried now: it is read on. */
+  released(slot: HeldSlot): void {
     const position = this.#positions.get(slot.slot);
-    if (position?.slot !== slot || position.phase !== 'settling') return;
+    if (position?.slot !== slot || position.phase !== 'in-quarantine') return;
     position.phase = 'open';
     this.#onReadable();
   }
@@ -258,7 +280,7 @@ export class FlowSlots {
   /** Those that may have something to read, when that much is known of commits. */
   readable(generation: number): readonly SlotPosition[] {
     return [...this.#positions.values()].filter(
-      (position) => position.phase !== 'settling' && (position.more || position.generation < generation),
+      (position) => position.phase !== 'in-quarantine' && (position.more || position.generation < generation),
     );
   }
 
@@ -268,16 +290,11 @@ export class FlowSlots {
   }
 }
 
-/**
- * Where one handler stands in one slot that this process holds.
- *
- * `careful`: the holder before vanished, so that what follows the cursor is blocked first. `settling`: it was blocked, and
- * is being tried alone. `open`: events are handled as they come.
- */
+/** Where one handler stands in one slot that this process holds. */
 export interface SlotPosition {
   readonly slot: HeldSlot;
   readonly progress: SlotProgress;
-  phase: 'careful' | 'settling' | 'open';
+  phase: QuarantinePhase;
   /** Up to where it was read; what is saved lies behind. */
   cursor: Cursor;
   /** Which read of the handler was the last one there, from 1; 0 before that. */
@@ -291,7 +308,7 @@ export interface SlotPosition {
   /** Wanted events that were read of such a transaction. */
   partCount: number;
   /** Wanted events that were blocked because the holder before vanished. */
-  suspectCount: number;
+  quarantinedCount: number;
 }
 
 /**

@@ -7,9 +7,9 @@ import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import type { UnsavedCursor } from '../src/slots/cursor-saver.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import type { FlowDependencies } from '../src/subscription/event-dispatch.js';
+import type { SubscriptionDependencies } from '../src/subscription/event-dispatch.js';
 import type { ReadBatch } from '../src/subscription/log-reader.js';
-import { HandlerFlow } from '../src/subscription/subscription.js';
+import { Subscription } from '../src/subscription/subscription.js';
 import { deposited } from './account.js';
 import { gate, handlerOf, shard } from './delivery-bench.js';
 import { type TestSettings, testSettings, workerContext } from './worker-context.js';
@@ -17,8 +17,8 @@ import { type TestSettings, testSettings, workerContext } from './worker-context
 const down = new Error('down');
 const [a1, a2, b1] = [deposited('a', 1), deposited('a', 2), deposited('b', 1)];
 
-/** The flow of one handler over a log that a test answers for. */
-class Flowing {
+/** The subscription of one handler over a log that a test answers for. */
+class Subscribed {
   readonly clock = new VirtualClock();
   readonly errors: unknown[] = [];
   /** Slots and cursor of each read. */
@@ -35,12 +35,12 @@ class Flowing {
   /** What a call waits for. */
   work = (): Promise<void> | void => undefined;
   readonly handler = handlerOf({ name: 'one' }, () => this.work());
-  readonly flow: HandlerFlow;
+  readonly subscription: Subscription;
   readonly running: Promise<void>;
 
   constructor(settings: TestSettings = {}) {
     const { clock } = this;
-    const around: Partial<Record<keyof FlowDependencies, unknown>> = {
+    const around: Partial<Record<keyof SubscriptionDependencies, unknown>> = {
       context: workerContext({
         clock,
         settings: testSettings(settings),
@@ -67,20 +67,23 @@ class Flowing {
       onBlocked: () => this.asked.push('told that some are blocked'),
     };
     const [registered] = new EventHandlerRegistry([this.handler]).handlers;
-    this.flow = new HandlerFlow({ ...registered!, id: 'one' }, around as unknown as FlowDependencies);
-    this.running = this.flow.run();
+    this.subscription = new Subscription(
+      { ...registered!, id: 'one' },
+      around as unknown as SubscriptionDependencies,
+    );
+    this.running = this.subscription.run();
   }
 
   gain(slot: number, { abandoned = false, cursor = 'c0', models = [] as readonly string[] } = {}): HeldSlot {
     const held = new HeldSlot({ handler: 'one', slot, token: `${slot}`, abandoned });
-    this.flow.gain(held, cursor, models);
+    this.subscription.gain(held, cursor, models);
     return held;
   }
 
   /** Says that something was committed. */
   async commit(): Promise<void> {
     this.generation++;
-    this.flow.wake();
+    this.subscription.wake();
     await this.settled();
   }
 
@@ -91,15 +94,15 @@ class Flowing {
 
   #reader() {
     // oxlint-disable-next-line no-this-alias -- its generation changes
-    const flowing = this;
+    const subscribed = this;
     return {
       get generation() {
-        return flowing.generation;
+        return subscribed.generation;
       },
       read: async (slots: readonly number[], cursor: string): Promise<ReadBatch> => {
-        flowing.reads.push([slots.join(), cursor]);
-        const { generation } = flowing;
-        const answer = await (flowing.answers.shift() ?? {});
+        subscribed.reads.push([slots.join(), cursor]);
+        const { generation } = subscribed;
+        const answer = await (subscribed.answers.shift() ?? {});
         if (answer instanceof Error) throw answer;
         return { events: [], next: cursor, more: false, generation, ...answer };
       },
@@ -111,9 +114,9 @@ function batch(next: string, ...events: readonly DeliverableEvent[]): Partial<Re
   return { events, next };
 }
 
-describe('the flow of a handler', () => {
+describe('the subscription of a handler', () => {
   test('reads what follows its slots, hands out what is wanted, and moves on when that is done', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     const hold = gate();
     one.work = () => hold.opened;
     one.answers.push(batch('c1', a1, { ...b1, type: 'ClosedEvent' }));
@@ -132,7 +135,7 @@ describe('the flow of a handler', () => {
   });
 
   test('has passed what it read of a transaction when it has read all of it: no place within one is saved', async () => {
-    const one = new Flowing({ unsavedMax: 1 });
+    const one = new Subscribed({ unsavedMax: 1 });
     const part = { more: true, partial: true };
     one.answers.push({ ...batch('c0, a1', a1), ...part }, { ...batch('c0, a2', a2), ...part });
     one.answers.push(batch('c1', { ...b1, slot: 1 }));
@@ -152,7 +155,7 @@ describe('the flow of a handler', () => {
   });
 
   test('reads on at once where there is more, and else when something was committed', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     one.answers.push({ ...batch('c1', a1), more: true }, batch('c2', a2));
     one.gain(0);
     await one.settled();
@@ -160,7 +163,7 @@ describe('the flow of a handler', () => {
       ['0', 'c0'],
       ['0', 'c1'],
     ]);
-    one.flow.wake();
+    one.subscription.wake();
     await one.settled();
     expect(one.reads).toHaveLength(2);
     await one.commit();
@@ -168,7 +171,7 @@ describe('the flow of a handler', () => {
   });
 
   test('reads for four places at a time, and then first for those that were not read for longest', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     const hold = gate();
     for (let slot = 0; slot < 4; slot++)
       one.answers.push(hold.opened.then(() => ({ ...batch(`d${slot}`), more: true })));
@@ -181,7 +184,7 @@ describe('the flow of a handler', () => {
   });
 
   test('sends the next read before it calls the handler with what was read, where more follows', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     const readCounts: number[] = [];
     one.work = () => void readCounts.push(one.reads.length);
     one.answers.push({ ...batch('c1', a1), more: true }, batch('c2', a2));
@@ -192,19 +195,19 @@ describe('the flow of a handler', () => {
   });
 
   test('reads nothing while it is paused, and goes on from where it was', async () => {
-    const one = new Flowing();
-    one.flow.setPaused(true);
+    const one = new Subscribed();
+    one.subscription.setPaused(true);
     one.answers.push(batch('c1', a1));
     one.gain(0);
     await one.settled();
-    expect([one.flow.paused, one.reads]).toEqual([true, []]);
-    one.flow.setPaused(false);
+    expect([one.subscription.paused, one.reads]).toEqual([true, []]);
+    one.subscription.setPaused(false);
     await one.settled();
-    expect([one.flow.paused, one.handler.seen]).toEqual([false, ['a1']]);
+    expect([one.subscription.paused, one.handler.seen]).toEqual([false, ['a1']]);
   });
 
   test('reads nothing while too much is unfinished', async () => {
-    const one = new Flowing({ unfinishedMax: 1 });
+    const one = new Subscribed({ unfinishedMax: 1 });
     const hold = gate();
     one.work = () => hold.opened;
     one.answers.push({ ...batch('c1', a1), more: true });
@@ -217,7 +220,7 @@ describe('the flow of a handler', () => {
   });
 
   test('reads nothing while too much is unsaved, and has it saved soon', async () => {
-    const one = new Flowing({ unsavedMax: 2 });
+    const one = new Subscribed({ unsavedMax: 2 });
     one.answers.push({ ...batch('c1', a1, a2), more: true });
     one.gain(0);
     await one.settled();
@@ -229,7 +232,7 @@ describe('the flow of a handler', () => {
   });
 
   test('tells that the log cannot be read, and reads again after a while, longer each time until it can', async () => {
-    const one = new Flowing({ storeBackoffBaseMs: 100 });
+    const one = new Subscribed({ storeBackoffBaseMs: 100 });
     one.answers.push(down, down, batch('c1', a1), down);
     one.gain(0);
     await one.settled();
@@ -249,13 +252,13 @@ describe('the flow of a handler', () => {
 
   test('hands nothing out of a slot that was lost while it was read, nor after it was stopped', async () => {
     for (const end of ['lost', 'stopped']) {
-      const one = new Flowing();
+      const one = new Subscribed();
       const hold = gate();
       one.answers.push(hold.opened.then(() => batch('c1', a1)));
       const slot = one.gain(0);
       await one.settled();
       if (end === 'lost') slot.lose();
-      else one.flow.stop();
+      else one.subscription.stop();
       hold.open();
       await one.settled();
       expect([one.handler.seen, one.moved]).toEqual([[], []]);
@@ -263,10 +266,10 @@ describe('the flow of a handler', () => {
   });
 
   test('ends when it is stopped, also while it waits', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     one.gain(0);
     await one.settled();
-    one.flow.stop();
+    one.subscription.stop();
     await one.running;
     await one.commit();
     expect(one.reads).toHaveLength(1);
@@ -274,14 +277,14 @@ describe('the flow of a handler', () => {
 
   test('that is stopped finishes what was read, unless it is paused', async () => {
     for (const isPaused of [false, true]) {
-      const one = new Flowing();
+      const one = new Subscribed();
       const hold = gate();
       one.work = () => hold.opened;
       one.answers.push(batch('c1', a1, a2));
       one.gain(0);
       await one.settled();
-      if (isPaused) one.flow.setPaused(true);
-      one.flow.stop();
+      if (isPaused) one.subscription.setPaused(true);
+      one.subscription.stop();
       hold.open();
       await one.settled();
       expect(one.handler.seen).toEqual(isPaused ? ['a1'] : ['a1', 'a2']);
@@ -289,15 +292,15 @@ describe('the flow of a handler', () => {
   });
 
   test('gives up what it does in a slot that is lost, and works on when it has that again', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     one.work = () => new Promise(() => undefined);
     one.answers.push(batch('c1', a1), batch('c1', a1));
     const slot = one.gain(0, { models: ['Account b'] });
     await one.settled();
-    expect(one.flow.waitsForBlocked).toBe(true);
+    expect(one.subscription.waitsForBlocked).toBe(true);
     slot.lose();
     await one.settled();
-    expect(one.flow.waitsForBlocked).toBe(false);
+    expect(one.subscription.waitsForBlocked).toBe(false);
     one.gain(0);
     await one.settled();
     expect(one.handler.seen).toEqual(['a1', 'a1']);
@@ -306,11 +309,11 @@ describe('the flow of a handler', () => {
 
 describe('what is blocked', () => {
   test('has later events of its model blocked, as it was when the slot was gained, or is learnt later', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     const slot = one.gain(0, { models: ['Account a'] });
     const other = one.gain(1);
-    expect(one.flow.waitsForBlocked).toBe(true);
-    one.flow.knowBlocked(other, b1);
+    expect(one.subscription.waitsForBlocked).toBe(true);
+    one.subscription.knowBlocked(other, b1);
     one.answers.push(batch('c1', a1, b1));
     await one.commit();
     expect([one.blocked.toSorted(), one.handler.seen]).toEqual([['a1', 'b1'], []]);
@@ -318,44 +321,47 @@ describe('what is blocked', () => {
   });
 
   test('in a slot that was lost is the business of who has it next', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     const slot = one.gain(0);
     slot.lose();
-    one.flow.knowBlocked(slot, a1);
-    expect(one.flow.waitsForBlocked).toBe(false);
+    one.subscription.knowBlocked(slot, a1);
+    expect(one.subscription.waitsForBlocked).toBe(false);
     one.gain(0, { models: ['Account a'] });
     one.gain(0);
-    expect(one.flow.waitsForBlocked).toBe(false);
+    expect(one.subscription.waitsForBlocked).toBe(false);
   });
 });
 
 describe('a slot whose holder vanished', () => {
   test('has what follows its cursor blocked and that saved before it is tried, and is not read on', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     one.answers.push(batch('c1', a1, a2));
     const slot = one.gain(0, { abandoned: true });
     await one.settled();
     expect([one.blocked, one.handler.seen]).toEqual([['a1', 'a2'], []]);
     expect(one.moved.map(({ cursor, wantedCount }) => [cursor, wantedCount])).toEqual([['c1', 2]]);
     expect(one.asked).toEqual(['flushSoon', 'save', 'told that some are blocked']);
-    expect(one.flow.waitsForBlocked).toBe(true);
+    expect(one.subscription.waitsForBlocked).toBe(true);
     await one.commit();
     expect(one.reads).toHaveLength(1);
-    one.flow.slots.settled(slot);
+    one.subscription.slots.released(slot);
     one.answers.push(batch('c2', deposited('e', 1)));
     await one.settled();
     expect(one.handler.seen).toEqual(['e1']);
   });
 
   test('waits for its suspects also when none is left that follows', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     one.gain(0, { abandoned: true });
     await one.settled();
-    expect([one.flow.waitsForBlocked, one.asked.at(-1)]).toEqual([true, 'told that some are blocked']);
+    expect([one.subscription.waitsForBlocked, one.asked.at(-1)]).toEqual([
+      true,
+      'told that some are blocked',
+    ]);
   });
 
   test('has its suspects tried also when the cursor behind them cannot be saved', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     one.save = () => Promise.reject(down);
     one.answers.push(batch('c1', a1));
     one.gain(0, { abandoned: true });
@@ -364,7 +370,7 @@ describe('a slot whose holder vanished', () => {
   });
 
   test('and that is lost while they are blocked is not moved on', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     one.answers.push(batch('c1', a1));
     const slot = one.gain(0, { abandoned: true });
     one.onBlock = () => slot.lose();
@@ -373,7 +379,7 @@ describe('a slot whose holder vanished', () => {
   });
 
   test('waits for no other one whose events are read at the same time', async () => {
-    const one = new Flowing();
+    const one = new Subscribed();
     const saved = gate();
     one.save = () => saved.opened;
     one.answers.push(batch('c1', a1), batch('c1', b1));

@@ -7,7 +7,7 @@ import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import { type AnyEventHandler, type EventHandlerOptions, FrameworkEventHandler } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import { type FlowDependencies, FlowDispatch } from '../src/subscription/event-dispatch.js';
+import { type SubscriptionDependencies, EventDispatch } from '../src/subscription/event-dispatch.js';
 import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
@@ -35,7 +35,7 @@ class Dispatching {
   /** What the database was told of retries, and asked of models. */
   readonly asked: string[] = [];
   readonly blocked = new BlockedModelSet();
-  readonly dispatch: FlowDispatch;
+  readonly dispatch: EventDispatch;
   roomCount = 0;
   isStillBlocked = (): boolean | Promise<boolean> => false;
   /** What reading a large event waits for. */
@@ -45,7 +45,7 @@ class Dispatching {
   constructor(options: Partial<EventHandlerOptions> = {}, settings: TestSettings = {}) {
     const handler = this.#handler({ name: 'one', ...options });
     const [registered] = new EventHandlerRegistry([handler]).handlers;
-    const around: Partial<Record<keyof FlowDependencies, unknown>> = {
+    const around: Partial<Record<keyof SubscriptionDependencies, unknown>> = {
       context: workerContext({
         clock: this.clock,
         settings: testSettings(settings),
@@ -79,9 +79,9 @@ class Dispatching {
       watch: { now: () => 0, stoodSince: () => false },
       onBlocked: () => undefined,
     };
-    this.dispatch = new FlowDispatch({
+    this.dispatch = new EventDispatch({
       handler: { ...registered!, id: 'one' },
-      around: around as unknown as FlowDependencies,
+      around: around as unknown as SubscriptionDependencies,
       blocked: this.blocked,
       onRoom: () => this.roomCount++,
     });
@@ -347,7 +347,7 @@ describe('retries', () => {
     expect([one.calls, over, one.asked]).toEqual([['a2', 'a1', 'a3'], ['a1'], ['begin a1', 'end a1']]);
   });
 
-  test('take turns with new events in the lane of their slot', async () => {
+  test('take turns with new events in the queue of their slot', async () => {
     const one = new Dispatching({ batchMax: 1 });
     const slot = slotOf(0);
     one.handle(slot, a1, a2, a3);

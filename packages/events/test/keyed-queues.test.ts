@@ -6,26 +6,26 @@ import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import { type EventEnvelope, FrameworkEventHandler } from '../src/index.js';
 import { HeldSlot } from '../src/slots/lease-keeper.js';
-import { type FlowDependencies, FlowDispatch } from '../src/subscription/event-dispatch.js';
-import { BlockedModelSet, type Lane, Lanes } from '../src/subscription/keyed-queue.js';
+import { type SubscriptionDependencies, EventDispatch } from '../src/subscription/event-dispatch.js';
+import { BlockedModelSet, type KeyedQueue, KeyedQueues } from '../src/subscription/keyed-queue.js';
 import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
 import { testSettings, workerContext } from './worker-context.js';
 
-test('a lane of more items than a call can have arguments loses those that are removed, and no others', () => {
+test('a queue of more items than a call can have arguments loses those that are removed, and no others', () => {
   const count = 150_000;
-  const lanes = new Lanes<string>({
+  const queues = new KeyedQueues<string>({
     concurrency: 1,
     mayStart: () => false,
     step: () => Promise.resolve(),
     onError: () => undefined,
   });
   for (let index = 0; index < count; index++) {
-    lanes.add('slot', 'event');
-    lanes.add('slot', 'retry');
+    queues.add('slot', 'event');
+    queues.add('slot', 'retry');
   }
-  expect(lanes.remove((item) => item === 'retry')).toHaveLength(count);
-  expect(new Set(lanes.remove(() => true))).toEqual(new Set(['event']));
+  expect(queues.remove((item) => item === 'retry')).toHaveLength(count);
+  expect(new Set(queues.remove(() => true))).toEqual(new Set(['event']));
 });
 
 test('a batch of more events than a call can have arguments is tried again as a whole', async () => {
@@ -42,14 +42,14 @@ test('a batch of more events than a call can have arguments is tried again as a 
   FrameworkEventHandler({ name: 'one', whenBatchFails: 'wait', batchMax: count })(Batches);
   const [handler] = new EventHandlerRegistry([new Batches()]).handlers;
   const settings = testSettings({ batchBytesMax: 2 ** 30 });
-  const around: Partial<FlowDependencies> = {
+  const around: Partial<SubscriptionDependencies> = {
     context: workerContext({ clock, settings }),
     envelopes: new EnvelopeFactory([shard], []),
     abandoned: new AbandonedCalls({ max: 1, forMs: 1, clock, onRestartNeeded: () => undefined }),
   };
-  const dispatch = new FlowDispatch({
+  const dispatch = new EventDispatch({
     handler: { ...handler!, id: 'one' },
-    around: around as FlowDependencies,
+    around: around as SubscriptionDependencies,
     blocked: new BlockedModelSet(),
     onRoom: () => undefined,
   });
@@ -62,19 +62,19 @@ test('a batch of more events than a call can have arguments is tried again as a 
   expect([sizes, finishedCount]).toEqual([[count, count], count]);
 });
 
-/** Lanes whose steps take one item each, which a test ends by its name. */
-function lanesOf(concurrency: number) {
+/** KeyedQueues whose steps take one item each, which a test ends by its name. */
+function queuesOf(concurrency: number) {
   const started: string[] = [];
   const errors: unknown[] = [];
   const ends = new Map<string, () => void>();
   const may = { start: true };
-  const laneOf = new Map<string, Lane<string>>();
-  const lanes = new Lanes<string>({
+  const queueOf = new Map<string, KeyedQueue<string>>();
+  const queues = new KeyedQueues<string>({
     concurrency,
     mayStart: () => may.start,
-    step: async (lane) => {
-      const item = lane.items.shift()!;
-      laneOf.set(lane.key, lane);
+    step: async (queue) => {
+      const item = queue.items.shift()!;
+      queueOf.set(queue.key, queue);
       started.push(item);
       const { opened, open } = gate();
       ends.set(item, open);
@@ -87,7 +87,7 @@ function lanesOf(concurrency: number) {
     for (const item of items) ends.get(item)!();
     await settled();
   };
-  return { lanes, started, errors, may, end, laneOf: (key: string) => laneOf.get(key)! };
+  return { queues, started, errors, may, end, queueOf: (key: string) => queueOf.get(key)! };
 }
 
 /** Lets go on what has nothing to wait for any more. */
@@ -95,12 +95,12 @@ function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-describe('lanes', () => {
+describe('queues', () => {
   test('run side by side up to a bound, each one item at a time, and take turns', async () => {
-    const { lanes, started, end } = lanesOf(2);
-    for (const key of ['a', 'b', 'c']) for (const number of [1, 2]) lanes.add(key, `${key}${number}`);
+    const { queues, started, end } = queuesOf(2);
+    for (const key of ['a', 'b', 'c']) for (const number of [1, 2]) queues.add(key, `${key}${number}`);
     expect(started).toEqual([]);
-    lanes.resume();
+    queues.resume();
     expect(started).toEqual(['a1', 'b1']);
     await end('a1');
     expect(started).toEqual(['a1', 'b1', 'c1']);
@@ -112,21 +112,21 @@ describe('lanes', () => {
   });
 
   test('go on after an item that failed, which is told', async () => {
-    const { lanes, started, errors, end } = lanesOf(1);
-    lanes.add('a', 'bad');
-    lanes.add('a', 'good');
-    lanes.resume();
+    const { queues, started, errors, end } = queuesOf(1);
+    queues.add('a', 'bad');
+    queues.add('a', 'good');
+    queues.resume();
     await end('bad');
     expect(errors).toMatchObject([{ message: 'bad' }]);
     expect(started).toEqual(['bad', 'good']);
   });
 
-  test('start what is added as the first before what waits in its lane, and only when its step has ended', async () => {
-    const { lanes, started, end } = lanesOf(2);
-    lanes.add('a', 'second');
-    lanes.addFirst('a', 'first');
+  test('start what is added as the first before what waits in its queue, and only when its step has ended', async () => {
+    const { queues, started, end } = queuesOf(2);
+    queues.add('a', 'second');
+    queues.addFirst('a', 'first');
     expect(started).toEqual(['first']);
-    lanes.addFirst('a', 'next');
+    queues.addFirst('a', 'next');
     expect(started).toEqual(['first']);
     await end('first');
     await end('next');
@@ -134,13 +134,13 @@ describe('lanes', () => {
   });
 
   test('start nothing while nothing may start', async () => {
-    const { lanes, started, may, end } = lanesOf(2);
+    const { queues, started, may, end } = queuesOf(2);
     may.start = false;
-    lanes.addFirst('a', 'a1');
-    lanes.add('a', 'a2');
+    queues.addFirst('a', 'a1');
+    queues.add('a', 'a2');
     expect(started).toEqual([]);
     may.start = true;
-    lanes.resume();
+    queues.resume();
     expect(started).toEqual(['a1']);
     may.start = false;
     await end('a1');
@@ -148,44 +148,44 @@ describe('lanes', () => {
   });
 
   test('give the place of one that is held back to others, until it is let go', async () => {
-    const { lanes, started, end, laneOf } = lanesOf(1);
-    for (const item of ['a1', 'a2']) lanes.add('a', item);
-    for (const item of ['b1', 'b2']) lanes.add('b', item);
-    lanes.resume();
-    lanes.hold(laneOf('a'));
+    const { queues, started, end, queueOf } = queuesOf(1);
+    for (const item of ['a1', 'a2']) queues.add('a', item);
+    for (const item of ['b1', 'b2']) queues.add('b', item);
+    queues.resume();
+    queues.hold(queueOf('a'));
     await end('a1');
-    lanes.add('a', 'a3');
-    lanes.addFirst('a', 'a0');
+    queues.add('a', 'a3');
+    queues.addFirst('a', 'a0');
     await end('b1');
     await end('b2');
     expect(started).toEqual(['a1', 'b1', 'b2']);
-    lanes.letGo(laneOf('a'));
+    queues.letGo(queueOf('a'));
     expect(started).toEqual(['a1', 'b1', 'b2', 'a0']);
     await end('a0');
     expect(started.at(-1)).toBe('a2');
   });
 
   test('do one item at a time of one that is let go before its step has ended', async () => {
-    const { lanes, started, end, laneOf } = lanesOf(2);
-    for (const item of ['a1', 'a2', 'a3']) lanes.add('a', item);
-    lanes.resume();
-    lanes.hold(laneOf('a'));
-    lanes.letGo(laneOf('a'));
-    lanes.resume();
+    const { queues, started, end, queueOf } = queuesOf(2);
+    for (const item of ['a1', 'a2', 'a3']) queues.add('a', item);
+    queues.resume();
+    queues.hold(queueOf('a'));
+    queues.letGo(queueOf('a'));
+    queues.resume();
     expect(started).toEqual(['a1']);
     await end('a1');
     expect(started).toEqual(['a1', 'a2']);
   });
 
   test('are idle at once without work, and otherwise when all of it has ended', async () => {
-    const { lanes, end } = lanesOf(2);
-    await lanes.idle();
+    const { queues, end } = queuesOf(2);
+    await queues.idle();
     const told: string[] = [];
-    for (const item of ['a1', 'a2']) lanes.add('a', item);
-    lanes.add('b', 'b1');
-    lanes.resume();
-    void lanes.idle().then(() => told.push('one'));
-    void lanes.idle().then(() => told.push('other'));
+    for (const item of ['a1', 'a2']) queues.add('a', item);
+    queues.add('b', 'b1');
+    queues.resume();
+    void queues.idle().then(() => told.push('one'));
+    void queues.idle().then(() => told.push('other'));
     await end('a1', 'b1');
     expect(told).toEqual([]);
     await end('a2');
@@ -193,49 +193,49 @@ describe('lanes', () => {
   });
 
   test('are idle when what waits is removed, also from one that is held back and let go', async () => {
-    const { lanes, end, laneOf, may } = lanesOf(2);
-    for (const item of ['a1', 'a2']) lanes.add('a', item);
-    lanes.resume();
-    lanes.hold(laneOf('a'));
+    const { queues, end, queueOf, may } = queuesOf(2);
+    for (const item of ['a1', 'a2']) queues.add('a', item);
+    queues.resume();
+    queues.hold(queueOf('a'));
     await end('a1');
     may.start = false;
-    for (const item of ['b1', 'b2']) lanes.add('b', item);
-    expect(lanes.remove((item) => item !== 'b2')).toEqual(['a2', 'b1']);
+    for (const item of ['b1', 'b2']) queues.add('b', item);
+    expect(queues.remove((item) => item !== 'b2')).toEqual(['a2', 'b1']);
     let isIdle = false;
-    void lanes.idle().then(() => (isIdle = true));
-    expect(lanes.remove(() => true)).toEqual(['b2']);
+    void queues.idle().then(() => (isIdle = true));
+    expect(queues.remove(() => true)).toEqual(['b2']);
     await settled();
     expect(isIdle).toBe(false);
-    lanes.letGo(laneOf('a'));
+    queues.letGo(queueOf('a'));
     await settled();
     expect(isIdle).toBe(true);
   });
 
   test('do one item at a time, also when all that waited in one was removed before', async () => {
-    const { lanes, started, end } = lanesOf(2);
-    lanes.add('a', 'a1');
-    lanes.add('b', 'b1');
-    lanes.add('c', 'off');
-    lanes.resume();
-    lanes.remove((item) => item === 'off');
-    lanes.add('c', 'c1');
+    const { queues, started, end } = queuesOf(2);
+    queues.add('a', 'a1');
+    queues.add('b', 'b1');
+    queues.add('c', 'off');
+    queues.resume();
+    queues.remove((item) => item === 'off');
+    queues.add('c', 'c1');
     await end('a1');
     await end('b1');
     expect(started).toEqual(['a1', 'b1', 'c1']);
-    lanes.add('c', 'c2');
-    lanes.resume();
+    queues.add('c', 'c2');
+    queues.resume();
     expect(started).toEqual(['a1', 'b1', 'c1']);
     await end('c1');
     expect(started.at(-1)).toBe('c2');
   });
 
   test('are not idle when what waits behind a step is removed, until the step has ended', async () => {
-    const { lanes, end } = lanesOf(1);
-    for (const item of ['a1', 'a2']) lanes.add('a', item);
-    lanes.resume();
+    const { queues, end } = queuesOf(1);
+    for (const item of ['a1', 'a2']) queues.add('a', item);
+    queues.resume();
     let isIdle = false;
-    void lanes.idle().then(() => (isIdle = true));
-    expect(lanes.remove(() => true)).toEqual(['a2']);
+    void queues.idle().then(() => (isIdle = true));
+    expect(queues.remove(() => true)).toEqual(['a2']);
     await settled();
     expect(isIdle).toBe(false);
     await end('a1');

@@ -1,7 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { SuspectGate } from '../src/subscription/quarantine.js';
+import { QuarantineGate } from '../src/subscription/quarantine.js';
 import { gate } from './delivery-bench.js';
 
 const aloneMs = 1_000;
@@ -9,7 +9,7 @@ const aloneMs = 1_000;
 /** Attempts that a test ends by their names, and what was noted of each, in order. */
 function attempts() {
   const clock = new VirtualClock();
-  const suspects = new SuspectGate(clock);
+  const quarantine = new QuarantineGate(clock);
   const noted: string[] = [];
   const ends = new Map<string, () => void>();
   const work = (name: string) => async (alone?: AbortSignal) => {
@@ -23,8 +23,8 @@ function attempts() {
   return {
     clock,
     noted,
-    beside: (name: string) => suspects.runBeside(work(name)),
-    alone: (name: string) => suspects.runAlone(work(name), aloneMs),
+    beside: (name: string) => quarantine.runBeside(work(name)),
+    alone: (name: string) => quarantine.runAlone(work(name), aloneMs),
     end: async (name: string) => {
       ends.get(name)!();
       await clock.advance(0);

@@ -2,13 +2,13 @@ import type { Cursor } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
 import { HeldSlot } from '../slots/lease-keeper.js';
-import { FlowSlots, type SlotPosition, groupPositions } from './subscription.js';
+import { SubscriptionSlots, type SlotPosition, groupPositions } from './subscription.js';
 
 /** What a cursor saver was told, and how often something may have become readable. */
-function flowSlots() {
+function subscriptionSlots() {
   const moves: { readonly cursor: Cursor; readonly onSaved: (wantedCount: number) => void }[] = [];
   let readableCount = 0;
-  const slots = new FlowSlots({
+  const slots = new SubscriptionSlots({
     handler: 'one',
     saver: { moved: ({ cursor, onSaved }) => void moves.push({ cursor, onSaved }) },
     onReadable: () => readableCount++,
@@ -25,14 +25,14 @@ function numbersOf(positions: readonly SlotPosition[]): readonly number[] {
 }
 
 function positionOf(slot: number, fields: Partial<SlotPosition>): SlotPosition {
-  const { slots } = flowSlots();
+  const { slots } = subscriptionSlots();
   slots.gain(heldSlot(slot), '');
   return Object.assign(slots.readable(0)[0]!, fields);
 }
 
 describe('the slots of a handler', () => {
   test('are readable while more is known to be there, or something was committed since they were read', () => {
-    const { slots, readableCount } = flowSlots();
+    const { slots, readableCount } = subscriptionSlots();
     for (const slot of [0, 1]) slots.gain(heldSlot(slot), '');
     expect(readableCount()).toBe(2);
     const [first, second] = slots.readable(0);
@@ -43,29 +43,29 @@ describe('the slots of a handler', () => {
     expect(numbersOf(slots.readable(3))).toEqual([1]);
   });
 
-  test('are readable again when their suspects are settled, and only then', () => {
-    const { slots, readableCount } = flowSlots();
-    const [careful, open] = [heldSlot(0, true), heldSlot(1)];
-    slots.gain(careful, '');
+  test('are readable again when their suspects were tried, and only then', () => {
+    const { slots, readableCount } = subscriptionSlots();
+    const [abandoned, open] = [heldSlot(0, true), heldSlot(1)];
+    slots.gain(abandoned, '');
     slots.gain(open, '');
-    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['careful', 'open']);
-    slots.settled(careful);
-    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['careful', 'open']);
-    slots.readable(0)[0]!.phase = 'settling';
-    expect(slots.settling).toEqual([careful]);
+    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['entering-quarantine', 'open']);
+    slots.released(abandoned);
+    expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['entering-quarantine', 'open']);
+    slots.readable(0)[0]!.phase = 'in-quarantine';
+    expect(slots.inQuarantine).toEqual([abandoned]);
     expect(numbersOf(slots.readable(0))).toEqual([1]);
-    slots.settled(heldSlot(0, true));
-    slots.settled(heldSlot(7));
-    expect(slots.settling).toEqual([careful]);
+    slots.released(heldSlot(0, true));
+    slots.released(heldSlot(7));
+    expect(slots.inQuarantine).toEqual([abandoned]);
     const before = readableCount();
-    slots.settled(careful);
+    slots.released(abandoned);
     expect(readableCount()).toBe(before + 1);
-    expect(slots.settling).toEqual([]);
+    expect(slots.inQuarantine).toEqual([]);
     expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['open', 'open']);
   });
 
   test('are forgotten when they are lost, unless they were gained anew before', () => {
-    const { slots } = flowSlots();
+    const { slots } = subscriptionSlots();
     const [first, again, other] = [heldSlot(0), heldSlot(0), heldSlot(1)];
     slots.gain(first, 'old');
     slots.gain(other, 'old');
@@ -77,7 +77,7 @@ describe('the slots of a handler', () => {
   });
 
   test('count the events beyond their saved cursors, until those are saved', () => {
-    const { slots, moves, readableCount } = flowSlots();
+    const { slots, moves, readableCount } = subscriptionSlots();
     for (const slot of [0, 1]) slots.gain(heldSlot(slot), '');
     const [first, second] = slots.readable(0);
     first!.unsavedCount = 5;
@@ -100,7 +100,7 @@ describe('slots that are read together', () => {
       positionOf(2, { cursor: 'y', turn: 4 }),
       positionOf(1, { cursor: 'x', turn: 5 }),
       positionOf(0, { cursor: 'y', turn: 3 }),
-      positionOf(5, { cursor: 'y', turn: 1, phase: 'careful' }),
+      positionOf(5, { cursor: 'y', turn: 1, phase: 'entering-quarantine' }),
     ];
     expect(groupPositions(positions).map(numbersOf)).toEqual([[5], [1, 3], [0, 2]]);
   });

@@ -5,7 +5,7 @@ import { HeldSlot } from '../src/slots/lease-keeper.js';
 import type { SlotPosition } from '../src/subscription/subscription.js';
 import { EventBlocker } from '../src/subscription/blocked-events.js';
 import { BlockedModelSet } from '../src/subscription/keyed-queue.js';
-import { SuspectIntake } from '../src/subscription/quarantine.js';
+import { QuarantineIntake } from '../src/subscription/quarantine.js';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf } from './delivery-bench.js';
 import { testSettings, workerContext } from './worker-context.js';
@@ -16,14 +16,14 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
   const position: SlotPosition = {
     slot,
     progress: new SlotProgress(() => undefined),
-    phase: 'careful',
+    phase: 'entering-quarantine',
     cursor: '',
     turn: 0,
     generation: -1,
     more: true,
     unsavedCount: 0,
     partCount: 0,
-    suspectCount: 0,
+    quarantinedCount: 0,
   };
   const blocked: string[] = [];
   const context = workerContext({ settings });
@@ -36,7 +36,7 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
   const blocker = new EventBlocker(context, store, () => undefined);
   const models = new BlockedModelSet();
   const looked: string[] = [];
-  const intake = new SuspectIntake({
+  const intake = new QuarantineIntake({
     handler: 'one',
     blocker,
     blocked: models,
@@ -50,9 +50,9 @@ test('a slot whose holder vanished settles behind the whole of a large transacti
     expect(await intake.take(position, events, batch)).toBe(true);
     expect(models.has(0, 'Account a')).toBe(true);
     phases.push(position.phase);
-    if (position.phase === 'settling') break;
+    if (position.phase === 'in-quarantine') break;
   }
-  expect(phases).toEqual([...Array<string>(6).fill('careful'), 'settling']);
+  expect(phases).toEqual([...Array<string>(6).fill('entering-quarantine'), 'in-quarantine']);
   expect(blocked).toHaveLength(14);
   // None was found to be done meanwhile.
   expect(looked).toEqual([]);
