@@ -1,6 +1,7 @@
 import {
   type ActionExecutor,
   type Clock,
+  ConfigurationError,
   type DatabaseRegistry,
   FrameworkError,
   InvariantViolationError,
@@ -53,6 +54,20 @@ export interface DeliveryOptions {
   readonly onRestartNeeded?: RestartHook;
 }
 
+const knownOptions: Readonly<Record<keyof DeliveryOptions, true>> = {
+  databases: true,
+  executor: true,
+  handlers: true,
+  settings: true,
+  models: true,
+  clock: true,
+  random: true,
+  onError: true,
+  onRecovered: true,
+  onAttemptFailed: true,
+  onRestartNeeded: true,
+};
+
 /**
  * Delivers the events of all databases to handlers: at least once, those of one model in order.
  *
@@ -78,11 +93,15 @@ export class Delivery {
   /**
    * @throws InvariantViolationError `invariant-violation` when handlers or event classes have the same name, also one
    * that the executor has staged, or two of the models
-   * @throws ConfigurationError `invalid-configuration` when a setting is unknown or out of its bounds
+   * @throws ConfigurationError `invalid-configuration` when an option or a setting is unknown, or a setting out of its bounds
    */
   constructor(options: DeliveryOptions) {
     // oxlint-disable-next-line no-restricted-properties -- the default of the port
     const { executor, models = [], clock = systemClock, random = Math.random } = options;
+    const unknown = Object.keys(options).filter((name) => !Object.hasOwn(knownOptions, name));
+    if (unknown.length > 0) {
+      throw new ConfigurationError(unknown.map((path) => ({ path, message: 'is no option of a Delivery' })));
+    }
     this.#settings = engineSettings(options.settings);
     this.#executor = executor;
     const handlers =

@@ -446,6 +446,28 @@ test.each([
   );
 });
 
+test('an option that a delivery does not have is refused by its name', () => {
+  const executor = { onCommit: () => () => undefined, execute: () => Promise.reject(new Error('never')) };
+  const options = { databases: { deliveries: () => [] }, executor, handlers: [], onErrors: () => undefined };
+  expect(() => new Delivery(options)).toThrow(
+    expect.objectContaining({
+      code: 'invalid-configuration',
+      faults: [{ path: 'onErrors', message: 'is no option of a Delivery' }],
+    }) as Error,
+  );
+});
+
+test.each([
+  ['timeoutMS', { timeoutMS: 5 }],
+  ['retry.maxAttempts', { retry: { maxAttempts: 5 } }],
+  ['batch, retry.outageBackoffMaxMs', { batch: 1, retry: { outageBackoffMaxMs: 5 } }],
+])('a handler that declares %s, which no handler has, is refused by the names', (names, options) => {
+  const handler = handlerOf({ name: 'one', ...(options as object) });
+  expect(() => new DeliveryBench().start([handler])).toThrow(
+    `declares ${names}: a handler has no such option`,
+  );
+});
+
 test('settings that are no numbers above zero are refused', () => {
   const options = { databases: { deliveries: () => [] }, handlers: [] };
   const executor = { onCommit: () => () => undefined, execute: () => Promise.reject(new Error('never')) };

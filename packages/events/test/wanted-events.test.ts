@@ -1,10 +1,21 @@
 import { describe, expect, test } from 'vitest';
-import { type EventHandler, FrameworkEventHandler } from '../src/index.js';
+import { type EventEnvelope, type EventHandler, FrameworkEventHandler } from '../src/index.js';
 import { ClosedEvent, DepositedEvent, deposited } from './account.js';
 import { DeliveryBench, operatorOf } from './delivery-bench.js';
 
 const closed = (modelId: string, version: number) =>
   deposited(modelId, version, { type: 'ClosedEvent', payload: { reason: 'done' } });
+
+@FrameworkEventHandler({ name: 'write-statement', startFrom: 'beginning' })
+class WriteStatement implements EventHandler<DepositedEvent | ClosedEvent> {
+  readonly event = [DepositedEvent, ClosedEvent];
+  readonly lines: string[] = [];
+
+  async handle({ event, modelId }: EventEnvelope<DepositedEvent | ClosedEvent>): Promise<void> {
+    if (event instanceof ClosedEvent) this.lines.push(`${modelId} was closed`);
+    else this.lines.push(`${event.amount} was deposited to ${modelId}`);
+  }
+}
 
 /** Two versions of one handler: the wider one wants one more class of events. */
 class Versions {
@@ -36,6 +47,19 @@ class Versions {
     return new Wider();
   }
 }
+
+test('a handler of several classes of events gets those of a model in their order', async () => {
+  const bench = new DeliveryBench();
+  const handler = new WriteStatement();
+  bench.database.commit(deposited('a', 1), deposited('b', 1), closed('a', 2));
+  bench.start([handler]);
+  await bench.clock.advance(300);
+  expect(handler.lines.filter((line) => /\ba\b/.test(line))).toEqual([
+    '1 was deposited to a',
+    'a was closed',
+  ]);
+  expect(handler.lines).toHaveLength(3);
+});
 
 /** The wider version has failed at an event that only it wants, and was rolled back an hour ago. */
 async function rolledBack() {

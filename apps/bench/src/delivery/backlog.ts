@@ -71,7 +71,8 @@ async function drain(service: WalletService, name: string, count: number): Promi
   const handler = recordingHandler(name);
   const errors: unknown[] = [];
   const delivery = new Delivery({
-    ...service,
+    databases: service.databases,
+    executor: service.executor,
     handlers: [handler],
     onError: (error) => errors.push(error),
   });

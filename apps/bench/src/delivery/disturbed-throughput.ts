@@ -64,7 +64,11 @@ async function drain(
   count: number,
   ...others: readonly RecordingHandler[]
 ): Promise<number> {
-  const delivery = new Delivery({ ...service, handlers: [handler, ...others] });
+  const delivery = new Delivery({
+    databases: service.databases,
+    executor: service.executor,
+    handlers: [handler, ...others],
+  });
   const startedAtMs = performance.now();
   delivery.start();
   await handler.reached(count);

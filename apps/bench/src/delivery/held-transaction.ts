@@ -32,7 +32,11 @@ export const heldTransaction: Benchmark = {
     const handler = recordingHandler('beside-a-held-transaction', ({ modelId, modelVersion }) => {
       handledMs.set(depositKey(modelId, modelVersion), epochMs());
     });
-    const delivery = new Delivery({ ...service, handlers: [handler] });
+    const delivery = new Delivery({
+      databases: service.databases,
+      executor: service.executor,
+      handlers: [handler],
+    });
     delivery.start();
     const window = async (durationMs = windowMs * scale): Promise<readonly number[]> =>
       lagsOf(await depositAtRate(service, wallets, depositsPerSecond, pause(durationMs)), handledMs);

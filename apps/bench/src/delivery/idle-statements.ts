@@ -15,7 +15,7 @@ export const idleStatements: Benchmark = {
   async run({ server, scale }) {
     const service = await openService([await server.createDatabase(), await server.createDatabase()]);
     const handlers = Array.from({ length: handlerCount }, (_, index) => recordingHandler(`idle-${index}`));
-    const delivery = new Delivery({ ...service, handlers });
+    const delivery = new Delivery({ databases: service.databases, executor: service.executor, handlers });
     delivery.start();
     await pause(settleMs);
     const counter = countStatements();

@@ -27,7 +27,11 @@ export const lag: Benchmark = {
     const handler = recordingHandler('same-process', ({ modelId, modelVersion }) => {
       handledMs.set(depositKey(modelId, modelVersion), epochMs());
     });
-    const delivery = new Delivery({ ...service, handlers: [handler] });
+    const delivery = new Delivery({
+      databases: service.databases,
+      executor: service.executor,
+      handlers: [handler],
+    });
     delivery.start();
     const same = await warmLags(load, handledMs, durationMs * scale);
     await delivery.stop();

@@ -20,7 +20,7 @@ export const rowVersionsPerEvent: Benchmark = {
     const wallets = await openWallets(first, walletCount);
     const handlers = Array.from({ length: handlerCount }, (_, index) => recordingHandler(`handler-${index}`));
     // Registers the handlers, which happens once in their lives.
-    const registering = new Delivery({ ...first, handlers });
+    const registering = new Delivery({ databases: first.databases, executor: first.executor, handlers });
     registering.start();
     await Promise.all(handlers.map((handler) => handler.reached(0)));
     await pause(1_000);
@@ -30,7 +30,7 @@ export const rowVersionsPerEvent: Benchmark = {
     const before = await rowVersions(url);
 
     const service = await openService([url]);
-    const delivery = new Delivery({ ...service, handlers });
+    const delivery = new Delivery({ databases: service.databases, executor: service.executor, handlers });
     delivery.start();
     const deposits = await depositAtRate(service, wallets, depositsPerSecond, pause(durationMs * scale));
     await Promise.all(handlers.map((handler) => handler.reached(deposits.length)));

@@ -12,7 +12,11 @@ const recording = recordingHandler(handler, ({ modelId, modelVersion }) => {
   calls.push([depositKey(modelId, modelVersion), epochMs()]);
 });
 const service = await openService(urls);
-const delivery = new Delivery({ ...service, handlers: [recording] });
+const delivery = new Delivery({
+  databases: service.databases,
+  executor: service.executor,
+  handlers: [recording],
+});
 delivery.start();
 const timer = setInterval(report, reportIntervalMs);
 process.on('SIGTERM', () => void stop());

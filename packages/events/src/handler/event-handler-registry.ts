@@ -5,6 +5,7 @@ import {
   type AnyEventHandler,
   type EventHandlerClass,
   type EventHandlerOptions,
+  type HandlerRetry,
   declaredHandlerOptions,
   discoveredHandlers,
 } from './event-handler.js';
@@ -13,6 +14,22 @@ import {
 const nameCharactersMax = 100;
 /** Later years are not written with four digits, and no database reads them as a date. */
 const yearMax = 9_999;
+
+const knownOptions: Readonly<Record<keyof EventHandlerOptions, true>> = {
+  name: true,
+  aliases: true,
+  startFrom: true,
+  retry: true,
+  timeoutMs: true,
+  concurrency: true,
+  batchMax: true,
+  whenBatchFails: true,
+};
+const knownRetryOptions: Readonly<Record<keyof HandlerRetry, true>> = {
+  attemptsMax: true,
+  backoffBaseMs: true,
+  backoffMaxMs: true,
+};
 
 /** A handler with what it declares. */
 export interface RegisteredHandler {
@@ -37,7 +54,7 @@ export class EventHandlerRegistry {
   /**
    * Holds handlers that are passed as values; their classes declare their names with `@FrameworkEventHandler`.
    *
-   * @throws InvariantViolationError `invariant-violation` when one declares no name, no events, or an invalid start, when two have
+   * @throws InvariantViolationError `invariant-violation` when one declares no name, no events, an invalid start, or an option that is unknown, when two have
    * the same name or alias, or when two classes of events have the same `event_type`
    */
   constructor(handlers: readonly AnyEventHandler[]) {
@@ -80,6 +97,15 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
       `${className} declares no name: mark it with @FrameworkEventHandler({ name: '…' })`,
     );
   }
+  const unknown = [
+    ...unknownNames(options, knownOptions),
+    ...unknownNames(options.retry ?? {}, knownRetryOptions).map((name) => `retry.${name}`),
+  ];
+  if (unknown.length > 0) {
+    throw new InvariantViolationError(
+      `${className} declares ${unknown.join(', ')}: a handler has no such option; see EventHandlerOptions`,
+    );
+  }
   for (const name of [options.name, ...(options.aliases ?? [])]) {
     if (!isStorableText(name) || name.length === 0 || name.length > nameCharactersMax) {
       throw new InvariantViolationError(
@@ -96,6 +122,10 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
     throw new InvariantViolationError(`${className} handles nothing: give it handle(…) or handleBatch(…)`);
   }
   return { name: options.name, handler, options, eventClasses: eventClasses(handler) };
+}
+
+function unknownNames(options: object, known: object): readonly string[] {
+  return Object.keys(options).filter((name) => !Object.hasOwn(known, name));
 }
 
 /** Every database can hold such a time. */
