@@ -11,8 +11,8 @@ import type { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import { EnvelopeFactory } from './handler/row-envelope.js';
 import { onPause } from './operator/delivery-operator.js';
 import { CursorLoader } from './subscription/cursor-loader.js';
-import { CursorSaver } from './slots/cursor-saver.js';
-import { type HeldSlot, LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
+import { CursorSaver, type HeldSlot } from './slots/cursor-saver.js';
+import { LeaseKeeper, LoopWatch } from './slots/lease-keeper.js';
 import { BlockedCheck, EventBlocker } from './subscription/blocked-events.js';
 import type { SubscriptionDependencies } from './subscription/event-dispatch.js';
 import { handlerPolicy } from './subscription/event-step.js';
@@ -20,9 +20,8 @@ import { LogPoll, LogReader, keepPartitions } from './subscription/log-reader.js
 import type { QuarantineGate } from './subscription/quarantine.js';
 import { RetryLoop } from './subscription/retry-loop.js';
 import { Subscription } from './subscription/subscription.js';
-import { CommitNotifications, listenForNotifications } from './wake/notifications.js';
-import { untilAborted, untilDone } from './wake/wake-signal.js';
-import { OutageReport, type WorkerContext } from './worker-context.js';
+import { CommitNotifications, listenForNotifications } from './notifications.js';
+import { type WorkerContext, OutageReport, untilAborted, untilDone } from './worker-context.js';
 
 /** What the worker of one database is made of. */
 export interface DatabaseWorkerOptions {

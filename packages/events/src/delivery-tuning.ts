@@ -86,7 +86,15 @@ export function tuningFor(settings: {
     cursorSaveMaxMs: Math.min(timerMaxMs, 10 * cursorSaveMs),
     cursorRestSaveMs: Math.min(timerMaxMs, 30 * cursorSaveMs),
     batchBytesMax: Math.ceil(readBytesMax / 2),
+    ...tuningOfProcess,
   };
+}
+
+let tuningOfProcess: Partial<DeliveryTuning> = {};
+
+/** Tunes every delivery that this process makes from now on: for a test that starts a program as it is. */
+export function tuneProcess(tuning: Partial<DeliveryTuning>): void {
+  tuningOfProcess = tuning;
 }
 
 /** Where overrides of the settings carry what is tuned: no text in a configuration file is it, and a copy by spread has it, too. */

@@ -20,7 +20,7 @@ import { type DeliveryOverrides, type EngineSettings, engineSettings } from './d
 import { EventHandlerRegistry } from './handler/event-handler-registry.js';
 import type { AnyEventHandler } from './handler/event-handler.js';
 import { QuarantineGate } from './subscription/quarantine.js';
-import { quiet } from './wake/wake-signal.js';
+import { quiet } from './worker-context.js';
 
 /** What a delivery needs. */
 export interface DeliveryOptions {

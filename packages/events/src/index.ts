@@ -24,7 +24,7 @@ export {
   defaultDeliverySettings,
   parseDeliverySettings,
 } from './delivery-settings.js';
-export { notifyOfCommits } from './wake/notifications.js';
+export { notifyOfCommits } from './notifications.js';
 
 export { DeliveryOperator, type ShardLag, type ShardLeases } from './operator/delivery-operator.js';
 export type { DatabaseAnswers, DatabaseFailure, BlockedPage } from './operator/blocked-page.js';

@@ -160,7 +160,7 @@ describe('a handler that throws', () => {
     bench.start([handler]);
     await bench.clock.advance(300);
     expect(amounts).toEqual([]);
-    expect(bench.database.blockedOf('one')[0]!.error).toContain('DepositedEvent.amount');
+    expect(bench.database.blockedOf('one')[0]!.error).toContain('amount');
   });
 
   test('is not kept from its turn by blocked events of a handler that the process does not have', async () => {

@@ -1,7 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { CommitNotifications } from '../src/wake/notifications.js';
+import { CommitNotifications } from '../src/notifications.js';
 import { gate } from './delivery-bench.js';
 
 /** Notifications, with when they were sent and what went wrong. */

@@ -3,7 +3,7 @@ import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
 import { CursorLoader } from '../src/subscription/cursor-loader.js';
-import { HeldSlot } from '../src/slots/lease-keeper.js';
+import { HeldSlot } from '../src/slots/cursor-saver.js';
 import { workerContext } from './worker-context.js';
 
 /** A subscription that notes what it is told. */

@@ -3,7 +3,7 @@ import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
 import { CursorSaver } from '../src/slots/cursor-saver.js';
-import { HeldSlot } from '../src/slots/lease-keeper.js';
+import { HeldSlot } from '../src/slots/cursor-saver.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 

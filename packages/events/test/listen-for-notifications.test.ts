@@ -1,7 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { expect, test } from 'vitest';
 
-import { listenForNotifications } from '../src/wake/notifications.js';
+import { listenForNotifications } from '../src/notifications.js';
 import { workerContext } from './worker-context.js';
 
 test('notifications are listened for until delivery stops, also when the database refuses it at first', async () => {

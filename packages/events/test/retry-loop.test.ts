@@ -9,7 +9,7 @@ import { VirtualClock } from '@framework/testing';
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
 
-import { HeldSlot } from '../src/slots/lease-keeper.js';
+import { HeldSlot } from '../src/slots/cursor-saver.js';
 import { QuarantineGate } from '../src/subscription/quarantine.js';
 import { RetryLoop } from '../src/subscription/retry-loop.js';
 import { deposited } from './account.js';

@@ -6,7 +6,7 @@ import { AbandonedCalls } from '../src/call/call-deadlines.js';
 import { EventHandlerRegistry } from '../src/handler/event-handler-registry.js';
 import { EnvelopeFactory } from '../src/handler/row-envelope.js';
 import type { UnsavedCursor } from '../src/slots/cursor-saver.js';
-import { HeldSlot } from '../src/slots/lease-keeper.js';
+import { HeldSlot } from '../src/slots/cursor-saver.js';
 import type { SubscriptionDependencies } from '../src/subscription/event-dispatch.js';
 import type { ReadBatch } from '../src/subscription/log-reader.js';
 import { Subscription } from '../src/subscription/subscription.js';

@@ -1,7 +1,7 @@
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { WakeSignal } from '../src/wake/wake-signal.js';
+import { WakeSignal } from '../src/worker-context.js';
 
 describe('a wait', () => {
   test('ends when the signal is given, and leaves nothing behind that waits for the clock', async () => {

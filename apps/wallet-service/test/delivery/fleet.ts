@@ -21,6 +21,7 @@ import { Deliveries } from './deliveries.js';
 const programs = {
   main,
   recording: fileURLToPath(new URL('./recording-worker.ts', import.meta.url)),
+  impatient: fileURLToPath(new URL('./impatient-service.ts', import.meta.url)),
 } as const;
 
 const principal = { name: 'test' };
@@ -92,6 +93,11 @@ export class Fleet {
   /** Starts a process of the service. */
   start(role: ServiceRole, environment: Readonly<Record<string, string>> = {}): ServiceProcess {
     return this.#start('main', { ...environment, WALLET_ROLE: role });
+  }
+
+  /** Starts a process of the service that ends as soon as a call ignores its signal for two seconds. */
+  startImpatient(): ServiceProcess {
+    return this.#start('impatient', { WALLET_ROLE: 'all' });
   }
 
   /** Starts a worker whose configuration lacks the shard (1, 0), as before a rollout or by a mistake. */

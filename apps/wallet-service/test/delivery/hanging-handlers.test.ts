@@ -1,3 +1,4 @@
+import { tuneProcess } from '@framework/events/internal';
 import { afterEach, expect, it, vi } from 'vitest';
 import { withSession } from '../database-session.js';
 import { type TestService, startTestService, stopTestService } from '../start-test-service.js';
@@ -5,20 +6,20 @@ import { WalletClient } from '../wallet-client.js';
 import { Fleet } from './fleet.js';
 
 const patience = { timeout: 60_000, interval: 50 };
-/** As many calls hang at once as may ignore their signal. */
-const impatient = { 'timeout-ms': 1_000, concurrency: 64 };
+const impatient = { 'timeout-ms': 1_000 };
 const lockWallets = 'begin; lock table wallets in access exclusive mode';
 
 const ends: (() => Promise<void>)[] = [];
 
 afterEach(async () => {
   for (const end of ends.splice(0)) await end();
+  tuneProcess({});
 });
 
 it('a process whose handlers hang ends with code 1, and the next one goes on', async () => {
   const fleet = await Fleet.create(impatient);
   ends.push(() => fleet.end());
-  const service = fleet.start('all');
+  const service = fleet.startImpatient();
   const client = new WalletClient(await service.served());
   const transfer = await withSession(fleet.databases.mexico, (session) =>
     transferTo(client, async () => {
@@ -36,6 +37,7 @@ it('a process whose handlers hang ends with code 1, and the next one goes on', a
 });
 
 it('a service that must be restarted is not ready, for as long as it runs', async () => {
+  tuneProcess({ abandonedMax: 1, abandonedForMs: 2_000 });
   const service: TestService = await startTestService({ delivery: impatient });
   ends.push(() => stopTestService(service));
   expect((await service.client.get('/health/ready')).status).toBe(200);

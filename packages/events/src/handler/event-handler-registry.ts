@@ -84,11 +84,6 @@ export class EventHandlerRegistry {
   }
 }
 
-/** Whether a handler wants the events of an `event_type`. */
-export function wantsEvent(handler: RegisteredHandler, type: string): boolean {
-  return handler.eventClasses?.has(type) ?? true;
-}
-
 function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
   const className = handler.constructor.name;
   const options = declaredHandlerOptions(handler.constructor);

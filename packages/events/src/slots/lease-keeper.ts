@@ -1,8 +1,8 @@
 import type { Clock } from '@framework/core';
-import type { LeaseRenewal, SlotLease, SlotLeases } from '@framework/core/adapter';
+import type { LeaseRenewal, SlotLeases } from '@framework/core/adapter';
 
-import { WakeSignal } from '../wake/wake-signal.js';
-import { type StoreBackoff, type WorkerContext, storeBackoff } from '../worker-context.js';
+import { type StoreBackoff, type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
+import { HeldSlot } from './cursor-saver.js';
 
 /** How much later than they end the slots of another process are asked for, so that the database finds that they have. */
 const marginMs = 50;
@@ -147,38 +147,6 @@ export class LeaseKeeper {
     const { clock } = this.#context;
     this.#cancelExpiry();
     this.#cancelExpiry = clock.after(atMs - clock.elapsedMs(), () => this.drop([...this.#slots.keys()]));
-  }
-}
-
-/** A slot that this process holds for a handler, until it does not: everything done there for the handler asks this first. */
-export class HeldSlot {
-  /** The handler's permanent id. */
-  readonly handler: string;
-  readonly slot: number;
-  readonly token: string;
-  /** Whether the holder before vanished with it, or stood still for too long: any event beyond the cursor may be why. */
-  readonly abandoned: boolean;
-  readonly #lost = new AbortController();
-
-  constructor({ handler, slot, token, abandoned }: SlotLease) {
-    this.handler = handler;
-    this.slot = slot;
-    this.token = token;
-    this.abandoned = abandoned;
-  }
-
-  /** False for good once the slot is lost or given back. */
-  get held(): boolean {
-    return !this.#lost.signal.aborted;
-  }
-
-  /** Aborted when the slot is lost or given back. */
-  get lost(): AbortSignal {
-    return this.#lost.signal;
-  }
-
-  lose(): void {
-    this.#lost.abort(new Error(`Slot ${this.slot} of ${this.handler} is held by another process now`));
   }
 }
 

@@ -3,13 +3,13 @@ import type { BlockedEvents, BlockedHead, DeliverableEvent, DeliveryLog } from '
 
 import type { AbandonedCalls } from '../call/call-deadlines.js';
 import { HandlerCaller } from '../call/handler-caller.js';
-import { type DatabaseHandler, wantsEvent } from '../handler/event-handler-registry.js';
+import type { DatabaseHandler } from '../handler/event-handler-registry.js';
 import type { EnvelopeFactory } from '../handler/row-envelope.js';
-import type { CursorSaver } from '../slots/cursor-saver.js';
-import type { HeldSlot, LoopWatch } from '../slots/lease-keeper.js';
+import type { CursorSaver, HeldSlot } from '../slots/cursor-saver.js';
+import type { LoopWatch } from '../slots/lease-keeper.js';
 import type { WorkerContext } from '../worker-context.js';
 import type { BlockedCheck, EventBlocker } from './blocked-events.js';
-import { EventStep, type HandlerPolicy, type LeftEvents, handlerPolicy } from './event-step.js';
+import { EventStep, type HandlerPolicy, type LeftEvents, handlerPolicy, wantsEvent } from './event-step.js';
 import {
   type BlockedModelSet,
   type EventWork,
@@ -95,7 +95,7 @@ export class EventDispatch {
       caller,
       watch: around.watch,
       onLost,
-      wants: (type) => wantsEvent(handler, type),
+      wants: (type) => wantsEvent(policy, type),
     });
   }
 
@@ -119,6 +119,11 @@ export class EventDispatch {
       bytes -= waiting.bytes;
     }
     return count >= unfinishedMax ? 0 : Math.max(0, readsMax - Math.ceil(bytes / readBytesMax));
+  }
+
+  /** Whether the handler wants an event. */
+  wants({ type }: DeliverableEvent): boolean {
+    return wantsEvent(this.#policy, type);
   }
 
   /** The slots of which no more is to be read, because their events wait to be tried again. */

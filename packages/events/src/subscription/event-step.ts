@@ -176,6 +176,8 @@ function finish(works: Iterable<EventWork>): void {
 
 /** How one handler is delivered to: what it declares, laid over the settings. */
 export interface HandlerPolicy {
+  /** The `event_type`s that it wants; `undefined` when it wants every event. */
+  readonly eventTypes: ReadonlySet<string> | undefined;
   /** Whether it receives several events of a slot at a time. */
   readonly batches: boolean;
   /** 1 unless it batches. */
@@ -192,7 +194,7 @@ export interface HandlerPolicy {
  * @throws InvariantViolationError `invariant-violation` when it declares a limit that is no whole number within its bounds
  */
 export function handlerPolicy(
-  { handler, options }: RegisteredHandler,
+  { handler, options, eventClasses }: RegisteredHandler,
   settings: EngineSettings,
 ): HandlerPolicy {
   const { concurrency = 1, timeoutMs = 1, batchMax = 1, retry = {} } = options;
@@ -203,6 +205,7 @@ export function handlerPolicy(
   }
   const batches = 'handleBatch' in handler;
   return {
+    eventTypes: eventClasses && new Set(eventClasses.keys()),
     batches,
     batchMax: batches ? (options.batchMax ?? settings.batchMax) : 1,
     waitsWhenFailed: batches && options.whenBatchFails === 'wait',
@@ -214,6 +217,11 @@ export function handlerPolicy(
       outageBackoffMaxMs: settings.outageBackoffMaxMs,
     },
   };
+}
+
+/** Whether a handler wants the events of an `event_type`. */
+export function wantsEvent({ eventTypes }: HandlerPolicy, type: string): boolean {
+  return eventTypes?.has(type) ?? true;
 }
 
 /** What a failed call of the handler means for its events: where the handler waits, whatever it threw is an outage. */

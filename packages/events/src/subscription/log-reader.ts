@@ -7,8 +7,7 @@ import type {
 } from '@framework/core/adapter';
 
 import { type EngineSettings, eventBytesMax } from '../delivery-settings.js';
-import { WakeSignal } from '../wake/wake-signal.js';
-import type { WorkerContext } from '../worker-context.js';
+import { type WorkerContext, WakeSignal } from '../worker-context.js';
 
 /** About how many bytes of an event are in memory: large ones come without payload and params. */
 export function heldBytes({ bytes = 0, omitted = false }: DeliverableEvent): number {

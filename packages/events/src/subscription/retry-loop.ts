@@ -1,9 +1,9 @@
 import type { BlockedEvents, BlockedHead } from '@framework/core/adapter';
 
 import { eventBytesMax } from '../delivery-settings.js';
-import type { HeldSlot, LeaseKeeper } from '../slots/lease-keeper.js';
-import { WakeSignal } from '../wake/wake-signal.js';
-import { type WorkerContext, storeBackoff } from '../worker-context.js';
+import type { HeldSlot } from '../slots/cursor-saver.js';
+import type { LeaseKeeper } from '../slots/lease-keeper.js';
+import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
 import { modelKey } from './keyed-queue.js';
 import type { QuarantineGate } from './quarantine.js';
 import type { Subscription } from './subscription.js';

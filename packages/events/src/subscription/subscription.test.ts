@@ -1,7 +1,7 @@
 import type { Cursor } from '@framework/core/adapter';
 import { describe, expect, test } from 'vitest';
 
-import { HeldSlot } from '../slots/lease-keeper.js';
+import { HeldSlot } from '../slots/cursor-saver.js';
 import { SubscriptionSlots, type SlotPosition, groupPositions } from './subscription.js';
 
 /** What a cursor saver was told, and how often something may have become readable. */

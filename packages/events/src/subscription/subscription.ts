@@ -1,10 +1,8 @@
 import type { Cursor, DeliverableEvent } from '@framework/core/adapter';
 
-import { type DatabaseHandler, wantsEvent } from '../handler/event-handler-registry.js';
-import { type CursorSaver, SlotProgress } from '../slots/cursor-saver.js';
-import type { HeldSlot } from '../slots/lease-keeper.js';
-import { WakeSignal } from '../wake/wake-signal.js';
-import { storeBackoff } from '../worker-context.js';
+import type { DatabaseHandler } from '../handler/event-handler-registry.js';
+import { type CursorSaver, type HeldSlot, SlotProgress } from '../slots/cursor-saver.js';
+import { WakeSignal, storeBackoff } from '../worker-context.js';
 import { type SubscriptionDependencies, EventDispatch } from './event-dispatch.js';
 import { BlockedModelSet, modelKey } from './keyed-queue.js';
 import type { ReadBatch } from './log-reader.js';
@@ -151,7 +149,7 @@ export class Subscription {
     const turn = ++this.#readCount;
     for (const position of group) position.turn = turn;
     const batch = await this.#around.reader.read(slots, first.cursor);
-    const wanted = batch.events.filter((event) => this.#wants(event));
+    const wanted = batch.events.filter((event) => this.dispatch.wants(event));
     const bySlot = Map.groupBy(wanted, ({ slot }) => slot);
     await allEnded(
       group.map((position) => this.#pass(position, batch, bySlot.get(position.slot.slot) ?? [])),
@@ -189,10 +187,6 @@ export class Subscription {
     const { saver } = this.#around;
     saver.flushSoon();
     await saver.save(false);
-  }
-
-  #wants({ type }: DeliverableEvent): boolean {
-    return wantsEvent(this.#handler, type);
   }
 }
 

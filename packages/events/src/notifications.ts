@@ -7,9 +7,8 @@ import {
 } from '@framework/core';
 import { type NotificationChannel, outsideRequests } from '@framework/core/adapter';
 
-import { notifyCoalesceMs } from '../delivery-tuning.js';
-import type { WorkerContext } from '../worker-context.js';
-import { quiet, untilAborted, untilDone } from './wake-signal.js';
+import { notifyCoalesceMs } from './delivery-tuning.js';
+import { type WorkerContext, quiet, untilAborted, untilDone } from './worker-context.js';
 
 /** Tells other processes that something was committed: at once, then at most once per interval. */
 export class CommitNotifications {
