@@ -2,8 +2,7 @@ import type { CursorMove } from '@framework/core/adapter';
 import { VirtualClock } from '@framework/testing';
 import { describe, expect, test } from 'vitest';
 
-import { CursorSaver } from '../src/slots/cursor-saver.js';
-import { HeldSlot } from '../src/slots/cursor-saver.js';
+import { CursorSaver, HeldSlot } from '../src/slots/cursor-saver.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
