@@ -24,7 +24,7 @@ export type {
   StorageFixture,
   StoredEvent,
   ModelReader,
-} from './storage-fixture.js';
+} from './suite-context.js';
 export {
   Account,
   AccountCreditedEvent,

@@ -1,4 +1,4 @@
-import { startTestPostgres } from './test-postgres.js';
+import { startTestPostgres } from '../../src/postgres/index.js';
 
 /**
  * Starts one PostgreSQL server for a whole vitest run, to be named in the root configuration's `globalSetup`.
