@@ -116,7 +116,7 @@ export default defineConfig({
   ssr: { resolve: { conditions, externalConditions: conditions } },
   test: {
     tags: [{ name: 'slow', description: 'Takes more than a few seconds, or starts other processes' }],
-    globalSetup: ['packages/testing/test/postgres/vitest-global-setup.ts'],
+    globalSetup: ['packages/testing/src/postgres/vitest-global-setup.ts'],
     // Most tests wait for a database or for other processes.
     maxWorkers: '100%',
     // A deadline costs nothing when it is kept: they are for what never happens, however busy the machine is. A condition that

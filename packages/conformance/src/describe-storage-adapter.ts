@@ -25,7 +25,8 @@ import {
   DeliveryContext,
   type DeliveryFixture,
 } from './delivery/delivery-context.js';
-import { type StorageFixture, SuiteContext, type SuiteOptions } from './suite-context.js';
+import type { StorageFixture } from './storage-fixture.js';
+import { SuiteContext, type SuiteOptions } from './suite-context.js';
 
 /**
  * Registers the tests that every storage adapter must pass, to be called at the top of a vitest file.

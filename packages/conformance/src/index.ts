@@ -24,7 +24,7 @@ export type {
   StorageFixture,
   StoredEvent,
   ModelReader,
-} from './suite-context.js';
+} from './storage-fixture.js';
 export {
   Account,
   AccountCreditedEvent,

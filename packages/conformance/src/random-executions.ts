@@ -10,7 +10,8 @@ import {
 } from '@framework/core';
 
 import { Account, sum } from './account.js';
-import { type StorageFixture, at, firstShard, principal } from './suite-context.js';
+import type { StorageFixture } from './storage-fixture.js';
+import { at, firstShard, principal } from './suite-context.js';
 
 const accountCount = 3;
 const programCount = 14;

@@ -44,7 +44,6 @@ export {
   type EventRecord,
   updateOfOtherTimeline,
 } from './storage/change-set.js';
-export { RepositoryReads } from './reads/repository-reads.js';
 export { madeModels, readById, readByIds } from './reads/read-batcher.js';
 export { handledEventOf } from './storage/idempotency-keys.js';
 export type {

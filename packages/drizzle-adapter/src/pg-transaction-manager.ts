@@ -293,6 +293,14 @@ export function pgManager(manager: TransactionManager): PgTransactionManager {
   );
 }
 
+/** Of the managers of one database, the one whose transaction the caller runs in, otherwise the first. */
+export function joinedManager(managers: readonly TransactionManager[]): PgTransactionManager {
+  const own = managers.map(pgManager);
+  const joined = own.find((manager) => transactions.of(manager) !== undefined) ?? own[0];
+  if (joined === undefined) throw new InvariantViolationError('A database holds no shard');
+  return joined;
+}
+
 /** Whether it is certain that nothing was committed. */
 function isDecided(error: unknown): boolean {
   return isRefusal(error) || FrameworkError.is(error);

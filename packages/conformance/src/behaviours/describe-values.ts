@@ -2,13 +2,8 @@ import { systemClock } from '@framework/core';
 import { describe, expect, it } from 'vitest';
 
 import { Account, type AccountFields, Tag, decimal } from '../account.js';
-import {
-  type LimitedValue,
-  type SuiteContext,
-  otherDatabaseShard,
-  changeSetOf,
-  firstShard,
-} from '../suite-context.js';
+import type { LimitedValue } from '../storage-fixture.js';
+import { type SuiteContext, otherDatabaseShard, changeSetOf, firstShard } from '../suite-context.js';
 
 const largest = `${'9'.repeat(20)}.${'9'.repeat(18)}`;
 const text = `'single' "double" \\back ; -- $1 %s \n\t\r "" '' ünïcödé 日本語 🏦👩🏽‍🚀 \u{10ffff} \u0001 \u200d`;

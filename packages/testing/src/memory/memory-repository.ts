@@ -1,7 +1,10 @@
 import {
   type DatabaseRegistry,
+  EmbeddedBitsShardingStrategy,
+  EntityNotFoundError,
   type Id,
   InvariantViolationError,
+  LimitExceededError,
   type ModelClass,
   NotUniqueError,
   type Page,
@@ -14,16 +17,19 @@ import {
   type ModelJsonCodec,
   type ModelMapper,
   type ModelSource,
-  RepositoryReads,
-  type TransactionManager,
+  ShardUndeterminedError,
+  madeModels,
   modelNameOf,
   pageOf,
+  readById,
+  readByIds,
 } from '@framework/core/adapter';
 
 import { MemoryRow, faithfulCopy, fromJson, toJson } from './memory-row.js';
-import { type MemoryTransactionManager, memoryManager } from './memory-transaction-manager.js';
+import { type MemoryTransactionManager, joinedManager, memoryManager } from './memory-transaction-manager.js';
 
 const deletedState = 'DELETED';
+const defaultRowsMax = 10_000;
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Tells whether a model is wanted. */
@@ -52,10 +58,10 @@ export interface MemoryPageRequest<M> extends PageRequest<M> {
  * }
  * ```
  */
-export class MemoryRepository<M extends AnyEntity>
-  extends RepositoryReads<M, MemoryTransactionManager>
-  implements Repository<M>, ModelMapper<M>
-{
+export class MemoryRepository<M extends AnyEntity> implements Repository<M>, ModelMapper<M> {
+  readonly model: ModelClass<M>;
+  readonly strategy: ShardingStrategy<M>;
+  readonly #databases: DatabaseRegistry;
   readonly #table: string;
   readonly #source: ModelSource<M>;
 
@@ -66,14 +72,16 @@ export class MemoryRepository<M extends AnyEntity>
     /** Default: the shard is in the id's bits. */
     readonly strategy?: ShardingStrategy<M>;
   }) {
-    super(options);
+    this.model = options.model;
+    this.strategy = options.strategy ?? new EmbeddedBitsShardingStrategy();
+    this.#databases = options.databases;
     this.#table = modelNameOf(options.model);
     this.#source = {
       model: options.model,
-      readOne: (id) => this.managerOf(id).read(() => this.#present(id)),
+      readOne: (id) => this.#manager(id).read(() => this.#present(id)),
       readSeveral: (ids) => this.#presentOf(ids),
     };
-    this.eachDatabase();
+    this.#eachDatabase();
   }
 
   /** Makes a model of the fields that were stored. Default: by its constructor, which takes them all. */
@@ -128,14 +136,45 @@ export class MemoryRepository<M extends AnyEntity>
    */
   async put(model: M): Promise<M> {
     const stored = this.#construct({ ...model, version: Math.max(model.version, 1), events: [] });
-    this.managerOf(this.strategy.shardOfModel(stored)).write(this.#table, this.encode(stored));
+    const manager = this.#databases.transactionManager(this.strategy.shardOfModel(stored));
+    memoryManager(manager).write(this.#table, this.encode(stored));
     return stored;
+  }
+
+  /**
+   * Reads the model of an id.
+   *
+   * @throws EntityNotFoundError `entity-not-found` when there is none
+   * @throws ShardUndeterminedError `shard-undetermined` when the strategy cannot tell the shard from an id
+   * @throws UnknownShardError `unknown-shard` when the id's shard is not configured
+   */
+  async getById(id: Id<M> | string): Promise<M> {
+    const model = await this.findById(id);
+    if (model === undefined) throw new EntityNotFoundError(this.#table, String(id));
+    return model;
+  }
+
+  /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
+  async findById(id: Id<M> | string): Promise<M | undefined> {
+    const text = idText(String(id));
+    const manager = this.#manager(text);
+    return manager.isInTransaction() ? this.#source.readOne(text) : readById(this.#source, text);
   }
 
   /** Reads the model of an id, also one of state `DELETED`; throws as {@link getById}. */
   async findStored(id: Id<M> | string): Promise<M | undefined> {
-    const row = await this.managerOf(String(id)).read(() => this.#row(String(id)));
+    const row = await this.#manager(String(id)).read(() => this.#row(String(id)));
     return row && this.modelOf(row);
+  }
+
+  /** Reads the models of several ids, in the order of the ids; missing ones are left out. */
+  async findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]> {
+    const texts = ids.map((id) => idText(String(id)));
+    const isJoined = texts.some((id) => this.#manager(id).isInTransaction());
+    const models = await (isJoined
+      ? madeModels(await this.#presentOf(texts))
+      : readByIds(this.#source, texts));
+    return texts.map((id) => models.get(id)).filter((model) => model !== undefined);
   }
 
   /**
@@ -144,13 +183,21 @@ export class MemoryRepository<M extends AnyEntity>
    * @param rowsMax how many there may be; read pages where there can be more. Default 10,000
    * @throws LimitExceededError `limit-exceeded` when there are more
    */
-  findAll(rowsMax?: number): Promise<readonly M[]> {
+  findAll(rowsMax: number = defaultRowsMax): Promise<readonly M[]> {
     return this.findAllWhere(undefined, rowsMax);
   }
 
   /** Reads all models that match a condition, on all shards; throws as {@link findAll}. */
-  findAllWhere(condition: Condition<M> | undefined, rowsMax?: number): Promise<readonly M[]> {
-    return this.upTo(() => this.#models(condition), rowsMax);
+  async findAllWhere(
+    condition: Condition<M> | undefined,
+    rowsMax: number = defaultRowsMax,
+  ): Promise<readonly M[]> {
+    const models = await this.#models(condition);
+    if (models.length > rowsMax) {
+      const message = `More than ${rowsMax} ${this.#table} match: read them by findPage`;
+      throw new LimitExceededError('rowsMax', rowsMax, message);
+    }
+    return models;
   }
 
   /**
@@ -172,13 +219,18 @@ export class MemoryRepository<M extends AnyEntity>
    * the field have no order
    */
   async findPage({ where, ...request }: MemoryPageRequest<M>): Promise<Page<M>> {
-    if (request.shard !== undefined) this.managerOf(request.shard);
+    if (request.shard !== undefined) this.#databases.transactionManager(request.shard);
     return pageOf(await this.#models(where), request, this.strategy);
   }
 
   /** Counts the models that match a condition, or all, on all shards. */
   async count(condition?: Condition<M>): Promise<number> {
     return (await this.#models(condition)).length;
+  }
+
+  /** Tells whether the id has a model; throws as {@link getById}, except that none is no error. */
+  async existsById(id: Id<M> | string): Promise<boolean> {
+    return (await this.findById(id)) !== undefined;
   }
 
   #hasOwnMapping(): boolean {
@@ -193,7 +245,7 @@ export class MemoryRepository<M extends AnyEntity>
   /** Asks every database, side by side. */
   async #models(condition: Condition<M> | undefined): Promise<readonly M[]> {
     const rows = await Promise.all(
-      this.eachDatabase().map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
+      this.#eachDatabase().map((manager) => manager.read(() => [...manager.rows(this.#table).values()])),
     );
     return rows
       .flat()
@@ -223,22 +275,23 @@ export class MemoryRepository<M extends AnyEntity>
         if (row !== undefined && row.state !== deletedState) found.set(id, () => this.modelOf(row));
       }
     };
-    const byManager = Map.groupBy(ids, (id) => this.managerOf(id));
+    const byManager = Map.groupBy(ids, (id) => this.#manager(id));
     await Promise.all([...byManager].map(([manager, each]) => manager.read(() => present(each))));
     return found;
   }
 
   #row(id: string): MemoryRow | undefined {
-    return this.managerOf(id).rows(this.#table).get(idText(id));
+    return this.#manager(id).rows(this.#table).get(idText(id));
   }
 
-  protected override own(manager: TransactionManager): MemoryTransactionManager {
-    return memoryManager(manager);
+  #manager(id: string): MemoryTransactionManager {
+    const shard = this.strategy.shardOfId(id);
+    if (shard === undefined) throw new ShardUndeterminedError(this.#table, id);
+    return memoryManager(this.#databases.transactionManager(shard));
   }
 
-  /** One for all shards. */
-  protected override sourceOf(): ModelSource<M> {
-    return this.#source;
+  #eachDatabase(): readonly MemoryTransactionManager[] {
+    return this.#databases.eachDatabase().map(joinedManager);
   }
 }
 

@@ -3,6 +3,7 @@ import {
   AccountCreditedEvent,
   type AccountFields,
   CreditAccountAction,
+  type ModelReader,
   TransferAction,
   WithdrawAction,
   decimal,
@@ -13,7 +14,6 @@ import {
   FrameworkAction,
   type Id,
   type Principal,
-  type Repository,
   ShardIdentifier,
   shardedIdCodec,
 } from '@framework/core';
@@ -33,9 +33,9 @@ interface Params {
 
 /** Sets the note of an account; has no result, so that handlers can execute it. */
 export class AnnotateAction extends Action<Params, undefined> {
-  readonly #accounts: Pick<Repository<Account>, 'getById'>;
+  readonly #accounts: Pick<ModelReader<Account>, 'getById'>;
 
-  constructor(clock: Clock, accounts: Pick<Repository<Account>, 'getById'>) {
+  constructor(clock: Clock, accounts: Pick<ModelReader<Account>, 'getById'>) {
     super(clock);
     this.#accounts = accounts;
   }

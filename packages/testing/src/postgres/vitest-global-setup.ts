@@ -1,4 +1,4 @@
-import { startTestPostgres } from '../../src/postgres/index.js';
+import { startTestPostgres } from './test-postgres.js';
 
 /**
  * Starts one PostgreSQL server for a whole vitest run, to be named in the root configuration's `globalSetup`.
