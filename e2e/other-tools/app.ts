@@ -6,11 +6,11 @@ import {
   parseFrameworkConfig,
   systemClock,
 } from '@framework/core';
-import { postgres } from '@framework/drizzle-adapter';
+import { PgRepository, postgres } from '@framework/drizzle-adapter';
 import { sql } from 'drizzle-orm';
 import { IncreaseCounterAction, OpenCounterAction } from '../counter/counter-actions.ts';
-import { CounterRepository, counters } from '../counter/counter-repository.ts';
 import { Counter } from '../counter/counter.ts';
+import { counters } from '../counter/counters-table.ts';
 
 const primary = { 'jdbc-url': process.env['DATABASE_URL'] };
 const members = [{ member: 0, name: 'global-1', configs: { 'primary-config': primary } }];
@@ -20,7 +20,7 @@ const { namespace, sharding } = parseFrameworkConfig({
 });
 
 export const databases = openDatabases(sharding, postgres());
-const repository = new CounterRepository({ model: Counter, table: counters, databases });
+const repository = new PgRepository({ model: Counter, table: counters, databases });
 export const executor = new ActionExecutor({
   namespace,
   databases,
