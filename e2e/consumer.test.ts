@@ -40,7 +40,7 @@ const otherTools = {
 };
 const peers = ['zod', 'drizzle-orm', 'typescript', 'vitest', '@types/node', 'esbuild'];
 const suites = {
-  testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts'],
+  testing: ['memory/conformance.test.ts', 'memory/memory-fixture.ts', 'memory/delivery-fixture.ts'],
   'drizzle-adapter': ['conformance.test.ts', 'fixtures'],
 };
 /** How a package's tests import what it exports. */
