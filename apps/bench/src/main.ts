@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import type { Benchmark } from './benchmark/benchmark.js';
 import { commandLine } from './benchmark/command-line.js';
 import { type Figure, isReached } from './benchmark/figure.js';
-import { isRatio, recordRatios, recordedRatios } from './benchmark/recorded-ratios.js';
+import { isRatio, medianFigures, recordRatios, recordedRatios } from './benchmark/recorded-ratios.js';
 import { environmentOf, headingOf, tableOf } from './benchmark/report.js';
 import { compareWithRecorded, lineOf } from './benchmark/short-form.js';
 import { BenchServer } from './database/bench-server.js';
@@ -46,7 +46,7 @@ const ofAbsolutes: readonly Benchmark[] = [
   idleStatements,
 ];
 
-const { parts, rounds, scale, short, record, json } = commandLine(process.argv.slice(2));
+const { parts, rounds, scale, runs, short, record, json } = commandLine(process.argv.slice(2));
 const chosen = [...ofRatios, ...(short ? [] : ofAbsolutes)].filter(
   ({ name }) => parts.length === 0 || parts.some((part) => name.includes(part)),
 );
@@ -71,6 +71,20 @@ async function compare(): Promise<boolean> {
 
 /** Whether every figure is within its bounds; what is recorded need not be. */
 async function measure(): Promise<boolean> {
+  const measured: (readonly Figure[])[] = [];
+  while (measured.length < runs) measured.push(await measureOnce());
+  const environment = environmentOf(await server.version());
+  const figures = medianFigures(measured).filter((figure) => !record || isRatio(figure));
+  say(`\n${headingOf(environment)}\n\n${tableOf(figures)}`);
+  if (json !== undefined) {
+    await mkdir(dirname(json), { recursive: true });
+    await writeFile(json, `${JSON.stringify({ environment, figures }, undefined, 2)}\n`);
+  }
+  if (record) await recordRatios(figures, environment, parts.length === 0);
+  return record || figures.every(isReached);
+}
+
+async function measureOnce(): Promise<readonly Figure[]> {
   const measured: Figure[] = [];
   try {
     for (const benchmark of chosen) {
@@ -81,15 +95,7 @@ async function measure(): Promise<boolean> {
     say(tableOf(measured));
     throw error;
   }
-  const environment = environmentOf(await server.version());
-  const figures = record ? measured.filter(isRatio) : measured;
-  say(`\n${headingOf(environment)}\n\n${tableOf(figures)}`);
-  if (json !== undefined) {
-    await mkdir(dirname(json), { recursive: true });
-    await writeFile(json, `${JSON.stringify({ environment, figures }, undefined, 2)}\n`);
-  }
-  if (record) await recordRatios(figures, environment);
-  return record || figures.every(isReached);
+  return measured;
 }
 
 function say(line: string): void {

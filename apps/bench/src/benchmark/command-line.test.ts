@@ -6,6 +6,7 @@ test('without arguments everything runs in full', () => {
     parts: [],
     rounds: 5,
     scale: 1,
+    runs: 1,
     short: false,
     record: false,
     json: undefined,
@@ -19,6 +20,12 @@ test('the short form takes fewer rounds of a smaller scale, unless it is told', 
 
 test('recording is done with the short form', () => {
   expect(commandLine(['--record'])).toMatchObject({ rounds: 3, scale: 0.2, short: true, record: true });
+});
+
+test('medians of several runs are recorded, and nothing else is run several times', () => {
+  expect(commandLine(['--record'])).toMatchObject({ runs: 5 });
+  expect(commandLine(['--record', '--runs', '3'])).toMatchObject({ runs: 3 });
+  expect(() => commandLine(['--short', '--runs', '3'])).toThrow('--runs is for --record');
 });
 
 test('figures are not written where ratios are compared', () => {

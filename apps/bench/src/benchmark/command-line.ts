@@ -6,6 +6,8 @@ export interface CommandLine {
   readonly parts: readonly string[];
   readonly rounds: number;
   readonly scale: number;
+  /** How often everything is run; the median of each figure counts. More than once only where ratios are recorded. */
+  readonly runs: number;
   /** Compares with the ratios that were recorded, instead of with the bounds. */
   readonly short: boolean;
   /** Records the ratios of the short form, instead of comparing. */
@@ -26,6 +28,7 @@ export function commandLine(args: readonly string[]): CommandLine {
     options: {
       rounds: { type: 'string' },
       scale: { type: 'string' },
+      runs: { type: 'string' },
       short: { type: 'boolean', default: false },
       record: { type: 'boolean', default: false },
       json: { type: 'string' },
@@ -34,10 +37,13 @@ export function commandLine(args: readonly string[]): CommandLine {
   const short = values.short || values.record;
   if (values.json !== undefined && short && !values.record)
     throw new Error('--json has nothing to write with --short: leave one of them out');
+  if (values.runs !== undefined && !values.record)
+    throw new Error('--runs is for --record: leave it out, or record');
   return {
     parts: positionals,
     rounds: numberOf('rounds', values.rounds ?? (short ? '3' : '5'), Number.isInteger),
     scale: numberOf('scale', values.scale ?? (short ? '0.2' : '1'), Number.isFinite),
+    runs: numberOf('runs', values.runs ?? (values.record ? '5' : '1'), Number.isInteger),
     short,
     record: values.record,
     json: values.json,

@@ -1,6 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Figure } from './figure.js';
+import { median } from './measure-contenders.js';
 import type { Environment } from './report.js';
 
 /** Beside `dist`, in which this file is. */
@@ -19,9 +20,33 @@ export function isRatio({ unit, atLeast, atMost }: Figure): boolean {
   return (unit === '×' || unit === '%') && (atLeast ?? atMost) !== undefined;
 }
 
-/** Writes the ratios down for later runs, besides those that were written before and not measured now. */
-export async function recordRatios(figures: readonly Figure[], environment: Environment): Promise<void> {
-  const before = await readRecorded();
+/** The same figures of several runs as one list, each with the median of its values. */
+export function medianFigures(runs: readonly (readonly Figure[])[]): readonly Figure[] {
+  const [first = []] = runs;
+  return first.map((figure) => {
+    const all = runs.flatMap((figures) => figures.filter(({ title }) => title === figure.title));
+    const medianOf = (value: (one: Figure) => number | undefined): number =>
+      median(all.map((one) => value(one) ?? Number.NaN));
+    const names = Object.keys(figure.measured);
+    return {
+      ...figure,
+      value: medianOf(({ value }) => value),
+      measured: Object.fromEntries(names.map((name) => [name, medianOf(({ measured }) => measured[name])])),
+    };
+  });
+}
+
+/**
+ * Writes the ratios down for later runs.
+ *
+ * @param isWhole whether they are all that there are: else those stay that were written before and not measured now
+ */
+export async function recordRatios(
+  figures: readonly Figure[],
+  environment: Environment,
+  isWhole: boolean,
+): Promise<void> {
+  const before = isWhole ? undefined : await readRecorded();
   const now = figures.filter(isRatio).map(({ title, value }) => [title, Number(value.toPrecision(4))]);
   const ratios = { ...before?.ratios, ...Object.fromEntries(now) };
   await writeFile(file, `${JSON.stringify({ environment, ratios }, undefined, 2)}\n`);

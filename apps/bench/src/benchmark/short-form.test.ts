@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { BenchContext, Benchmark } from './benchmark.js';
 import type { Figure } from './figure.js';
-import { isRatio } from './recorded-ratios.js';
+import { isRatio, medianFigures } from './recorded-ratios.js';
 import { compareWithRecorded, comparisonOf, lineOf } from './short-form.js';
 
 const faster: Figure = { title: 'faster', value: 1, unit: '×', atLeast: 2, measured: {} };
@@ -53,4 +53,15 @@ test('only what has a bound and no unit of the machine is a ratio', () => {
   const { atLeast: _atLeast, ...unbound } = faster;
   expect([faster, slower, { ...faster, unit: '%' }].map(isRatio)).toEqual([true, true, true]);
   expect([unbound, { ...faster, unit: 'ms' }].map(isRatio)).toEqual([false, false]);
+});
+
+test('of several runs the median of each figure is recorded, with the medians that it was computed from', () => {
+  const run = (value: number): readonly Figure[] => [
+    { ...faster, value, measured: { framework: value * 10 } },
+    { ...slower, value: 2 * value },
+  ];
+  expect(medianFigures([run(3), run(9), run(4)])).toEqual([
+    { ...faster, value: 4, measured: { framework: 40 } },
+    { ...slower, value: 8 },
+  ]);
 });

@@ -13,14 +13,28 @@ export interface ReadWallet {
   readonly balance: string;
 }
 
-/** What a deposit writes: the wallet's next version, and its event as the framework would write it. */
-export function handWrittenDeposit({ id, slot }: DepositTarget, wallet: ReadWallet | undefined) {
-  if (wallet?.state !== 'OPENED') throw new Error(`Wallet ${id.value} is not open`);
+/** What a deposit writes that has read the wallet: its next version, and the event as the framework would write it. */
+export function handWrittenDeposit(target: DepositTarget, wallet: ReadWallet | undefined) {
+  const id = target.id.value;
+  if (wallet?.state !== 'OPENED') throw new Error(`Wallet ${id} is not open`);
   const expectedVersion = Number(wallet.version);
   const version = expectedVersion + 1;
   const balance = Big(wallet.balance).plus(amount).toFixed();
   const now = new Date();
-  const event = {
+  const payload = { amount: amount.toFixed(), newBalance: balance };
+  const event = { ...eventOf(target, now), modelVersion: version, payload };
+  return { id, expectedVersion, version, balance, now, event };
+}
+
+/** What a deposit gives to the database that has read nothing; the version and the payload are made there. */
+export function relativeDeposit(target: DepositTarget) {
+  const now = new Date();
+  return { id: target.id.value, amount: amount.toFixed(), now, event: eventOf(target, now) };
+}
+
+/** What is known of an event before the wallet is. */
+function eventOf({ id, slot }: DepositTarget, startedDate: Date) {
+  return {
     id: uuidv7(),
     actionId: uuidv7(),
     ordinal: 0,
@@ -30,31 +44,56 @@ export function handWrittenDeposit({ id, slot }: DepositTarget, wallet: ReadWall
     principal: principal.name,
     modelId: id.value,
     modelName: 'Wallet',
-    modelVersion: version,
     eventType: 'WalletMoneyDepositedEvent',
-    payload: { amount: amount.toFixed(), newBalance: balance },
     headers: {},
-    startedDate: now,
+    startedDate,
     slot,
     earlyXid: false,
   };
-  return { id: id.value, expectedVersion, version, balance, now, event };
 }
 
-/** The columns of the log that {@link eventValues} are for. */
-export const eventColumns =
-  'id, action_id, ordinal, namespace, action_name, action_params, principal, model_id, model_name, model_version, ' +
-  'event_type, payload, headers, started_date, slot, early_xid';
+/** The columns of an event in the log, in the order of {@link eventOf}, and their types, which nothing else may tell. */
+const eventTypes = {
+  id: 'uuid',
+  action_id: 'uuid',
+  ordinal: 'integer',
+  namespace: 'text',
+  action_name: 'text',
+  action_params: 'jsonb',
+  principal: 'text',
+  model_id: 'text',
+  model_name: 'text',
+  event_type: 'text',
+  headers: 'jsonb',
+  started_date: 'timestamptz',
+  slot: 'smallint',
+  early_xid: 'boolean',
+} as const;
 
-/** The parameters for an event, typed because nothing else may tell their types. */
-export function eventParameters(from: number): string {
-  const types = ['uuid', 'uuid', 'integer', 'text', 'text', 'jsonb', 'text', 'text', 'text', 'bigint'];
-  types.push('text', 'jsonb', 'jsonb', 'timestamptz', 'smallint', 'boolean');
-  return types.map((type, index) => `$${from + index}::${type}`).join(', ');
+/** The columns of the log: those that are known before the wallet is, then the version and the payload. */
+export const eventColumns = [...Object.keys(eventTypes), 'model_version', 'payload'].join(', ');
+
+/**
+ * The parameters for an event.
+ *
+ * @param from the number of the first one
+ * @param made expressions for what the database makes of the wallet; without them, both are parameters
+ */
+export function eventParameters(
+  from: number,
+  made?: { readonly modelVersion: string; readonly payload: string },
+): string {
+  const known = Object.values(eventTypes).map((type, index) => `$${from + index}::${type}`);
+  const next = from + known.length;
+  const { modelVersion, payload } = made ?? {
+    modelVersion: `$${next}::bigint`,
+    payload: `$${next + 1}::jsonb`,
+  };
+  return [...known, modelVersion, payload].join(', ');
 }
 
 /** The values of {@link eventParameters}. */
-export function eventValues({ event }: ReturnType<typeof handWrittenDeposit>): unknown[] {
+export function eventValues({ event }: { readonly event: object }): unknown[] {
   return Object.values(event);
 }
 
