@@ -30,35 +30,16 @@ const sharedLookup: LookupFunction = (hostname, options, callback) => {
 };
 
 /**
- * Sends everything written within one turn of the event loop with one system call, and looks names up with {@link
- * sharedLookup}.
- *
- * Waking the server costs more than writing a statement. Statements that are sent together wake it once.
- *
- * Incoming data is handled outside of any request's async context, because the connection outlives the request that
- * opened it.
+ * Looks names up with {@link sharedLookup}, and handles incoming data outside of any request's async context, because the
+ * connection outlives the request that opened it.
  */
-export class BatchingSocket extends Socket {
-  #isHeld = false;
-
+export class DatabaseSocket extends Socket {
   /** Takes the arguments of {@link Socket.connect}. */
   override connect(...args: unknown[]): this {
     const [port, host] = args;
     const isNamed = typeof port === 'number' && typeof host === 'string';
     const target = isNamed ? [{ port, host, lookup: sharedLookup }] : args;
     return outsideRequests(() => super.connect(...(target as [SocketConnectOpts])));
-  }
-
-  /** Called before the parts of each statement are written. */
-  override cork(): void {
-    super.cork();
-    if (this.#isHeld) return;
-    this.#isHeld = true;
-    super.cork();
-    process.nextTick(() => {
-      this.#isHeld = false;
-      this.uncork();
-    });
   }
 }
 
@@ -87,7 +68,7 @@ const goodbyeMaxMs = 1_000;
  */
 export class ClosingClient extends pg.Client {
   constructor(config: pg.ClientConfig) {
-    super({ ...config, stream: () => new BatchingSocket() });
+    super({ ...config, stream: () => new DatabaseSocket() });
   }
 
   override end(): Promise<void>;

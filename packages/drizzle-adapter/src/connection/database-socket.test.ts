@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it, onTestFinished, vi } from 'vitest';
 
-import { BatchingSocket } from './client.js';
+import { DatabaseSocket } from './client.js';
 
 it('runs what comes in in the async context of nobody, whoever connected', async () => {
   const server = createServer((client) => client.end('hello')).listen(0, '127.0.0.1');
@@ -12,7 +12,7 @@ it('runs what comes in in the async context of nobody, whoever connected', async
   await once(server, 'listening');
   const request = new AsyncLocalStorage<string>();
   const contexts: unknown[] = [];
-  const socket = new BatchingSocket();
+  const socket = new DatabaseSocket();
   socket.on('connect', () => contexts.push(request.getStore()));
   socket.on('data', () => contexts.push(request.getStore()));
   // By name, so that it is looked up first.
@@ -36,7 +36,7 @@ it('looks a name up once at a time, however many connect, so that a silent name 
   }) as typeof dns.lookup);
   onTestFinished(() => lookup.mockRestore());
   const connect = async (): Promise<void> => {
-    const socket = new BatchingSocket().connect(port, 'db.example.test');
+    const socket = new DatabaseSocket().connect(port, 'db.example.test');
     await once(socket, 'connect');
     socket.destroy();
   };
