@@ -19,14 +19,14 @@ function giving(...values: readonly number[]): Benchmark & { readonly runs: () =
 
 const context = { say: () => undefined } as unknown as BenchContext;
 
-test('a ratio that must be large has fallen when it is more than 20 % below the recorded one', () => {
-  expect(comparisonOf({ ...faster, value: 2.01 }, { faster: 2.5 })).toMatchObject({ isGood: true });
-  expect(comparisonOf({ ...faster, value: 1.99 }, { faster: 2.5 })).toMatchObject({ isGood: false });
+test('a ratio that must be large has fallen when it is more than 30 % below the recorded one', () => {
+  expect(comparisonOf({ ...faster, value: 1.76 }, { faster: 2.5 })).toMatchObject({ isGood: true });
+  expect(comparisonOf({ ...faster, value: 1.74 }, { faster: 2.5 })).toMatchObject({ isGood: false });
 });
 
-test('a ratio that must be small has fallen when the recorded one is more than 20 % below it', () => {
-  expect(comparisonOf({ ...slower, value: 1.24 }, { slower: 1 })).toMatchObject({ isGood: true });
-  expect(comparisonOf({ ...slower, value: 1.26 }, { slower: 1 })).toMatchObject({ isGood: false });
+test('a ratio that must be small has fallen when the recorded one is more than 30 % below it', () => {
+  expect(comparisonOf({ ...slower, value: 1.42 }, { slower: 1 })).toMatchObject({ isGood: true });
+  expect(comparisonOf({ ...slower, value: 1.44 }, { slower: 1 })).toMatchObject({ isGood: false });
 });
 
 test.each([faster, slower])('a ratio that became not a number has fallen', (figure) => {
