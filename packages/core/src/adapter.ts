@@ -55,7 +55,7 @@ export type {
   HandledEvent,
 } from './storage/idempotency-keys.js';
 export type { EventLog, LoggedEvent, DeliverableEvent } from './storage/event-log.js';
-export type { Database, DatabaseDriver } from './storage/database.js';
+export type { Database, DatabaseAddress, DatabaseDriver } from './storage/database.js';
 
 export {
   type DeliveryStore,
@@ -112,7 +112,6 @@ export {
   configuredDatabases,
   type DatabaseDelivery,
 } from './sharding/database-registry.js';
-export { databaseName, databasePlace } from './config/database-url.js';
 
 export {
   NestedExecutionError,

@@ -2,6 +2,7 @@ import type {
   ChangeSet,
   Database,
   DatabaseConfig,
+  DatabaseAddress,
   DatabaseDriver,
   DatabaseNotReadyError,
   DeliveryStore,
@@ -204,6 +205,11 @@ export class FakeDriver implements DatabaseDriver {
     const database = new FakeDatabase(config, this.committed);
     this.opened.push(database);
     return database;
+  }
+
+  /** Ignores the case, as if it knew what its databases do. */
+  parseAddress(address: string): DatabaseAddress {
+    return { key: address.toLowerCase(), place: address.replace('postgresql://', '') };
   }
 }
 

@@ -1,6 +1,7 @@
 import { ConfigurationError } from '@framework/core';
 import { type DatabaseDriver, type OptionNames, refuseUnknownOptions } from '@framework/core/adapter';
 
+import { parsePostgresAddress } from './connection/postgres-address.js';
 import { PgDatabase } from './pg-database.js';
 import type { PostgresOptions } from './connection/postgres-options.js';
 
@@ -27,6 +28,7 @@ export function postgres(options: PostgresOptions = {}): DatabaseDriver {
   refuseUnknownOptions('postgres.', optionNames, options);
   assertPoolMax(options.deliveryPoolMax);
   return {
+    parseAddress: parsePostgresAddress,
     open: (config, shards) => {
       if (!schemes.has(new URL(config.address).protocol)) {
         const message = 'is not a PostgreSQL URL: write jdbc:postgresql://host:5432/database';

@@ -1,10 +1,5 @@
 import { type ShardIdentifier } from '@framework/core';
-import {
-  DatabaseNotReadyError,
-  type ShardingConfig,
-  databasePlace,
-  primaryConfig,
-} from '@framework/core/adapter';
+import { DatabaseNotReadyError, type ShardingConfig } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { WalletService } from '../http/wallet-app-env.js';
@@ -59,8 +54,7 @@ export async function untilReady(
   const starts = (): readonly ShardStart[] =>
     members.map((member) => {
       const { shard, name } = member;
-      const address = member.databases.get(primaryConfig)?.address ?? '';
-      const place = `(${shard.group}, ${shard.member}) ${name} on ${databasePlace(address)}`;
+      const place = `(${shard.group}, ${shard.member}) ${name} on ${databases.placeOf(shard)}`;
       const ready = serving.has(shard);
       return { shard, place, ready, reason: ready ? undefined : reasons.get(shard)?.message };
     });

@@ -1,10 +1,12 @@
 import type { DatabaseDriver } from '@framework/core/adapter';
+import { resolve } from 'node:path';
 
 import { SqliteFile } from './sqlite-file.js';
 import { SqliteTransactionManager } from './sqlite-transaction-manager.js';
 
 /** Opens SQLite databases, which store and do not deliver: the address of each is the path of its file. */
 export const sqlite: DatabaseDriver = {
+  parseAddress: (address) => ({ key: resolve(address), place: address }),
   open: ({ address }) => {
     const file = new SqliteFile(address);
     return {

@@ -1,12 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import {
-  comparableAddress,
-  databaseName,
-  databasePlace,
-  namesSeveralHosts,
-  parseDatabaseUrl,
-} from './database-url.js';
+import { namesSeveralHosts, parseDatabaseUrl } from './database-url.js';
 
 describe('parseDatabaseUrl', () => {
   test.each([
@@ -83,46 +77,6 @@ describe('the fault of a database URL', () => {
     'postgres://db-1/a%3Bb%3Dc%26d',
     'postgres://%2Frun/global',
   ])('is not found in %s', (text) => expect(parseDatabaseUrl(text)).toBeTypeOf('object'));
-});
-
-test.each([
-  ['global', 'global'],
-  ['a%3Bb%2Fc', 'a;b/c'],
-  ['a%zzb', 'a%zzb'],
-])('the database name of an address that ends in %s is %s', (path, name) => {
-  expect(databaseName(`postgresql://db-1/${path}?sslmode=require`)).toBe(name);
-});
-
-test.each([
-  ['postgresql://db-1:5433/global?sslmode=require', 'db-1:5433/global'],
-  ['postgresql://db-1/a%3Bb', 'db-1/a;b'],
-  ['postgresql:///global?host=/run&port=5433', '/run:5433/global'],
-  ['memory:0', '0'],
-  ['nowhere', 'nowhere'],
-])('the place of the address %s is %s', (address, place) => {
-  expect(databasePlace(address)).toBe(place);
-});
-
-describe('comparableAddress', () => {
-  test.each([
-    ['postgresql://127.0.0.1:5432/global', 'postgresql://localhost/global'],
-    ['postgresql://127.0.0.1:5432/global', 'postgres://LocalHost:5432/global'],
-    ['postgresql://127.0.0.1/global', 'postgresql://[::1]:5432/global'],
-    ['postgresql://db-1.example.com/global', 'postgresql://DB-1.Example.COM.:5432/global'],
-    ['postgresql://db/global?a=1&b=2', 'postgresql://db:5432/global?b=2&a=1'],
-  ])('is the same for %s and %s', (one, other) => {
-    expect(comparableAddress(one)).toBe(comparableAddress(other));
-  });
-
-  test.each([
-    ['postgresql://db/global', 'postgresql://db:5433/global'],
-    ['postgresql://db/global', 'postgresql://db/Global'],
-    ['postgresql://db/global', 'postgresql://db-1/global'],
-    ['postgresql://db%zz/global', 'postgresql://db/global'],
-    ['memory:0', 'memory:1'],
-  ])('differs for %s and %s', (one, other) => {
-    expect(comparableAddress(one)).not.toBe(comparableAddress(other));
-  });
 });
 
 describe('namesSeveralHosts', () => {

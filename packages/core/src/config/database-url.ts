@@ -48,39 +48,6 @@ export function namesSeveralHosts(text: string): boolean {
   return /^(jdbc:)?[a-z]+:\/\/([^/?#]*@)?[^/?#@]*,[^/?#@]*([/?#]|$)/i.test(text);
 }
 
-/** The host and database name of an address, such as `db-1:5432/global`, for messages. */
-export function databasePlace(address: string): string {
-  const url = URL.parse(address);
-  if (url === null) return address;
-  const host = url.searchParams.get('host') ?? url.hostname;
-  const port = url.searchParams.get('port') ?? url.port;
-  return `${host}${port === '' ? '' : `:${port}`}${decode(url.pathname) ?? ''}`;
-}
-
-/** The database name of an address, such as `global`. */
-export function databaseName(address: string): string {
-  return decode(new URL(address).pathname.slice(1)) ?? '';
-}
-
-const defaultPort = '5432';
-const localHosts = new Set(['localhost', '[::1]']);
-
-/**
- * Normalises an address, so that equivalent addresses are the same text: it ignores the case of scheme and host, fills
- * in the default port, and maps the local machine's names to one. It cannot see what only a server can tell, such as
- * two names of one host.
- */
-export function comparableAddress(address: string): string {
-  const url = URL.parse(address);
-  if (url === null) return address;
-  const isPostgres = url.protocol === 'postgres:' || url.protocol === 'postgresql:';
-  if (!isPostgres) return address;
-  const name = (decode(url.hostname) ?? '').toLowerCase().replace(/\.$/, '');
-  const host = localHosts.has(name) ? '127.0.0.1' : name;
-  url.searchParams.sort();
-  return `${host}:${url.port || defaultPort}${url.pathname}${url.search}`;
-}
-
 function urlOf(text: string): URL | null {
   return URL.parse(text.replace(/^jdbc:/, ''));
 }

@@ -54,15 +54,24 @@ describe('opening', () => {
 
   test('opens a database once, however its address is spelled', () => {
     const driver = new FakeDriver();
-    open(
-      [
-        memberConfig(first, at('localhost')),
-        memberConfig(second, at('LOCALHOST:5432')),
-        memberConfig(third, at('127.0.0.1')),
-      ],
-      driver,
-    );
+    open([memberConfig(first, at('localhost')), memberConfig(second, at('LOCALHOST'))], driver);
     expect(driver.opened.map(({ config }) => config.address)).toEqual(['postgresql://localhost/global']);
+  });
+
+  test('takes an address as it is written when the driver does not read it', async () => {
+    const driver = new FakeDriver();
+    const members = [memberConfig(first, at('localhost')), memberConfig(second, at('LOCALHOST'))];
+    const registry = openDatabases(
+      { defaultShard: first, members },
+      { open: (config) => driver.open(config) },
+    );
+    expect(driver.opened).toHaveLength(2);
+    expect(registry.placeOf(second)).toBe('postgresql://LOCALHOST/global');
+    expect(await registry.status()).toMatchObject([
+      { place: 'postgresql://localhost/global' },
+      { place: 'postgresql://LOCALHOST/global' },
+    ]);
+    expect(() => registry.placeOf(third)).toThrow(expect.objectContaining({ code: 'unknown-shard' }));
   });
 
   test('opens a database that needs no password, for several members', () => {

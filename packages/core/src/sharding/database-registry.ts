@@ -1,5 +1,4 @@
 import { currentAttempt } from '../action/attempt-context.js';
-import { comparableAddress, databasePlace } from '../config/database-url.js';
 import {
   type DatabaseConfig,
   type MemberConfig,
@@ -14,7 +13,7 @@ import {
 } from '../errors/configuration-errors.js';
 import type { DatabaseNotReadyError } from '../errors/database-not-ready-error.js';
 import { InvariantViolationError } from '../errors/framework-error.js';
-import type { Database, DatabaseDriver } from '../storage/database.js';
+import type { Database, DatabaseAddress, DatabaseDriver } from '../storage/database.js';
 import type { DeliveryStore } from '../storage/delivery-store.js';
 import type { TransactionManager } from '../storage/transaction-manager.js';
 import type { ShardIdentifier } from './shard-identifier.js';
@@ -48,6 +47,7 @@ interface OpenShard {
   readonly name: string;
   readonly primary: Database;
   readonly config: DatabaseConfig;
+  readonly place: string;
   readonly managers: ReadonlyMap<string, TransactionManager>;
 }
 
@@ -75,12 +75,12 @@ export class DatabaseRegistry {
 
   /** @see openDatabases */
   constructor(config: ShardingConfig, driver: DatabaseDriver) {
-    assertEqualSettings(config);
+    assertEqualSettings(config, driver);
     const opened = new Map<string, Database>();
     try {
-      for (const { config: each, shards } of configuredDatabases(config))
-        opened.set(databaseKey(each), driver.open(each, shards));
-      for (const member of config.members) this.#open.set(member.shard, openShard(member, opened));
+      for (const { config: each, shards } of configuredDatabases(config, driver))
+        opened.set(databaseKey(each, driver), driver.open(each, shards));
+      for (const member of config.members) this.#open.set(member.shard, openShard(member, opened, driver));
     } catch (error) {
       for (const database of opened.values()) database.close().catch(() => undefined);
       throw error;
@@ -175,6 +175,15 @@ export class DatabaseRegistry {
   }
 
   /**
+   * Where the database of a shard is, for messages, such as `db-2:5432/mexico`.
+   *
+   * @throws UnknownShardError `unknown-shard` when the shard is not configured
+   */
+  placeOf(shard: ShardIdentifier): string {
+    return this.#shard(shard).place;
+  }
+
+  /**
    * Resolves when a shard is ready, and waits as long as it is not.
    *
    * @throws UnknownShardError `unknown-shard` when the shard is not configured
@@ -213,9 +222,10 @@ export class DatabaseRegistry {
 function openShard(
   { shard, name, databases }: MemberConfig,
   opened: ReadonlyMap<string, Database>,
+  driver: DatabaseDriver,
 ): OpenShard {
   const byConfig = [...databases].flatMap(([key, each]) => {
-    const database = opened.get(databaseKey(each));
+    const database = opened.get(databaseKey(each, driver));
     return database === undefined ? [] : [[key, database] as const];
   });
   const primary = byConfig.find(([key]) => key === primaryConfig)?.[1];
@@ -225,15 +235,16 @@ function openShard(
   const managers = new Map(
     byConfig.map(([key, database]) => [key, database.transactionManager(shard, name)]),
   );
-  return { shard, name, primary, config, managers };
+  return { shard, name, primary, config, place: addressOf(config, driver).place, managers };
 }
 
-function assertEqualSettings(config: ShardingConfig): void {
+function assertEqualSettings(config: ShardingConfig, driver: DatabaseDriver): void {
   const known = new Map<string, DatabaseConfig>();
   const faults: ConfigurationIssue[] = [];
   for (const each of config.members.flatMap(({ databases }) => [...databases.values()])) {
-    const first = known.get(databaseKey(each)) ?? each;
-    known.set(databaseKey(each), first);
+    const key = databaseKey(each, driver);
+    const first = known.get(key) ?? each;
+    known.set(key, first);
     if (settingsOf(first) !== settingsOf(each)) {
       const message = `names the same database as ${first.path} with other settings: make them equal`;
       faults.push({ path: each.path, message });
@@ -242,8 +253,8 @@ function assertEqualSettings(config: ShardingConfig): void {
   if (faults.length > 0) throw new ConfigurationError(faults);
 }
 
-function describe({ shard, name, config }: OpenShard): Pick<ShardStatus, 'shard' | 'name' | 'place'> {
-  return { shard, name, place: databasePlace(config.address) };
+function describe({ shard, name, place }: OpenShard): Pick<ShardStatus, 'shard' | 'name' | 'place'> {
+  return { shard, name, place };
 }
 
 function noUsableShard(reasons: ReadonlyMap<OpenShard, DatabaseNotReadyError>): NoUsableShardError {
@@ -263,8 +274,9 @@ function oneDatabaseTwice(first: OpenShard, second: OpenShard): ConfigurationErr
   return new ConfigurationError([{ path: second.config.path, message }]);
 }
 
-function settingsOf({ path: _path, address, password, ...rest }: DatabaseConfig): string {
-  return JSON.stringify({ ...rest, address: comparableAddress(address), password: password?.reveal() });
+/** The settings of databases with the same key, whose addresses are therefore not compared. */
+function settingsOf({ path: _path, address: _address, password, ...rest }: DatabaseConfig): string {
+  return JSON.stringify({ ...rest, password: password?.reveal() });
 }
 
 /** A database of a configuration, and the shards assigned to it. */
@@ -276,11 +288,14 @@ export interface ConfiguredDatabase {
 }
 
 /** The databases of a configuration, each listed once even if several members name it in different spellings. */
-export function configuredDatabases({ members }: ShardingConfig): readonly ConfiguredDatabase[] {
+export function configuredDatabases(
+  { members }: ShardingConfig,
+  driver: Pick<DatabaseDriver, 'parseAddress'>,
+): readonly ConfiguredDatabase[] {
   const places = members.flatMap(({ shard, databases }) =>
     [...databases.values()].map((config) => ({ shard, config })),
   );
-  const groups = Map.groupBy(places, ({ config }) => databaseKey(config));
+  const groups = Map.groupBy(places, ({ config }) => databaseKey(config, driver));
   return [...groups.values()].flatMap((group) => {
     const [first] = group;
     return first === undefined ? [] : [{ config: first.config, shards: group.map(({ shard }) => shard) }];
@@ -288,6 +303,13 @@ export function configuredDatabases({ members }: ShardingConfig): readonly Confi
 }
 
 /** The key under which two configurations share connections, whatever the spelling of their addresses. */
-function databaseKey({ name, address, username }: DatabaseConfig): string {
-  return JSON.stringify([name, comparableAddress(address), username]);
+function databaseKey(config: DatabaseConfig, driver: Pick<DatabaseDriver, 'parseAddress'>): string {
+  return JSON.stringify([config.name, addressOf(config, driver).key, config.username]);
+}
+
+function addressOf(
+  { address }: DatabaseConfig,
+  driver: Pick<DatabaseDriver, 'parseAddress'>,
+): DatabaseAddress {
+  return driver.parseAddress?.(address) ?? { key: address, place: address };
 }

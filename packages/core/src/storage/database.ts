@@ -14,6 +14,18 @@ export interface DatabaseDriver {
    * @throws ConfigurationError `invalid-configuration` when the configuration is not for this kind of database
    */
   open(config: DatabaseConfig, shards: readonly ShardIdentifier[]): Database;
+  /**
+   * Reads an address of this kind of database. Default: each spelling is another database, and is its place as it is written.
+   */
+  parseAddress?(address: string): DatabaseAddress;
+}
+
+/** What a driver reads from the address of a database. */
+export interface DatabaseAddress {
+  /** Equal for the spellings of one database, which then share its connections. */
+  readonly key: string;
+  /** Where the database is, for messages, such as `db-2:5432/mexico`. */
+  readonly place: string;
 }
 
 /** Port: one database, which may hold several shards. */

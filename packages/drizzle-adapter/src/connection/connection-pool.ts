@@ -1,11 +1,12 @@
 import { type ShardIdentifier, ShardUnavailableError, StaleRecordError } from '@framework/core';
-import { type DatabaseConfig, databaseName, primaryConfig } from '@framework/core/adapter';
+import { type DatabaseConfig, primaryConfig } from '@framework/core/adapter';
 import pg from 'pg';
 import { parseIntoClientConfig } from 'pg-connection-string';
 
 import type { ConnectionGuard } from './client.js';
 import { type DatabasePlace, isExhausted } from './not-ready-error.js';
 import { OpeningClient, type OpeningClientConfig, isUnanswered } from './opening-client.js';
+import { databaseName } from './postgres-address.js';
 import { type PostgresWarning, assertUrlParameters } from './postgres-options.js';
 import { ServerInRecoveryError } from './server-role.js';
 import { HistoryQuestion, type ServerSession, databaseRun, prepareSession } from './server-session.js';

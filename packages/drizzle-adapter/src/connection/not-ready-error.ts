@@ -1,13 +1,8 @@
 import { type ShardIdentifier, ShardUnavailableError } from '@framework/core';
-import {
-  type DatabaseConfig,
-  DatabaseNotReadyError,
-  type NotReadyKind,
-  databaseName,
-  databasePlace,
-} from '@framework/core/adapter';
+import { type DatabaseConfig, DatabaseNotReadyError, type NotReadyKind } from '@framework/core/adapter';
 import pg from 'pg';
 
+import { databaseName, databasePlace } from './postgres-address.js';
 import { ReadOnlyServerError, ServerInRecoveryError } from './server-role.js';
 import { sqlStateOf } from './storage-error.js';
 

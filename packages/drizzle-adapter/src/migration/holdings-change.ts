@@ -3,13 +3,13 @@ import {
   type ConfiguredDatabase,
   type ShardingConfig,
   configuredDatabases,
-  databasePlace,
   primaryConfig,
 } from '@framework/core/adapter';
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 
 import { streamOf } from '../connection/client.js';
+import { databasePlace, parsePostgresAddress } from '../connection/postgres-address.js';
 import { refuseWithoutWrites } from '../connection/server-role.js';
 import { isLockedOut, sqlStateOf } from '../connection/storage-error.js';
 import { type ShardNotes, adopt, changingShards, release, shardNotes } from './held-shards.js';
@@ -183,7 +183,9 @@ export function holdersIn(
   sharding: ShardingConfig,
   shards: readonly ShardIdentifier[],
 ): readonly ConfiguredDatabase[] {
-  const databases = configuredDatabases(sharding).filter(({ config }) => config.name === primaryConfig);
+  const databases = configuredDatabases(sharding, { parseAddress: parsePostgresAddress }).filter(
+    ({ config }) => config.name === primaryConfig,
+  );
   for (const shard of shards)
     if (!databases.some((database) => database.shards.includes(shard))) throw new UnknownShardError(shard);
   return databases;

@@ -1,10 +1,11 @@
 import { FrameworkError } from '@framework/core';
-import { type DatabaseConfig, databasePlace } from '@framework/core/adapter';
+import type { DatabaseConfig } from '@framework/core/adapter';
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 
 import { ClosingClient, streamOf } from '../connection/client.js';
 import { connectionSettings } from '../connection/connection-pool.js';
+import { databasePlace } from '../connection/postgres-address.js';
 import { SilenceWatch } from '../connection/silence-watch.js';
 
 const connectionTimeoutMs = 10_000;

@@ -6,6 +6,7 @@ import {
   primaryConfig,
 } from '@framework/core/adapter';
 
+import { parsePostgresAddress } from '../connection/postgres-address.js';
 import { type OperatorCommands, defaultCommands, printWarning } from '../connection/postgres-options.js';
 import { EpochGuard } from '../delivery/pg-handler-cursors.js';
 import { HeldShards, type ShardNotes, adopt, namedShards, release, shardNotes } from './held-shards.js';
@@ -37,7 +38,7 @@ export async function migrateShards(
   commands: OperatorCommands = {},
 ): Promise<readonly ShardMigration[]> {
   const migrations: ShardMigration[] = [];
-  for (const database of configuredDatabases(sharding)) {
+  for (const database of configuredDatabases(sharding, { parseAddress: parsePostgresAddress })) {
     const { config } = database;
     if (config.name !== primaryConfig) continue;
     const guards = [
