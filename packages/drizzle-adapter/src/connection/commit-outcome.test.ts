@@ -6,7 +6,10 @@ import { type CommitQuestions, type SentCommit, findCommit } from './commit-outc
 import { HistoryQuestion } from './server-session.js';
 
 const shard = Shard.of(0, 0);
-const waitMs = 150;
+/** So long that no answer comes too late, however busy the machine is. */
+const waitMs = 60_000;
+/** Too short for a commit that is never found. */
+const shortMs = 150;
 
 /** What the server is like while it is asked; changed by a test as time passes. */
 interface Server {
@@ -69,7 +72,7 @@ describe('a commit whose answer was lost', () => {
   it('is not said to be missing by a standby, which may not have heard of it', async () => {
     const connections = connectionsTo({ ...there, timeline: null });
     const unknown = sentOn('7/00000001');
-    await expect(findCommit(connections, unknown, waitMs)).rejects.toBe(unknown);
+    await expect(findCommit(connections, unknown, shortMs)).rejects.toBe(unknown);
   });
 
   it('is found on a standby as soon as that has heard of it', async () => {
@@ -92,7 +95,7 @@ describe('a commit whose answer was lost', () => {
 
   it('is not said to be missing when the server’s process was never known', async () => {
     const unknown = new CommitOutcomeUnknownError(shard, 'action-1');
-    await expect(findCommit(connectionsTo({ ...there }), unknown, waitMs)).rejects.toBe(unknown);
+    await expect(findCommit(connectionsTo({ ...there }), unknown, shortMs)).rejects.toBe(unknown);
   });
 });
 
