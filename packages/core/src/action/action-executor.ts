@@ -41,7 +41,7 @@ import { copyOfParams } from './params.js';
 import { defaultRetryPolicy, retryRanges } from './retry-policy.js';
 
 /**
- * Executes actions: performs them, commits what they staged, and performs them again when another execution was faster.
+ * Executes actions: performs them, commits what they staged, and performs them again when another execution has changed the rows first.
  *
  *     execute ──────▶ Execution ──────▶ Attempt ───────▶ commit
  *     finds and       attempts, until   reads, performs,  in a group, or in one
@@ -54,10 +54,10 @@ export class ActionExecutor {
   readonly #environment: ExecutionEnvironment;
 
   /**
-   * @throws InvariantViolationError `invariant-violation` when two repositories store the same model, or models of one name, or
-   * the result of an action is a model that none of them can write as JSON
-   * @throws ConfigurationError `invalid-configuration` for a namespace that the configuration refuses, too, and an option or a
-   * setting that is unknown or out of its range
+   * @throws InvariantViolationError `invariant-violation` when two repositories store the same model or models with the same
+   * name, or when the result of an action is a model that no repository can write as JSON
+   * @throws ConfigurationError `invalid-configuration` when the namespace is invalid, or when an option or a setting is unknown
+   * or out of range
    */
   constructor(options: ExecutorOptions) {
     refuseUnknownOptions('', executorOptionNames, options);
@@ -70,38 +70,37 @@ export class ActionExecutor {
   }
 
   /**
-   * Calls the listener right after each commit, with its shard. It wakes what waits for new events in this process.
+   * Calls the listener right after each commit, with the shard. This wakes delivery in the same process.
    *
-   * @returns what ends it
+   * @returns a function that removes the listener
    */
   onCommit(listener: (shard: ShardIdentifier) => void): () => void {
     return this.#environment.listeners.add(listener);
   }
 
   /**
-   * Claims the `event_type` of each class for it, as staging an event does: no other class can be staged under it.
+   * Reserves the `event_type` of each class for it, as staging an event does: no other class can then be staged under it.
    *
-   * @throws InvariantViolationError `invariant-violation` when another class has it already
+   * @throws InvariantViolationError `invariant-violation` when another class already has it
    */
   claimEventTypes(eventClasses: Iterable<EventClass>): void {
     for (const eventClass of eventClasses) this.#environment.eventTypes.claim(eventClass);
   }
 
   /**
-   * Executes an action and resolves with its result when everything it staged is committed.
+   * Executes an action, and resolves with its result when everything that it staged is committed.
    *
-   * The params are copied at once, and again for each attempt: what the caller changes in them afterwards has no effect.
+   * The params are copied at once, and again for each attempt: later changes by the caller have no effect.
    *
    * @throws CrossShardError `cross-shard` when the plan spans shards and that is not allowed; nothing written
-   * @throws StaleRecordError `stale-record` when the last attempt was stale too; nothing written
+   * @throws StaleRecordError `stale-record` when the last attempt was stale, too; nothing written
    * @throws PartialCommitError `partial-commit`, only with `allowCrossShard`
-   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the outcome could not be learnt
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the outcome could not be found out
    * @throws IdempotencyKeyReusedError `idempotency-key-reused` when the key belongs to another request
    * @throws InvalidIdempotencyKeyError `invalid-idempotency-key`
-   * @throws ConfigurationError `invalid-configuration` when the configuration has an option that is unknown, or
-   * `retry` a setting that is out of its range
+   * @throws ConfigurationError `invalid-configuration` when an option is unknown, or a setting in `retry` is out of range
    * @throws InvariantViolationError `invariant-violation` when no principal is given
-   * @throws whatever perform throws, after which nothing is written
+   * @throws whatever perform throws; then nothing is written
    */
   async execute<Params, Result>(
     principal: Principal,
@@ -176,7 +175,7 @@ function byModel(repositories: readonly ModelMapper[]): ReadonlyMap<unknown, Mod
   return map;
 }
 
-/** Reads an option that is a switch or settings: `true` and `false` mean the default settings. */
+/** Reads an option that is a boolean or settings: `true` and `false` mean the default settings. */
 function switched<T extends object>(
   path: string,
   defaults: T,

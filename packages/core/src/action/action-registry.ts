@@ -11,7 +11,7 @@ import type { ModelJsonCodec, ModelMapper } from '../storage/repository.js';
 import { type Action, type ActionClass, actionNameOf, declaredOptions, discoveredActions } from './action.js';
 import { type ParamsEncoder, paramsEncoder } from './params.js';
 
-/** Any action, where its types do not matter. */
+/** Any action, when its types do not matter. */
 export type AnyAction = Action<never, unknown>;
 
 /** An action as the executor runs it. */
@@ -25,18 +25,18 @@ export interface RegisteredAction<Params, Result> {
   readonly resultCodec: ResultCodec;
 }
 
-/** The actions that an executor can run: one instance of each class, under durable names that differ. */
+/** The actions that an executor can run: one instance of each class, each with a different durable name. */
 export class ActionRegistry {
   /** The instances. */
   readonly actions: readonly AnyAction[];
   readonly #byClass = new Map<unknown, RegisteredAction<never, unknown>>();
 
   /**
-   * Holds actions that are passed as values; they need no `@FrameworkAction()`.
+   * Takes actions as values; they need no `@FrameworkAction()`.
    *
-   * @param repositories what writes the results that are models; the executor passes its own
-   * @throws InvariantViolationError `invariant-violation` when two have the same class or the same name, or the result of one is a
-   * model that no repository can write as JSON
+   * @param repositories write the results that are models; the executor passes its own
+   * @throws InvariantViolationError `invariant-violation` when two actions have the same class or the same name, or when the
+   * result of one is a model that no repository can write as JSON
    */
   constructor(actions: readonly AnyAction[], repositories?: readonly ModelMapper[]) {
     this.actions = actions;
@@ -61,9 +61,9 @@ export class ActionRegistry {
   }
 
   /**
-   * Holds every action that is marked with `@FrameworkAction()` and imported.
+   * Takes every action that is marked with `@FrameworkAction()` and imported.
    *
-   * @param create makes the one instance of a class, for instance by asking a container
+   * @param create returns the one instance of a class, for example from a container
    */
   static discover(create: (action: ActionClass<never, unknown>) => AnyAction): ActionRegistry {
     return new ActionRegistry(discoveredActions().map(create));
@@ -82,21 +82,21 @@ export class ActionRegistry {
   }
 }
 
-/** Writes an action's result beside an idempotency key, and reads it again. */
+/** Writes an action's result beside an idempotency key, and reads it back. */
 interface ResultCodec {
   /**
    * The result as JSON; `undefined` for `undefined`.
    *
-   * @throws InvariantViolationError `invariant-violation` for a result of an action that does not declare any
-   * @throws UnstorableValueError `unstorable-value` when it is not what the action declares, or would not survive:
+   * @throws InvariantViolationError `invariant-violation` for a result of an action that declares none
+   * @throws UnstorableValueError `unstorable-value` when it is not what the action declares, or would not be read back unchanged:
    * a repeat must get the same answer
    */
   encode(result: unknown): string | undefined;
-  /** @throws UnstorableValueError `unstorable-value` when what was stored is no longer read */
+  /** @throws UnstorableValueError `unstorable-value` when the stored result can no longer be read */
   decode(json: string | undefined): unknown;
 }
 
-/** Makes the codec of an action by the schema or the class of models that it declares, if any. */
+/** Creates the codec of an action from the schema or the class of models that it declares, if any. */
 export function resultCodec(
   action: string,
   result: z.ZodType | ModelClass<unknown> | undefined,
@@ -104,7 +104,7 @@ export function resultCodec(
 ): ResultCodec {
   if (result === undefined) return nothingOnly(action);
   if (typeof result !== 'function') return bySchema(`${action} result`, result);
-  // Without repositories it only waits for an executor.
+  // A registry without repositories is not used before an executor adds its own.
   if (repositories === undefined) return nothingOnly(action);
   const name = modelNameOf(result);
   const repository = repositories.find(({ model }) => model === result);
@@ -116,23 +116,23 @@ export function resultCodec(
   const codec = repository.jsonCodec?.();
   if (codec !== undefined) return byRepository(`${action} result`, result, codec);
   throw new InvariantViolationError(
-    `The result of ${action} is a ${name}, whose repository writes no JSON: declare a schema of the result`,
+    `The result of ${action} is a ${name}, whose repository cannot write JSON: declare a schema of the result`,
   );
 }
 
 function byRepository(path: string, model: ModelClass<unknown>, codec: ModelJsonCodec): ResultCodec {
   return {
     encode: (result) => {
-      if (!(result instanceof model)) throw new UnstorableValueError(path, `it is no ${modelNameOf(model)}`);
+      if (!(result instanceof model)) throw new UnstorableValueError(path, `it is not an instance of ${modelNameOf(model)}`);
       return codec.encode(result as AnyEntity);
     },
     decode: (json) => {
       if (json === undefined)
-        throw new UnstorableValueError(path, `nothing was stored, and no ${modelNameOf(model)}`);
+        throw new UnstorableValueError(path, `nothing was stored, although the result is declared as ${modelNameOf(model)}`);
       try {
         return codec.decode(json);
       } catch (cause) {
-        throw new UnstorableValueError(path, `no ${modelNameOf(model)} can be made of what was stored`, {
+        throw new UnstorableValueError(path, `the stored result cannot be read as ${modelNameOf(model)}`, {
           cause,
         });
       }

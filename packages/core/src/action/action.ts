@@ -36,20 +36,20 @@ declare const paramsOf: unique symbol;
  * ```
  */
 export abstract class Action<Params, Result> {
-  /** Exists in the type only: a schema that leaves out one of the params is not accepted for them. */
+  /** Exists only in the type: a schema that leaves out one of the params does not compile. */
   declare readonly [paramsOf]: (params: Params) => void;
 
   constructor(protected readonly clock: Clock) {}
 
   /**
-   * What the action does. Await everything: the plan is sealed when it returns.
+   * Performs the action. Await everything: the plan is sealed when it returns.
    *
-   * @param params a copy of what was handed over, its own at each attempt; instances of classes are not copied
+   * @param params a copy of what the caller passed, a new one for each attempt; instances of classes are not copied
    */
   protected abstract perform(principal: Principal, params: Params): Promise<Result>;
 
   /**
-   * The plan of the running attempt.
+   * The plan of the current attempt.
    *
    * @throws PlanUnavailableError `plan-unavailable` outside of perform
    */
@@ -60,10 +60,10 @@ export abstract class Action<Params, Result> {
   }
 }
 
-/** The class of an action, as a value: what is executed, with the types of its params and result. */
+/** The class of an action, as a value to pass to `execute`, with the types of its params and result. */
 export type ActionClass<Params, Result> = abstract new (...args: never[]) => Action<Params, Result>;
 
-/** Performs an action; for the executor, which alone opens the plan that this needs. */
+/** Performs an action. Only the executor calls it, because only the executor opens the plan that an action needs. */
 export function perform<Params, Result>(
   action: Action<Params, Result>,
   principal: Principal,
@@ -72,21 +72,21 @@ export function perform<Params, Result>(
   return action['perform'](principal, params);
 }
 
-/** What an action declares of itself by static fields of these names: they need no decorator, and run everywhere. */
+/** What an action declares in static fields with these names. They need no decorator, and work everywhere. */
 export interface ActionDeclaration<Params, Result> {
-  /** The durable `action_name` of the log. Default: the class name. */
+  /** The durable `action_name` in the log. Default: the class name. */
   readonly actionName?: string;
   /**
-   * The schema of the params: checks them before perform, and writes them to the log.
+   * The schema of the params: it checks them before perform, and writes them to the log.
    *
    * It must work in both directions: codecs are fine, one-way transforms are not.
    */
   readonly params?: z.ZodType<Params>;
   /**
-   * How the result is written beside an idempotency key, and read when the request is repeated: the class of a model, which
-   * its repository writes, or a schema that works in both directions, too.
+   * How the result is written beside an idempotency key, and read when the request is repeated: the class of a model, which its
+   * repository writes, or a schema, which must also work in both directions.
    *
-   * Not needed where no key is used, or the result is `undefined`.
+   * Not needed if no key is used, or if the result is `undefined`.
    */
   readonly result?: z.ZodType<Result> | ModelClass<Result>;
 }
@@ -96,16 +96,17 @@ export interface ActionOptions<Params, Result = never> extends Pick<
   ActionDeclaration<Params, Result>,
   'params' | 'result'
 > {
-  /** The durable `action_name` of the log. Default: the static `actionName`, else the class name. */
+  /** The durable `action_name` in the log. Default: the static `actionName`, otherwise the class name. */
   readonly name?: string;
 }
 
 const declared = new Map<ActionClass<never, unknown>, ActionOptions<never>>();
 
 /**
- * Marks an action for discovery by {@link ActionRegistry.discover}, and can declare what static fields of the class do not.
+ * Marks an action for discovery by {@link ActionRegistry.discover}, and can declare what the class does not declare in static
+ * fields.
  *
- * Works as a standard decorator, as a legacy one, and as a call: `FrameworkAction()(WalletCloseAction)`.
+ * Works as a standard decorator, as a legacy decorator, and as a call: `FrameworkAction()(WalletCloseAction)`.
  */
 export function FrameworkAction<Params = never, Result = unknown>(
   options: ActionOptions<Params, Result> = {},
@@ -115,7 +116,7 @@ export function FrameworkAction<Params = never, Result = unknown>(
   };
 }
 
-/** What a class declares of itself: by its decorator, else by static fields. */
+/** What a class declares, in its decorator or otherwise in static fields. */
 export function declaredOptions(action: ActionClass<never, unknown>): ActionOptions<never> {
   const { actionName, params, result } = action as ActionDeclaration<never, never>;
   return {
@@ -127,21 +128,21 @@ export function declaredOptions(action: ActionClass<never, unknown>): ActionOpti
 }
 
 /**
- * The durable name under which the log knows an action: the one that it declares, else its class name.
+ * The durable name of an action in the log: the declared one, otherwise the class name.
  *
- * @throws InvariantViolationError `invariant-violation` when a bundler has renamed a class that declares none
+ * @throws InvariantViolationError `invariant-violation` when a bundler has renamed a class that declares no name
  */
 export function actionNameOf(action: ActionClass<never, unknown>): string {
   return durableName(action, declaredOptions(action).name, 'static readonly actionName');
 }
 
-/** Every class that was marked and imported so far. */
+/** Every class that has been marked and imported so far. */
 export function discoveredActions(): readonly ActionClass<never, unknown>[] {
   return [...declared.keys()];
 }
 
-/** Who asks for an action: written with every event of it. */
+/** The party that asks for an action; written with every event of it. */
 export interface Principal {
-  /** Names the user or the system, such as the subject of a token. At most 255 characters. */
+  /** Identifies the user or the system, for example with the subject of a token. At most 255 characters. */
   readonly name: string;
 }

@@ -88,7 +88,7 @@ export class Attempt<Params, Result> implements AttemptContext {
   readonly #execution: AttemptedExecution<Params, Result>;
   readonly #isGrouped: boolean;
 
-  /** @param mayDepend whether, with grouped commit, it may depend on models that are not committed yet */
+  /** @param mayDepend whether, with group commit, it may depend on models that are not committed yet */
   constructor(
     environment: ExecutionEnvironment,
     execution: AttemptedExecution<Params, Result>,

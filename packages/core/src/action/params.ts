@@ -7,19 +7,22 @@ import { droppedField } from '../model/dropped-fields.js';
 import { encodeBySchema, exactJson } from '../model/exact-json.js';
 
 /**
- * Copies params, so that nobody who changes theirs changes these: plain objects, lists, dates, maps, sets and bytes, all the
- * way down.
+ * Copies params, so that changes to the original do not affect the copy, nor the other way round: plain objects, lists, dates,
+ * maps, sets and bytes, at every level.
  *
- * Instances of other classes are taken as they are, as ids, shards and decimals are, which never change.
+ * Instances of other classes are not copied. Ids, shards and decimals never change.
  */
 export function copyOfParams<Params>(params: Params): Params {
   return copyOf(params, new Map(), 0) as Params;
 }
 
-/** What was copied already, and its copy: params may hold something twice, and where no schema checks them also themselves. */
+/**
+ * The values that were already copied, with their copies: params may contain a value twice, and may even be circular if no schema
+ * checks them.
+ */
 type Copies = Map<object, object>;
 
-/** Behind so many levels nothing is copied any more: params that are nested so deeply are refused where they are recorded. */
+/** Values below this level are not copied: such deeply nested params are refused when they are recorded. */
 const depthMax = 1_000;
 
 function copyOf(value: unknown, copies: Copies, depth: number): unknown {
@@ -43,22 +46,22 @@ function copyOf(value: unknown, copies: Copies, depth: number): unknown {
   }
 }
 
-/** Whether a prototype is that of plain objects: of this realm or of another one, such as those of `node:vm`. */
+/** Whether a prototype is that of plain objects, in this realm or in another one, such as those of `node:vm`. */
 function isOfObjects(prototype: object): boolean {
   return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, 'hasOwnProperty');
 }
 
-/** @param copy has the same fields so far */
+/** Assigns even to `__proto__`, because the copy already has it as an own property. */
 function copyOfFields(value: object, copy: Record<string, unknown>, copies: Copies, depth: number): object {
   copies.set(value, copy);
-  // Also a key `__proto__` is one like any other: the copy has it as its own.
+  // Defines even a key `__proto__` as an own property of the copy.
   for (const key in copy) copy[key] = copyOf(copy[key], copies, depth + 1);
   return copy;
 }
 
 function copyOfList(list: readonly unknown[], copies: Copies, depth: number): object {
   const copy = [...list];
-  // What is no item is refused where params are recorded, so it is not left out here.
+  // Extra properties are kept, because recording the params refuses them.
   if (Reflect.ownKeys(list).length !== list.length + 1) Object.assign(copy, list);
   copies.set(list, copy);
   for (const [index, item] of copy.entries()) copy[index] = copyOf(item, copies, depth + 1);
@@ -79,12 +82,12 @@ function copyOfSet(set: ReadonlySet<unknown>, copies: Copies, depth: number): ob
   return copy;
 }
 
-/** Checks an action's params and writes them as JSON for the log. */
+/** Checks an action's params, and writes them as JSON for the log. */
 export type ParamsEncoder = (params: unknown) => string;
 
 /**
- * Makes the encoder of an action: by its schema where it declares one, else as plain JSON, with ids as their texts and shards as
- * group and member.
+ * Creates the encoder of an action. It uses the schema that the action declares. Without one, it writes plain JSON, with ids as
+ * their texts and shards as group and member.
  *
  * The encoder throws InvalidParamsError (`invalid-params`) or UnstorableValueError (`unstorable-value`).
  */
@@ -120,9 +123,9 @@ function invalid(action: string, error: z.ZodError): InvalidParamsError {
 }
 
 /**
- * Gives JSON back that is not too long to be stored.
+ * Returns the JSON if it is not too long to be stored.
  *
- * @param what names it in the error, such as `params of WalletCloseAction`
+ * @param what describes it in the error, such as `params of WalletCloseAction`
  * @throws LimitExceededError `limit-exceeded` beyond `payloadCharactersMax`
  */
 export function boundedJson(

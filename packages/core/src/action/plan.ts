@@ -18,7 +18,7 @@ export interface ShardPlan {
   readonly events: readonly EventRecord[];
 }
 
-/** A {@link ShardPlan} that grows. */
+/** A {@link ShardPlan} under construction. */
 interface OpenShardPlan extends ShardPlan {
   readonly changes: Change[];
   readonly events: EventRecord[];
@@ -26,7 +26,7 @@ interface OpenShardPlan extends ShardPlan {
 
 let seal: (plan: Plan) => readonly ShardPlan[];
 
-/** Ends staging and gives what was staged, in the fixed order of shards; for the executor alone, as nobody may change it. */
+/** Ends staging and returns what was staged, in the fixed order of shards. Only the executor may call it. */
 export function sealPlan(plan: Plan): readonly ShardPlan[] {
   return seal(plan);
 }
@@ -34,7 +34,7 @@ export function sealPlan(plan: Plan): readonly ShardPlan[] {
 /**
  * Collects what one attempt of an action will write, and refuses what could not be written.
  *
- * Each staging method returns the model as it will be stored: its version one higher, its events taken.
+ * Each staging method returns the model as it will be stored, with its version increased by one and without its events.
  */
 export class Plan {
   readonly #actionName: string;
@@ -51,7 +51,7 @@ export class Plan {
     seal = (plan) => plan.#seal();
   }
 
-  /** Opened by the executor, one for each attempt. */
+  /** Created by the executor, one for each attempt. */
   constructor(context: {
     readonly actionName: string;
     readonly repositories: ReadonlyMap<unknown, ModelMapper>;
@@ -75,8 +75,8 @@ export class Plan {
    * Stages a new model.
    *
    * @throws PlanSealedError `plan-sealed` after perform returned
-   * @throws StagedTwiceError `staged-twice` when its id is staged already
-   * @throws UnstorableValueError `unstorable-value` when a value would not survive
+   * @throws StagedTwiceError `staged-twice` when its id is already staged
+   * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    * @throws LimitExceededError `limit-exceeded` beyond the executor's limits
    * @throws InvariantViolationError `invariant-violation` when it was stored before, or no repository stores its class
    */
@@ -86,7 +86,7 @@ export class Plan {
   }
 
   /**
-   * Stages the next version of a model that was read; it is written only if the row still has the version read.
+   * Stages the next version of a model that was read; it is written only if the row still has the version that was read.
    *
    * @throws as {@link add}; InvariantViolationError when it was never stored
    */
@@ -144,7 +144,7 @@ export class Plan {
     );
   }
 
-  /** Takes the model's place in the plan, once nothing about it can be refused any more. */
+  /** Records the id as staged. Called when the model cannot be refused any more. */
   #reserve(model: AnyEntity, eventCount: number): void {
     const { changesMax, eventsMax } = this.#limits;
     const key = `${nameOf(model)} ${model.id.value}`;
@@ -182,9 +182,9 @@ function tooMany(limit: string, maximum: number, action: string): LimitExceededE
 /**
  * Makes the log's record of an event that is attached to a model.
  *
- * @throws InvariantViolationError `invariant-violation` when the event belongs to another model, or another class of
- * events has its `event_type`
- * @throws UnstorableValueError `unstorable-value` when its payload would not survive
+ * @throws InvariantViolationError `invariant-violation` when the event belongs to another model, or another class of events has
+ * its `event_type`
+ * @throws UnstorableValueError `unstorable-value` when its payload would not be read back unchanged
  * @throws LimitExceededError `limit-exceeded` when its payload is too long
  */
 function eventRecord(

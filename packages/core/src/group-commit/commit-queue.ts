@@ -14,13 +14,13 @@ const patienceMs = 50;
 const asideMax = 8;
 /** How many writes may wait for locks as long as a statement may take. The others give up after a moment. */
 const patientMax = 5;
-/** How many of the places aside may hold plans that are known to be locked out: plans that are not must find a place, too. */
+/** How many of these places may be taken by plans that are known to wait for a lock; the others are left for all other plans. */
 const lockedMax = 6;
 /** The time for which a plan may wait, in ticks. */
 const ticksPerWait = 4;
 /**
- * The same for a handler's plan that is held up, and for all of them behind the same write. Delivery tries their events again, and
- * until then they would occupy places that events of other models need.
+ * The same for a handler's plan that is held up, and for all handlers' plans behind the same write. Delivery tries their events
+ * again, and until then they would occupy places that events of other models need.
  */
 const ticksPerHandlerWait = 1;
 /**
@@ -88,7 +88,7 @@ export class CommitQueue {
   }
 
   /**
-   * @throws ShardUnavailableError `shard-unavailable` when too many plans wait already, or, for the plan of a handler, when a
+   * @throws ShardUnavailableError `shard-unavailable` when too many plans are waiting already, or, for a handler's plan, when a
    * write of its models takes long
    */
   add(plan: PendingCommit): void {
@@ -116,10 +116,10 @@ export class CommitQueue {
     if (this.#queued.length < queueMax) return;
     const alike = this.#queued.filter((waiting) => waiting.isHeldUp === isHeldUp);
     if (alike.length < queueMax) return;
-    throw unwritten(this.#manager.shard, `${queueMax} plans wait to be written already`, isHeldUp);
+    throw unwritten(this.#manager.shard, `${queueMax} plans are already waiting to be written`, isHeldUp);
   }
 
-  /** Refuses a handler's plan where one after the other would wait for the same write. */
+  /** Refuses a handler's plan when such plans would otherwise wait for the same write one after the other. */
   #refuseBehindLocked(plan: PendingCommit): void {
     if (!plan.isOfHandler) return;
     const ahead = [...this.#tried, ...this.#asked];
@@ -339,7 +339,7 @@ export class CommitQueue {
 
 /** The error of a handler's plan that would wait for a lock, or needs a model whose lock takes long. */
 export function lockedOut(shard: ShardIdentifier): ShardUnavailableError {
-  return unwritten(shard, 'plans of handlers wait no longer', true);
+  return unwritten(shard, 'the plan of a handler does not wait', true);
 }
 
 /** The error of a plan of which nothing was written. */
@@ -347,8 +347,8 @@ function unwritten(shard: ShardIdentifier, reason: string, isHeldUp: boolean): S
   if (!isHeldUp) return new ShardUnavailableError(shard, reason);
   return new ShardUnavailableError(
     shard,
-    `${reason}, because an earlier write of its models takes long: somebody else may hold a lock on a row of them; ` +
-      'find who does in pg_locks and pg_stat_activity',
+    `${reason}, because an earlier write of its models takes long: another session may hold a lock on one of their rows; ` +
+      'find it in pg_locks and pg_stat_activity',
     { kind: 'locked' },
   );
 }

@@ -121,10 +121,10 @@ export class CombinedReads {
 }
 
 /**
- * Reads a model for whoever asks, to be called by repositories: within an action its lock is waited for, and with
- * grouped commit the model may be one that is staged and not committed yet.
+ * Reads a model by its id; repositories call it for every such read. Within an action, it waits for the lock on the model, and
+ * with group commit it may return a model that is staged but not committed yet.
  *
- * Outside of actions it is a read like any other. A read within `inTransaction` must not be passed here.
+ * Outside of actions it is an ordinary read. Reads within `inTransaction` must not be passed here.
  *
  * @param id as the source writes it in its answers
  */
@@ -133,7 +133,7 @@ export function readById<M extends AnyEntity>(source: ModelSource<M>, id: string
   return reads === undefined ? source.readOne(id) : reads.read(source, id);
 }
 
-/** Reads several models, each an object of its own, as {@link readById} does, but for the locks: nobody waits for those of several models. */
+/** Reads several models, each as a new object, like {@link readById}, but without waiting for locks. */
 export async function readByIds<M extends AnyEntity>(
   source: ModelSource<M>,
   ids: readonly string[],
@@ -143,12 +143,12 @@ export async function readByIds<M extends AnyEntity>(
   return madeModels(await source.readSeveral(ids));
 }
 
-/** Makes a model of everything that a source has read. */
+/** Builds the model of everything that a source has read. */
 export function madeModels<M>(stored: ReadonlyMap<string, () => M>): ReadonlyMap<string, M> {
   return new Map([...stored].map(([id, toModel]) => [id, toModel()]));
 }
 
-/** What the caller's attempt reads through, while its plan is open. */
+/** The reads of the caller's attempt, while its plan is open. */
 function currentReads(): AttemptReads | undefined {
   const attempt = currentAttempt();
   return attempt === undefined || attempt.plan.sealed ? undefined : attempt.reads;

@@ -29,11 +29,11 @@ export class ReadContext implements AttemptReads {
   #mayWait = true;
 
   /**
-   * @param combined what combines them with the reads of other attempts
+   * @param combined combines its reads with those of other attempts
    * @param locks `undefined` when executions take no locks
-   * @param groups the executor's grouped commit, with its pending versions
+   * @param groups the executor's group commit, with its pending versions
    * @param mayDepend whether this attempt may depend on what is not committed yet
-   * @param isOfHandler whether a handler executes it, whose event is tried again when it fails
+   * @param isOfHandler whether a handler executes it; its event is tried again if the attempt fails
    */
   constructor(
     combined: CombinedReads,

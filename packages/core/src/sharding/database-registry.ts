@@ -246,7 +246,7 @@ function assertEqualSettings(config: ShardingConfig, driver: DatabaseDriver): vo
     const first = known.get(key) ?? each;
     known.set(key, first);
     if (settingsOf(first) !== settingsOf(each)) {
-      const message = `names the same database as ${first.path} with other settings: make them equal`;
+      const message = `names the same database as ${first.path} with different settings: make them equal`;
       faults.push({ path: each.path, message });
     }
   }

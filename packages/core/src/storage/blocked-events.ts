@@ -11,36 +11,36 @@ export interface BlockedEvent {
   readonly event: DeliverableEvent;
   /** How many attempts were made: 0 when it only waits for an earlier event of its model. */
   readonly attempts: number;
-  /** How many calls did not count as attempts, because storage or another shard could not serve: they lengthen the wait. */
+  /** How many calls did not count as attempts, because storage or another shard was unavailable; the backoff depends on it. */
   readonly uncounted: number;
   /** What the last call threw. */
   readonly error: string | undefined;
   /**
-   * After how long the next attempt may be made; `undefined`: at once when it is its turn. A negative one has been due for so long
-   * already, and comes before what is due since then: suspects before all others.
+   * How long until the next attempt may be made; `undefined` means at once, when it is first in line. A negative value means that
+   * it has been due for that long, and comes before what became due later. Suspects always come first.
    */
   readonly retryAfterMs: number | undefined;
-  /** Whether no further attempt is to be made: a dead letter. */
+  /** Whether it is a dead letter: no further attempt will be made. */
   readonly dead: boolean;
-  /** Whether it may have killed a process: until an attempt at it has ended. */
+  /** Whether it may have killed a process; false once an attempt at it has ended. */
   readonly suspect: boolean;
 }
 
-/** A handler's slot, by whose lease the blocked events in it are worked on. */
+/** A slot of a handler, whose lease covers the blocked events in it. */
 export interface BlockedPlace {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly slot: number;
 }
 
-/** A place with how long anything waits there, and how much of it is asked for. */
+/** A place, with a limit on waits and on the number of events to return. */
 export interface DuePlace extends BlockedPlace {
   /**
-   * The longest wait before an attempt: what is due later than that is due now, because the clock of the database has
-   * gone back since. Default: any date is believed.
+   * The longest possible wait before an attempt. Anything due later than that is due now, because the database's clock must have
+   * gone back. Default: dates are not limited.
    */
   readonly waitMaxMs?: number;
-  /** How many heads of the handler are asked for, of all its places together. Default: the limit of the call. */
+  /** How many heads of the handler to return at most, over all its places. Default: the limit of the call. */
   readonly headsMax?: number;
 }
 
@@ -52,19 +52,19 @@ export interface BlockedModel {
   readonly modelId: string;
 }
 
-/** A model, and by which lease its blocked events are worked on. */
+/** A model, with the token of the lease that covers its blocked events. */
 export interface LeasedModel extends BlockedModel {
   readonly token: string;
 }
 
-/** The first blocked event of a model, whose turn it is. */
+/** The first blocked event of a model, which is the next to be tried. */
 export interface BlockedHead {
   readonly handler: string;
   readonly token: string;
   readonly event: DeliverableEvent;
-  /** How many attempts count: that failed by themselves, or were made alone, and did not end. */
+  /** How many attempts count: those that failed by themselves, and those that were made alone and did not end. */
   readonly attempts: number;
-  /** How many attempts since the last one that ended did not: their processes are gone, or have lost their leases. */
+  /** How many attempts since the last one that ended have not ended: their processes are dead, or have lost their leases. */
   readonly openCount: number;
   /** How many calls did not count as attempts. */
   readonly uncounted: number;
@@ -74,15 +74,13 @@ export interface BlockedHead {
 
 /** One attempt at a blocked event. */
 export interface BlockedAttempt {
-  /** Identifies it among all that are ever made. */
+  /** Unique among all attempts ever made. */
   readonly id: string;
-  /** Whether it counts from its beginning, because it is made alone; else only when it has failed by itself. */
+  /** Whether it counts from its beginning, because it is made alone; otherwise it counts only once it has failed by itself. */
   readonly counted: boolean;
 }
 
-/**
- * How an attempt at a blocked event ended; `postponed`: it does not count, because the call did not fail by itself.
- */
+/** How an attempt at a blocked event ended; `postponed` means that it does not count, because the call did not fail by itself. */
 export type BlockedOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'retry'; readonly error: string; readonly retryAfterMs: number }
@@ -92,60 +90,62 @@ export type BlockedOutcome =
 /** Port: the events of one database that wait for a handler, and the attempts at them. */
 export interface BlockedEvents {
   /**
-   * Blocks events of the log, as the log holds them; one that is blocked already stays as it is. Gives back the tokens of
-   * leases that are lost.
+   * Blocks events, with their contents in the log; events that are already blocked stay unchanged. Returns the tokens of leases
+   * that are lost.
    *
-   * @throws InvariantViolationError `invariant-violation` for an event that the log has lost, where payload and params were left out
-   * of what is given
+   * @throws InvariantViolationError `invariant-violation` when the log has lost an event whose payload and params were not passed
+   * either
    */
   block(events: readonly BlockedEvent[]): Promise<readonly string[]>;
   /**
-   * The models that have blocked events there: their further events must be blocked, too. There may be very
-   * many: they come in an order of their own, a bounded number at once.
+   * The models that have blocked events in these places: their further events must be blocked, too. There may be very many, so
+   * they are returned in pages, in an order of the adapter's choice.
    *
-   * @param page.after the last one of the page before
+   * @param page.after the last one of the previous page
    */
   models(
     places: readonly BlockedPlace[],
     page: { readonly limit: number; readonly after?: BlockedModel | undefined },
   ): Promise<readonly BlockedModel[]>;
   /**
-   * Those of the given models that have blocked events, and those whose lease holds no more: after a failover, a model may have none
-   * only because they were lost.
+   * Those of the given models that have blocked events, and those whose lease is no longer valid: after a failover, a model may
+   * have no blocked events only because they were lost.
    */
   stillBlocked(models: readonly LeasedModel[]): Promise<readonly BlockedModel[]>;
   /**
-   * The first blocked event of each model that is due for an attempt there, the longest due first; no handler's keep those of
-   * another one out.
+   * The first blocked event of each model that is due for an attempt in these places, longest due first. The events of one
+   * handler never crowd out those of another.
    *
-   * A model whose first blocked event is a dead letter, or not due yet, has none; a paused handler, and a slot without a lease that
-   * holds, have none at all.
+   * Models whose first blocked event is a dead letter, or not due yet, are left out, as are paused handlers and slots without a
+   * valid lease.
    *
    * @param limit how many of each handler
    * @param options.bytesMax larger events come without payload and params, as in {@link DeliveryLog.read}
-   * @param options.except models that are left out, because they are being tried
+   * @param options.except models to leave out, because they are being tried
    */
   dueHeads(
     places: readonly DuePlace[],
     limit: number,
     options?: { readonly bytesMax?: number; readonly except?: readonly BlockedModel[] },
   ): Promise<readonly BlockedHead[]>;
-  /** Those of the places where the longest due of all is a suspect, also while the handler is paused. */
+  /** Those of the places in which the longest due event is a suspect, even while the handler is paused. */
   suspectPlaces(places: readonly BlockedPlace[]): Promise<readonly BlockedPlace[]>;
-  /** Milliseconds until the next blocked event is due there, or `undefined` when none waits. */
+  /** Milliseconds until the next blocked event is due in these places; `undefined` when none waits. */
   nextDueMs(places: readonly BlockedPlace[]): Promise<number | undefined>;
   /**
-   * Records an attempt before it is made, because the call may end the process; false when the lease was lost, the event
-   * is no longer blocked, or does not stand as its head says. Reporting it twice counts it once, also when it ended in between.
+   * Records an attempt before it is made, because the call may end the process. Returns false when the lease was lost, the event
+   * is no longer blocked, or its state has changed since the head was read. Recording an attempt twice counts it once, even if it
+   * ended in between.
    *
-   * @param before an open attempt that goes on as this one, and is taken back; false when it has ended
+   * @param before an open attempt that continues as this one, and is taken back; the result is false if it has ended
    */
   beginAttempt(head: BlockedHead, attempt: BlockedAttempt, before?: BlockedAttempt): Promise<boolean>;
   /**
-   * Records how an attempt ended, and that none is open any more: the event does not end processes; false when the lease was
-   * lost. Recording it twice changes nothing more, whatever an operator did in between.
+   * Records how an attempt ended, and that no attempt is open any more, since the event does not kill processes. Returns false
+   * when the lease was lost. Recording it twice changes nothing, whatever an operator did in between.
    *
-   * @param attempt `undefined` when none was begun: the event is ended without one, if it still stands as its head says
+   * @param attempt `undefined` when none was begun: then the event is ended without an attempt, if its state has not changed
+   * since the head was read
    */
   endAttempt(
     head: BlockedHead,
@@ -153,14 +153,14 @@ export interface BlockedEvents {
     outcome: BlockedOutcome,
   ): Promise<boolean>;
   /**
-   * Takes back an attempt that was given up without an outcome, because its process stops or has lost its lease; so it
-   * needs no lease. Changes nothing when an attempt has ended since, or this one never began.
+   * Takes back an attempt that was abandoned without an outcome, because its process stops or has lost its lease; so it needs no
+   * lease. Changes nothing if an attempt has ended since, or if this one never began.
    */
   giveBackAttempt(head: BlockedHead, attempt: BlockedAttempt): Promise<void>;
   /**
-   * Those of the given events that may be delivered to their handlers again: the handler's saved cursor has not passed
-   * them, or they are blocked, as dead letters, too; or they are not in the log, and were made before the database held their
-   * shards, so that they may be in the log of the database that held them then.
+   * Those of the given events that may still be delivered to their handlers: the handler's saved cursor has not passed them; or
+   * they are blocked, possibly as dead letters; or they are not in the log and were created before the database held their
+   * shards, so they may be in the log of the database that held them then.
    */
   mayComeAgain<Event extends HandledEvent>(events: readonly Event[]): Promise<readonly Event[]>;
 }
@@ -180,46 +180,46 @@ export interface BlockedRow {
   readonly handler: string;
   readonly event: DeliverableEvent;
   readonly attempts: number;
-  /** How many calls did not count as attempts, because storage or another shard could not serve. */
+  /** How many calls did not count as attempts, because storage or another shard was unavailable. */
   readonly uncounted: number;
   readonly error: string | undefined;
   readonly dead: boolean;
   readonly blockedDate: Date;
-  /** When the next attempt may be made; `undefined` for a dead letter and for one that waits for its turn. */
+  /** When the next attempt may be made; `undefined` for a dead letter, and for an event behind another one. */
   readonly nextAttemptDate: Date | undefined;
 }
 
-/** What one step of many has done. */
+/** The result of one step of an operation on many dead letters. */
 export interface DeadLettersStep {
   /** How many dead letters were changed. */
   readonly count: number;
-  /** Pass it as `after` to go on; `undefined` after the last step. */
+  /** Pass it as `after` to continue; `undefined` after the last step. */
   readonly next: string | undefined;
 }
 
-/** Which dead letters one step is about: a bounded number of those behind the step before. */
+/** The range of dead letters for one step: a limited number of those after the previous step. */
 export interface StepPlace {
   readonly limit: number;
   readonly after?: string;
 }
 
-/** Port: the blocked events of one database as operators see them, and what they do with dead letters. */
+/** Port: shows operators the blocked events of one database, and changes dead letters for them. */
 export interface DeadLetters {
   /**
-   * Blocked events, the oldest first. A page has less than its limit where its events are large; it has a `next` then.
+   * Blocked events, oldest first. A page with large events may have fewer than its limit, and still have a `next`.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
-   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
+   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative
    */
   find(
     filter: BlockedFilter,
     page: { readonly limit: number; readonly after?: string },
   ): Promise<Page<BlockedRow>>;
-  /** Gives dead letters their attempts back, to be tried when it is their turn; the oldest first, step by step. */
+  /** Gives dead letters their attempts back, so that they are tried again; oldest first, step by step. */
   replay(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep>;
   /**
-   * Removes dead letters, or with `dead: false` events that still wait, so that their models' later events go on; the oldest first,
-   * step by step.
+   * Removes dead letters, or with `dead: false` events that still wait, so that later events of their models continue; oldest
+   * first, step by step.
    */
   skip(filter: BlockedFilter, step: StepPlace): Promise<DeadLettersStep>;
 }

@@ -7,31 +7,31 @@ import type { ModelMapper } from './repository.js';
 /**
  * Everything that one action writes on one shard: committed together or not at all.
  *
- * The adapter writes the rows in a fixed order (table, id), so that two actions that update the same rows never deadlock
- * each other, and every event with the action's context.
+ * The adapter writes the rows in a fixed order (table, id), so that two actions that update the same rows never deadlock. It
+ * writes every event with the action's context.
  */
 export interface ChangeSet {
   readonly shard: ShardIdentifier;
   readonly action: ActionRecord;
   /** New rows and guarded updates, each id once, in the order in which they were staged. */
   readonly changes: readonly Change[];
-  /** In the order in which they were attached; empty means: record the action by one row without event type. */
+  /** In the order in which they were attached. If empty, the action is recorded by one row without an event type. */
   readonly events: readonly EventRecord[];
   /**
-   * The `timeline` of the shard's transaction manager when the action began to read there. On another one its updates are stale: the
-   * versions that guard them may stand for something else there. Absent: nothing was read.
+   * The `timeline` of the shard's transaction manager when the action first read there. On another timeline its updates are
+   * stale, because the same version may have different contents there. Absent if nothing was read.
    */
   readonly timeline?: number | undefined;
-  /** Stored in the same transaction; when the key is there already, nothing of the change set is written. */
+  /** Stored in the same transaction. If the key already exists, nothing of the change set is written. */
   readonly key?: KeyRecord | undefined;
   /**
-   * Earlier commits of the same action on this shard whose outcome was not known. When the log holds what one of them
-   * sent, nothing of the change set is written: the answer that none of them happened was wrong.
+   * Earlier commits of the same action on this shard whose outcome was unknown. If the log contains any of them, nothing of the
+   * change set is written: the answer that none of them had happened was wrong.
    */
   readonly unknownCommits?: readonly CommitOutcomeUnknownError[] | undefined;
 }
 
-/** What was asked, by whom: written with every event of the action. */
+/** What was requested and by whom; written with every event of the action. */
 export interface ActionRecord {
   /** A UUID version 7, the same on every shard that the action writes. */
   readonly id: string;
@@ -40,7 +40,7 @@ export interface ActionRecord {
   readonly params: string;
   readonly namespace: string;
   readonly principal: string;
-  /** Trace context and the caller's headers, as JSON of texts. */
+  /** Trace context and the caller's headers, as a JSON object of texts. */
   readonly headers: string;
   readonly startedDate: Date;
 }
@@ -49,11 +49,11 @@ export interface ActionRecord {
 export interface Change {
   readonly kind: 'add' | 'update';
   readonly repository: ModelMapper;
-  /** The pending version, whose version is the one to be written. */
+  /** The pending version; its version is the one to be written. */
   readonly model: AnyEntity;
-  /** The version that the row must have now; 0 for an addition. */
+  /** The version that the row must have; 0 for an addition. */
   readonly expectedVersion: number;
-  /** What the repository made of the model. */
+  /** The row that the repository made of the model. */
   readonly row: unknown;
 }
 
@@ -61,7 +61,7 @@ export interface Change {
 export interface EventRecord {
   /** A UUID version 7, the same wherever the event is delivered. */
   readonly id: string;
-  /** The event's place among those of its action, over all shards, from 0. */
+  /** The event's position among those of its action, over all shards, from 0. */
   readonly ordinal: number;
   readonly modelId: string;
   readonly modelName: string;
@@ -72,7 +72,7 @@ export interface EventRecord {
   readonly payload: string;
 }
 
-/** An update of rows that were read on another timeline, if there is one: it is stale, whatever version it finds. */
+/** An update whose row was read on another timeline, if there is one: it is stale, whatever version it finds. */
 export function updateOfOtherTimeline(
   { timeline, changes }: Pick<ChangeSet, 'timeline' | 'changes'>,
   present: number,

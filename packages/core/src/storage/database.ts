@@ -7,10 +7,10 @@ import type { TransactionManager } from './transaction-manager.js';
 /** Port: opens databases of one kind. */
 export interface DatabaseDriver {
   /**
-   * Opens a database without waiting for it: one that is down delays {@link Database.ready}, and nothing else.
+   * Opens a database without waiting for it: if it is down, that delays only {@link Database.ready}.
    *
-   * @param shards those that the configuration puts there; a driver whose databases remember which shards they hold refuses
-   * a database of others
+   * @param shards those that the configuration assigns to it; a driver whose databases remember their shards refuses a database
+   * that holds others
    * @throws ConfigurationError `invalid-configuration` when the configuration is not for this kind of database
    */
   open(config: DatabaseConfig, shards: readonly ShardIdentifier[]): Database;
@@ -30,22 +30,24 @@ export interface DatabaseAddress {
 
 /** Port: one database, which may hold several shards. */
 export interface Database {
-  /** @param name of the shard in the configuration, for messages */
+  /** @param name the name of the shard in the configuration, for messages */
   transactionManager(shard: ShardIdentifier, name: string): TransactionManager;
-  /** What delivery needs of the database; absent where its adapter only stores. */
+  /** What delivery needs of the database; absent if its adapter only stores. */
   readonly delivery?: DeliveryStore | undefined;
   /**
-   * Resolves when the database can serve: reached, and migrated where that is the driver's task.
+   * Resolves when the database can be used: reachable, and migrated if that is the driver's task.
    *
-   * Waits for as long as it takes, also for what only a person can mend; rejects when the database is closed before.
+   * Waits as long as necessary, even for something that only a person can fix; rejects when the database is closed before that.
    *
-   * @param onNotReady called with why it cannot serve now: at once when that is known, and whenever it changes
+   * @param onNotReady called with the reason why it cannot be used: at once if the reason is known, and whenever it changes
    */
   ready(onNotReady?: (reason: DatabaseNotReadyError) => void): Promise<void>;
-  /** What tells the database from all others, by whatever address it is reached; `undefined` until that is known. */
+  /** Identifies the database, whatever address is used to reach it; `undefined` until it is known. */
   readonly identity?: string | undefined;
-  /** Resolves when the database answers now, within a deadline; rejects with what is wrong, best a DatabaseNotReadyError. */
+  /**
+   * Resolves when the database answers within a deadline; otherwise rejects with the reason, preferably a DatabaseNotReadyError.
+   */
   ping(): Promise<void>;
-  /** Finishes what runs, then closes every connection. */
+  /** Finishes running work, then closes every connection. */
   close(): Promise<void>;
 }

@@ -5,12 +5,14 @@ import type { Cursor, HandlerCursors } from './handler-cursors.js';
 /**
  * Port: what delivery needs of one database, whose log holds the events of one or several shards.
  *
- * Times are the database's. Writes under a lost lease are discarded; the methods return the tokens of those leases, and
- * the caller stops working under them. A crash of the database or a failover ends every lease. Errors are those of
- * `TransactionManager`'s reads.
+ * Times are measured by the database. Writes under a lost lease are discarded; the methods return the tokens of those leases, and
+ * the caller stops working under them. A crash of the database or a failover ends every lease. The errors are those of reads with
+ * a `TransactionManager`.
  */
 export interface DeliveryStore {
-  /** Into how many slots the log is cut by the models' ids, as `slotOf` does: all events of one model are in one slot. */
+  /**
+   * The number of slots of the log; `slotOf` assigns models to slots by their ids, so all events of one model are in one slot.
+   */
   readonly slotCount: number;
   readonly leases: SlotLeases;
   readonly cursors: HandlerCursors;
@@ -23,15 +25,15 @@ export interface DeliveryStore {
 
 /** Events of some slots that follow a cursor. */
 export interface EventBatch {
-  /** In the order of the log; those of one model in the order of versions. */
+  /** In the order of the log, which for one model is the order of versions. */
   readonly events: readonly DeliverableEvent[];
-  /** Where the slots stand when all of these are done or blocked. */
+  /** The new position of the slots when all of these are done or blocked. */
   readonly next: Cursor;
-  /** Whether more was committed already. */
+  /** Whether more has already been committed. */
   readonly more: boolean;
   /**
-   * Whether these are a part of a transaction that is larger than a batch, and not the last one: then `next` is a place to read
-   * on from, but where it is saved, the place before the transaction is. Default false.
+   * Whether these are part of a transaction that is larger than a batch, but not the last part. Then `next` only says where to
+   * continue reading; when it is saved, the position before the transaction is stored. Default false.
    */
   readonly partial?: boolean;
 }
@@ -39,23 +41,23 @@ export interface EventBatch {
 /** Port: the log of one database, as delivery reads it. */
 export interface DeliveryLog {
   /**
-   * Reads what is visible now and lies beyond a cursor: skips nothing that commits late, and waits for nothing.
+   * Reads what is visible now after a cursor: skips nothing that commits late, and waits for nothing.
    *
-   * A long backlog comes in batches of about `limit` events, and so does one large transaction.
+   * A long backlog is returned in batches of about `limit` events, and so is one large transaction.
    *
-   * @param bytesMax larger events come without payload and params, {@link DeliverableEvent.omitted}: so a batch is bounded
-   * in bytes, however large its events are. Default: none are
-   * @throws HistoryChangedError `history-changed` when the cursor was learnt in another history of the database
+   * @param bytesMax larger events come without payload and params, {@link DeliverableEvent.omitted}, so that a batch has a
+   * limited size in bytes, however large its events are. Default: no event is too large
+   * @throws HistoryChangedError `history-changed` when the cursor was read in another history of the database
    */
   read(slots: readonly number[], cursor: Cursor, limit: number, bytesMax?: number): Promise<EventBatch>;
   /**
-   * The given events of a handler with payload and params, in the same order: as the handler has blocked them, or as the log
-   * holds them.
+   * The given events of a handler with payload and params, in the same order: as they are blocked for the handler, otherwise as
+   * in the log.
    *
    * @param handler its permanent id
    */
   load(handler: string, events: readonly DeliverableEvent[]): Promise<readonly DeliverableEvent[]>;
-  /** One event, or `undefined` when the log does not hold it. */
+  /** One event, or `undefined` when it is not in the log. */
   find(eventId: string): Promise<DeliverableEvent | undefined>;
 }
 
@@ -64,52 +66,52 @@ export interface SlotLease {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly slot: number;
-  /** Differs from that of every other lease: what an earlier holder still writes is refused by it. */
+  /** Different for every lease, so that the database refuses what an earlier holder still writes. */
   readonly token: string;
-  /** Whether the holder before vanished with it: an event beyond the cursor may have killed it. */
+  /** Whether the previous holder died while holding it: an event after the cursor may have killed it. */
   readonly abandoned: boolean;
 }
 
-/** What a process learns when it says that it is alive. */
+/** The answer to a process that reports that it is alive. */
 export interface LeaseRenewal {
   /** All leases that it holds now. */
   readonly leases: readonly SlotLease[];
   /** Whether no other process delivers the events of the database. */
   readonly alone: boolean;
   /**
-   * After how many milliseconds another process loses its slots, the first one that does, unless it says that it is alive.
-   * Default: not known, and they are had by the next renewal.
+   * Milliseconds until the next other process loses its slots unless it reports that it is alive. Default: unknown; then the
+   * slots are taken at the next renewal.
    */
   readonly othersEndInMs?: number | undefined;
 }
 
-/** Who works in a slot for a handler, for operators. */
+/** Which process works in a slot for a handler, for operators. */
 export interface LeasedSlot {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly slot: number;
-  /** `undefined` when nobody does. */
+  /** `undefined` when no process does. */
   readonly processId: string | undefined;
-  /** When the holder loses it unless it says that it is alive. */
+  /** When the holder loses the lease unless it reports that it is alive. */
   readonly untilDate: Date | undefined;
 }
 
 /**
  * Port: which process works in which slots of one database, for which handlers.
  *
- * A lease is valid in the history of the database in which it was given: after a crash, a failover or in a copy it is nobody's,
- * and what is written under it is refused.
+ * A lease is valid in the history of the database in which it was given. After a crash, after a failover or in a copy it belongs
+ * to nobody, and writes under it are refused.
  */
 export interface SlotLeases {
   /**
-   * Reports that the process is alive, has these handlers and knows these shards; releases slots beyond its fair share of
-   * each handler, and takes free ones up to it.
+   * Reports that the process is alive, has these handlers and knows these shards. Releases slots beyond its fair share of each
+   * handler, and takes free ones up to that share.
    *
-   * It has no share of a handler while another process has that handler and knows all of these shards and more: an event that
-   * needs one of the others would wait here for as long as the process lives.
+   * It has no share of a handler while another process has that handler and knows all of these shards and more. Otherwise, an
+   * event that needs one of the other shards would wait here as long as the process lives.
    *
-   * A process that is late itself takes nothing from others that are: the database was unreachable then, and no process
-   * vanished.
+   * A process that is late itself takes nothing from other processes that are late: then the database was unreachable, and no
+   * process has died.
    *
    * @param handlers the permanent ids
    * @param shards on which the handlers can execute actions. Default: none
@@ -120,16 +122,16 @@ export interface SlotLeases {
     leaseMs: number,
     shards?: readonly string[],
   ): Promise<LeaseRenewal>;
-  /** Gives all slots of the process back, for others to take at once. */
+  /** Gives all slots of the process back, so that others can take them at once. */
   release(processId: string): Promise<void>;
-  /** Who works where now, for operators; one row for each slot of each handler. */
+  /** Which process works in each slot of each handler now, for operators; one row each. */
   list(): Promise<readonly LeasedSlot[]>;
 }
 
 /**
- * For adapters: the slot of the log into which the events of a model fall, the same in every process and for ever.
+ * For adapters: the slot of the log for the events of a model, the same in every process and permanently.
  *
- * @param slotCount into how many slots the log is cut
+ * @param slotCount the number of slots of the log
  * @see https://datatracker.ietf.org/doc/html/draft-eastlake-fnv FNV-1a, 32 bits, over UTF-16 code units
  */
 export function slotOf(modelId: string, slotCount: number): number {
@@ -140,14 +142,14 @@ export function slotOf(modelId: string, slotCount: number): number {
   return ((hash ^ (hash >>> 16)) >>> 0) % slotCount;
 }
 
-/** Port: how processes tell each other that something was committed to one database. */
+/** Port: how processes notify each other that something was committed to one database. */
 export interface NotificationChannel {
-  /** Tells other processes, as a notification and outside of any transaction of the business, that something was committed. */
+  /** Notifies other processes that something was committed, outside of any business transaction. */
   notify(): Promise<void>;
   /**
-   * Calls back at every notification of another process, on a connection of its own that is made again when it breaks.
+   * Calls the listener for every notification of another process, on a separate connection that is reopened when it breaks.
    *
-   * @returns what ends it
+   * @returns a function that ends it
    */
   listen(onNotification: () => void): Promise<() => Promise<void>>;
 }
@@ -155,12 +157,12 @@ export interface NotificationChannel {
 /**
  * Port: the partitions of the log of one database.
  *
- * No commit waits for more than a fraction of a second while they are changed. When others read the log for longer than
- * that, nothing is changed and the methods throw an error that says `retryable`.
+ * While they are changed, no commit waits for more than a fraction of a second. If others are reading the log for longer than
+ * that, nothing is changed, and the methods throw an error that is `retryable`.
  */
 export interface LogPartitions {
-  /** Creates those that will be needed, ahead of time. */
+  /** Creates partitions ahead of time. */
   create(): Promise<void>;
-  /** Drops those that every cursor has passed and whose events are all older than this; gives their names. */
+  /** Drops partitions that every cursor has passed and whose events are all older than this; returns their names. */
   drop(olderThanMs: number): Promise<readonly string[]>;
 }

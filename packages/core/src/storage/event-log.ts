@@ -6,7 +6,7 @@ export interface LoggedEvent {
   readonly actionId: string;
   readonly actionName: string;
   readonly principal: string;
-  /** The event's place among those of its action. */
+  /** The event's position among those of its action. */
   readonly ordinal: number;
   readonly modelId: string;
   readonly modelName: string;
@@ -23,9 +23,10 @@ export interface EventLog {
   /**
    * The history of one model, oldest first, by version and then by ordinal; empty for an id that no model can have.
    *
-   * @param page how many events at most, 1 to 1,000 (0 and more than that count as the nearest), and the `next` of the page before
+   * @param page the maximum number of events, 1 to 1,000 (other limits are adjusted to this range), and the `next` of the
+   * previous page
    * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of a page
-   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
+   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative
    */
   findByModel(
     model: { readonly name: string; readonly id: string },
@@ -33,18 +34,18 @@ export interface EventLog {
   ): Promise<Page<LoggedEvent>>;
 }
 
-/** A row of the log with everything that a handler may want to know. */
+/** A row of the log with everything that a handler may need. */
 export interface DeliverableEvent extends LoggedEvent {
-  /** The slot that its model's id falls into. */
+  /** The slot of its model's id. */
   readonly slot: number;
   readonly namespace: string;
   /** The action's params as JSON values. */
   readonly actionParams: unknown;
   /** Trace context and the caller's headers. */
   readonly headers: Readonly<Record<string, string>>;
-  /** About how many bytes it has with payload and params, where the store knows. */
+  /** Its approximate size with payload and params, in bytes, if the store knows it. */
   readonly bytes?: number;
-  /** Whether payload and params were left out, because it is large: {@link DeliveryLog.load} gives them. Default false. */
+  /** Whether payload and params were left out because they are large: {@link DeliveryLog.load} returns them. Default false. */
   readonly omitted?: boolean;
   /** When the action began, by the clock of its process. */
   readonly startedDate: Date;

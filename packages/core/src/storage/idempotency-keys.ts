@@ -1,23 +1,23 @@
 import { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { Page } from './repository.js';
 
-/** Under which name a request is remembered: the same key of another principal is another key. */
+/** The full name of a request: the same key of another principal is a different key. */
 export interface KeyScope {
   readonly namespace: string;
   readonly principal: string;
-  /** What the caller chose: 1 to 255 characters. */
+  /** Chosen by the caller: 1 to 255 characters. */
   readonly key: string;
 }
 
 /** What a change set stores with its effect, so that a repeat of the request gets the same answer. */
 export interface KeyRecord extends KeyScope {
-  /** Differs between requests: SHA-256 of the action's name and params in canonical form, in hexadecimal. */
+  /** Identifies the request: SHA-256 of the action's name and params in canonical form, in hexadecimal. */
   readonly fingerprint: string;
   /** The action's result as JSON; `undefined` when the action has none. */
   readonly result: string | undefined;
-  /** How long the key is kept, by the database's clock. */
+  /** How long the key is kept, measured by the database's clock. */
   readonly lifetimeMs: number;
-  /** The event for which a handler executed the action, as one text; `undefined` for a key of a client. */
+  /** The event for which a handler executed the action, as one text; `undefined` for a client's key. */
   readonly source?: string | undefined;
 }
 
@@ -38,30 +38,30 @@ export interface StoredKey {
 /** Port: the idempotency keys in the database of one shard, written by {@link TransactionManager.persist}. */
 export interface IdempotencyKeys {
   /**
-   * Finds what was committed under a key that has not expired; looks at all shards of the database.
+   * Finds what was committed under a key that has not expired, on any shard of the database.
    *
-   * @param waitMs how long the answer may take, where less than a statement's timeout will do
+   * @param waitMs how long to wait for the answer, if less than a statement's timeout
    * @throws ShardUnavailableError `shard-unavailable`, also when there is no answer in that time
    */
   find(scope: KeyScope, waitMs?: number): Promise<StoredKey | undefined>;
   /**
-   * Deletes keys that have expired, those that expired first, and passes over what others hold.
+   * Deletes expired keys, those that expired first, and skips rows that others have locked.
    *
    * @param countMax how many at most
    * @returns how many were deleted
    */
   deleteExpired(countMax: number): Promise<number>;
   /**
-   * Keys of handlers that were written so long ago, the oldest first.
+   * Keys of handlers that were written at least so long ago, oldest first.
    *
-   * @param page.after the `next` of the page before
+   * @param page.after the `next` of the previous page
    */
   findHandlerKeys(page: {
     readonly olderThanMs: number;
     readonly limit: number;
     readonly after?: string;
   }): Promise<Page<HandlerKey>>;
-  /** Deletes keys, whether or not they have expired; says how many there were. */
+  /** Deletes keys, expired or not; returns how many existed. */
   delete(scopes: readonly KeyScope[]): Promise<number>;
 }
 
@@ -74,10 +74,12 @@ export interface HandledEvent {
   readonly shard: ShardIdentifier;
 }
 
-/** Added to a namespace, in which no such character can be: no client's key is ever in that of handlers. */
+/**
+ * Added to the namespace for handlers' keys. A namespace of clients cannot contain this character, so their keys never collide.
+ */
 const handlersSuffix = '#handlers';
 
-/** The namespace of the keys of handlers, which no client can write to. */
+/** The namespace of handlers' keys, which no client can use. */
 export function handlersNamespace(namespace: string): string {
   return `${namespace}${handlersSuffix}`;
 }

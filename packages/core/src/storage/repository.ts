@@ -7,8 +7,8 @@ import type { ShardIdentifier } from '../sharding/shard-identifier.js';
 import type { ShardingStrategy } from '../sharding/sharding-strategy.js';
 
 /**
- * Port: reads the models of one class, on the shards that hold them. An action that reads depends on this, such as on a
- * `Repository<Wallet>`; queries of your own are methods of the adapter's class.
+ * Port: reads the models of one class, on the shards that hold them. Let actions depend on it, for example on a
+ * `Repository<Wallet>`; write your own queries as methods of the adapter's class.
  *
  * Rows of state `DELETED` are left out everywhere. Inside `inTransaction` every method joins the transaction.
  */
@@ -17,97 +17,98 @@ export interface Repository<M extends AnyEntity = AnyEntity> {
    * Reads the model of an id.
    *
    * @throws EntityNotFoundError `entity-not-found` when there is none
-   * @throws InvalidIdError `invalid-id` when no model can have it
+   * @throws InvalidIdError `invalid-id` when no model can have this id
    * @throws ShardUndeterminedError `shard-undetermined` when the strategy cannot tell the shard from an id
    * @throws UnknownShardError `unknown-shard` when the id's shard is not configured
    */
   getById(id: Id<M> | string): Promise<M>;
-  /** Reads the model of an id, or `undefined`; throws as {@link getById}. */
+  /** Reads the model of an id, or returns `undefined`; throws as {@link getById}. */
   findById(id: Id<M> | string): Promise<M | undefined>;
   /** Reads the models of several ids, in the order of the ids; missing ones are left out. */
   findAllByIds(ids: readonly (Id<M> | string)[]): Promise<readonly M[]>;
-  /** Tells whether the id has a model; throws as {@link getById}, except that none is no error. */
+  /** Returns whether the id has a model; throws as {@link getById}, except for a missing model. */
   existsById(id: Id<M> | string): Promise<boolean>;
   /**
    * Reads all models of all shards, in the order of ids.
    *
-   * @param rowsMax how many there may be; read pages where there can be more. Default 10,000
+   * @param rowsMax how many there may be; if there can be more, read pages. Default 10,000
    * @throws LimitExceededError `limit-exceeded` when there are more
    */
   findAll(rowsMax?: number): Promise<readonly M[]>;
   /**
-   * Reads one page, over all shards or of one.
+   * Reads one page, over all shards or from one.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
-   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero, or when the models
-   * have no order by that field
+   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the
+   * models have no order by that field
    */
   findPage(request: PageRequest<M>): Promise<Page<M>>;
   /** Counts the models of all shards. */
   count(): Promise<number>;
 }
 
-/** Port: how models of one class are written, and what a row says of them. The executor stages by it. */
+/** Port: how models of one class are written, and what a row contains. The executor uses it to stage models. */
 export interface ModelMapper<M extends AnyEntity = AnyEntity> {
   /** The class whose models it writes. */
   readonly model: ModelClass<M>;
   readonly strategy: ShardingStrategy<M>;
   /**
-   * Makes the row that will be written, at the moment when the model is staged.
+   * Makes the row that will be written, when the model is staged.
    *
-   * @throws UnstorableValueError `unstorable-value` when a value would not come back as it is
+   * @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged
    */
   encode(model: M): unknown;
   /**
-   * Makes the model that a read will give once a row is written on a shard; `undefined` where only the database can tell, as
-   * where it fills in a default, or a trigger may change the row. Without this method every read waits until the row is written.
+   * Makes the model that a read will return once a row is written on a shard; `undefined` when only the database can tell,
+   * because it fills in a default, or a trigger may change the row. Without this method every read waits until the row is
+   * written.
    */
   decode?(row: unknown, shard: ShardIdentifier): M | undefined;
   /**
-   * How a model is written as JSON beside an idempotency key, and read from it. Without this method no model can be declared as
-   * the result of an action by its class, only by a schema.
+   * How a model is written as JSON beside an idempotency key, and read from it. Without this method, the result of an action
+   * cannot be declared by the class of the model, only by a schema.
    *
-   * @throws InvariantViolationError `invariant-violation` when the rows have something that JSON cannot say
+   * @throws InvariantViolationError `invariant-violation` when the rows contain something that JSON cannot represent
    */
   jsonCodec?(): ModelJsonCodec<M>;
 }
 
-/** Writes models of one class as JSON and reads them, also those that an earlier version of the application wrote. */
+/** Writes models of one class as JSON and reads them, including those that an earlier version of the application wrote. */
 export interface ModelJsonCodec<M extends AnyEntity = AnyEntity> {
-  /** @throws UnstorableValueError `unstorable-value` when a value would not come back as it is */
+  /** @throws UnstorableValueError `unstorable-value` when a value would not be read back unchanged */
   encode(model: M): string;
-  /** @throws whatever the constructor of the model throws for what it does not take */
+  /** @throws whatever the constructor of the model throws for values that it refuses */
   decode(json: string): M;
 }
 
-/** Port: reads the models of one class on one shard by their ids; made once, and passed to {@link readById}. */
+/** Port: reads the models of one class on one shard by their ids; created once, and passed to {@link readById}. */
 export interface ModelSource<M extends AnyEntity = AnyEntity> {
   readonly model: ModelClass<M>;
-  /** Reads the model of an id, or `undefined`; in the way that is the fastest for one. */
+  /** Reads the model of an id, or returns `undefined`, in the fastest way for a single model. */
   readOne(id: string): Promise<M | undefined>;
   /**
-   * Reads the models of several ids by one statement; by their ids, missing ones are left out.
+   * Reads the models of several ids with one statement, and returns them by id; missing ones are left out.
    *
-   * Executions that read one model at once share the statement, and no object: each call makes a model of its own.
+   * Executions that read one model at the same time share the statement, but no object: each call builds a new model.
    */
   readSeveral(ids: readonly string[]): Promise<ReadonlyMap<string, () => M>>;
 }
 
-/** Which models to read, and where to read on. */
+/** Which models to read, and where to continue. */
 export interface PageRequest<M> {
-  /** Items at most, 1 to 1,000. */
+  /** Maximum number of items, 1 to 1,000. */
   readonly limit: number;
-  /** The `next` of the page before, in the same order. Default: from the start. */
+  /** The `next` of the previous page, in the same order. Default: from the start. */
   readonly after?: string | undefined;
-  /** The field by which they are ordered, and by the id where it is equal. Default: the id, in whose order models are made. */
+  /** The field to order by; equal values are ordered by id. Default: the id, which is the order in which models were created. */
   readonly orderBy?: OrderField<M> | undefined;
   /** Default `ascending`. */
   readonly direction?: 'ascending' | 'descending' | undefined;
-  /** The only shard whose models are wanted. Default: all, side by side. */
+  /** The only shard to read. Default: all shards, merged. */
   readonly shard?: ShardIdentifier | undefined;
 }
 
-/** The fields that have an order: never empty, and a text, a number, a decimal, an instant, an id or a boolean. */
+/** The fields that have an order: never null, and a text, a number, a decimal, an instant, an id or a boolean. */
 type OrderField<M> = keyof {
   [K in keyof M & string as M[K] extends Ordered ? K : never]: never;
 };
@@ -117,30 +118,30 @@ type Ordered = string | bigint | boolean | Date | Id<unknown> | { toFixed(): str
 /** One page of a longer list, read by key and not by offset. */
 export interface Page<T> {
   readonly items: readonly T[];
-  /** Pass it as `after` to read on; `undefined` on the last page. */
+  /** Pass it as `after` to continue; `undefined` on the last page. */
   readonly next: string | undefined;
 }
 
 const itemsMax = 1_000;
 
 /**
- * How many items a page may have, 1 to 1,000, when so many are asked for; for adapters, whose limits are all alike.
+ * The number of items of a page for a requested limit, 1 to 1,000. For adapters, which all have the same limits.
  *
- * @throws InvariantViolationError `invariant-violation` for what is no whole number, or below zero
+ * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative
  */
 export function pageSize(limit: number): number {
   if (!Number.isSafeInteger(limit) || limit < 0) {
     throw new InvariantViolationError(
-      `The limit of a page is ${String(limit)}: pass a whole number, 1 to ${itemsMax}`,
+      `The limit of a page is ${String(limit)}: pass a whole number from 1 to ${itemsMax}`,
     );
   }
   return Math.min(Math.max(limit, 1), itemsMax);
 }
 
-/** How the texts of values are compared: by their UTF-8 bytes, or as what they are the digits of. */
+/** How the texts of values are compared: by their UTF-8 bytes, or as the numbers that they represent. */
 export type ValueKind = 'text' | 'number' | 'decimal';
 
-/** Where an item stands in an order: the text of the field's value, and the id as the database writes it. */
+/** The position of an item in an order: the text of the field's value, and the id as the database writes it. */
 export interface PagePlace {
   /** Empty in the order of ids. */
   readonly value: string;
@@ -168,9 +169,9 @@ export class PageOrder {
   }
 
   /**
-   * The place after which a page begins.
+   * The position after which a page begins.
    *
-   * @throws InvalidCursorError `invalid-cursor` when the cursor is none, or one of another order
+   * @throws InvalidCursorError `invalid-cursor` when the cursor is invalid, or belongs to another order
    */
   placeOf(cursor: string): PagePlace {
     if (this.field === undefined) return { value: '', id: cursor };
@@ -180,7 +181,7 @@ export class PageOrder {
     return { value, id };
   }
 
-  /** Compares places for `sort`. */
+  /** Compares positions for `sort`. */
   compare(one: PagePlace, other: PagePlace, kind: ValueKind): number {
     const ascending = comparers[kind](one.value, other.value) || compareTexts(one.id, other.id);
     return this.isDescending ? -ascending : ascending;
@@ -219,7 +220,7 @@ function scaled(decimal: string, scale: number): bigint {
 }
 
 /**
- * Cuts a page from models that are all at hand, of any order; for stores that do not order by fields themselves.
+ * Cuts a page from models in memory, in any order; for stores that do not order by fields themselves.
  *
  * @throws as {@link Repository.findPage}, except for a shard that is not configured
  */
@@ -240,7 +241,7 @@ export function pageOf<M extends AnyEntity>(
   return { items: items.slice(0, size).map(({ model }) => model), next: last && order.cursorOf(last.place) };
 }
 
-/** The id of a place is that of a model: where that cannot be read, it is none. */
+/** Refuses a cursor whose id is not that of a model. */
 function placeAfter<M extends AnyEntity>(
   cursor: string,
   order: PageOrder,
@@ -255,7 +256,7 @@ function placeAfter<M extends AnyEntity>(
   }
 }
 
-/** Where a model stands in an order. */
+/** The position of a model in an order. */
 function placeOf(
   model: AnyEntity,
   field: string | undefined,
@@ -266,7 +267,7 @@ function placeOf(
   const [kind, text] = orderedValue(value) ?? [];
   if (kind !== undefined && text !== undefined) return { place: { value: text, id }, kind };
   throw new InvariantViolationError(
-    `No page is ordered by ${field} of ${model.constructor.name}: ${String(value)} has no order`,
+    `Pages cannot be ordered by ${field} of ${model.constructor.name}: ${String(value)} has no order`,
   );
 }
 

@@ -8,25 +8,27 @@ import type { EventLog } from './event-log.js';
 import type { IdempotencyKeys } from './idempotency-keys.js';
 
 /**
- * Whether a change set was written. Nothing was with `key-taken`, when its idempotency key is there already, and with
+ * Whether a change set was written. Nothing was written with `key-taken`, when its idempotency key already exists, and with
  * `written-before`, when one of its {@link ChangeSet.unknownCommits} has happened.
  */
 export type PersistOutcome = 'written' | 'key-taken' | 'written-before';
 
 /**
- * What became of one change set of a group: as with {@link TransactionManager.persist}, or the error that this would have
- * thrown, or `single`: nothing of it was written, and it must be persisted on its own.
+ * The outcome of one change set of a group: as with {@link TransactionManager.persist}, or the error that it would have thrown,
+ * or `single`: nothing of it was written, and it must be persisted on its own.
  */
 export type GroupOutcome = PersistOutcome | 'single' | FrameworkError;
 
 /** How a change set is written. */
 export interface PersistOptions {
   /**
-   * Whether it waits for locks for a short time only, as a group does, and then fails as `transient-storage`; by default as
-   * long as a statement may take.
+   * Whether it waits for locks only for a short time, as a group does, and then fails as `transient-storage`; by default it waits
+   * as long as a statement may take.
    */
   readonly shortLockWait?: boolean;
-  /** Called when somebody else has locked a row and that is waited for: others need not wait for this one. */
+  /**
+   * Called when the write begins to wait for a row that another session has locked, so that others need not wait for this write.
+   */
   readonly onLockedOut?: () => void;
 }
 
@@ -38,9 +40,9 @@ export interface TransactionManager {
   /** The idempotency keys of the shard's database. */
   readonly keys: IdempotencyKeys;
   /**
-   * Counts the servers that have taken over from each other, as far as this process has seen: the one that took over may lack commits,
-   * and so may one that has recovered from a crash. What is read or written from now on meets this timeline or a later one; it never
-   * decreases.
+   * Counts the servers that have taken over from each other, as far as this process has seen. A server that has taken over may
+   * lack commits, and so may one that has recovered from a crash. It never decreases: reads and writes from now on meet this
+   * timeline or a later one.
    */
   readonly timeline: number;
 
@@ -51,7 +53,7 @@ export interface TransactionManager {
    *
    * @throws NestedTransactionError `nested-transaction` inside another one on the same shard
    * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when the connection is lost during the commit
-   * @throws whatever the work throws, after which nothing is written
+   * @throws whatever the work throws; then nothing is written
    */
   inTransaction<T>(work: () => Promise<T>): Promise<T>;
 
@@ -60,8 +62,8 @@ export interface TransactionManager {
    *
    * Waits for a transaction that is writing the same key; an expired key is taken over.
    *
-   * @returns `key-taken` when the key was there already, `written-before` when one of its unknown commits has happened:
-   * nothing written; of a change set that has both, the key tells
+   * @returns `key-taken` when the key already existed, `written-before` when one of its unknown commits has happened; nothing
+   * written. If both are true, `key-taken`
    * @throws StaleRecordError `stale-record` when a guarded row has another version or is gone, or was read on another timeline;
    * nothing written
    * @throws TransientStorageError `transient-storage`: nothing written, running the action again can help
@@ -72,35 +74,36 @@ export interface TransactionManager {
   persist(changes: ChangeSet, options?: PersistOptions): Promise<PersistOutcome>;
 
   /**
-   * Writes change sets of several actions in one transaction: each of them as {@link persist} would, in the order given,
-   * as a whole or not at all, whatever becomes of the others.
+   * Writes change sets of several actions in one transaction: each of them as {@link persist} would, in the order given, entirely
+   * or not at all, whatever happens to the others.
    *
-   * A row may be changed by several of them, each expecting the version that the one before writes. It may be written once, as
-   * the last one leaves it, where {@link persist} would surely accept every state between and nothing would see them; else
-   * the others are `single`. What follows one that is not written is not written either. An idempotency key
-   * occurs once. None of them has unknown commits.
+   * A row may be changed by several of them, each expecting the version that the previous one writes. It may be written only
+   * once, with its last state, if {@link persist} would certainly accept every state in between and nothing would see those
+   * states; otherwise the others are `single`. If one is not written, those that follow it on the same row are not written
+   * either. An idempotency key occurs only once. None of them has unknown commits.
    *
-   * Waits for a lock for a short time only, because all of them would wait; what is written again alone may wait longer.
+   * Waits for a lock only for a short time, because all of them would wait; a change set that is written again alone may wait
+   * longer.
    *
-   * @returns an outcome for each change set, in order; `single` for what this group could not hold. An unknown outcome is
-   * reported for each, by an error of its own with which {@link isCommitted} finds this change set
-   * @throws what {@link persist} throws when nothing of all of them is written; never `commit-outcome-unknown`
+   * @returns an outcome for each change set, in order; `single` for those that this group could not hold. An unknown outcome is
+   * reported for each change set, by a separate error with which {@link isCommitted} finds it
+   * @throws what {@link persist} throws when nothing of the whole group is written; never `commit-outcome-unknown`
    */
   persistAll(group: readonly ChangeSet[]): Promise<readonly GroupOutcome[]>;
 
-  /** Whether the caller runs within {@link inTransaction} of this shard, so that it can persist nothing. */
+  /** Whether the caller runs within {@link inTransaction} of this shard, and so cannot persist anything. */
   isInTransaction(): boolean;
 
   /**
-   * Finds out whether a commit that was sent has happened; waits for a bounded time. Of an error without the session that the
-   * adapter has given it, nothing is known but the action: where that does not decide it, the outcome stays unknown.
+   * Finds out whether a commit that was sent has happened; waits for a limited time. If an error lacks the session that the
+   * adapter has added to it, only the action can be looked up; if that does not decide it, the outcome stays unknown.
    *
-   * A server that may not know of the commit yet, such as a standby, or that has another history than the one to which
-   * it was sent, such as a standby that took over, can say that it happened, but not that it did not.
+   * A server that may not know of the commit yet, such as a standby, or that has another history than the one to which it was
+   * sent, such as a standby that took over, can tell that the commit happened, but not that it did not.
    *
-   * @returns true when the log holds the action; false when it does not and never will
-   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that could not be learnt in time; whatever else it
-   * throws means the same
+   * @returns true when the log contains the action; false when it does not and never will
+   * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that could not be found out in time; any other error means
+   * the same
    */
   isCommitted(unknown: CommitOutcomeUnknownError): Promise<boolean>;
 }
@@ -108,8 +111,8 @@ export interface TransactionManager {
 /**
  * Asks the log for the outcome of a commit whose answer was lost.
  *
- * @throws TransientStorageError `transient-storage` when it did not happen, CommitOutcomeUnknownError
- * `commit-outcome-unknown` when that cannot be learnt; any other error than of a lost answer as it is
+ * @throws TransientStorageError `transient-storage` when it did not happen, CommitOutcomeUnknownError `commit-outcome-unknown`
+ * when that cannot be found out; an error other than a lost answer is thrown unchanged
  */
 export async function outcomeOf(error: unknown, manager: TransactionManager): Promise<PersistOutcome> {
   if (!isOutcomeUnknown(error)) throw error;
@@ -122,7 +125,7 @@ export async function outcomeOf(error: unknown, manager: TransactionManager): Pr
 /**
  * Asks the log whether a commit happened whose answer was lost.
  *
- * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be learnt, whatever is in the way
+ * @throws CommitOutcomeUnknownError `commit-outcome-unknown` when that cannot be found out for any reason
  */
 export async function hasHappened(
   unknown: CommitOutcomeUnknownError,
@@ -137,12 +140,12 @@ export async function hasHappened(
   }
 }
 
-/** Whether an error says that the outcome of a commit is not known. */
+/** Whether an error says that the outcome of a commit is unknown. */
 export function isOutcomeUnknown(error: unknown): error is CommitOutcomeUnknownError {
   return FrameworkError.is(error) && error.code === 'commit-outcome-unknown';
 }
 
-/** The transactions in which callers run, for transaction managers: each is found by all that its work starts. */
+/** The transactions in which callers run, for transaction managers: everything that the work starts finds its transaction. */
 export class OpenTransactions<Transaction> {
   readonly #transactions = new AsyncLocalStorage<ReadonlyMap<object, Transaction>>();
 
@@ -153,7 +156,7 @@ export class OpenTransactions<Transaction> {
 
   /** Runs the work within a manager's transaction, beside those of other managers. */
   runWithin<Result>(manager: object, transaction: Transaction, work: () => Promise<Result>): Promise<Result> {
-    // Awaited within: what only begins when it is awaited, as a query of Drizzle does, must begin here.
+    // Awaited inside the context: a lazy query, such as one of Drizzle, begins only when it is awaited.
     return this.#transactions.run(
       new Map(this.#transactions.getStore()).set(manager, transaction),
       async () => await work(),
