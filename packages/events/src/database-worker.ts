@@ -23,7 +23,7 @@ import { Subscription } from './subscription/subscription.js';
 import { CommitNotifications, listenForNotifications } from './notifications.js';
 import { type WorkerContext, OutageReport, untilAborted, untilDone } from './worker-context.js';
 
-/** What the worker of one database is made of. */
+/** What the worker of one database needs. */
 export interface DatabaseWorkerOptions {
   readonly database: DatabaseDelivery;
   readonly context: Omit<WorkerContext, 'stopping' | 'ended'>;
@@ -39,7 +39,7 @@ export interface DatabaseWorkerOptions {
   readonly onRecovered: (shards: readonly ShardIdentifier[]) => void;
 }
 
-/** Delivers the events of one database to all handlers; depends on no other database. */
+/** Delivers the events of one database to all handlers, independently of every other database. */
 export class DatabaseWorker {
   readonly #database: DatabaseDelivery;
   readonly #store: DeliveryStore;
@@ -55,18 +55,18 @@ export class DatabaseWorker {
   readonly #retries: RetryLoop;
   readonly #notifications: CommitNotifications;
   readonly #poll: LogPoll;
-  /** By the permanent ids of their handlers, which the database tells when they are registered. */
+  /** By the permanent ids of their handlers, which the database assigns when they are registered. */
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #around: SubscriptionDependencies;
   readonly #registered = Promise.withResolvers<void>();
-  /** Told when the database was opened, and is gone again before the handlers are registered. */
+  /** Resolved if the database was opened, but is gone again before the handlers are registered. */
   readonly #onRefused = new Set<() => void>();
-  /** Whether its handlers have their places, so that leases are asked for. */
+  /** Whether its handlers have their positions, so that it may ask for leases. */
   #hasBegun = false;
   #refreshing = false;
   #ignorePauses: () => void = () => undefined;
 
-  /** @throws InvariantViolationError `invariant-violation` when a handler declares a limit that is out of its bounds */
+  /** @throws InvariantViolationError `invariant-violation` when a handler declares a limit that is out of range */
   constructor(options: DatabaseWorkerOptions) {
     const { database, executor, handlers, processId, knownShards, gate } = options;
     const { store, shards } = database;
@@ -85,7 +85,7 @@ export class DatabaseWorker {
     };
     const { clock, settings } = context;
     for (const handler of handlers.handlers) handlerPolicy(handler, settings);
-    // Reported to those who wait for it, of whom there may be none.
+    // The rejection is reported to callers who wait for it, and there may be none.
     this.#registered.promise.catch(() => undefined);
     this.#database = database;
     this.#store = store;
@@ -140,36 +140,36 @@ export class DatabaseWorker {
     });
   }
 
-  /** Begins; a database that is down is tried again until it is not. */
+  /** Begins; if the database is down, it tries again until the database is available. */
   start(): void {
     this.#ignorePauses = onPause(this.#store, (handler, paused) => this.#loader.setPaused(handler, paused));
     void this.#guarded(() => this.#run());
   }
 
-  /** Resolves when every handler has its place in the log; rejects when that cannot be, or delivery stops before. */
+  /** Resolves when every handler has its position in the log; rejects when that is impossible, or when delivery stops before. */
   registered(): Promise<void> {
     return this.#registered.promise;
   }
 
-  /** Resolves as {@link registered}, or when the database says that it cannot serve now; rejects as that. */
+  /** Resolves like {@link registered}, or when the database reports that it is unavailable; rejects like that. */
   async settled(): Promise<void> {
     const refused = Promise.withResolvers<void>();
     const onRefused = (): void => refused.resolve();
     this.#onRefused.add(onRefused);
-    // Who waits for the handlers is told when it closes.
+    // Callers who wait for the handlers are told when the database is closed.
     this.#database.ready(onRefused).catch(() => undefined);
     await Promise.race([this.#registered.promise, refused.promise]).finally(() =>
       this.#onRefused.delete(onRefused),
     );
   }
 
-  /** Looks at the log at once, because this process has committed something, and tells other processes. */
+  /** Reads the log at once, because this process has committed something, and notifies other processes. */
   committed(): void {
     this.#poll.wake();
     if (!this.#keeper.alone) this.#notifications.notify();
   }
 
-  /** Finishes what was read, for a bounded time, saves how far it came, and gives the slots back. */
+  /** Finishes what was read, within a limited time, saves the cursors, and gives the slots back. */
   async stop(timeoutMs: number): Promise<void> {
     this.#stopping.abort();
     this.#registered.reject(new Error('Delivery was stopped before its handlers were registered'));
@@ -188,13 +188,13 @@ export class DatabaseWorker {
     this.#ignorePauses();
     await this.#within(
       timeoutMs,
-      // Attempts that were given up are taken back first: whoever gets the slots next sees how many were made.
+      // Abandoned attempts are taken back first, so that the next holder of the slots sees how many were made.
       this.#within(
         timeoutMs / 2,
         Promise.all(subscriptions.map((subscription) => subscription.dispatch.idle())),
       )
         .then(() => this.#guarded(() => this.#saver.save(true)))
-        // A database that could not serve has no leases of this process to give back.
+        // A database that was unavailable has no leases of this process to give back.
         .then(() => (this.#hasBegun ? this.#keeper.stop() : undefined)),
     );
   }
@@ -225,7 +225,7 @@ export class DatabaseWorker {
     await Promise.all(loops.map((loop) => this.#guarded(loop)));
   }
 
-  /** Waits for the migrations: until they are applied, every question would be refused. */
+  /** Waits until migrations are applied: before that, every query would be refused. */
   async #becomeReady(): Promise<void> {
     await Promise.race([this.#database.ready(), untilAborted(this.#context.stopping)]);
   }
@@ -245,7 +245,7 @@ export class DatabaseWorker {
     for (const [index, id] of outcome.entries()) this.#subscribe(index, id);
   }
 
-  /** @param known what the database knows: a handler stays which one it is there, also where all names that its code has were lost */
+  /** @param known what the database knows: a handler keeps its identity, even if all names in its code were lost */
   #askForIds(known: readonly KnownHandler[] = []): Promise<readonly string[]> {
     const knownIds = new Set(known.map(({ handler }) => handler));
     const registrations = this.#handlers.handlers.map(({ name, options }) => {
@@ -275,7 +275,7 @@ export class DatabaseWorker {
     else if (!this.#refreshing && !this.#stopping.signal.aborted) void this.#guarded(() => this.#refresh());
   }
 
-  /** One at a time, so that what is unknown is registered once. */
+  /** One at a time, so that unknown handlers are registered once. */
   async #refresh(): Promise<void> {
     this.#refreshing = true;
     try {
@@ -287,14 +287,14 @@ export class DatabaseWorker {
     }
   }
 
-  /** What the database does not know any more of the handlers of this process, as texts. */
+  /** What the database no longer knows about the handlers of this process, as texts. */
   #lossesIn(known: readonly KnownHandler[]): readonly string[] {
     const namesOf = new Map(known.map(({ handler, names }) => [handler, names]));
     return [...this.#subscriptions].flatMap(([id, subscription]) => {
       const names = namesOf.get(id);
       if (names === undefined) {
         const fate = `Handler ${id} was retired, or a failover lost it, while this process had it`;
-        return [`${fate}: it is registered again as a new one, which begins where its startFrom says`];
+        return [`${fate}: it is registered again as a new handler, which begins where its startFrom says`];
       }
       const lost = subscription.names.filter((name) => !names.includes(name));
       if (lost.length === 0) return [];
@@ -302,7 +302,7 @@ export class DatabaseWorker {
     });
   }
 
-  /** As a restart would: a handler that the database does not know any more is a new one, whose id may be another. */
+  /** As after a restart: a handler that the database no longer knows is a new one, and may get a different id. */
   async #registerAgain(losses: readonly string[], known: readonly KnownHandler[]): Promise<void> {
     const ids = await this.#askForIds(known);
     if (this.#stopping.signal.aborted) return;

@@ -4,31 +4,31 @@ import { type ConfigurationIssue, kebabCasePath } from '@framework/core/adapter'
 import { type DeliveryTuning, tuningFor, tuningIn } from './delivery-tuning.js';
 import type { HandlerRetry } from './handler/event-handler.js';
 
-/** The named limits and times of delivery, each per process and database unless it says otherwise. */
+/** The settings of delivery, which apply per process and database unless stated otherwise. */
 export interface DeliverySettings {
-  /** For how long a slot stays leased when its process vanishes; renewed after a third of it. Default 10,000. */
+  /** How long a process keeps a slot without renewing the lease; it renews after a third of this time. Default 10,000. */
   readonly leaseMs: number;
-  /** The longest time between two looks at the log, reached when nothing happens. Default 1,000. */
+  /** The longest time between two polls of the log, reached when nothing happens. Default 1,000. */
   readonly pollMaxMs: number;
   /**
-   * How many bytes of events are read at once: those with more than their share of it, a thousandth, are read by themselves, when
-   * their turn comes. What one handler has read and not finished has no more than four times as much. No statement blocks more than
-   * this either, unless one event alone has more. Default 16,777,216.
+   * How many bytes of events are read at once. Events larger than their share, a thousandth, are read without payload and params,
+   * which are loaded when the handler is called. What a handler has read and not finished has at most four times as many bytes.
+   * No statement blocks more than this either, unless a single event is larger. Default 16,777,216.
    */
   readonly readBytesMax: number;
-  /** After how long without a further event a cursor is saved: so much a crash repeats. Default 1,000. */
+  /** How long after the last event a cursor is saved; until then, a crash repeats what was handled. Default 1,000. */
   readonly cursorSaveMs: number;
-  /** How many models (or slots, for batches) of a handler run side by side. Default 16. */
+  /** How many models (for batch handlers: slots) of a handler are handled in parallel. Default 16. */
   readonly concurrency: number;
-  /** How many events a batch handler receives at most. Default 1,000. */
+  /** The maximum number of events in a call of a batch handler. Default 1,000. */
   readonly batchMax: number;
   /** How long one call of a handler may take. Default 30,000. */
   readonly timeoutMs: number;
   /** How failed attempts are repeated. Default: 10 attempts, backoff from 500 ms to 5 min. */
   readonly retry: HandlerRetry;
-  /** How long `stop` waits for what runs. Default 10,000. */
+  /** How long `stop` waits for running handlers. Default 10,000. */
   readonly stopTimeoutMs: number;
-  /** After how long events that every handler has passed are dropped. Default 0: never. */
+  /** How long events that every handler has passed are kept. Default 0: for ever. */
   readonly retentionMs: number;
 }
 
@@ -45,10 +45,10 @@ export const defaultDeliverySettings: DeliverySettings = {
   retentionMs: 0,
 };
 
-/** What the parts of delivery work by: the settings, and what is fixed or follows from them. */
+/** What the parts of delivery use: the settings, and what is fixed or derived from them. */
 export interface EngineSettings extends DeliverySettings, DeliveryTuning {}
 
-/** Larger events are not read together with others, but by themselves when their turn comes. */
+/** Larger events are read without payload and params, which are loaded when the handler is called. */
 export function eventBytesMax({
   readMax,
   readBytesMax,
@@ -56,15 +56,15 @@ export function eventBytesMax({
   return Math.max(1, Math.floor(readBytesMax / readMax));
 }
 
-/** What a caller may change; `undefined` counts as not set. */
+/** Overrides of the settings; `undefined` counts as not set. */
 export type DeliveryOverrides = Partial<Omit<DeliverySettings, 'retry'>> & {
   readonly retry?: Partial<HandlerRetry>;
 };
 
 /**
- * Lays settings over their defaults, and tells with them what is fixed or follows from them.
+ * Applies overrides to the default settings, and adds what is fixed or derived.
  *
- * @throws ConfigurationError `invalid-configuration` when one is unknown, or no whole number within its bounds
+ * @throws ConfigurationError `invalid-configuration` when a setting is unknown, or is not a whole number within its range
  */
 export function engineSettings(overrides: DeliveryOverrides = {}): EngineSettings {
   const { retry = {}, ...numbers } = overrides;
@@ -85,7 +85,7 @@ function joined(path: readonly PropertyKey[]): string {
   return path.join('.');
 }
 
-/** Leaves out what is `undefined`, so that no limit is lost by it. */
+/** Removes `undefined` values, so that they do not replace defaults. */
 export function set<T extends object>(settings: T): Partial<T> {
   return Object.fromEntries(
     Object.entries(settings).filter(([, value]) => value !== undefined),
@@ -100,16 +100,16 @@ interface NumberRange {
 /** Settings that are numbers. */
 export type SettingName = Exclude<keyof DeliverySettings, 'retry'> | keyof HandlerRetry;
 
-/** As long as a timer can wait. */
+/** The longest time of a timer. */
 const wait: NumberRange = { min: 1, max: 2 ** 31 - 1 };
-/** As many as a process, or one statement, may hold at all. */
+/** As many as a process, or one statement, can reasonably hold. */
 const count: NumberRange = { min: 1, max: 1_000_000 };
-/** As much as PostgreSQL holds in one value. */
+/** The largest value in PostgreSQL. */
 const bytes: NumberRange = { min: 1, max: 2 ** 30 };
 
-/** Which whole numbers each setting may be. */
+/** The range of each setting, which is a whole number. */
 const ranges: Readonly<Record<SettingName, NumberRange>> = {
-  // A third of it has to be enough for a renewal.
+  // A third of it must be enough for a renewal.
   leaseMs: { min: 100, max: wait.max },
   pollMaxMs: wait,
   readBytesMax: bytes,
@@ -121,11 +121,11 @@ const ranges: Readonly<Record<SettingName, NumberRange>> = {
   backoffBaseMs: wait,
   backoffMaxMs: wait,
   stopTimeoutMs: wait,
-  // Zero is never; a hundred years ago is a date that every database knows.
+  // Zero means for ever; every database can represent the date a hundred years ago.
   retentionMs: { min: 0, max: 3_155_760_000_000 },
 };
 
-/** The settings that there were once, each with what it is now. */
+/** Settings of earlier releases, each with its present value. */
 const gone: Readonly<Record<string, string>> = {
   pollMinMs: 'it is a quarter of poll-max-ms',
   blockedPollMs: 'it is twice poll-max-ms',
@@ -137,7 +137,7 @@ const gone: Readonly<Record<string, string>> = {
   cursorSaveMaxMs: 'it is ten times cursor-save-ms',
   cursorRestSaveMs: 'it is thirty times cursor-save-ms',
   blockMax: '500 events are blocked by one statement',
-  dueMax: '200 models are looked at by one statement',
+  dueMax: '200 models are read by one statement',
   batchBytesMax: 'it is half of read-bytes-max',
   abandonedMax: '64 calls may ignore their signal',
   abandonedForMs: 'a restart is requested after 10 s',
@@ -149,7 +149,7 @@ const gone: Readonly<Record<string, string>> = {
   partitionsMs: 'it is a day',
 };
 
-/** What is wrong with the value of a setting, or of a handler's limit of that name; `undefined` when nothing is. */
+/** What is wrong with the value of a setting, or of a handler's limit with that name; `undefined` when it is valid. */
 export function settingIssue(name: SettingName, value: unknown): string | undefined {
   const { min, max } = ranges[name];
   if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max) return undefined;
@@ -164,11 +164,11 @@ const sectionPath = ['framework', 'delivery'];
 const { retry: defaultRetry, ...defaultNumbers } = defaultDeliverySettings;
 
 /**
- * Reads what a configuration file changes in the settings of delivery: `FrameworkConfig.delivery` of core.
+ * Reads the overrides of delivery settings in a configuration file: `FrameworkConfig.delivery` of core.
  *
  * @param section its keys in camelCase
- * @throws ConfigurationError `invalid-configuration` with the path of every name that is unknown or gone, and of every value
- * that is no whole number within its bounds; values are never shown
+ * @throws ConfigurationError `invalid-configuration` with the path of every name that is unknown or was removed, and of every
+ * value that is not a whole number within its range; values are never shown
  */
 export function parseDeliverySettings({
   retry,
@@ -208,7 +208,7 @@ function knownNumbers(
 
 function unknownName(name: string): string {
   return Object.hasOwn(gone, name)
-    ? `is no setting any more: remove it (now ${gone[name]})`
+    ? `is no longer a setting: remove it (now ${gone[name]})`
     : 'is not a known key';
 }
 

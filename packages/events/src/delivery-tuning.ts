@@ -1,50 +1,50 @@
 /**
- * The limits and times of delivery that nobody has to know who runs it: fixed, or derived from the settings. Tests and
- * simulations vary them by {@link tuned}, which production code has no reason to call.
+ * Limits and times of delivery that operators need not know: fixed, or derived from the settings. Tests and simulations change
+ * them with {@link tuned}, which production code has no reason to call.
  */
 export interface DeliveryTuning {
-  /** The shortest time between two looks at the log when nothing wakes earlier. */
+  /** The shortest time between two polls of the log, unless something wakes delivery earlier. */
   readonly pollMinMs: number;
-  /** How often blocked events are looked for while none of them waits for a known time, such as replayed ones. */
+  /** How often blocked events are polled while none of them is due at a known time; finds replayed events, for example. */
   readonly blockedPollMs: number;
   /** About how many events are read at once. */
   readonly readMax: number;
   /** How many events of one handler may be read and not finished. */
   readonly unfinishedMax: number;
-  /** How many events of one handler may be finished beyond its saved cursors: so many a crash repeats. */
+  /** How many events of one handler may be finished beyond its saved cursors; a crash repeats up to this many. */
   readonly unsavedMax: number;
-  /** A cursor that passed so many wanted events is saved: about so many per slot a crash repeats. */
+  /** After how many wanted events a cursor is saved; a crash repeats about this many per slot. */
   readonly cursorSaveEvents: number;
-  /** After how long a cursor that passed wanted events is saved at the latest. */
+  /** The longest time until a cursor that passed wanted events is saved. */
   readonly cursorSaveMaxMs: number;
-  /** The shortest time between two savings of cursors, so that many are saved by one statement. */
+  /** The shortest time between two saves, so that many cursors are saved by one statement. */
   readonly cursorSaveMinMs: number;
-  /** After how long cursors that passed only unwanted events are saved. */
+  /** How long until cursors that passed only unwanted events are saved. */
   readonly cursorRestSaveMs: number;
   /** How many events are blocked by one statement. */
   readonly blockMax: number;
-  /** How many blocked models of each handler are looked at by one statement. */
+  /** How many blocked models of each handler are read by one statement. */
   readonly dueMax: number;
-  /** How many bytes of events a batch handler receives at most, unless one event alone has more. */
+  /** The maximum number of bytes in a call of a batch handler, unless a single event is larger. */
   readonly batchBytesMax: number;
-  /** How many calls, of all handlers of the process, may ignore their signal and run on before it makes no new ones. */
+  /** How many calls, of all handlers of the process, may ignore their signal and run on before the process makes no new ones. */
   readonly abandonedMax: number;
-  /** For how long there may be so many before the process releases its leases and requests a restart. */
+  /** How long there may be that many before the process releases its leases and requests a restart. */
   readonly abandonedForMs: number;
-  /** For how long an event during whose call a process ended is tried alone, per process; it doubles with each end. */
+  /** How long an event whose process died during its call is tried alone, per process; it doubles with each death. */
   readonly quarantineMs: number;
   /**
-   * The longest wait after a call that was no attempt, because storage or a shard could not serve, where `retry.backoffMaxMs` is
-   * not less: so long after the outage the event is tried again at the latest.
+   * The longest wait after a call that did not count because storage or a shard was unavailable, unless `retry.backoffMaxMs` is
+   * less: the event is retried within this time after the outage.
    */
   readonly outageBackoffMaxMs: number;
   /** The first wait after the database failed; it doubles. */
   readonly storeBackoffBaseMs: number;
-  /** The longest one. */
+  /** The longest such wait. */
   readonly storeBackoffMaxMs: number;
   /** The shortest time between two notifications to other processes. */
   readonly notifyCoalesceMs: number;
-  /** How often partitions of the log are created ahead and dropped. */
+  /** How often partitions of the log are created ahead of time and dropped. */
   readonly partitionsMs: number;
 }
 
@@ -65,13 +65,13 @@ const fixedTuning = {
   partitionsMs: 86_400_000,
 } as const satisfies Partial<DeliveryTuning>;
 
-/** The shortest time between two notifications to other processes, also where a process delivers nothing itself. */
+/** The shortest time between two notifications to other processes, also in a process that does not deliver. */
 export const { notifyCoalesceMs } = fixedTuning;
 
-/** The longest timer. */
+/** The longest time of a timer. */
 const timerMaxMs = 2 ** 31 - 1;
 
-/** What follows from the settings; what is fixed is beside it. */
+/** What is derived from the settings, and what is fixed. */
 export function tuningFor(settings: {
   readonly pollMaxMs: number;
   readonly cursorSaveMs: number;
@@ -92,12 +92,15 @@ export function tuningFor(settings: {
 
 let tuningOfProcess: Partial<DeliveryTuning> = {};
 
-/** Tunes every delivery that this process makes from now on: for a test that starts a program as it is. */
+/** Tunes every delivery that this process creates from now on: for a test that starts an unmodified program. */
 export function tuneProcess(tuning: Partial<DeliveryTuning>): void {
   tuningOfProcess = tuning;
 }
 
-/** Where overrides of the settings carry what is tuned: no text in a configuration file is it, and a copy by spread has it, too. */
+/**
+ * The key under which overrides carry the tuning: no key in a configuration file can be this symbol, and a copy by spread keeps
+ * it.
+ */
 const tuningKey = Symbol('tuning');
 
 interface Tuned {
@@ -108,7 +111,7 @@ const tuningNames: ReadonlySet<string> = new Set(
   Object.keys(tuningFor({ pollMaxMs: 1, cursorSaveMs: 1, readBytesMax: 1 })),
 );
 
-/** Gives overrides of the settings that tune what is fixed or derived, too; what they had tuned before stays. */
+/** Returns overrides of the settings that also tune what is fixed or derived; earlier tuning stays. */
 export function tuned<Overrides extends object>(
   overrides: Overrides & Partial<DeliveryTuning>,
 ): Omit<Overrides, keyof DeliveryTuning> {
@@ -121,7 +124,7 @@ export function tuned<Overrides extends object>(
   } as object as Omit<Overrides, keyof DeliveryTuning>;
 }
 
-/** What {@link tuned} has put into overrides. */
+/** The tuning that {@link tuned} has added to overrides. */
 export function tuningIn(overrides: object): Partial<DeliveryTuning> {
   return (overrides as Tuned)[tuningKey] ?? {};
 }

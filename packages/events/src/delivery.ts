@@ -25,31 +25,34 @@ import { quiet } from './worker-context.js';
 /** What a delivery needs. */
 export interface DeliveryOptions {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
-  /** Wakes the delivery at each commit, executes the actions of handlers, and stages no other class as theirs. */
+  /**
+   * Wakes the delivery at each commit, executes the handlers' actions, and refuses to stage other event classes with the same
+   * names.
+   */
   readonly executor: Pick<ActionExecutor, 'execute' | 'onCommit'> &
     Partial<Pick<ActionExecutor, 'claimEventTypes'>>;
-  /** Processes that deliver the events of a database may have different ones: each works for those that it has. */
+  /** Processes that deliver the events of one database may have different handlers; each works only for its own. */
   readonly handlers: readonly AnyEventHandler[] | EventHandlerRegistry;
-  /** What to change in the default settings. */
+  /** Overrides of the default settings. */
   readonly settings?: DeliveryOverrides;
-  /** The classes that `event.model` gives; for others it gives an empty class of the same model name. */
+  /** The classes that `event.model` returns; for other models it returns an empty class with the model's name. */
   readonly models?: readonly ModelClass<unknown>[];
   /** Default: the computer's clock. */
   readonly clock?: Clock;
-  /** Gives a number from 0 to 1, for jitter. Default: `Math.random`. */
+  /** Returns a number from 0 to 1, for jitter. Default: `Math.random`. */
   readonly random?: () => number;
   /**
-   * Takes errors that no caller waits for, such as those of a database that is down, with the shards of the database: of one
-   * outage, each text once. Default: standard error.
+   * Called with errors that no caller waits for, such as those of a database that is down, with the shards of the database.
+   * During an outage, each text is reported once. Default: standard error.
    */
   readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
-  /** Takes, once at the end of such an outage, the shards of the database, which serves again. Default: standard error. */
+  /** Called once at the end of such an outage, with the shards of the database. Default: standard error. */
   readonly onRecovered?: (shards: readonly ShardIdentifier[]) => void;
-  /** Takes every call of a handler that did not succeed. Default: a line on standard error. */
+  /** Called with every call of a handler that did not succeed. Default: a line on standard error. */
   readonly onAttemptFailed?: AttemptFailureHook;
   /**
-   * Takes, once, that this process has to be restarted, because calls of its handlers hang and nothing ends them: it stops
-   * delivering by itself and gives its leases back, so that other processes go on. Default: a line on standard error.
+   * Called once when this process must be restarted, because calls of its handlers hang and nothing ends them. It has then
+   * stopped delivering and given its leases back, so that other processes take over. Default: a line on standard error.
    */
   readonly onRestartNeeded?: RestartHook;
 }
@@ -69,9 +72,9 @@ const knownOptions: Readonly<Record<keyof DeliveryOptions, true>> = {
 };
 
 /**
- * Delivers the events of all databases to handlers: at least once, those of one model in order.
+ * Delivers the events of all databases to handlers: each at least once, those of one model in order.
  *
- * Any number of processes may deliver the same databases; they share the work by leases.
+ * Any number of processes may deliver the events of the same databases; they share the work with leases.
  *
  * ```ts
  * const delivery = new Delivery({ databases, executor, handlers: [new NotifyRecipientOnDeposit(mailer)] });
@@ -91,16 +94,16 @@ export class Delivery {
   #stopped: Promise<void> | undefined;
 
   /**
-   * @throws InvariantViolationError `invariant-violation` when handlers or event classes have the same name, also one
-   * that the executor has staged, or two of the models
-   * @throws ConfigurationError `invalid-configuration` when an option or a setting is unknown, or a setting out of its bounds
+   * @throws InvariantViolationError `invariant-violation` when two handlers, two models or two event classes have the same name;
+   * this includes event classes that the executor has already staged
+   * @throws ConfigurationError `invalid-configuration` when an option or a setting is unknown, or a setting is out of range
    */
   constructor(options: DeliveryOptions) {
     // oxlint-disable-next-line no-restricted-properties -- the default of the port
     const { executor, models = [], clock = systemClock, random = Math.random } = options;
     const unknown = Object.keys(options).filter((name) => !Object.hasOwn(knownOptions, name));
     if (unknown.length > 0) {
-      throw new ConfigurationError(unknown.map((path) => ({ path, message: 'is no option of a Delivery' })));
+      throw new ConfigurationError(unknown.map((path) => ({ path, message: 'is not an option of Delivery' })));
     }
     this.#settings = engineSettings(options.settings);
     this.#executor = executor;
@@ -110,7 +113,7 @@ export class Delivery {
         : new EventHandlerRegistry(options.handlers);
     executor.claimEventTypes?.(handlers.eventClasses());
     const gate = new QuarantineGate(clock);
-    // Operators see where it runs; a process that starts again there is another one, which has not what the last one held.
+    // Shows operators where it runs. A restarted process must have a new id, because it does not hold what the old one held.
     const processId = `${hostname()}/${process.pid}/${randomUuid()}`;
     const context = {
       settings: this.#settings,
@@ -149,47 +152,47 @@ export class Delivery {
     });
   }
 
-  /** Why the process has to be restarted, once it has; for its readiness check. */
+  /** Why the process must be restarted, if it must; for its readiness check. */
   get restartNeed(): RestartNeed | undefined {
     return this.#restartNeed;
   }
 
   /**
-   * Begins, once; does not wait for the databases: one that is down is tried again until it is not. A process should end
-   * when {@link started} rejects: no handler gets anything from a database that refuses one of them.
+   * Begins, once. It does not wait for the databases: it tries again until a database is available. A process should end when
+   * {@link started} rejects: no handler gets any events from a database that refuses one of them.
    *
-   * @throws InvariantViolationError `invariant-violation` when it was stopped: make a new one
+   * @throws InvariantViolationError `invariant-violation` when it was stopped: create a new one
    */
   start(): void {
     if (this.#stopped !== undefined) {
       throw new InvariantViolationError(
-        'This delivery was stopped and delivers nothing more: make a new Delivery',
+        'This delivery was stopped: create a new Delivery',
       );
     }
     if (this.#ignoreCommits !== undefined) return;
     this.#ignoreCommits = this.#executor.onCommit((shard) => this.#byShard.get(shard)?.committed());
-    // What it does, it does for nobody who happens to start it.
+    // The work of delivery does not belong to the request that happens to start it.
     for (const worker of this.#workers) outsideRequests(() => worker.start());
   }
 
   /**
-   * Resolves when every handler has its place in the log of every database that can serve: what is committed there from
-   * then on is delivered to a new handler that starts `'now'`.
+   * Resolves when every handler has its position in the log of every available database: what is committed there from then on is
+   * delivered to a new handler that starts `'now'`.
    *
-   * A database that says that it cannot serve now is left out; its delivery begins by itself when it can: see
+   * A database that reports that it is unavailable is left out; its delivery begins by itself when it becomes available: see
    * {@link startedOn}.
    *
-   * @throws HandlerNamesError `handler-names` when the names of one handler belong to several in a database, or those
-   * of two to one
-   * @throws Error when a database was closed, or delivery stopped, before
+   * @throws HandlerNamesError `handler-names` when, in a database, the names of one handler belong to several handlers, or those
+   * of two belong to one
+   * @throws Error when a database was closed, or delivery stopped, before that
    */
   async started(): Promise<void> {
     await Promise.all(this.#workers.map((worker) => worker.settled()));
   }
 
   /**
-   * Resolves when every handler has its place in the log of the database that holds a shard; throws as {@link started}.
-   * It waits for as long as that database cannot serve.
+   * Resolves when every handler has its position in the log of the database that holds a shard; throws as {@link started}. It
+   * waits as long as that database is unavailable.
    *
    * @throws UnknownShardError `unknown-shard` when the shard is not configured
    */
@@ -200,12 +203,11 @@ export class Delivery {
   }
 
   /**
-   * Reads nothing more, finishes what was read, saves how far it came and gives the leases back; a second call waits
-   * for the first.
+   * Reads nothing more, finishes what was read, saves the cursors and gives the leases back; a second call waits for the first.
    *
-   * Handlers that are not done in time have their signal aborted; their events are delivered again elsewhere.
+   * If handlers do not finish in time, their signal is aborted, and their events are delivered again elsewhere.
    *
-   * @param options.timeoutMs how long to wait for handlers, and once more for the database. Default `stopTimeoutMs`.
+   * @param options.timeoutMs how long to wait for handlers, and then for the database. Default `stopTimeoutMs`.
    */
   stop({ timeoutMs = this.#settings.stopTimeoutMs }: { readonly timeoutMs?: number } = {}): Promise<void> {
     this.#ignoreCommits?.();
@@ -221,13 +223,13 @@ function logError(error: unknown, shards: readonly ShardIdentifier[]): void {
   const isRefused = FrameworkError.find(error)?.code === 'handler-names';
   const database = `the database of ${shards.join(', ')}`;
   const fate = isRefused
-    ? `Nothing is delivered from ${database}, which refuses a handler`
-    : `Delivery from ${database} goes on after an error`;
+    ? `Nothing is delivered from ${database}, because it refuses a handler`
+    : `Delivery from ${database} continues after an error`;
   // oxlint-disable-next-line no-console -- silence is never the default
   console.error(`${fate}: ${errorText(error)}`);
 }
 
 function logRecovery(shards: readonly ShardIdentifier[]): void {
-  // oxlint-disable-next-line no-console -- it ends what was said of the outage
-  console.error(`Delivery has recovered: the database of ${shards.join(', ')} serves again`);
+  // oxlint-disable-next-line no-console -- it completes the report of the outage
+  console.error(`Delivery has recovered: the database of ${shards.join(', ')} is available again`);
 }

@@ -1,4 +1,4 @@
-// In the order in which a datum flows: handler, registry, envelope, context, delivery, operators.
+// In the order in which data flows: handler, registry, envelope, context, delivery, operators.
 export {
   type AnyEventHandler,
   type AnyHandledEvent,

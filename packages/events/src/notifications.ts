@@ -10,7 +10,7 @@ import { type NotificationChannel, outsideRequests } from '@framework/core/adapt
 import { notifyCoalesceMs } from './delivery-tuning.js';
 import { type WorkerContext, quiet, untilAborted, untilDone } from './worker-context.js';
 
-/** Tells other processes that something was committed: at once, then at most once per interval. */
+/** Notifies other processes that something was committed: at once, then at most once per interval. */
 export class CommitNotifications {
   readonly #channel: Pick<NotificationChannel, 'notify'>;
   readonly #intervalMs: number;
@@ -33,10 +33,10 @@ export class CommitNotifications {
     this.#onError = options.onError;
   }
 
-  /** Returns at once, whatever becomes of the notification: nobody's commit waits for it. */
+  /** Returns at once, whatever happens to the notification: no commit waits for it. */
   notify(): void {
     this.#pending = true;
-    // For whoever commits meanwhile as well.
+    // This delay also covers commits that happen meanwhile.
     if (!this.#sending) outsideRequests(() => void this.#send());
   }
 
@@ -44,14 +44,14 @@ export class CommitNotifications {
     this.#stopped.abort();
   }
 
-  /** One at a time, so that a database that does not answer holds one statement and not many. */
+  /** One at a time, so that a database that does not answer holds only one statement. */
   async #send(): Promise<void> {
     this.#sending = true;
     while (this.#pending && !this.#stopped.signal.aborted) {
       const waitMs = this.#lastMs + this.#intervalMs - this.#clock.elapsedMs();
       if (waitMs > 0) await this.#clock.sleep(waitMs, this.#stopped.signal);
       this.#lastMs = this.#clock.elapsedMs();
-      // What is committed from here on is not covered by this notification any more.
+      // Anything committed from here on is no longer covered by this notification.
       this.#pending = false;
       if (this.#stopped.signal.aborted) break;
       await this.#channel.notify().catch(this.#onError);
@@ -60,7 +60,7 @@ export class CommitNotifications {
   }
 }
 
-/** Calls back at the notifications of other processes until delivery stops; notifications only save time, polling finds everything. */
+/** Calls the listener at notifications of other processes until delivery stops. They only save time; polling finds everything. */
 export async function listenForNotifications(
   context: WorkerContext,
   channel: Pick<NotificationChannel, 'listen'>,
@@ -74,16 +74,16 @@ export async function listenForNotifications(
 }
 
 /**
- * Tells other processes of this one's commits, where this one executes actions and delivers nothing itself.
+ * Notifies other processes of this one's commits, in a process that executes actions but delivers nothing itself.
  *
- * @returns what ends it
+ * @returns a function that ends it
  */
 export function notifyOfCommits(options: {
   readonly databases: Pick<DatabaseRegistry, 'deliveries'>;
   readonly executor: Pick<ActionExecutor, 'onCommit'>;
   /** Default: the computer's clock. */
   readonly clock?: Clock;
-  /** Takes what went wrong, with the shards of the database; notifications only save time. Default: nothing. */
+  /** Called with errors and the shards of the database; notifications only save time. Default: errors are ignored. */
   readonly onError?: (error: unknown, shards: readonly ShardIdentifier[]) => void;
 }): () => void {
   const { databases, executor, clock = systemClock, onError = () => undefined } = options;

@@ -42,9 +42,9 @@ describe('a section of delivery', () => {
   test('is refused with what became of those that are no settings any more', () => {
     expect(faultsOf({ pollMinMs: 5, retry: { outageBackoffMaxMs: 5 } })).toEqual({
       'framework.delivery.poll-min-ms':
-        'is no setting any more: remove it (now it is a quarter of poll-max-ms)',
+        'is no longer a setting: remove it (now it is a quarter of poll-max-ms)',
       'framework.delivery.retry.outage-backoff-max-ms':
-        'is no setting any more: remove it (now it is 5 s, or backoff-max-ms if that is less)',
+        'is no longer a setting: remove it (now it is 5 s, or backoff-max-ms if that is less)',
     });
   });
 

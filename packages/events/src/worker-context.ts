@@ -7,19 +7,19 @@ import type { EngineSettings } from './delivery-settings.js';
 export interface WorkerContext {
   readonly settings: EngineSettings;
   readonly clock: Clock;
-  /** Gives a number from 0 to 1, for jitter. */
+  /** Returns a number from 0 to 1, for jitter. */
   readonly random: () => number;
-  /** Takes what cannot be thrown anywhere; never throws. */
+  /** Called with errors that cannot be thrown to a caller; never throws. */
   readonly onError: (error: unknown) => void;
-  /** Takes every call of a handler that did not succeed; never throws. */
+  /** Called with every call of a handler that did not succeed; never throws. */
   readonly onAttemptFailed: AttemptFailureHook;
-  /** Aborted when nothing new is to begin: what runs may finish. */
+  /** Aborted when nothing new may begin; running work may finish. */
   readonly stopping: AbortSignal;
   /** Aborted when everything must end, finished or not. */
   readonly ended: AbortSignal;
 }
 
-/** A backoff by the settings, for one loop. */
+/** A new backoff from the settings, for one loop. */
 export function storeBackoff({ clock, random, settings }: WorkerContext): StoreBackoff {
   return new StoreBackoff({
     clock,
@@ -29,7 +29,7 @@ export function storeBackoff({ clock, random, settings }: WorkerContext): StoreB
   });
 }
 
-/** Repeats what a database refuses for now: waits longer each time, and starts anew after a success. */
+/** The waits after operations that the database refuses for now: each is longer than the last one, until one succeeds. */
 export class StoreBackoff {
   readonly #clock: Clock;
   readonly #random: () => number;
@@ -53,19 +53,19 @@ export class StoreBackoff {
     this.#failures = 0;
   }
 
-  /** How long to wait after a failure: at least half of the time that is due, so that no loop is ever tight. */
+  /** How long to wait after a failure: at least half of the full wait, so that no loop is ever tight. */
   failedMs(): number {
     const dueMs = Math.min(this.#maxMs, this.#baseMs * 2 ** this.#failures++);
     return dueMs * (0.5 + this.#random() / 2);
   }
 
-  /** Waits as long as {@link StoreBackoff.failedMs} says, or until the signal is aborted. */
+  /** Waits for the time of {@link StoreBackoff.failedMs}, or until the signal is aborted. */
   async failed(signal?: AbortSignal): Promise<void> {
     await this.#clock.sleep(this.failedMs(), signal);
   }
 }
 
-/** What one loop waits on: ends a wait early when it is given, also when it was given before the wait began. */
+/** Ends the wait of one loop early when it is given, even if it was given before the wait began. */
 export class WakeSignal {
   readonly #clock: Clock;
   #woken = false;
@@ -75,17 +75,17 @@ export class WakeSignal {
     this.#clock = clock;
   }
 
-  /** Ends the running wait, or the next one at once. */
+  /** Ends the current wait, or otherwise the next one at once. */
   wake(): void {
     this.#woken = true;
     this.#wake?.();
   }
 
-  /** Waits until somebody wakes it, or for a duration in milliseconds when there is one; tells whether somebody did. */
+  /** Waits until it is woken, or for a duration in milliseconds if one is given; returns whether it was woken. */
   async wait(durationMs?: number): Promise<boolean> {
     if (!this.#woken) {
       await new Promise<void>((resolve) => {
-        // Not a sleep, which would have to be aborted: that collects a stack trace, at each wait of each loop.
+        // Not an abortable sleep, because aborting creates a stack trace, at each wait of each loop.
         const cancel = durationMs === undefined ? undefined : this.#clock.after(durationMs, resolve);
         this.#wake = () => {
           cancel?.();
@@ -100,7 +100,7 @@ export class WakeSignal {
   }
 }
 
-/** Resolves when a signal is aborted; at once when it was before: then it tells nobody any more. */
+/** Resolves when a signal is aborted, at once if it already is; a signal that is already aborted calls no listeners. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
@@ -109,9 +109,9 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
 }
 
 /**
- * Does what the database refuses for now again, later each time, until it is done.
+ * Repeats work that the database refuses for now, with growing waits, until it succeeds.
  *
- * @returns what the work gave; `undefined` when the signal was aborted before it succeeded
+ * @returns the result of the work; `undefined` when the signal was aborted before it succeeded
  */
 export async function untilDone<T>(
   context: WorkerContext,
@@ -133,14 +133,14 @@ export async function untilDone<T>(
 /** A hook that reports an error must not cause another one, neither at once nor later. */
 export function quiet<Report>(hook: (report: Report) => unknown): (report: Report) => void {
   return (report) => {
-    // There is nobody left to tell.
+    // There is nobody left to report this to.
     void new Promise((resolve) => resolve(hook(report))).catch(() => undefined);
   };
 }
 
 /**
- * The codes of errors by which a database says that it cannot serve now, or not from where delivery stands: every handler is told
- * that by itself.
+ * The codes of errors by which a database says that it is unavailable, or that cursors must be loaded again; handlers deal with
+ * these themselves.
  */
 const outageCodes: ReadonlySet<ErrorCode> = new Set([
   'shard-unavailable',
@@ -154,8 +154,8 @@ const textsMax = 20;
 /**
  * Reports the errors of the loops that work on one database.
  *
- * During an outage each loop fails again and again, mostly with the same text: each text is reported once until the database
- * serves again, which is reported as well. All other errors are reported each time.
+ * During an outage each loop fails again and again, mostly with the same text. Each text is reported once until the database is
+ * available again, which is reported as well. All other errors are reported each time.
  */
 export class OutageReport {
   readonly #onError: (error: unknown) => void;

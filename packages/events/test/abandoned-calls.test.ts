@@ -90,7 +90,7 @@ describe('a restart', () => {
     ]);
     logRestartNeed({ abandonedCount: 3, countByHandler });
     expect(write).toHaveBeenCalledExactlyOnceWith(
-      'Delivery has stopped, and this process is to be restarted: 3 calls of handlers ignore their aborted signal and keep ' +
+      'Delivery has stopped, and this process must be restarted: 3 calls of handlers ignore their aborted signal and keep ' +
         'running, of mails (2), books (1)',
     );
     write.mockRestore();

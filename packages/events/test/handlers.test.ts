@@ -452,7 +452,7 @@ test('an option that a delivery does not have is refused by its name', () => {
   expect(() => new Delivery(options)).toThrow(
     expect.objectContaining({
       code: 'invalid-configuration',
-      faults: [{ path: 'onErrors', message: 'is no option of a Delivery' }],
+      faults: [{ path: 'onErrors', message: 'is not an option of Delivery' }],
     }) as Error,
   );
 });

@@ -7,21 +7,23 @@ export interface AttemptFailure {
   readonly handler: string;
   /** The event that it was called with; the first one of a batch. */
   readonly event: DeliverableEvent;
-  /** How many events it was called with: 1 unless it is a batch. */
+  /** How many events it was called with: 1, except for a batch. */
   readonly eventCount: number;
   /** Which attempt it was, from 1. */
   readonly attempt: number;
-  /** What it threw. */
+  /** What the call threw. */
   readonly error: unknown;
-  /** Whether it counts as an attempt: not when storage, or another shard, could not serve, nor where the handler waits. */
+  /**
+   * Whether it counts as an attempt. It does not if storage or another shard was unavailable, nor with `whenBatchFails: 'wait'`.
+   */
   readonly counted: boolean;
-  /** Whether it is tried again by itself; false: the event is a dead letter now. */
+  /** Whether it is retried automatically; false means that the event is now a dead letter. */
   readonly willRetry: boolean;
-  /** After how long, in milliseconds, at the earliest; `undefined` for a dead letter. */
+  /** The shortest time until the retry, in milliseconds; `undefined` for a dead letter. */
   readonly retryAfterMs: number | undefined;
 }
 
-/** Takes every call of a handler that did not succeed. */
+/** Called with every call of a handler that did not succeed. */
 export type AttemptFailureHook = (failure: AttemptFailure) => void;
 
 /** Writes the failure to standard error, in one line: the default when no hook is given. */
@@ -40,7 +42,7 @@ export function logAttemptFailure({ handler, event, eventCount, ...failure }: At
   );
 }
 
-/** What the retries wait for, where somebody has to do something. */
+/** Tells operators what the retries wait for, if somebody must do something. */
 function untilConfigured(error: unknown): string {
   if (FrameworkError.find(error)?.code !== 'unknown-shard') return '';
   return ', and waits until the shard is in the configuration of this process, or a process that has it takes over';
@@ -49,23 +51,23 @@ function untilConfigured(error: unknown): string {
 /**
  * What a failed call means for its event.
  *
- * `counts`: the call failed by itself, which is an attempt. `outage`: storage or another shard could not serve, so that the
- * same call may succeed later: no attempt, however long it takes. `final`: the error says that doing the same again cannot
+ * `counts`: the call failed by itself, which is an attempt. `outage`: storage or another shard was unavailable, so the same call
+ * may succeed later; it is not an attempt, however long the outage takes. `final`: the error says that the same call cannot
  * succeed.
  */
 export type AttemptVerdict = 'counts' | 'outage' | 'final';
 
-/** Judges what a call of a handler threw by the framework's error in it, which may be wrapped as a cause; never throws. */
+/** Classifies what a call of a handler threw, by the framework's error in it, which may be wrapped as a cause; never throws. */
 export function attemptVerdict(thrown: unknown): AttemptVerdict {
   try {
     const known = FrameworkError.find(thrown);
     // The handler itself took too long, whatever it waited for.
     if (known === undefined || known.code === 'handler-timeout') return 'counts';
-    // A process that knows more shards takes the event over, or this one has the shard after its next deployment.
+    // A process that knows more shards takes the event over, or this one knows the shard after its next deployment.
     if (known.retryable || known.code === 'unknown-shard') return 'outage';
     return 'final';
   } catch {
-    // A proxy around an error, which refuses to be read.
+    // It is a proxy around an error, and refuses to be read.
     return 'counts';
   }
 }
@@ -75,10 +77,10 @@ const causesMax = 5;
 const partsMax = 10;
 
 /**
- * What a failed attempt threw, as operators read it: name, message and causes, at most 2,000 characters.
+ * What a failed attempt threw, as shown to operators: name, message and causes, at most 2,000 characters.
  *
- * Never throws, and gives text that every database can store, whatever was thrown: recording a failure must not depend on
- * what failed.
+ * Never throws, and returns text that every database can store, whatever was thrown: recording a failure must not depend on what
+ * failed.
  */
 export function errorText(thrown: unknown): string {
   const links: string[] = [];
@@ -99,12 +101,12 @@ function linkText(thrown: unknown): string {
   return parts.length === 0 ? text : `${text} [${parts.map(partText).join('; ')}]`;
 }
 
-/** One of several errors in one, without those that it may hold itself. */
+/** One error of an AggregateError, without those that it may contain itself. */
 function partText(part: unknown): string {
   return isError(part) ? `${propertyText(part, 'name')}: ${propertyText(part, 'message')}` : textOf(part);
 }
 
-/** A proxy may refuse the question. */
+/** A proxy may throw when it is inspected. */
 function isError(value: unknown): value is Error {
   return attempted(() => value instanceof Error, false);
 }
@@ -113,7 +115,7 @@ function propertyText(error: Error, property: 'name' | 'message'): string {
   return attempted(() => textOf(error[property]), '(unreadable)');
 }
 
-/** What JavaScript says is a text may be anything. */
+/** `String` may throw, and its result may be anything. */
 function textOf(thrown: unknown): string {
   return attempted(() => bounded(String(thrown)), `a thrown ${typeof thrown} that has no text`);
 }
@@ -130,15 +132,15 @@ function partsOf(error: Error): readonly unknown[] {
   );
 }
 
-/** Long texts are cut before anything else is done with them. */
+/** Long texts are cut first, so that the other steps stay cheap. */
 function bounded(text: string): string {
   return text.slice(0, charactersMax);
 }
 
-/** PostgreSQL's text holds neither NUL nor half of a character. */
+/** PostgreSQL's text can contain neither NUL nor a lone surrogate. */
 function storable(text: string): string {
   const cut = bounded(text.replaceAll('\0', ''));
-  // The cut itself may have halved a character.
+  // The cut itself may have split a surrogate pair.
   const whole = cut.length === charactersMax && isHighSurrogate(cut) ? cut.slice(0, -1) : cut;
   return whole.toWellFormed();
 }

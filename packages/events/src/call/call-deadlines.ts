@@ -1,6 +1,6 @@
 import type { Clock } from '@framework/core';
 
-/** The calls of one handler that run; ends those that take too long, with one sleep for all of them. */
+/** The running calls of one handler; ends those that take too long, with one timer for all of them. */
 export class CallDeadlines<Call extends object> {
   readonly #timeoutMs: number;
   readonly #clock: Clock;
@@ -10,14 +10,14 @@ export class CallDeadlines<Call extends object> {
   #watching = false;
   #stopped = new AbortController();
 
-  /** @param onExpired called with each call that takes longer, which is to be removed then */
+  /** @param onExpired called with each call that takes too long, and must remove it */
   constructor(timeoutMs: number, clock: Clock, onExpired: (call: Call) => void) {
     this.#timeoutMs = timeoutMs;
     this.#clock = clock;
     this.#onExpired = onExpired;
   }
 
-  /** The calls that are watched. */
+  /** The calls that are being watched. */
   get calls(): Iterable<Call> {
     return this.#startedMs.keys();
   }
@@ -27,12 +27,12 @@ export class CallDeadlines<Call extends object> {
     if (!this.#watching) void this.#watch();
   }
 
-  /** Watches a call no more; false when it was removed before. */
+  /** Stops watching a call; returns false if it was already removed. */
   remove(call: Call): boolean {
     return this.#startedMs.delete(call);
   }
 
-  /** Ends the sleep; calls that are added later are watched again. */
+  /** Ends the timer; calls that are added later are watched again. */
   stop(): void {
     this.#stopped.abort();
     this.#stopped = new AbortController();
@@ -43,42 +43,42 @@ export class CallDeadlines<Call extends object> {
     const { signal } = this.#stopped;
     for (const [call, startedMs] of this.#startedMs) {
       const leftMs = startedMs + this.#timeoutMs - this.#clock.elapsedMs();
-      // Even the shortest timer takes a millisecond, which adds up where thousands expire together.
+      // Even the shortest timer takes a millisecond, which adds up if thousands of calls expire together.
       if (leftMs > 0) await this.#clock.sleep(leftMs, signal);
       if (signal.aborted) break;
-      // It may have returned meanwhile; the loop goes on with the oldest that has not.
+      // It may have returned meanwhile; the loop continues with the oldest call that has not.
       if (this.#startedMs.has(call)) this.#onExpired(call);
     }
     this.#watching = false;
   }
 }
 
-/** Why a process that delivers has to be restarted: calls of its handlers hang, and nothing ends them. */
+/** Why a delivering process must be restarted: calls of its handlers hang, and nothing ends them. */
 export interface RestartNeed {
-  /** How many calls were given up and still run. */
+  /** How many abandoned calls are still running. */
   readonly abandonedCount: number;
   /** How many of them each handler has, by its durable name. */
   readonly countByHandler: ReadonlyMap<string, number>;
 }
 
-/** Takes the need, once; what a supervisor restarts should end then, with an exit code that says so. */
+/** Called once when a restart is needed; end the process with an exit code that makes its supervisor restart it. */
 export type RestartHook = (need: RestartNeed) => void;
 
-/** Writes the need to standard error: the default when no hook is given. */
+/** Writes to standard error that a restart is needed: the default when no hook is given. */
 export function logRestartNeed({ abandonedCount, countByHandler }: RestartNeed): void {
   const handlers = [...countByHandler].map(([handler, count]) => `${handler} (${count})`).join(', ');
   // oxlint-disable-next-line no-console -- silence is never the default
   console.error(
-    `Delivery has stopped, and this process is to be restarted: ${abandonedCount} calls of handlers ignore ` +
+    `Delivery has stopped, and this process must be restarted: ${abandonedCount} calls of handlers ignore ` +
       `their aborted signal and keep running, of ${handlers}`,
   );
 }
 
 /**
- * Counts the calls of all handlers of a process that were given up and still run.
+ * Counts the abandoned calls of all handlers of a process that are still running.
  *
- * Nothing ends a call that ignores its signal. Beyond a limit no further calls are made; if that lasts, the process would
- * stand still for ever, and requests a restart.
+ * Nothing ends a call that ignores its signal. Beyond a limit no further calls are made. If that lasts, the process would never
+ * deliver again, and requests a restart.
  */
 export class AbandonedCalls {
   readonly #max: number;
@@ -89,13 +89,13 @@ export class AbandonedCalls {
   readonly #countByHandler = new Map<string, number>();
   readonly #stopped = new AbortController();
   #count = 0;
-  /** Ends the waiting for calls to end. */
+  /** Stops waiting for calls to end. */
   #room: AbortController | undefined;
 
   /**
    * @param options.max how many there may be
-   * @param options.forMs for how long there may be as many
-   * @param options.onRestartNeeded called once, when there were as many for as long
+   * @param options.forMs how long there may be that many
+   * @param options.onRestartNeeded called once, when there have been that many for that long
    */
   constructor(options: {
     readonly max: number;
@@ -114,19 +114,19 @@ export class AbandonedCalls {
     return this.#count >= this.#max;
   }
 
-  /** Calls back whenever it is {@link AbandonedCalls.full} no more. */
+  /** Calls the listener whenever it is no longer {@link AbandonedCalls.full}. */
   onRoom(listener: () => void): void {
     this.#onRoom.add(listener);
   }
 
-  /** Counts a call that was given up. */
+  /** Counts a call that was abandoned. */
   add(handler: string): void {
     this.#count++;
     this.#countByHandler.set(handler, (this.#countByHandler.get(handler) ?? 0) + 1);
     if (this.full && this.#room === undefined) void this.#wait();
   }
 
-  /** Says that such a call has ended after all. */
+  /** Records that such a call has ended after all. */
   remove(handler: string): void {
     const wasFull = this.full;
     this.#count--;
@@ -138,7 +138,7 @@ export class AbandonedCalls {
     for (const listener of this.#onRoom) listener();
   }
 
-  /** Requests no restart from now on, because the process ends anyway. */
+  /** Requests no restart from now on, because the process is ending anyway. */
   stop(): void {
     this.#stopped.abort();
   }

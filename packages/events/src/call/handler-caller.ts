@@ -18,8 +18,8 @@ import type { EnvelopeFactory } from '../handler/row-envelope.js';
 import { type AbandonedCalls, CallDeadlines } from './call-deadlines.js';
 
 /**
- * How a call ended; `dropped`: its slot was lost or delivery ended, so that its outcome is nobody's business here; `held-back`:
- * it was not made, because none may be made now.
+ * How a call ended. `dropped`: its slot was lost or delivery ended, so its outcome no longer matters here. `held-back`: it was
+ * not made, because no call may be made now.
  */
 export type CallOutcome =
   | { readonly kind: 'done' }
@@ -31,20 +31,20 @@ const done: CallOutcome = { kind: 'done' };
 const dropped: CallOutcome = { kind: 'dropped' };
 const heldBack: CallOutcome = { kind: 'held-back' };
 
-/** For what a call is made: its outcome counts while this process holds the slot. */
+/** What a call is made for: its outcome counts only while this process holds the slot. */
 interface CalledSlot {
-  /** False for good once it is lost. */
+  /** False permanently once the slot is lost. */
   readonly held: boolean;
 }
 
 interface RunningCall {
   readonly slot: CalledSlot;
   readonly context: CallContext;
-  /** Ends the waiting for the call, which itself may run on. */
+  /** Stops waiting for the call, which itself may run on. */
   readonly onOutcome: (outcome: CallOutcome) => void;
 }
 
-/** Calls one handler with events, and never waits longer than the handler may take. */
+/** Calls one handler with events, and never waits longer than the handler's timeout. */
 export class HandlerCaller {
   readonly #handler: DatabaseHandler;
   readonly #executor: Pick<ActionExecutor, 'execute'>;
@@ -60,9 +60,9 @@ export class HandlerCaller {
     readonly envelopes: EnvelopeFactory;
     readonly timeoutMs: number;
     readonly clock: Clock;
-    /** Gives what was left out of large events. */
+    /** Loads what was left out of large events. */
     readonly log: Pick<DeliveryLog, 'load'>;
-    /** Those of all handlers of the process. */
+    /** The abandoned calls of all handlers of the process. */
     readonly abandoned: AbandonedCalls;
     /** Asked right before each call of the handler. */
     readonly mayCall: () => boolean;
@@ -85,7 +85,7 @@ export class HandlerCaller {
     return this.#handler.name;
   }
 
-  /** Calls the handler with the events, which belong to one slot; at least one. Never rejects. */
+  /** Calls the handler with the events, at least one, all from one slot. Never rejects. */
   call(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
@@ -95,7 +95,7 @@ export class HandlerCaller {
     return isLarge ? this.#loadAndCall(events, attempt, slot) : this.#call(events, attempt, slot);
   }
 
-  /** Gives up the calls for a slot that was lost, or all of them. */
+  /** Abandons the calls for a slot that was lost, or all calls. */
   drop(reason: unknown, slot?: CalledSlot): void {
     for (const call of this.#running.calls) {
       if (slot === undefined || call.slot === slot) this.#giveUp(call, dropped, reason);
@@ -103,7 +103,7 @@ export class HandlerCaller {
     if (slot === undefined) this.#running.stop();
   }
 
-  /** Large events are in memory for no longer than their call, whose time begins when the database has given them. */
+  /** Large events are in memory only during their call, whose timeout begins when the database has returned them. */
   async #loadAndCall(
     events: readonly [DeliverableEvent, ...DeliverableEvent[]],
     attempt: number,
@@ -150,7 +150,7 @@ export class HandlerCaller {
     attempt: number,
     context: CallContext,
   ): Promise<CallOutcome> {
-    // That may have changed while the call was prepared.
+    // This may have changed while the call was being prepared.
     if (!this.#mayCall()) return heldBack;
     const { handler, eventClasses } = this.#handler;
     const envelopeOf = (event: DeliverableEvent) =>
@@ -173,7 +173,7 @@ export class HandlerCaller {
   }
 }
 
-/** What one call of a handler may use, until it is given up. */
+/** What one call of a handler may use, until it is abandoned. */
 export class CallContext implements HandlerContext {
   readonly attempt: number;
   readonly #handler: string;
@@ -185,7 +185,7 @@ export class CallContext implements HandlerContext {
 
   /**
    * @param handler its permanent id in the database of the event
-   * @param shard that of the event
+   * @param shard the shard of the event
    */
   constructor(
     handler: string,
@@ -201,14 +201,14 @@ export class CallContext implements HandlerContext {
     this.#executor = executor;
   }
 
-  /** Made when it is asked for: most handlers never do, and they are called very often. */
+  /** Created on first use: most handlers never use it, and they are called very often. */
   get signal(): AbortSignal {
     this.#controller ??= new AbortController();
     if (this.#aborted !== undefined) this.#controller.abort(this.#aborted.reason);
     return this.#controller.signal;
   }
 
-  /** Gives the call up. */
+  /** Abandons the call. */
   abort(reason: unknown): void {
     this.#aborted = { reason };
     this.#controller?.abort(reason);

@@ -10,9 +10,9 @@ import {
   discoveredHandlers,
 } from './event-handler.js';
 
-/** Leaves an idempotency key of 255 characters room for the event's id and the action's name. */
+/** An idempotency key of 255 characters must have room for this name, the event's id and the action's name. */
 const nameCharactersMax = 100;
-/** Later years are not written with four digits, and no database reads them as a date. */
+/** Later years have more than four digits, and no database reads them as a date. */
 const yearMax = 9_999;
 
 const knownOptions: Readonly<Record<keyof EventHandlerOptions, true>> = {
@@ -31,7 +31,7 @@ const knownRetryOptions: Readonly<Record<keyof HandlerRetry, true>> = {
   backoffMaxMs: true,
 };
 
-/** A handler with what it declares. */
+/** A handler with its declaration. */
 export interface RegisteredHandler {
   readonly name: string;
   readonly handler: AnyEventHandler;
@@ -42,20 +42,20 @@ export interface RegisteredHandler {
 
 /** A handler as one database knows it. */
 export interface DatabaseHandler extends RegisteredHandler {
-  /** The permanent id under which the database keeps what is its own: the first name that it had there. */
+  /** The permanent id under which the database stores the handler's state: its first name there. */
   readonly id: string;
 }
 
-/** The handlers that a delivery calls: one instance of each class, under durable names that differ. */
+/** The handlers that a delivery calls: one instance of each class, each with a different durable name. */
 export class EventHandlerRegistry {
   /** In the order in which they were given. */
   readonly handlers: readonly RegisteredHandler[];
 
   /**
-   * Holds handlers that are passed as values; their classes declare their names with `@FrameworkEventHandler`.
+   * Takes handlers as values; their classes declare their names with `@FrameworkEventHandler`.
    *
-   * @throws InvariantViolationError `invariant-violation` when one declares no name, no events, an invalid start, or an option that is unknown, when two have
-   * the same name or alias, or when two classes of events have the same `event_type`
+   * @throws InvariantViolationError `invariant-violation` when one declares no name, no events, an invalid start or an unknown
+   * option, when two have the same name or alias, or when two classes of events have the same `event_type`
    */
   constructor(handlers: readonly AnyEventHandler[]) {
     const names = new Map<string, string>();
@@ -69,15 +69,15 @@ export class EventHandlerRegistry {
     });
   }
 
-  /** The classes of events that they want by class. */
+  /** The classes of events that any of them wants by class. */
   eventClasses(): readonly EventClass[] {
     return this.handlers.flatMap(({ eventClasses: wanted }) => [...(wanted?.values() ?? [])]);
   }
 
   /**
-   * Holds every handler that is marked with `@FrameworkEventHandler` and imported.
+   * Takes every handler that is marked with `@FrameworkEventHandler` and imported.
    *
-   * @param create makes the one instance of a class, for instance by asking a container
+   * @param create returns the one instance of a class, for example from a container
    */
   static discover(create: (handler: EventHandlerClass) => AnyEventHandler): EventHandlerRegistry {
     return new EventHandlerRegistry(discoveredHandlers().map(create));
@@ -114,7 +114,7 @@ function registeredHandler(handler: AnyEventHandler): RegisteredHandler {
     );
   }
   if (!('handle' in handler) && !('handleBatch' in handler)) {
-    throw new InvariantViolationError(`${className} handles nothing: give it handle(…) or handleBatch(…)`);
+    throw new InvariantViolationError(`${className} handles nothing: add handle(…) or handleBatch(…)`);
   }
   return { name: options.name, handler, options, eventClasses: eventClasses(handler) };
 }
@@ -123,7 +123,7 @@ function unknownNames(options: object, known: object): readonly string[] {
   return Object.keys(options).filter((name) => !Object.hasOwn(known, name));
 }
 
-/** Every database can hold such a time. */
+/** Whether every database can represent the time. */
 function isStart(startFrom: StartFrom): boolean {
   if (startFrom === 'beginning' || startFrom === 'now') return true;
   const year = startFrom.time instanceof Date ? startFrom.time.getUTCFullYear() : NaN;

@@ -8,10 +8,10 @@ import type {
 } from '@framework/core';
 import type { StartFrom } from '@framework/core/adapter';
 
-/** What a handler may receive: typed events of the classes that it names, or every event, undecoded. */
+/** What a handler may receive: typed events of the classes that it lists, or every event, undecoded. */
 export type AnyHandledEvent = ModelEvent<unknown> | undefined;
 
-/** Which events a handler wants: one class, several, or with `undefined` as its type argument `'all'`. */
+/** Which events a handler wants: one class, several classes, or `'all'`, if its type argument is `undefined`. */
 export type EventSelection<E extends AnyHandledEvent> = [E] extends [ModelEvent<unknown>]
   ? EventClass<E> | readonly EventClass<E>[]
   : 'all';
@@ -36,7 +36,7 @@ export interface EventHandler<E extends AnyHandledEvent> {
 }
 
 /**
- * Reacts to committed events, several of one slot at a time, for bulk work such as indexing or publishing.
+ * Reacts to several committed events of one slot at a time, for bulk work such as indexing or publishing.
  *
  * The envelopes are in the order of the log. A batch succeeds or fails as a whole; see `whenBatchFails`.
  */
@@ -46,7 +46,7 @@ export interface BatchEventHandler<E extends AnyHandledEvent> {
   handleBatch(envelopes: readonly EventEnvelope<E>[], context: HandlerContext): Promise<void>;
 }
 
-/** Any handler, where its types do not matter. */
+/** Any handler, when its types do not matter. */
 export type AnyEventHandler = {
   readonly event: EventClass | readonly EventClass[] | 'all';
 } & (
@@ -55,15 +55,15 @@ export type AnyEventHandler = {
 );
 
 /**
- * An event as a handler receives it: read from the log, the same whenever it is delivered, except for `attempt`.
+ * An event as a handler receives it: read from the log, and the same at each delivery, except for `attempt`.
  *
- * Its fields are read when a handler looks at them; a copy by spread has none of them.
+ * Its fields are getters; a copy by spread has none of them.
  */
 export interface EventEnvelope<E extends AnyHandledEvent> {
   /**
-   * The event, decoded by the schema of its class when it is first read; `undefined` for a handler of all events.
+   * The event, decoded by the schema of its class when it is first accessed; `undefined` for a handler of all events.
    *
-   * @throws UnstorableValueError `unstorable-value` when the payload does not fit the schema
+   * @throws UnreadableEventError `unreadable-event` when the payload does not fit the schema
    */
   readonly event: E;
   /** The same wherever and however often the event is delivered. */
@@ -72,21 +72,21 @@ export interface EventEnvelope<E extends AnyHandledEvent> {
   readonly eventType: string;
   /** The event's own fields, as the JSON values of the log. */
   readonly payload: unknown;
-  /** The shard that the model's id carries; where it carries none, the first one of the event's database. */
+  /** The shard in the model's id; if it contains none, the first shard of the event's database. */
   readonly shard: ShardIdentifier;
-  /** Of the service that wrote it: names with dots between. */
+  /** The namespace of the service that wrote it: names separated by dots. */
   readonly namespace: string;
   readonly modelId: string;
   readonly modelName: string;
   /** The version that the change produced. */
   readonly modelVersion: number;
-  /** The event's place among those of its action. */
+  /** The event's position among those of its action. */
   readonly ordinal: number;
   readonly actionId: string;
   readonly actionName: string;
-  /** What was asked of the action, as the JSON values of the log. */
+  /** The action's params, as the JSON values of the log. */
   readonly actionParams: unknown;
-  /** Who asked for the action. */
+  /** The party that asked for the action. */
   readonly principal: string;
   /** Trace context and the caller's headers. */
   readonly headers: Readonly<Record<string, string>>;
@@ -103,9 +103,9 @@ export type EventHandlerClass = abstract new (...args: never[]) => AnyEventHandl
 const declared = new Map<unknown, EventHandlerOptions>();
 
 /**
- * Marks a handler for discovery, and declares its durable name and how it is delivered to.
+ * Marks a handler for discovery, and declares its durable name and options.
  *
- * Works as a standard decorator, as a legacy one, and as a call: `FrameworkEventHandler({ name })(NotifyHandler)`.
+ * Works as a standard decorator, as a legacy decorator, and as a call: `FrameworkEventHandler({ name })(NotifyHandler)`.
  */
 export function FrameworkEventHandler(options: EventHandlerOptions): (handler: EventHandlerClass) => void {
   return (handler) => {
@@ -113,46 +113,46 @@ export function FrameworkEventHandler(options: EventHandlerOptions): (handler: E
   };
 }
 
-/** What a class declared of itself, or `undefined` when it is not marked. */
+/** What a class has declared, or `undefined` when it is not marked. */
 export function declaredHandlerOptions(handler: unknown): EventHandlerOptions | undefined {
   return declared.get(handler);
 }
 
-/** Every class that was marked and imported so far. */
+/** Every class that has been marked and imported so far. */
 export function discoveredHandlers(): readonly EventHandlerClass[] {
   return [...declared.keys()] as EventHandlerClass[];
 }
 
-/** What a handler declares of itself; what it leaves out, the settings of the delivery say. */
+/** Options of a handler. Those that it leaves out come from the settings of the delivery. */
 export interface EventHandlerOptions {
-  /** Durable and unique: cursors, blocked events and idempotency keys are kept under it. At most 100 characters. */
+  /** Durable and unique: cursors, blocked events and idempotency keys are stored under it. At most 100 characters. */
   readonly name: string;
-  /** Names that the handler had before: it takes over where they stand. Default: none. */
+  /** Former names of the handler, whose state it takes over. Default: none. */
   readonly aliases?: readonly string[];
-  /** Where the handler starts when it is new; a time is in the years 1 to 9999. Default `'now'`. */
+  /** Where the handler starts when it is new; a time must be in the years 1 to 9999. Default `'now'`. */
   readonly startFrom?: StartFrom;
   /** How failed attempts are repeated. Default: 10 attempts, backoff with full jitter from 500 ms to 5 min. */
   readonly retry?: Partial<HandlerRetry>;
   /** How long one call may take. Default 30,000. */
   readonly timeoutMs?: number;
-  /** How many models (for a batch handler: slots) are handled side by side, per database. Default 16. */
+  /** How many models (for a batch handler: slots) are handled in parallel, per database. Default 16. */
   readonly concurrency?: number;
-  /** For a batch handler: how many events it receives at most. Default 1,000. */
+  /** For a batch handler: the maximum number of events in a call. Default 1,000. */
   readonly batchMax?: number;
   /**
-   * For a batch handler: what becomes of a batch that fails.
+   * For a batch handler: what happens to a batch that fails.
    *
-   * `'block'` (default): its events are blocked, and tried one by one. `'wait'`: the same events are tried again with
-   * the backoff of outages, for as long as it takes, and their slot waits; for what is down as a whole, such as a broker.
+   * `'block'` (default): its events are blocked, and retried one by one. `'wait'`: the same events are retried together with the
+   * backoff of outages, as long as necessary, and their slot waits; for dependencies that are down as a whole, such as a broker.
    */
   readonly whenBatchFails?: 'block' | 'wait';
 }
 
 /** How failed attempts of a handler are repeated: exponential backoff with full jitter. */
 export interface HandlerRetry {
-  /** How often an event is tried before it is a dead letter, the first time included. Default 10. */
+  /** How many attempts an event gets before it is a dead letter, including the first. Default 10. */
   readonly attemptsMax: number;
-  /** The longest wait before the second attempt; it doubles with each one. Default 500. */
+  /** The longest wait before the second attempt; it doubles with each further attempt. Default 500. */
   readonly backoffBaseMs: number;
   /** The longest wait before any attempt. Default 300,000. */
   readonly backoffMaxMs: number;
@@ -169,14 +169,14 @@ export function retryAfterMs(retry: HandlerRetry, attempts: number, random: numb
   return random * Math.min(retry.backoffMaxMs, retry.backoffBaseMs * 2 ** (attempts - 1));
 }
 
-/** How calls of a handler are repeated, also those that were no attempt. */
+/** How calls of a handler are repeated, including those that did not count as attempts. */
 export interface OutageRetry extends HandlerRetry {
-  /** The longest wait after a call that was no attempt, where `backoffMaxMs` is not less. */
+  /** The longest wait after a call that did not count, unless `backoffMaxMs` is less. */
   readonly outageBackoffMaxMs: number;
 }
 
 /**
- * How long to wait after a call that was no attempt: attempts that failed before do not lengthen it.
+ * How long to wait after a call that did not count; earlier failed attempts do not lengthen it.
  *
  * @param calls how many such calls were made, from 1
  * @param random a number from 0 to 1
@@ -187,16 +187,16 @@ export function outageRetryAfterMs(retry: OutageRetry, calls: number, random: nu
 }
 
 /**
- * How one execution by a handler differs from the executor's defaults. It has a key, and so it cannot go across shards: each step
- * of a saga is an action on one.
+ * How one execution by a handler differs from the executor's defaults. It has a key, so it cannot span shards: each step of a
+ * saga is an action on one shard.
  */
 export interface HandlerExecution extends Omit<
   ExecutionConfiguration,
   'idempotencyKey' | 'handledEvent' | 'allowCrossShard'
 > {
-  /** Tells several executions of one action for one event apart. Default: none, so that there is one. */
+  /** Distinguishes several executions of one action for one event. Default: none, which allows only one. */
   readonly key?: string;
-  /** Who asks. Default: the principal of the event. */
+  /** The principal of the action. Default: the principal of the event. */
   readonly principal?: Principal;
 }
 
@@ -204,17 +204,17 @@ export interface HandlerExecution extends Omit<
 export interface HandlerContext {
   /** Which attempt this is, from 1. */
   readonly attempt: number;
-  /** Aborted when the handler has run for its `timeoutMs`, or when another process took its events over. */
+  /** Aborted when the handler has run for its `timeoutMs`, or when another process has taken over its events. */
   readonly signal: AbortSignal;
   /**
    * Executes an action at most once for this handler and event, however often the event is delivered.
    *
-   * A repeat must ask for the same: make the params from the event alone. The idempotency key is made of the handler's
-   * permanent id, the event's id, the action's durable name and `key`; in a batch, the id is that of the first event, and the key
-   * holds for as long as the batch is cut the same: pass ids of events as `key`.
+   * A repeat must pass the same params: make them from the event alone. The idempotency key consists of the handler's permanent
+   * id, the event's id, the action's durable name and `key`. For a batch, the id is that of the first event, so the key is the
+   * same only while the batch consists of the same events: pass ids of events as `key`.
    *
-   * @throws the signal's reason when it is aborted: a handler that was given up begins no more effects; what it has begun may
-   * still be committed, within the deadlines of its statements and attempts
+   * @throws the signal's reason when it is aborted: an abandoned handler starts no further effects; what it has started may still
+   * be committed, within the deadlines of its statements and attempts
    * @throws whatever the executor throws
    */
   execute<Params, Result>(

@@ -9,7 +9,7 @@ import { type DeliverableEvent, decodeEvent, modelNameOf } from '@framework/core
 
 import type { EventEnvelope } from './event-handler.js';
 
-/** Makes what handlers receive of the rows of one database's log. */
+/** Turns rows of one database's log into what handlers receive. */
 export class EnvelopeFactory {
   readonly #shards: readonly ShardIdentifier[];
   readonly #models = new Map<string, ModelClass<unknown>>();
@@ -20,8 +20,8 @@ export class EnvelopeFactory {
 
   /**
    * @param shards whose events the log holds; at least one
+   * @param models the classes that `event.model` returns; for other models it returns an empty class with the model's name
    * @throws InvariantViolationError `invariant-violation` when two models have the same name
-   * @param models the classes that `event.model` gives; for others it gives an empty class of the same model name
    */
   constructor(shards: readonly ShardIdentifier[], models: readonly ModelClass<unknown>[]) {
     this.#shards = shards;
@@ -37,12 +37,12 @@ export class EnvelopeFactory {
     }
   }
 
-  /** @param eventClass decodes the event when it is read; `undefined` leaves it undecoded */
+  /** @param eventClass decodes the event when it is accessed; `undefined` leaves it undecoded */
   envelope(row: DeliverableEvent, eventClass: EventClass | undefined, attempt: number): EventEnvelope<never> {
     return new RowEnvelope(row, eventClass, attempt, this.#names);
   }
 
-  /** The shard of a model whose events the log holds. */
+  /** The shard of a model whose events are in the log. */
   shardOf(modelId: string): ShardIdentifier {
     const first = this.#shards[0] ?? ShardIdentifier.of(0, 0);
     if (this.#shards.length === 1) return first;
@@ -61,12 +61,12 @@ export class EnvelopeFactory {
   }
 }
 
-/** What an event belongs to whose model's class is not given. */
+/** Stands for the model of an event if the model's class was not passed. */
 abstract class UnknownModel {
   declare readonly id: unknown;
 }
 
-/** The shard in an id, if it is one that carries any; models may have ids of their own making. */
+/** The shard in an id, if it contains one; models may have ids of their own format. */
 function carriedShard(modelId: string): ShardIdentifier | undefined {
   try {
     return ShardedId.of(Object, modelId).resolveShardIdentifier();
@@ -75,13 +75,13 @@ function carriedShard(modelId: string): ShardIdentifier | undefined {
   }
 }
 
-/** What an envelope asks when a handler looks into it. */
+/** What an envelope needs when a handler accesses its fields. */
 interface EnvelopeNames {
   readonly modelOf: (modelName: string) => ModelClass<unknown>;
   readonly shardOf: (modelId: string) => ShardIdentifier;
 }
 
-/** An envelope around a row of the log; decodes what a handler reads, when it reads it, once. */
+/** An envelope around a row of the log; decodes each field once, when a handler accesses it. */
 class RowEnvelope implements EventEnvelope<never> {
   readonly attempt: number;
   readonly #row: DeliverableEvent;

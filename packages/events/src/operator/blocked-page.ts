@@ -9,14 +9,14 @@ import {
 
 const limitDefault = 100;
 
-/** One page of blocked events; those of databases that could not be asked for this page are missing. */
+/** One page of blocked events; those of databases that did not answer this time are missing. */
 export interface BlockedPage extends Page<BlockedRow>, DatabaseAnswers<BlockedRow> {}
 
 /**
- * One page of the blocked events of all databases, one database after the other; one that fails is passed over.
+ * One page of the blocked events of all databases, one database after the other; a database that fails is skipped.
  *
- * @throws InvalidCursorError `invalid-cursor` when `after` is no `next` of an earlier page
- * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero
+ * @throws InvalidCursorError `invalid-cursor` when `after` is not the `next` of an earlier page
+ * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative
  */
 export async function findBlockedPage(
   databases: readonly DatabaseDelivery[],
@@ -47,7 +47,7 @@ export async function findBlockedPage(
   return { items, next: undefined, failures };
 }
 
-/** A filter by one of a handler's names as one by its permanent id; `undefined` where the handler is unknown. */
+/** The filter with the handler's permanent id in place of the given name; `undefined` if the handler is unknown. */
 export async function filterIn(
   { cursors }: DeliveryStore,
   filter: BlockedFilter,
@@ -71,18 +71,18 @@ function place(
 export interface DatabaseFailure {
   /** The shards whose events it holds. */
   readonly shards: readonly ShardIdentifier[];
-  /** What it, or the way to it, has thrown. */
+  /** The error of the database, or of the connection to it. */
   readonly error: unknown;
 }
 
-/** What the databases say that can be asked, and which ones cannot. */
+/** The answers of the databases, and which ones did not answer. */
 export interface DatabaseAnswers<Item> {
   readonly items: readonly Item[];
   /** The databases whose items are missing. Empty when all have answered. */
   readonly failures: readonly DatabaseFailure[];
 }
 
-/** Asks all databases side by side; one that fails fails only its own part. */
+/** Asks all databases in parallel; if one fails, only its part is missing. */
 export async function askDatabases<Item>(
   databases: readonly DatabaseDelivery[],
   question: (database: DatabaseDelivery) => Promise<readonly Item[]>,
@@ -103,7 +103,7 @@ export async function askDatabases<Item>(
 }
 
 /**
- * Throws what databases have thrown, if any has: of one as it is, of several together.
+ * Throws the errors of databases, if there are any: a single one unchanged, several together.
  *
  * @throws unknown the error of the one that failed, or an AggregateError
  */

@@ -32,17 +32,17 @@ export interface ShardLag extends HandlerLag {
   readonly shards: readonly ShardIdentifier[];
 }
 
-/** Who delivers the events of one database. */
+/** Which process delivers the events of one database. */
 export interface ShardLeases {
   readonly shards: readonly ShardIdentifier[];
   readonly slots: readonly LeasedSlot[];
 }
 
 /**
- * What operators ask of delivery, and tell it, over all databases; needs no running delivery.
+ * What operators can query and change in delivery, over all databases; needs no running delivery.
  *
- * A database that is down fails its own part: what is asked comes with the `failures` of those that did not answer, and what
- * is told is done in all others before the call rejects, and may be told again.
+ * A database that is down affects only its own part: queries return the `failures` of those that did not answer, and changes are
+ * made in all other databases before the call rejects, and can be repeated.
  */
 export class DeliveryOperator {
   readonly #databases: readonly DatabaseDelivery[];
@@ -58,7 +58,7 @@ export class DeliveryOperator {
     );
   }
 
-  /** Who holds which slots, per database. */
+  /** Which process holds which slots, per database. */
   leases(): Promise<DatabaseAnswers<ShardLeases>> {
     return askDatabases(this.#databases, async ({ store, shards }) => [
       { shards, slots: await store.leases.list() },
@@ -66,10 +66,10 @@ export class DeliveryOperator {
   }
 
   /**
-   * Blocked events, database by database and the oldest first; dead letters only with `dead: true`. Ask again from the same
-   * place for those of a database that failed.
+   * Blocked events, database by database and oldest first; with `dead: true` only dead letters. To get those of a database that
+   * failed, ask again with the same `after`.
    *
-   * @param page.limit how many at most, 1 to 1,000; they are fewer where events are large. Default 100
+   * @param page.limit the maximum number, 1 to 1,000; there are fewer if events are large. Default 100
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
   async findBlocked(
@@ -81,7 +81,7 @@ export class DeliveryOperator {
   }
 
   /**
-   * Gives dead letters their attempts back; what waits behind them follows in order. Says how many.
+   * Gives dead letters their attempts back; the events behind them follow in order. Returns how many.
    *
    * @param options.dryRun only counts them
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
@@ -89,17 +89,18 @@ export class DeliveryOperator {
   async replay(filter: BlockedFilter, options: { readonly dryRun?: boolean } = {}): Promise<number> {
     if (options.dryRun !== true) return this.#sum(filter, (letters, own, step) => letters.replay(own, step));
     const count = await this.#count({ ...filter, dead: true });
-    // What is no dead letter is not replayed.
+    // Only dead letters are replayed.
     return filter.dead === false ? 0 : count;
   }
 
   /**
-   * Removes dead letters, so that what waits behind them goes on. Says how many.
+   * Removes dead letters, so that the events behind them continue. Returns how many.
    *
-   * One that the saved cursor of its handler has not passed yet (`explain` says `pending`) is read from the log again if the process
-   * that holds its slot vanishes before the cursor is saved.
+   * If the saved cursor of the handler has not passed an event yet (`explain` says `pending`), the event is read from the log
+   * again if the process that holds its slot dies before the cursor is saved.
    *
-   * @param filter with `dead: false` it is about events that are no dead letters yet, also those that only wait for earlier ones
+   * @param filter with `dead: false` it selects blocked events that are not dead letters yet, including those that only wait for
+   * earlier ones
    * @param options.dryRun only counts them
    * @throws UnknownHandlerError `unknown-handler` when the filter names a handler that no database knows
    */
@@ -109,8 +110,8 @@ export class DeliveryOperator {
   }
 
   /**
-   * Stops a handler everywhere, and nothing is lost meanwhile. No call of it begins any more, also not with what was read:
-   * in this process when this resolves, in others within a third of the lease time.
+   * Pauses a handler everywhere; nothing is lost. No further call of it begins, not even with events that were already read: in
+   * this process once this resolves, in others within a third of the lease time.
    *
    * @param handler one of its names
    * @throws UnknownHandlerError `unknown-handler` when no database knows it
@@ -120,7 +121,7 @@ export class DeliveryOperator {
   }
 
   /**
-   * Lets a handler go on from where it was stopped: in this process at once, in others within a third of the lease time.
+   * Resumes a paused handler where it was: in this process at once, in others within a third of the lease time.
    *
    * @param handler one of its names
    * @throws UnknownHandlerError `unknown-handler` when no database knows it
@@ -130,16 +131,17 @@ export class DeliveryOperator {
   }
 
   /**
-   * Forgets a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its
-   * names, and with `discardBlocked` what waits for it. A handler of the same name starts as a new one afterwards, and still
-   * executes nothing that the old one has executed: their keys are the same for as long as they are kept. One that was renamed
-   * has to have the old one's first name, its permanent id, for that: under its present name, other keys are its own.
+   * Removes a handler that no code has any more: its cursors, which keep old partitions of the log from being dropped, its names,
+   * and with `discardBlocked` its blocked events. A handler with the same name starts as a new one afterwards, but does not
+   * repeat actions that the old one has executed, because their idempotency keys are the same as long as they are kept. For a
+   * handler that was renamed, this holds only if the new one has the old one's first name, its permanent id.
    *
    * @param handler one of its names
-   * @param options.discardBlocked whether its blocked events and dead letters are lost; without, they are in the way
+   * @param options.discardBlocked whether its blocked events and dead letters are removed as well; without it, they prevent the
+   * removal
    * @throws UnknownHandlerError `unknown-handler` when no database knows it
-   * @throws HandlerInUseError `handler-in-use` while a process has it, also one that is late to renew its leases, or events
-   * wait for it; where that is so it stays
+   * @throws HandlerInUseError `handler-in-use` while a process has it, even one that is late to renew its leases, or while events
+   * wait for it; it is not removed from such a database
    */
   retire(
     handler: string,
@@ -149,9 +151,9 @@ export class DeliveryOperator {
   }
 
   /**
-   * Says why an event has not been handled yet, for each handler.
+   * Explains, for each handler, why an event has not been handled yet.
    *
-   * @throws whatever a database throws that is down, when no other one knows the event: it may
+   * @throws the error of a database that is down, if no other database knows the event: the one that is down may know it
    */
   async explain(eventId: string): Promise<EventExplanation> {
     const answers = await Promise.allSettled(
@@ -172,10 +174,9 @@ export class DeliveryOperator {
   }
 
   /**
-   * Applies a change to a handler in every database that knows it, by its permanent id there, even when another one
-   * fails.
+   * Applies a change to a handler in every database that knows it, by its permanent id there, even if another database fails.
    *
-   * @throws whatever the one that failed has thrown, after the others are done; all of it when several have
+   * @throws the error of the one that failed, after the others are done; all errors if several have failed
    */
   async #eachOf(handler: string, work: (store: DeliveryStore, id: string) => Promise<void>): Promise<void> {
     const { items: known, failures } = await askDatabases(this.#databases, async ({ store }) => {
@@ -202,7 +203,7 @@ export class DeliveryOperator {
     return count;
   }
 
-  /** A handler is unknown when all databases say so. */
+  /** A handler is unknown if all databases say so. */
   async #assertKnown({ handler }: BlockedFilter): Promise<void> {
     if (handler === undefined) return;
     const { items, failures } = await askDatabases(this.#databases, async ({ store }) => {
@@ -240,17 +241,23 @@ export class DeliveryOperator {
 
 type PauseListener = (handler: string, paused: boolean) => void;
 
-/** Those who deliver in this process, by the store that they share with its operators. */
+/** The deliveries in this process, by the store that they share with its operators. */
 const listenersByStore = new WeakMap<DeliveryStore, Set<PauseListener>>();
 
-/** Listens for what operators of this process pause and resume, by permanent ids; gives what ends it. */
+/**
+ * Calls the listener when an operator of this process pauses or resumes a handler, by permanent id; returns a function that ends
+ * it.
+ */
 export function onPause(store: DeliveryStore, listener: PauseListener): () => void {
   const listeners = listenersByStore.get(store) ?? new Set();
   listenersByStore.set(store, listeners.add(listener));
   return () => listeners.delete(listener);
 }
 
-/** Tells at once what other processes learn when they renew their leases; what goes on by it is no part of the operator's request. */
+/**
+ * Tells at once what other processes learn when they renew their leases; work that this triggers does not belong to the
+ * operator's request.
+ */
 export function tellPause(store: DeliveryStore, handler: string, paused: boolean): void {
   for (const listener of listenersByStore.get(store) ?? []) outsideRequests(() => listener(handler, paused));
 }

@@ -11,7 +11,7 @@ import type {
 
 const pageMax = 1_000;
 
-/** Says where an event of one database stands for each handler, or `undefined` when the database does not know it. */
+/** Explains the state of an event of one database for each handler, or returns `undefined` when the database does not know it. */
 export async function explainEvent(
   { store, shards }: DatabaseDelivery,
   eventId: string,
@@ -76,7 +76,7 @@ async function blockedStanding(
 
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
 
-/** The blocked event whose turn it is before all others of the model. */
+/** The first blocked event of the model, which is tried before all others. */
 async function firstOfModel(letters: DeadLetters, row: BlockedRow): Promise<BlockedRow> {
   const { handler, event } = row;
   let first = row;
@@ -100,20 +100,20 @@ function isBefore(one: DeliverableEvent, other: DeliverableEvent): boolean {
   return (one.modelVersion - other.modelVersion || one.ordinal - other.ordinal) < 0;
 }
 
-/** Where an event stands for one handler, and what it waits for. */
+/** The state of an event for one handler, and what it waits for. */
 export type HandlerStanding = { readonly handler: string; readonly paused: boolean } & (
   | {
       /** The handler has handled it, or did not want it. */
       readonly kind: 'passed';
     }
   | {
-      /** It failed as often as it may: see {@link DeliveryOperator.replay} and {@link DeliveryOperator.skip}. */
+      /** Its last attempt has failed: see {@link DeliveryOperator.replay} and {@link DeliveryOperator.skip}. */
       readonly kind: 'dead-letter';
       readonly attempts: number;
       readonly error: string | undefined;
     }
   | {
-      /** It failed, and is tried again; at once when the date has passed. */
+      /** It failed, and will be retried; at once when the date has passed. */
       readonly kind: 'backing-off';
       readonly attempts: number;
       readonly error: string | undefined;
@@ -123,13 +123,13 @@ export type HandlerStanding = { readonly handler: string; readonly paused: boole
       /** It is blocked behind an earlier event of its model. */
       readonly kind: 'behind';
       readonly behindEventId: string;
-      /** Whether that one is a dead letter, and so waits for an operator. */
+      /** Whether that event is a dead letter, and so waits for an operator. */
       readonly behindDeadLetter: boolean;
     }
   | {
-      /** The handler has not come to it yet. */
+      /** The handler has not reached it yet. */
       readonly kind: 'pending';
-      /** Who holds the event's slot; `undefined` when nobody does. */
+      /** The process that holds the event's slot; `undefined` when none does. */
       readonly leasedTo: string | undefined;
       readonly leasedUntilDate: Date | undefined;
     }
@@ -138,7 +138,7 @@ export type HandlerStanding = { readonly handler: string; readonly paused: boole
 /** Why an event has, or has not, been handled. */
 export type EventExplanation =
   | {
-      /** No log holds it: it was never committed, its transaction is still open, or its partition was dropped. */
+      /** No log contains it: it was never committed, its transaction is still open, or its partition was dropped. */
       readonly kind: 'not-in-log';
     }
   | {

@@ -2,13 +2,16 @@ import type { Cursor, CursorMove, HandlerCursors, SlotLease } from '@framework/c
 
 import { type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
 
-/** A slot that this process holds for a handler, until it does not: everything done there for the handler asks this first. */
+/** A slot that this process holds for a handler, until it is lost. Everything done there for the handler checks this first. */
 export class HeldSlot {
   /** The handler's permanent id. */
   readonly handler: string;
   readonly slot: number;
   readonly token: string;
-  /** Whether the holder before vanished with it, or stood still for too long: any event beyond the cursor may be why. */
+  /**
+   * Whether the previous holder died while holding it, or its event loop stopped for too long: any event beyond the cursor may be
+   * why.
+   */
   readonly abandoned: boolean;
   readonly #lost = new AbortController();
 
@@ -19,7 +22,7 @@ export class HeldSlot {
     this.abandoned = abandoned;
   }
 
-  /** False for good once the slot is lost or given back. */
+  /** False permanently once the slot is lost or given back. */
   get held(): boolean {
     return !this.#lost.signal.aborted;
   }
@@ -34,27 +37,27 @@ export class HeldSlot {
   }
 }
 
-/** Where one handler stands in one slot, and how many wanted events it passed since that was saved. */
+/** The position of one handler in one slot, and how many wanted events it has passed since the last save. */
 export interface UnsavedCursor {
   readonly handler: string;
   readonly slot: HeldSlot;
   readonly cursor: Cursor;
   readonly wantedCount: number;
-  /** Called with the count of wanted events that are behind a saved cursor now. */
+  /** Called with the number of wanted events that are now before a saved cursor. */
   readonly onSaved: (wantedCount: number) => void;
 }
 
 interface PendingCursor extends UnsavedCursor {
   readonly dueMs: number;
-  /** When it is to be saved at the latest, however often it moves. */
+  /** When it must be saved at the latest, however often it moves. */
   readonly latestMs: number;
 }
 
 /**
- * Saves the cursors of all handlers of one database together and rarely: what it has not saved, a crash repeats.
+ * Saves the cursors of all handlers of one database together and rarely; a crash repeats what was not saved.
  *
- * A cursor that passed wanted events is saved when it rests for `cursorSaveMs`, and else when it passed `cursorSaveEvents`
- * of them, or after `cursorSaveMaxMs`: under load the rows that are written for it are a small share of the events.
+ * A cursor that passed wanted events is saved when it has rested for `cursorSaveMs`, or when it has passed `cursorSaveEvents` of
+ * them, or after `cursorSaveMaxMs`: under load it causes few writes compared with the number of events.
  */
 export class CursorSaver {
   readonly #context: WorkerContext;
@@ -83,7 +86,7 @@ export class CursorSaver {
     const earlier = this.#pending.get(keyOf(unsaved));
     if (earlier?.slot !== unsaved.slot) return this.#remember(unsaved);
     const pending = together(earlier, unsaved);
-    // What only passed unwanted events does not keep the wanted ones before them from being saved.
+    // A cursor that then passes only unwanted events does not delay the save of the wanted ones before them.
     if (unsaved.wantedCount === 0) this.#pending.set(keyOf(unsaved), { ...earlier, ...pending });
     else this.#remember(pending, earlier.latestMs);
   }
@@ -121,7 +124,7 @@ export class CursorSaver {
   }
 
   /**
-   * Saves now what is still held, after what is being saved already.
+   * Saves now what is still held, after the save in progress.
    *
    * @param all also cursors that are not due
    */
@@ -131,7 +134,7 @@ export class CursorSaver {
     return saved;
   }
 
-  /** Resolves when what is being saved now has its answer. */
+  /** Resolves when the save in progress has its answer. */
   settled(): Promise<void> {
     return this.#saving.catch(() => undefined);
   }
@@ -159,7 +162,7 @@ export class CursorSaver {
     }
   }
 
-  /** Nothing was saved: the later place counts, with the events of both. */
+  /** Nothing was saved: the later position counts, with the events of both. */
   #putBack(failed: PendingCursor): void {
     const later = this.#pending.get(keyOf(failed));
     if (later === undefined) this.#remember(failed, failed.latestMs);
@@ -187,7 +190,7 @@ function keyOf({ handler, slot }: UnsavedCursor): string {
   return `${handler} ${slot.slot}`;
 }
 
-/** The later place, with the events of both. */
+/** The later position, with the events of both. */
 function together(earlier: UnsavedCursor, later: UnsavedCursor): UnsavedCursor {
   return { ...later, wantedCount: earlier.wantedCount + later.wantedCount };
 }
@@ -207,20 +210,20 @@ export interface ProgressStep {
 
 /**
  * How far one handler's cursor may move in one slot: up to the first event that is neither done nor blocked, and never into a
- * transaction, because a place within one is not saved.
+ * transaction, because a position within one cannot be saved.
  */
 export class SlotProgress {
   readonly #steps: ProgressStep[] = [];
   readonly #onMoved: (cursor: Cursor, wantedCount: number) => void;
-  /** Wanted events of a transaction that are behind the cursor when all of it is. */
+  /** Wanted events of a transaction that will be before the cursor when all of it is. */
   #partCount = 0;
 
-  /** @param onMoved called with the new place, and how many wanted events lie between the one before and it */
+  /** @param onMoved called with the new position, and the number of wanted events between the previous one and it */
   constructor(onMoved: (cursor: Cursor, wantedCount: number) => void) {
     this.#onMoved = onMoved;
   }
 
-  /** Adds what follows all earlier steps; one without events is finished at once. */
+  /** Adds a step after all earlier ones; one without events is finished at once. */
   add(next: Cursor, wantedCount: number, isPartial = false): ProgressStep {
     const step: ProgressStep = { next, isPartial, unfinishedCount: wantedCount, wantedCount };
     this.#steps.push(step);
@@ -228,7 +231,7 @@ export class SlotProgress {
     return step;
   }
 
-  /** Says that one event of a step is done or blocked. */
+  /** Records that one event of a step is done or blocked. */
   finish(step: ProgressStep): void {
     step.unfinishedCount--;
     if (step.unfinishedCount === 0) this.#move();

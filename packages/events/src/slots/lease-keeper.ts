@@ -4,7 +4,7 @@ import type { LeaseRenewal, SlotLeases } from '@framework/core/adapter';
 import { type StoreBackoff, type WorkerContext, WakeSignal, storeBackoff } from '../worker-context.js';
 import { HeldSlot } from './cursor-saver.js';
 
-/** How much later than they end the slots of another process are asked for, so that the database finds that they have. */
+/** How long after their end the slots of another process are asked for, so that the database sees that they have ended. */
 const marginMs = 50;
 
 /** Holds this process's leases of one database: renews them, and drops them in time when that fails. */
@@ -21,11 +21,11 @@ export class LeaseKeeper {
   readonly #slots = new Map<string, HeldSlot>();
   #handlers: readonly string[] = [];
   #alone = false;
-  /** When leases were renewed last. */
+  /** When leases were last renewed. */
   #renewedMs = Infinity;
   #cancelExpiry: () => void = () => undefined;
   #stopped = false;
-  /** Settles when no renewal is under way. */
+  /** Settles when no renewal is in progress. */
   #renewing: Promise<unknown> = Promise.resolve();
 
   constructor(options: {
@@ -35,7 +35,7 @@ export class LeaseKeeper {
     /** The shards that this process knows. */
     readonly shards: readonly string[];
     readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
-    /** Called after each renewal with the leases that are new; lost ones have been told before. */
+    /** Called after each renewal with the new leases; lost ones have been reported before. */
     readonly onRenewed: (gained: readonly HeldSlot[]) => void;
   }) {
     const { context } = options;
@@ -54,7 +54,7 @@ export class LeaseKeeper {
     return [...this.#slots.values()];
   }
 
-  /** Whether no other process delivered here when the leases were renewed last. */
+  /** Whether no other process was delivering here when the leases were last renewed. */
   get alone(): boolean {
     return this.#alone;
   }
@@ -78,13 +78,13 @@ export class LeaseKeeper {
     }
   }
 
-  /** Asks for leases of other handlers from now on, by their permanent ids. */
+  /** From now on asks for leases of other handlers, by their permanent ids. */
   setHandlers(handlers: readonly string[]): void {
     this.#handlers = handlers;
     this.#wakeSignal.wake();
   }
 
-  /** Drops leases that the database says are lost, by their tokens, and asks for leases anew. */
+  /** Drops leases that the database reports as lost, by their tokens, and asks for new leases. */
   drop(tokens: readonly string[]): void {
     for (const token of tokens) this.#lose(token);
     if (tokens.length > 0) this.#wakeSignal.wake();
@@ -96,12 +96,12 @@ export class LeaseKeeper {
     this.#wakeSignal.wake();
     this.#cancelExpiry();
     this.drop([...this.#slots.keys()]);
-    // One that is under way would take the slots again after they were given back.
+    // A renewal in progress would take the slots again after they were given back.
     await this.#renewing;
     await this.#leases.release(this.#processId).catch(this.#context.onError);
   }
 
-  /** @returns after how many milliseconds the next renewal is due */
+  /** @returns the time until the next renewal is due, in milliseconds */
   async #renew(): Promise<number> {
     const { clock, onError } = this.#context;
     const { leaseMs } = this.#context.settings;
@@ -109,13 +109,13 @@ export class LeaseKeeper {
     try {
       const renewal = await this.#leases.renew(this.#processId, this.#handlers, leaseMs, this.#shards);
       this.#backoff.succeeded();
-      // An answer that took longer than a lease says nothing about now.
+      // An answer that took longer than a lease says nothing about the present.
       if (clock.elapsedMs() - startedMs < leaseMs) this.#take(renewal, startedMs);
-      // Of a process that lives, leases end later than those that are renewed now.
+      // The leases of a living process end later than those that are renewed now.
       return Math.min(leaseMs / 3, (renewal.othersEndInMs ?? Infinity) + marginMs);
     } catch (error) {
       onError(error);
-      // The leases may have little time left, when it took long to be refused.
+      // If the refusal took long, the leases may have little time left.
       return Math.min(leaseMs / 3, this.#backoff.failedMs());
     }
   }
@@ -125,14 +125,14 @@ export class LeaseKeeper {
     this.#alone = alone;
     const tokens = new Set(leases.map(({ token }) => token));
     for (const token of this.#slots.keys()) if (!tokens.has(token)) this.#lose(token);
-    // What follows the cursors may be why this process stood still, as it may be why another one vanished.
+    // An event after the cursors may be why the event loop stopped, just as if another process had died.
     const stood = this.#watch.stoodSince(this.#renewedMs);
     this.#renewedMs = this.#watch.now();
     const gained = leases
       .filter(({ token }) => !this.#slots.has(token))
       .map((lease) => new HeldSlot({ ...lease, abandoned: lease.abandoned || stood }));
     for (const each of gained) this.#slots.set(each.token, each);
-    // Counted from the question: the database counts from its answer, which came later.
+    // Counted from the request: the database counts from its answer, which came later.
     this.#expire(startedMs + this.#context.settings.leaseMs);
     this.#onRenewed(gained);
   }
@@ -142,7 +142,7 @@ export class LeaseKeeper {
     this.#slots.delete(token);
   }
 
-  /** Drops everything when no renewal came before the leases ended. */
+  /** Drops everything if the leases ended without a renewal. */
   #expire(atMs: number): void {
     const { clock } = this.#context;
     this.#cancelExpiry();
@@ -151,7 +151,7 @@ export class LeaseKeeper {
 }
 
 /**
- * Knows when the event loop of the process stood still for so long that leases may have been lost by that alone: no answer of a
+ * Knows when the event loop of the process stopped for so long that leases may have been lost by that alone: no answer of a
  * database could have kept them.
  */
 export class LoopWatch {
@@ -166,7 +166,7 @@ export class LoopWatch {
     this.#seenMs = clock.elapsedMs();
   }
 
-  /** Looks now and then, until the signal is aborted. */
+  /** Checks regularly, until the signal is aborted. */
   async run(ended: AbortSignal): Promise<void> {
     this.#seenMs = this.#clock.elapsedMs();
     while (!ended.aborted) {
@@ -175,16 +175,16 @@ export class LoopWatch {
     }
   }
 
-  /** This instant, to be asked about with {@link LoopWatch.stoodSince} later. */
+  /** This instant, to be passed to {@link LoopWatch.stoodSince} later. */
   now(): number {
     const nowMs = this.#clock.elapsedMs();
-    // Renewals begin when a third of a lease has passed: two more are too long.
+    // Renewals begin when a third of a lease has passed: two more thirds are too long.
     if (nowMs - this.#seenMs > (this.#leaseMs * 2) / 3) this.#stoodMs = nowMs;
     this.#seenMs = nowMs;
     return nowMs;
   }
 
-  /** Whether the event loop has stood for so long after an instant. */
+  /** Whether the event loop has stopped for so long after an instant. */
   stoodSince(instantMs: number): boolean {
     this.now();
     return this.#stoodMs > instantMs;

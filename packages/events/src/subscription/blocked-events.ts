@@ -4,19 +4,19 @@ import type { HeldSlot } from '../slots/cursor-saver.js';
 import { type WorkerContext, storeBackoff } from '../worker-context.js';
 import { modelKey } from './keyed-queue.js';
 
-/** How much events are to block. */
+/** How many events and bytes to block. */
 interface Load {
   readonly count: number;
   readonly bytes: number;
 }
 
-/** Events that are to be blocked in one statement, and who waits for that. */
+/** Events that are to be blocked in one statement, and the callers who wait for that. */
 interface Waiting extends Load {
   readonly events: readonly BlockedEvent[];
   readonly answer: (isBlocked: boolean) => void;
 }
 
-/** Blocks events durably: goes on until they are, unless the slot is lost or delivery ends. */
+/** Blocks events durably: repeats until they are blocked, unless the slot is lost or delivery ends. */
 export class EventBlocker {
   readonly #context: WorkerContext;
   readonly #blocked: Pick<BlockedEvents, 'block'>;
@@ -34,7 +34,7 @@ export class EventBlocker {
     this.#onLost = onLost;
   }
 
-  /** Blocks events of one slot, in order; false when they are another process's business now. */
+  /** Blocks events of one slot, in order; returns false when they belong to another process now. */
   async block(slot: HeldSlot, events: readonly Omit<BlockedEvent, 'token'>[]): Promise<boolean> {
     const { settings, ended } = this.#context;
     for (let from = 0; from < events.length;) {
@@ -43,13 +43,13 @@ export class EventBlocker {
       const chunk = next.slice(0, this.#fittingCount(next.map(({ event }) => loadOf([event]))));
       from += chunk.length;
       const tokened = chunk.map((event) => ({ ...event, token: slot.token }));
-      // What is refused among others must not keep them out.
+      // Events that are refused must not keep out the others.
       if (!(await this.#blockWithOthers(tokened)) && !(await this.#blockAlone(slot, tokened))) return false;
     }
     return slot.held;
   }
 
-  /** Blocks together what is asked for at the same time: one statement at once leaves connections for what keeps the leases. */
+  /** Blocks together what is requested at the same time: one statement at a time leaves connections for renewing the leases. */
   #blockWithOthers(events: readonly BlockedEvent[]): Promise<boolean> {
     return new Promise((answer) => {
       this.#waiting.push({ ...loadOf(events.map(({ event }) => event)), events, answer });
@@ -59,7 +59,7 @@ export class EventBlocker {
 
   async #blockWaiting(): Promise<void> {
     this.#blocking = true;
-    // What comes in the same turn of the event loop goes together.
+    // Requests from the same turn of the event loop are combined.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const together = this.#waiting.splice(0, this.#fittingCount(this.#waiting));
@@ -69,7 +69,7 @@ export class EventBlocker {
     this.#blocking = false;
   }
 
-  /** How many of the first ones, at least one, are not too much for one statement: events are copied, however large they are. */
+  /** How many of the first events, at least one, fit into one statement: events are copied, however large they are. */
   #fittingCount(loads: readonly Load[]): number {
     const { blockMax, readBytesMax } = this.#context.settings;
     let [count, bytes] = [0, 0];
@@ -114,7 +114,7 @@ interface Question {
   readonly answer: (blocked: boolean) => void;
 }
 
-/** Answers whether models still have blocked events; questions that come together are one statement. */
+/** Answers whether models still have blocked events; simultaneous questions become one statement. */
 export class BlockedCheck {
   readonly #context: WorkerContext;
   readonly #blocked: Pick<BlockedEvents, 'stillBlocked'>;
@@ -127,8 +127,8 @@ export class BlockedCheck {
   }
 
   /**
-   * Says what is true at some instant after the call; true when that cannot be learnt, because the lease holds no more, or delivery ends
-   * before.
+   * Returns what was true at some instant after the call; true when the answer cannot be found out, because the lease is no
+   * longer valid or delivery ends before.
    */
   isBlocked(model: LeasedModel): Promise<boolean> {
     return new Promise((answer) => {
@@ -140,7 +140,7 @@ export class BlockedCheck {
   async #ask(): Promise<void> {
     this.#asking = true;
     const backoff = storeBackoff(this.#context);
-    // Questions of the same turn of the event loop go together.
+    // Questions from the same turn of the event loop are combined.
     await Promise.resolve();
     while (this.#questions.length > 0) {
       const asked = this.#questions.splice(0, askedMax);

@@ -14,10 +14,10 @@ import type { Subscription } from './subscription.js';
 /** How many blocked models one statement reads. */
 const modelsPage = 5_000;
 
-/** What a subscription is told here. */
+/** The parts of a subscription that are used here. */
 type LoadedSubscription = Pick<Subscription, 'gain' | 'paused' | 'setPaused'>;
 
-/** Learns from the database where the handlers stand, and tells their subscriptions. */
+/** Loads the positions of the handlers from the database, and passes them to their subscriptions. */
 export class CursorLoader {
   readonly #context: WorkerContext;
   readonly #cursors: Pick<HandlerCursors, 'load' | 'known'>;
@@ -25,9 +25,9 @@ export class CursorLoader {
   readonly #saver: Pick<CursorSaver, 'settled'>;
   readonly #subscriptions: ReadonlyMap<string, LoadedSubscription>;
   readonly #onBlocked: () => void;
-  /** How often the database was asked, or an operator of this process spoke. */
+  /** Counts the queries of the database, and the changes by operators of this process. */
   #newsCount = 0;
-  /** Of which of these each subscription knows whether it is paused: answers may come in another order. */
+  /** Up to which of these each subscription knows whether it is paused: answers may arrive in another order. */
   readonly #knownOf = new WeakMap<LoadedSubscription, number>();
 
   constructor(options: {
@@ -47,17 +47,19 @@ export class CursorLoader {
     this.#onBlocked = options.onBlocked;
   }
 
-  /** Starts every subscription on slots that are new here; goes on until it has, or the slots are lost. */
+  /** Starts every subscription on its new slots; repeats until it succeeds, or the slots are lost. */
   async start(gained: readonly HeldSlot[]): Promise<void> {
     await untilDone(this.#context, this.#context.ended, async () => {
-      // A slot may be one that this process had under the same token: what it is saving there lies beyond what would be loaded.
+      // This process may have had a slot under the same token: a cursor that it is saving there is later than what would be
+      // loaded.
       await this.#saver.settled();
       const leases = gained.filter((slot) => slot.held);
       if (leases.length === 0) return;
       const slots = [...new Set(leases.map(({ slot }) => slot))];
       const news = ++this.#newsCount;
       const cursors = await this.#cursors.load(slots);
-      // Only then: a cursor may have passed what was blocked meanwhile, where a failover has given the slot to another process as well.
+      // Read after the cursors: a cursor may have passed an event that was blocked meanwhile, if a failover has given the slot to
+      // another process as well.
       const models = await this.#blockedModels(leases);
       for (const { handler, paused } of cursors) this.#apply(handler, paused, news);
       const cursorOf = new Map(cursors.map((cursor) => [placeOf(cursor), cursor]));
@@ -66,7 +68,8 @@ export class CursorLoader {
         const subscription = this.#subscriptions.get(lease.handler);
         const place = placeOf(lease);
         const cursor = cursorOf.get(place);
-        // Without one it was retired, or a failover lost it, since the lease was given: the next renewal finds that out.
+        // Without a cursor, the handler was retired, or a failover has lost it, after the lease was given: the next renewal
+        // notices that.
         if (subscription === undefined || cursor === undefined || !lease.held) continue;
         subscription.gain(lease, cursor.cursor, (blocked.get(place) ?? []).map(modelKey));
       }
@@ -75,7 +78,7 @@ export class CursorLoader {
   }
 
   /**
-   * Learns which handlers an operator has paused or let go on.
+   * Finds out which handlers an operator has paused or resumed.
    *
    * @returns all that the database knows
    */
@@ -86,12 +89,12 @@ export class CursorLoader {
     return handlers;
   }
 
-  /** Takes what an operator of this process has told the database. */
+  /** Applies a change that an operator of this process has made in the database. */
   setPaused(handler: string, paused: boolean): void {
     this.#apply(handler, paused, ++this.#newsCount);
   }
 
-  /** Whatever was asked before something newer was known may be older than that. */
+  /** Ignores an answer to an older question if something newer is already known. */
   #apply(handler: string, paused: boolean, news: number): void {
     const subscription = this.#subscriptions.get(handler);
     if (subscription === undefined || news < (this.#knownOf.get(subscription) ?? 0)) return;

@@ -22,10 +22,10 @@ import {
 import { type LogReader, heldBytes } from './log-reader.js';
 import { RetryStep } from './retry-step.js';
 
-/** How many reads of the log one handler has under way at once, at most. */
+/** How many reads of the log one handler may have in progress at once. */
 const readsMax = 4;
 
-/** Gives one handler what it is to do: models side by side, each model's work one after the other. */
+/** Dispatches the work of one handler: models in parallel, the work of each model one after the other. */
 export class EventDispatch {
   readonly #handler: string;
   readonly #around: SubscriptionDependencies;
@@ -38,7 +38,7 @@ export class EventDispatch {
   readonly #retries: RetryStep;
   /** The queues, each of one slot, whose first events failed and wait to be tried again, together as they were. */
   readonly #waiting = new Map<KeyedQueue<QueuedWork>, Waiting>();
-  /** The queues in which a blocked event was tried last, so that new ones are next. */
+  /** The queues that tried a blocked event last, so that new events are next. */
   readonly #retried = new WeakSet<KeyedQueue<QueuedWork>>();
   #unfinished: Load = { count: 0, bytes: 0 };
   #startsSoon = false;
@@ -48,7 +48,7 @@ export class EventDispatch {
     readonly handler: DatabaseHandler;
     readonly around: SubscriptionDependencies;
     readonly blocked: BlockedModelSet;
-    /** Called when it is {@link EventDispatch.full} no more. */
+    /** Called when it is no longer {@link EventDispatch.full}. */
     readonly onRoom: () => void;
   }) {
     const { handler, around, blocked } = options;
@@ -72,7 +72,7 @@ export class EventDispatch {
     this.#caller = caller;
     this.#queues = new KeyedQueues({
       concurrency: policy.concurrency,
-      // When everything must end, what waits ends without a call.
+      // When everything must end, waiting work ends without a call.
       mayStart: () =>
         context.ended.aborted || (!around.abandoned.full && (!this.#paused || context.stopping.aborted)),
       step: (queue) => this.#step(queue),
@@ -99,7 +99,7 @@ export class EventDispatch {
     });
   }
 
-  /** Whether so much is unfinished that no more is to be read. */
+  /** Whether so much is unfinished that no more may be read. */
   get full(): boolean {
     return this.readRoom === 0;
   }
@@ -107,8 +107,8 @@ export class EventDispatch {
   /**
    * How many reads may begin now.
    *
-   * Each read may give `readBytesMax`: what is unfinished and what is being read have no more than four times as much together.
-   * Slots that wait do not count, so that they hold up no other one: of each of them no more is read.
+   * Each read may return `readBytesMax`, and unfinished events and running reads together may have at most four times as much.
+   * Slots that wait are not counted, so that they do not hold up other slots; no more is read of them.
    */
   get readRoom(): number {
     const { unfinishedMax, readBytesMax } = this.#around.context.settings;
@@ -126,34 +126,34 @@ export class EventDispatch {
     return wantsEvent(this.#policy, type);
   }
 
-  /** The slots of which no more is to be read, because their events wait to be tried again. */
+  /** The slots of which no more may be read, because their events wait to be tried again. */
   get waitingSlots(): ReadonlySet<number> {
     return new Set([...this.#waiting.values()].map(({ slot }) => slot));
   }
 
-  /** The longest wait before an attempt: by the backoff, or for the last chance of an attempt that never ended. */
+  /** The longest wait before an attempt: the backoff, or the last chance of an attempt that never ended. */
   get waitMaxMs(): number {
     return Math.max(this.#policy.retry.backoffMaxMs, this.#around.context.settings.leaseMs);
   }
 
-  /** How many blocked events may be tried at the same time, so that new ones have places left. */
+  /** How many blocked events may be tried at the same time, so that new events have room left. */
   get retriesMax(): number {
     return Math.max(1, Math.floor(this.#policy.concurrency / 2));
   }
 
-  /** How many of one slot: where that is one queue, one that is tried and one that is next. */
+  /** How many of one slot: if a slot is one queue, one that is being tried and one that is next. */
   get retriesOfSlotMax(): number {
     return this.#policy.batches ? 2 : Infinity;
   }
 
   /**
-   * Has events of one slot handled or, when their models are blocked, blocked.
+   * Handles events of one slot or, if their models are blocked, blocks them.
    *
-   * Where more is read behind them, they begin one turn of the event loop later. Handlers that wait for nothing are called one
-   * after the other within one turn, and what is written meanwhile, such as the next read, leaves the process only after it: the
-   * database would wait for the handlers, and then they for the database.
+   * If more is being read, they begin one turn of the event loop later. Handlers that wait for nothing are called one after the
+   * other within one turn, and anything written meanwhile, such as the next read, leaves the process only after it: the database
+   * would wait for the handlers, and then they for the database.
    *
-   * @param onFinished called once for each that is done or blocked
+   * @param onFinished called once for each event that is done or blocked
    */
   handle(
     events: readonly DeliverableEvent[],
@@ -170,7 +170,7 @@ export class EventDispatch {
   /**
    * Tries a blocked event when its model is free; resolves when the attempt has ended, however it did.
    *
-   * @param alone until when no other one is tried. Default: others are
+   * @param alone not aborted while no other blocked event is being tried; `undefined` when others are
    */
   retry(head: BlockedHead, slot: HeldSlot, alone?: AbortSignal): Promise<void> {
     return new Promise((onEnded) => {
@@ -178,31 +178,31 @@ export class EventDispatch {
     });
   }
 
-  /** Finds out whether a model has blocked events left, and lets it flow again if not. */
+  /** Checks whether a model still has blocked events; if not, its events are handled normally again. */
   check(event: DeliverableEvent, slot: HeldSlot): void {
     this.#queues.addFirst(this.#keyOf(event), { kind: 'check', slot, event });
   }
 
-  /** Makes no further call while the handler is paused, also with what was read; what runs may finish. */
+  /** Makes no further call while the handler is paused, not even with events that were read; running calls may finish. */
   setPaused(paused: boolean): void {
     this.#paused = paused;
     if (paused) this.#leaveRetries(() => true);
     this.#queues.resume();
   }
 
-  /** Resolves when nothing is left to be done. */
+  /** Resolves when no work is left. */
   idle(): Promise<void> {
     return this.#queues.idle();
   }
 
-  /** Gives up the calls for a slot that was lost, or every call. */
+  /** Abandons the calls for a slot that was lost, or every call. */
   drop(reason: unknown, slot?: HeldSlot): void {
     this.#caller.drop(reason, slot);
     this.#leaveRetries((retry) => slot === undefined || retry.slot === slot);
     this.#queues.resume();
   }
 
-  /** Ends those that wait for a place: nobody is to wait for what is not tried here, or not now. */
+  /** Ends retries that wait for capacity: nobody must wait for something that is not tried here, or not now. */
   #leaveRetries(isOff: (retry: RetryWork) => boolean): void {
     const left = this.#queues.remove((work) => work.kind === 'retry' && isOff(work));
     for (const work of left) if (work.kind === 'retry') work.onEnded();
@@ -221,7 +221,7 @@ export class EventDispatch {
     return first === undefined ? Promise.resolve() : this.#runCheck(first.slot, first.event);
   }
 
-  /** New events, which stand behind all else, take turns with retries, of which there may be no end in a slot. */
+  /** New events come after everything else in a slot, so they alternate with retries, which may never end. */
   #nextOf(queue: KeyedQueue<QueuedWork>): QueuedWork | undefined {
     const [first] = queue.items;
     const event = queue.items[firstEvent(queue.items)];
@@ -232,8 +232,8 @@ export class EventDispatch {
   }
 
   /**
-   * Of a process that stops, where the handler is paused or its first events have failed: whoever holds the slots next reads again
-   * what was read.
+   * Called when the process stops while the handler is paused or its first events have failed: the next holder of the slots reads
+   * these events again.
    */
   #leave(queue: KeyedQueue<QueuedWork>): void {
     const left = queue.items.splice(0);
@@ -266,7 +266,7 @@ export class EventDispatch {
     try {
       left = await this.#events.run(works, attempt);
     } finally {
-      // Also those that were given up: whoever holds their slot next reads them again.
+      // This includes abandoned calls: the next holder of their slot reads the events again.
       const wasFull = this.full;
       this.#count(works, -1);
       if (left !== undefined) this.#count(left.works, 1);
@@ -285,7 +285,7 @@ export class EventDispatch {
     }
   }
 
-  /** Has the same events tried again after a while; meanwhile their slot waits, and no other one. */
+  /** Retries the same events after a while; meanwhile only their slot waits. */
   #wait(queue: KeyedQueue<QueuedWork>, { works }: LeftEvents, waiting: Waiting, waitMs: number): void {
     const { clock, stopping } = this.#around.context;
     const ends = works.map(({ slot }) => slot.lost);
@@ -303,7 +303,7 @@ export class EventDispatch {
     while (slot.held) {
       const addition = this.#blocked.additionOf(slot.slot, key);
       if ((await this.#around.check.isBlocked(model)) || !slot.held) return;
-      // Suspects are blocked beside the queues: the answer may not know of one that was blocked since it was asked for.
+      // Suspects are blocked outside the queues: the answer may not include one that was blocked after the question.
       if (this.#blocked.additionOf(slot.slot, key) !== addition) continue;
       this.#blocked.delete(slot.slot, key);
       return;
@@ -341,14 +341,17 @@ function firstEvent(items: readonly QueuedWork[]): number {
   return index === -1 ? items.length : index;
 }
 
-/** Puts events back before those that wait in a queue; a call has no room for so many arguments as a batch may have events. */
+/**
+ * Puts events back in front of a queue. Not by spreading arguments, because a batch may have more events than a call has
+ * arguments.
+ */
 function putBack(items: QueuedWork[], works: readonly EventWork[]): void {
   const behind = items.splice(firstEvent(items));
   for (const work of works) items.push(work);
   for (const work of behind) items.push(work);
 }
 
-/** Takes the first events off a queue, up to a count and to so many bytes; at least one. */
+/** Removes the first events from a queue, at most this many and this many bytes, but at least one. */
 function takeEvents(
   items: QueuedWork[],
   { count: countMax, bytes: bytesMax = Infinity }: { readonly count: number; readonly bytes?: number },
@@ -373,14 +376,14 @@ export interface SubscriptionDependencies {
   readonly executor: Pick<ActionExecutor, 'execute'>;
   readonly log: Pick<DeliveryLog, 'load'>;
   readonly envelopes: EnvelopeFactory;
-  /** Those of all handlers of the process. */
+  /** The abandoned calls of all handlers of the process. */
   readonly abandoned: AbandonedCalls;
   readonly reader: LogReader;
   readonly saver: CursorSaver;
   readonly blocker: EventBlocker;
   readonly check: BlockedCheck;
   readonly watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
-  /** Called with the tokens of leases that the database says are lost. */
+  /** Called with the tokens of leases that the database reports as lost. */
   readonly onLost: (tokens: readonly string[]) => void;
   /** Called when a blocked event may be due. */
   readonly onBlocked: () => void;

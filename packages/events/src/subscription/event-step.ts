@@ -10,14 +10,14 @@ import type { WorkerContext } from '../worker-context.js';
 import type { EventBlocker } from './blocked-events.js';
 import { type BlockedModelSet, type EventWork, modelKey } from './keyed-queue.js';
 
-/** Events that are neither done nor blocked, and are to be tried again together. */
+/** Events that are neither done nor blocked, and must be tried again together. */
 export interface LeftEvents {
   readonly works: readonly EventWork[];
-  /** After how long; `undefined`: as soon as calls may be made again, because none was. */
+  /** How long to wait; `undefined` means as soon as calls are allowed again, because none was made. */
   readonly waitMs: number | undefined;
 }
 
-/** Handles events as they come from the log; what fails, and what follows it, is blocked. */
+/** Handles events as they come from the log; blocks an event that fails, and those that follow it. */
 export class EventStep {
   readonly #context: WorkerContext;
   readonly #handler: string;
@@ -34,7 +34,7 @@ export class EventStep {
     readonly caller: HandlerCaller;
     readonly blocker: EventBlocker;
     readonly blocked: BlockedModelSet;
-    /** Called when an event was blocked that is to be tried again. */
+    /** Called when an event was blocked that must be retried. */
     readonly onBlocked: () => void;
   }) {
     this.#context = options.context;
@@ -46,19 +46,19 @@ export class EventStep {
     this.#onBlocked = options.onBlocked;
   }
 
-  /** How many events of a queue belong together, and of how many bytes, when this is the first. */
+  /** How many events of a queue belong together, and their bytes, when this is the first. */
   takeMax(first: EventWork): { readonly count: number; readonly bytes: number } {
     const { blockMax, batchBytesMax } = this.#context.settings;
-    // What is blocked is copied within the database.
+    // Events are blocked by copying them within the database.
     if (!this.#policy.batches && this.#isBlocked(first)) return { count: blockMax, bytes: Infinity };
     return { count: this.#policy.batchMax, bytes: batchBytesMax };
   }
 
   /**
-   * Handles events of one queue, in order; those that are neither finished nor left afterwards belong to another process.
+   * Handles events of one queue, in order; those that are neither finished nor returned belong to another process.
    *
-   * @param attempt which one this is at these events, from 1
-   * @returns those that are to be tried again, and not blocked
+   * @param attempt the number of this attempt at these events, from 1
+   * @returns those that must be tried again, and are not blocked
    */
   async run(works: readonly EventWork[], attempt: number): Promise<LeftEvents | undefined> {
     const held = works.filter(({ slot }) => slot.held);
@@ -66,10 +66,10 @@ export class EventStep {
     return next && this.#handle([next, ...others], attempt);
   }
 
-  /** Blocks the events whose models are blocked, and gives the others; none when they belong to another process now. */
+  /** Blocks the events whose models are blocked, and returns the others; none when they belong to another process now. */
   async #withoutBlocked(works: readonly EventWork[]): Promise<readonly EventWork[]> {
     let left = works;
-    // Further models may turn out to be blocked meanwhile.
+    // Further models may be blocked meanwhile.
     for (;;) {
       const behind = new Set(left.filter((work) => this.#isBlocked(work)));
       const [first] = behind;
@@ -117,7 +117,7 @@ export class EventStep {
     this.#onBlocked();
   }
 
-  /** How events are blocked that a call failed with; which one of several is to blame is not known yet. */
+  /** How the events of a failed call are blocked; if there are several, it is not known yet which one caused the failure. */
   #failed(eventCount: number, thrown: unknown): BlockedState {
     const { retry } = this.#policy;
     const verdict = verdictOf(this.#policy, thrown);
@@ -174,13 +174,13 @@ function finish(works: Iterable<EventWork>): void {
   for (const { onFinished } of works) onFinished();
 }
 
-/** How one handler is delivered to: what it declares, laid over the settings. */
+/** How events are delivered to one handler: its own options, otherwise the settings. */
 export interface HandlerPolicy {
   /** The `event_type`s that it wants; `undefined` when it wants every event. */
   readonly eventTypes: ReadonlySet<string> | undefined;
   /** Whether it receives several events of a slot at a time. */
   readonly batches: boolean;
-  /** 1 unless it batches. */
+  /** 1 unless it receives batches. */
   readonly batchMax: number;
   readonly waitsWhenFailed: boolean;
   readonly concurrency: number;
@@ -189,9 +189,9 @@ export interface HandlerPolicy {
 }
 
 /**
- * Lays what a handler declares over the settings.
+ * Applies a handler's options to the settings.
  *
- * @throws InvariantViolationError `invariant-violation` when it declares a limit that is no whole number within its bounds
+ * @throws InvariantViolationError `invariant-violation` when it declares a limit that is not a whole number within its range
  */
 export function handlerPolicy(
   { handler, options, eventClasses }: RegisteredHandler,
@@ -224,7 +224,9 @@ export function wantsEvent({ eventTypes }: HandlerPolicy, type: string): boolean
   return eventTypes?.has(type) ?? true;
 }
 
-/** What a failed call of the handler means for its events: where the handler waits, whatever it threw is an outage. */
+/**
+ * What a failed call of the handler means for its events: with `whenBatchFails: 'wait'`, whatever it threw counts as an outage.
+ */
 export function verdictOf({ waitsWhenFailed }: HandlerPolicy, thrown: unknown): AttemptVerdict {
   return waitsWhenFailed ? 'outage' : attemptVerdict(thrown);
 }

@@ -2,7 +2,7 @@ import type { BlockedHead, DeliverableEvent } from '@framework/core/adapter';
 
 import type { HeldSlot } from '../slots/cursor-saver.js';
 
-/** An event from the log, to be handled or, when its model is blocked, to be blocked. */
+/** An event from the log, to be handled or, if its model is blocked, to be blocked. */
 export interface EventWork {
   readonly kind: 'event';
   readonly event: DeliverableEvent;
@@ -11,18 +11,18 @@ export interface EventWork {
   readonly onFinished: () => void;
 }
 
-/** A blocked event whose turn it is. */
+/** A blocked event that is to be tried next. */
 export interface RetryWork {
   readonly kind: 'retry';
   readonly head: BlockedHead;
   readonly slot: HeldSlot;
-  /** Not aborted while no other blocked event is tried; `undefined` when others are. */
+  /** Not aborted while no other blocked event is being tried; `undefined` when others are. */
   readonly alone: AbortSignal | undefined;
   /** Called once when the attempt has ended, however it did. */
   readonly onEnded: () => void;
 }
 
-/** The question whether a model still has blocked events, asked while nothing else happens to the model. */
+/** The question whether a model still has blocked events, asked while no other work of the model is running. */
 interface CheckWork {
   readonly kind: 'check';
   readonly slot: HeldSlot;
@@ -30,10 +30,10 @@ interface CheckWork {
   readonly event: DeliverableEvent;
 }
 
-/** What a handler's queues hold. */
+/** An item in a handler's queues. */
 export type QueuedWork = EventWork | RetryWork | CheckWork;
 
-/** Names a model, where handler and database are given. */
+/** Identifies a model within a handler and a database. */
 export function modelKey({
   modelName,
   modelId,
@@ -47,27 +47,27 @@ export function modelKey({
 /** Work that must be done strictly one after the other: that of one model, or of one slot for a batch handler. */
 export interface KeyedQueue<Item> {
   readonly key: string;
-  /** What waits; whoever runs the queue takes from its front. */
+  /** The waiting items; each step takes some from the front. */
   readonly items: Item[];
   active: boolean;
-  /** Held back by {@link KeyedQueues.hold}: it takes no place, and gets no step until it is let go. */
+  /** Held back by {@link KeyedQueues.hold}: it uses no capacity and gets no step until it is released. */
   held: boolean;
 }
 
-/** Runs queues side by side, up to a bound, each for one step at a time. */
+/** Runs a limited number of queues in parallel, each one step at a time. */
 export class KeyedQueues<Item> {
   readonly #concurrency: number;
   readonly #mayStart: () => boolean;
   readonly #step: (queue: KeyedQueue<Item>) => Promise<void>;
   readonly #onError: (error: unknown) => void;
   readonly #queues = new Map<string, KeyedQueue<Item>>();
-  /** KeyedQueues with work, in the order in which they get their next step. */
+  /** The queues with work, in the order of their next step. */
   readonly #ready = new Set<KeyedQueue<Item>>();
   #activeCount = 0;
   readonly #onIdle: (() => void)[] = [];
 
   /**
-   * @param options.step takes at least one item off the queue and works on it; what it rejects with goes to `onError`
+   * @param options.step takes at least one item off the queue and works on it; its rejections go to `onError`
    * @param options.mayStart false holds back every further step until {@link KeyedQueues.resume}
    */
   constructor(options: {
@@ -82,18 +82,18 @@ export class KeyedQueues<Item> {
     this.#onError = options.onError;
   }
 
-  /** Adds work behind what waits in its queue; {@link KeyedQueues.resume} starts it, so that work added together is together. */
+  /** Adds work to the end of its queue; {@link KeyedQueues.resume} starts it, so that work added together is handled together. */
   add(key: string, item: Item): void {
     this.#queue(key).items.push(item);
   }
 
-  /** Adds work before what waits in its queue, and starts it. */
+  /** Adds work to the front of its queue, and starts it. */
   addFirst(key: string, item: Item): void {
     this.#queue(key).items.unshift(item);
     this.resume();
   }
 
-  /** Takes away what waits and is not to be worked on any more, also from queues that are held back. */
+  /** Removes waiting items that are no longer wanted, also from queues that are held back. */
   remove(isOff: (item: Item) => boolean): readonly Item[] {
     const removed: Item[] = [];
     for (const queue of this.#queues.values()) {
@@ -104,7 +104,7 @@ export class KeyedQueues<Item> {
     return removed;
   }
 
-  /** Starts what may start. */
+  /** Starts every step that may start. */
   resume(): void {
     for (const queue of this.#ready) {
       if (this.#activeCount >= this.#concurrency || !this.#mayStart()) return;
@@ -112,12 +112,12 @@ export class KeyedQueues<Item> {
     }
   }
 
-  /** Holds a queue back after its step that runs now; others get its place. */
+  /** Holds a queue back after its current step, so that others can use its capacity. */
   hold(queue: KeyedQueue<Item>): void {
     queue.held = true;
   }
 
-  /** Lets a queue go on that was held back. */
+  /** Releases a queue that was held back. */
   letGo(queue: KeyedQueue<Item>): void {
     queue.held = false;
     if (queue.active) return;
@@ -169,7 +169,7 @@ export class KeyedQueues<Item> {
 
 /** The models that have blocked events for one handler, in the slots that this process holds. */
 export class BlockedModelSet {
-  /** With each model, which of all additions was its last one. */
+  /** Each model with the number of its last addition, counted over all models. */
   readonly #bySlot = new Map<number, Map<string, number>>();
   #additionCount = 0;
   #deletionCount = 0;
@@ -178,7 +178,7 @@ export class BlockedModelSet {
     return this.#bySlot.size === 0;
   }
 
-  /** How often a model was found to have no blocked events any more. */
+  /** How often a model was found to have no more blocked events. */
   get deletionCount(): number {
     return this.#deletionCount;
   }
@@ -192,7 +192,7 @@ export class BlockedModelSet {
     this.#bySlot.set(slot, models.set(model, ++this.#additionCount));
   }
 
-  /** Which of all additions was the last one of a model; `undefined` when it is not in the set. */
+  /** The number of a model's last addition; `undefined` when it is not in the set. */
   additionOf(slot: number, model: string): number | undefined {
     return this.#bySlot.get(slot)?.get(model);
   }
@@ -204,7 +204,7 @@ export class BlockedModelSet {
     this.#deletionCount++;
   }
 
-  /** Forgets what belongs to a slot that is held no more. */
+  /** Removes the models of a slot that is no longer held. */
   drop(slot: number): void {
     this.#bySlot.delete(slot);
   }

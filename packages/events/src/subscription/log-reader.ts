@@ -9,12 +9,12 @@ import type {
 import { type EngineSettings, eventBytesMax } from '../delivery-settings.js';
 import { type WorkerContext, WakeSignal } from '../worker-context.js';
 
-/** About how many bytes of an event are in memory: large ones come without payload and params. */
+/** The approximate bytes of an event in memory: large ones come without payload and params. */
 export function heldBytes({ bytes = 0, omitted = false }: DeliverableEvent): number {
   return omitted ? 0 : bytes;
 }
 
-/** A batch of the log, and how much was known of commits when its reading began. */
+/** A batch of the log, and which commits were known when its reading began. */
 export interface ReadBatch extends EventBatch {
   readonly generation: number;
 }
@@ -22,22 +22,22 @@ export interface ReadBatch extends EventBatch {
 interface Entry {
   readonly generation: number;
   readonly batch: Promise<ReadBatch>;
-  /** Whether it holds something, which stays true; undefined while it is being read. */
+  /** Whether it contains events, which stays true; undefined while it is being read. */
   full: boolean | undefined;
-  /** How many bytes of events it holds; 0 while it is being read. */
+  /** The bytes of its events; 0 while it is being read. */
   bytes: number;
 }
 
-/** Handlers that stand at the same place ask at about the same time; what is kept longer only fills memory. */
+/** Handlers at the same position ask at about the same time, so keeping more batches would only use memory. */
 const entriesMax = 4;
 
-/** Reads the log of one database; handlers that stand at the same place share one read. */
+/** Reads the log of one database; handlers at the same position share one read. */
 export class LogReader {
   readonly #log: Pick<DeliveryLog, 'read'>;
   readonly #readMax: number;
   readonly #bytesMax: number;
   readonly #keptBytesMax: number;
-  /** In the order of use. */
+  /** Ordered by last use. */
   readonly #entries = new Map<string, Entry>();
   #generation = 0;
   #foundCount = 0;
@@ -49,7 +49,7 @@ export class LogReader {
     this.#keptBytesMax = settings.readBytesMax;
   }
 
-  /** Grows whenever something may have been committed. */
+  /** Increases whenever something may have been committed. */
   get generation(): number {
     return this.#generation;
   }
@@ -59,12 +59,12 @@ export class LogReader {
     return this.#foundCount;
   }
 
-  /** Says that something may have been committed: what was read and found empty before is read again. */
+  /** Records that something may have been committed: positions that were found empty before are read again. */
   refresh(): void {
     this.#generation++;
   }
 
-  /** Reads what follows a cursor; the batch may be shared, and is bounded by `readMax`. */
+  /** Reads what follows a cursor; the batch may be shared, and is limited by `readMax`. */
   read(slots: readonly number[], cursor: Cursor): Promise<ReadBatch> {
     const key = `${slots.join()} ${cursor}`;
     const known = this.#entries.get(key);
@@ -95,7 +95,7 @@ export class LogReader {
       this.#foundCount += events.length;
       this.#forget();
     } catch {
-      // Whoever asked for the batch is told; the next one reads anew.
+      // The callers of this batch get the error; the next call reads again.
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
     }
   }
@@ -106,7 +106,7 @@ export class LogReader {
     this.#forget();
   }
 
-  /** Keeps the entries that were used last, of which those that were read hold no more bytes than one read may have. */
+  /** Keeps the batches that were used last; those that have been read contain at most as many bytes as one read may return. */
   #forget(): void {
     let [count, bytes] = [0, 0];
     for (const [key, entry] of [...this.#entries].toReversed()) {
@@ -117,7 +117,7 @@ export class LogReader {
   }
 }
 
-/** Has the log of one database looked at: at once when it is told to, else more rarely the longer nothing comes. */
+/** Polls the log of one database: at once when it is woken, otherwise less often the longer nothing happens. */
 export class LogPoll {
   readonly #context: WorkerContext;
   readonly #foundCount: () => number;
@@ -136,12 +136,12 @@ export class LogPoll {
     this.#wakeSignal = new WakeSignal(options.context.clock);
   }
 
-  /** Has it looked at once, because something may have been committed. */
+  /** Polls at once, because something may have been committed. */
   wake(): void {
     this.#wakeSignal.wake();
   }
 
-  /** Goes on until delivery stops. */
+  /** Continues until delivery stops. */
   async run(): Promise<void> {
     const { settings, stopping } = this.#context;
     const { pollMinMs, pollMaxMs } = settings;
@@ -157,7 +157,7 @@ export class LogPoll {
   }
 }
 
-/** How long it waits for the next try when a long reader of the log has prevented the change. */
+/** How long to wait before the next try when a long read of the log has prevented the change. */
 const retryMs = 60_000;
 
 /** Creates partitions of the log ahead of time and drops old ones, once per interval until delivery stops. */

@@ -7,39 +7,40 @@ import type { EventBlocker } from './blocked-events.js';
 import { type BlockedModelSet, modelKey } from './keyed-queue.js';
 
 /**
- * For how long suspects are due already when they are blocked, a hundred years: a slot waits until they were tried, so that they
- * come before retries, which may be late by the time for which an outage, or a pause, has lasted.
+ * When suspects are blocked, they count as due for a hundred years already. A slot waits until they were tried, so they must come
+ * before retries, which may be overdue by as long as an outage or a pause has lasted.
  */
 const dueSinceMs = 36_525 * 86_400_000;
 
 /**
- * Where a slot stands whose holder vanished. `entering-quarantine`: what follows its cursor is blocked as it is read. `in-quarantine`: all
- * that the holder can have had is blocked, and tried alone. `open`: events are handled as they come, as in any other slot.
+ * The phases of a slot whose holder died. `entering-quarantine`: events after its cursor are blocked as they are read.
+ * `in-quarantine`: everything that the holder can have read is blocked, and tried alone. `open`: events are handled as in any
+ * other slot.
  */
 export type QuarantinePhase = 'entering-quarantine' | 'in-quarantine' | 'open';
 
-/** Where a handler stands in such a slot. */
+/** The position of a handler in such a slot. */
 interface EnteringPlace {
   readonly slot: HeldSlot;
   phase: QuarantinePhase;
-  /** Wanted events that were blocked because the holder before vanished. */
+  /** Wanted events that were blocked because the previous holder died. */
   quarantinedCount: number;
 }
 
-/** Blocks what follows the cursor of a slot whose holder vanished: any of it may have killed that one. */
+/** Blocks the events after the cursor of a slot whose holder died: any of them may have killed it. */
 export class QuarantineIntake {
   readonly #handler: string;
   readonly #blocker: EventBlocker;
   readonly #blocked: BlockedModelSet;
   readonly #check: (event: DeliverableEvent, slot: HeldSlot) => void;
-  /** As many as the holder before can have had beyond its saved cursor, and the last batch. */
+  /** As many as the previous holder can have read beyond its saved cursor, and the last batch. */
   readonly #quarantinedMax: number;
 
   constructor(options: {
     readonly handler: string;
     readonly blocker: EventBlocker;
     readonly blocked: BlockedModelSet;
-    /** Has a model looked at that may have no blocked events any more. */
+    /** Checks a model that may have no more blocked events. */
     readonly check: (event: DeliverableEvent, slot: HeldSlot) => void;
     readonly settings: EngineSettings;
   }) {
@@ -51,12 +52,12 @@ export class QuarantineIntake {
   }
 
   /**
-   * Blocks the events of a batch; the slot is in quarantine when they were the last that the holder before can have had.
+   * Blocks the events of a batch; the slot is in quarantine once this was the last that the previous holder can have read.
    *
-   * However large a transaction is, its cursor stood before all of it.
+   * However large a transaction is, its cursor was before all of it.
    *
-   * @param events those of the batch that are wanted, of the slot
-   * @returns false when the slot is another process's now
+   * @param events the wanted events of the slot in the batch
+   * @returns false when the slot belongs to another process now
    */
   async take(
     position: EnteringPlace,
@@ -78,7 +79,7 @@ export class QuarantineIntake {
     if (!(await this.#blocker.block(slot, suspects))) return false;
     const models = new Map(events.map((event) => [modelKey(event), event]));
     for (const model of models.keys()) this.#blocked.add(slot.slot, model);
-    // Before the answer came, some may have been tried and found to be done: nobody would look at their models again.
+    // Some may have been tried and finished before the answer came; nothing else would check their models again.
     if (this.#blocked.deletionCount !== deletionCount)
       for (const event of models.values()) this.#check(event, slot);
     if (partial) return true;
@@ -89,17 +90,17 @@ export class QuarantineIntake {
 }
 
 /**
- * Has attempts at blocked events, of all databases of a process, made side by side, or alone: so that it is known which one is to
- * blame when the process ends.
+ * Runs attempts at blocked events, of all databases of a process, in parallel or alone, so that it is known which one is to blame
+ * when the process ends.
  *
- * One that takes long keeps the others out for a bounded time only. After each that was alone the others have their turn.
+ * One that takes long keeps the others out only for a limited time. After each lone attempt, the others run first.
  */
 export class QuarantineGate {
   readonly #clock: Clock;
-  /** What runs, also when it was alone before. */
+  /** The running attempts, including those that were alone before. */
   readonly #running = new Set<Promise<void>>();
   readonly #waiting: (() => Promise<void>)[] = [];
-  /** While one is alone, or waits for those that run to end. */
+  /** Set while an attempt is alone, or waits for the running ones to end. */
   #closed: Promise<void> | undefined;
   #takesTurns = false;
 
@@ -107,24 +108,24 @@ export class QuarantineGate {
     this.#clock = clock;
   }
 
-  /** Runs work beside other work, when none is alone; resolves when it has ended. */
+  /** Runs work in parallel with other work, but not while an attempt is alone; resolves when it has ended. */
   async runBeside(work: () => Promise<void>): Promise<void> {
     while (this.#closed !== undefined) await this.#closed;
     await this.#run(work);
   }
 
   /**
-   * Runs work when it is its turn, and what runs has ended, or was waited for long enough; resolves when it has ended.
+   * Runs work when it is first in line, and the running work has ended or was waited for long enough; resolves when it has ended.
    *
-   * @param work gets a signal that is aborted from when on it is not alone: at once where others do not end in time
-   * @param aloneMs for how long it waits, and for how long it is alone, at most
+   * @param work gets a signal that is aborted when it is no longer alone: at once if the others do not end in time
+   * @param aloneMs the longest time that it waits, and the longest time that it is alone
    */
   runAlone(work: (alone: AbortSignal) => Promise<void>, aloneMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push(async () => {
         await this.#within(aloneMs, Promise.all(this.#running));
         const over = new AbortController();
-        // What still runs may be what ends the process.
+        // If the process ends, the cause may be something that is still running.
         if (this.#running.size > 0) over.abort();
         const running = this.#run(() => work(over.signal));
         running.then(resolve, reject);
@@ -149,7 +150,7 @@ export class QuarantineGate {
       await turn();
       this.#closed = undefined;
       resolve();
-      // Those that have waited begin before the next one closes the gate.
+      // Work that has waited for the gate begins before the next attempt closes it.
       await promise;
     }
     this.#takesTurns = false;

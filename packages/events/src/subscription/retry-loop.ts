@@ -19,7 +19,7 @@ interface Attempt {
   readonly subscription: Subscription;
 }
 
-/** Finds blocked events that are due, in one database, and has them tried by the subscriptions of their handlers. */
+/** Finds blocked events that are due in one database, and passes them to the subscriptions of their handlers. */
 export class RetryLoop {
   readonly #context: WorkerContext;
   readonly #blocked: Pick<BlockedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
@@ -27,11 +27,11 @@ export class RetryLoop {
   readonly #subscriptions: ReadonlyMap<string, Subscription>;
   readonly #gate: QuarantineGate;
   readonly #wakeSignal: WakeSignal;
-  /** Those that are being made, and those that are next, by handler and model. */
+  /** The attempts that are being made, and those that are next, by handler and model. */
   readonly #taken = new Map<string, Attempt>();
-  /** Of each handler as many as may run, so that none of its places waits for the database. */
+  /** As many of each handler as may run, so that it never waits for the database. */
   #next: ReadonlySet<Attempt> = new Set();
-  /** Models whose last attempt has ended, and of which it is not known whether more is blocked. */
+  /** Models whose last attempt has ended, and for which it is not known whether more is blocked. */
   readonly #ended = new Map<string, Attempt>();
 
   constructor(options: {
@@ -39,7 +39,7 @@ export class RetryLoop {
     readonly blocked: Pick<BlockedEvents, 'dueHeads' | 'suspectPlaces' | 'nextDueMs'>;
     readonly keeper: LeaseKeeper;
     readonly subscriptions: ReadonlyMap<string, Subscription>;
-    /** The same for all databases of a process. */
+    /** Shared by all databases of a process. */
     readonly gate: QuarantineGate;
   }) {
     this.#context = options.context;
@@ -50,14 +50,14 @@ export class RetryLoop {
     this.#wakeSignal = new WakeSignal(options.context.clock);
   }
 
-  /** Looks at once, because something may be due. */
+  /** Polls at once, because something may be due. */
   wake(): void {
     this.#wakeSignal.wake();
   }
 
   /**
-   * Looks for what is due until delivery stops; while no model is known to be blocked, only once in a lease's time: a statement that
-   * blocks may reach the database after it was given up, and its event was handled.
+   * Polls for due events until delivery stops. While no model is known to be blocked, it polls only once per lease time: a
+   * statement that blocks may reach the database after delivery gave up waiting for it, when its event has been handled.
    */
   async run(): Promise<void> {
     const { stopping, onError } = this.#context;
@@ -78,17 +78,17 @@ export class RetryLoop {
     }
   }
 
-  /** @returns after how many milliseconds the next round is due */
+  /** @returns the time until the next round is due, in milliseconds */
   async #round(): Promise<number> {
     const { settings } = this.#context;
     await this.#release();
-    // What is asked about was true before the answer was made.
+    // Only these: models that are added while the database is asked may not be covered by its answer.
     const ended = new Map(this.#ended);
     const heads = await this.#dueHeads();
     const due = this.#sharedOut(heads.flatMap((head) => this.#attempt(head) ?? []));
     this.#check(ended, heads);
     this.#take(due);
-    // There may be room for more than one statement looks at.
+    // There may be room for more than one statement returns.
     if (due.length >= settings.dueMax) this.#wakeSignal.wake();
     if (this.#taken.size > 0) return settings.pollMinMs;
     const places = this.#keeper.slots.filter((held) => this.#subscriptionOf(held)?.paused === false);
@@ -96,7 +96,7 @@ export class RetryLoop {
     return Math.min(settings.blockedPollMs, nextDueMs > 0 ? nextDueMs : settings.pollMinMs);
   }
 
-  /** Asks for as many as can be started soon, of each handler, however many others of it or of another one are due. */
+  /** Asks for as many as can be started soon of each handler, however many others are due. */
   async #dueHeads(): Promise<readonly BlockedHead[]> {
     const { settings } = this.#context;
     const taken = [...this.#taken.values()];
@@ -117,8 +117,8 @@ export class RetryLoop {
   }
 
   /**
-   * The subscription of a slot, once it has started there. Before that it still reads which models have blocked events: one whose last event was
-   * handled meanwhile would stay known as blocked.
+   * The subscription of a slot, once it has started there. Before that it is still reading which models have blocked events: if
+   * the last event of one were handled meanwhile, the model would stay marked as blocked.
    */
   #subscriptionOf(held: HeldSlot): Subscription | undefined {
     const subscription = this.#subscriptions.get(held.handler);
@@ -132,7 +132,7 @@ export class RetryLoop {
     return { key: `${head.handler} ${modelKey(head.event)}`, head, slot, subscription };
   }
 
-  /** Leaves to later rounds what would only wait for others of its slot, and keep those of other slots out. */
+  /** Leaves to later rounds what would only wait for others of its slot, and would keep out those of other slots. */
   #sharedOut(due: readonly Attempt[]): readonly Attempt[] {
     const counts = countBy(this.#taken.values(), ({ slot }) => slot);
     return due.filter(({ subscription, slot }) => {
@@ -142,11 +142,11 @@ export class RetryLoop {
     });
   }
 
-  /** Has models looked at whose attempt has ended and that have no next event that is due. */
+  /** Checks models whose attempt has ended and that have no other due event. */
   #check(ended: ReadonlyMap<string, Attempt>, heads: readonly BlockedHead[]): void {
     const due = new Set(heads.map((head) => `${head.handler} ${modelKey(head.event)}`));
     for (const [key, { subscription, head, slot }] of ended) {
-      // The slot may have been lost, and had again under the same token, since the attempt began.
+      // The slot may have been lost, and obtained again under the same token, since the attempt began.
       const held = this.#keeper.get(slot.token);
       if (held !== undefined && this.#subscriptionOf(held) === undefined) continue;
       this.#ended.delete(key);
@@ -154,7 +154,7 @@ export class RetryLoop {
     }
   }
 
-  /** Lets slots out of quarantine in which no suspect is left to be tried; retries, of which there is no end, hold up none. */
+  /** Ends the quarantine of slots that have no suspect left to be tried; other retries, which may never end, do not matter. */
   async #release(): Promise<void> {
     const inQuarantine = [...this.#subscriptions.values()].flatMap(({ slots }) => slots.inQuarantine);
     if (inQuarantine.length === 0) return;
@@ -176,7 +176,7 @@ export class RetryLoop {
     this.#start();
   }
 
-  /** Starts those for which there is room. */
+  /** Starts the attempts for which there is capacity. */
   #start(): void {
     const counts = countBy(
       [...this.#taken.values()].filter((attempt) => !this.#next.has(attempt)),
@@ -204,7 +204,7 @@ export class RetryLoop {
     const work = async (alone?: AbortSignal): Promise<void> => {
       if (!stopping.aborted && !subscription.paused) await subscription.dispatch.retry(head, slot, alone);
       this.#taken.delete(key);
-      // What is left belongs to whoever delivers next.
+      // The rest belongs to the next process that delivers.
       if (stopping.aborted) return;
       this.#ended.set(key, attempt);
       this.#start();
@@ -212,15 +212,15 @@ export class RetryLoop {
     };
     const heldWork = (alone?: AbortSignal): Promise<void> => whileHeld(slot, work(alone));
     if (!isToBeAlone(attempt)) return this.#gate.runBeside(heldWork);
-    // However slow it is, the process ends one day while it is alone, or not at all.
+    // With doubling times, even a slow event that kills its process eventually does so while it is alone.
     const aloneMs = settings.quarantineMs * 2 ** (head.openCount - 1);
     await this.#gate.runAlone(heldWork, Math.min(aloneMs, aloneMaxMs));
   }
 }
 
 /**
- * Resolves when work has ended, or its slot is lost: the call is given up then, and what is left is told to a database that may be
- * down, for which those of other databases do not wait.
+ * Resolves when work has ended, or its slot is lost. Then the call is abandoned, and its end is still to be written to a database
+ * that may be down; attempts of other databases do not wait for that.
  */
 async function whileHeld({ lost }: HeldSlot, work: Promise<void>): Promise<void> {
   const gone = Promise.withResolvers<unknown>();
@@ -233,12 +233,12 @@ async function whileHeld({ lost }: HeldSlot, work: Promise<void>): Promise<void>
   }
 }
 
-/** Whether its process ended during an attempt: only alone is it known which event ends the next one. */
+/** Whether its process ended during an attempt: only if it is alone is it known which event ends the next process. */
 function isToBeAlone({ head }: Attempt): boolean {
   return head.openCount > 0;
 }
 
-/** Who is to be alone goes before those who would be beside, and suspects before the others. */
+/** Attempts that must be alone come before those that may run in parallel, and suspects before the others. */
 function rank(attempt: Attempt): number {
   if (isToBeAlone(attempt)) return 0;
   return attempt.head.suspect ? 1 : 2;

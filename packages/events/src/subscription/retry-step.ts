@@ -15,12 +15,12 @@ import { type WorkerContext, storeBackoff, untilAborted } from '../worker-contex
 import { type HandlerPolicy, verdictOf } from './event-step.js';
 import type { RetryWork } from './keyed-queue.js';
 
-/** How often giving a count back is tried while delivery ends, because there is no later. */
+/** How often delivery tries to take a count back while it ends, because there is no later opportunity. */
 const lastTriesMax = 3;
 
 /**
- * Tries blocked events again. Every attempt is recorded before it is made, because it may end the process, or stop its event loop.
- * One that is made alone is counted then, because it is to blame for that; of several side by side none is.
+ * Retries blocked events. Every attempt is recorded before it is made, because it may end the process, or stop its event loop. An
+ * attempt that is made alone is counted then, because only that event can be to blame; attempts in parallel are not.
  */
 export class RetryStep {
   readonly #context: WorkerContext;
@@ -30,9 +30,9 @@ export class RetryStep {
   readonly #watch: Pick<LoopWatch, 'now' | 'stoodSince'>;
   readonly #onLost: (tokens: readonly string[]) => void;
   readonly #wants: (eventType: string) => boolean;
-  /** Events without attempts left of which somebody who lives may yet take one back. */
+  /** Events without attempts left, whose last attempt may yet be taken back by a process that is alive. */
   readonly #lastChances = new Set<string>();
-  /** Types of blocked events that the handler does not want, which was told. */
+  /** Types of blocked events that the handler does not want and that were reported. */
   readonly #unwantedTypes = new Set<string>();
 
   constructor(options: {
@@ -58,7 +58,7 @@ export class RetryStep {
   async run({ head, slot, alone }: RetryWork): Promise<void> {
     if (!slot.held || this.#context.ended.aborted) return;
     if (!this.#wants(head.event.type)) return this.#keepUnwanted(head, slot);
-    // Without an open one, the limit was lowered since: then the next attempt is the last, and fails for a reason of its own.
+    // If none is open, `attemptsMax` was lowered since: then the next attempt is the last, and fails for a reason of its own.
     if (head.openCount > 0 && head.attempts >= this.#policy.retry.attemptsMax)
       return this.#giveUp(head, slot);
     const begun = { id: randomUuid(), counted: alone?.aborted === false };
@@ -73,16 +73,17 @@ export class RetryStep {
     const ended: BlockedOutcome =
       outcome.kind === 'done' ? { kind: 'done' } : this.#failed(head, outcome.error);
     const isRecorded = await this.#record(head, attempt, slot, ended);
-    // An outcome that the lease did not live to see recorded: what failed by itself stays counted, and was told.
+    // The lease ended before the outcome was recorded: a failure of the event itself stays counted, and was reported.
     if (!isRecorded && (ended.kind === 'done' || ended.kind === 'postponed')) {
       await this.#endUnrecorded(head, attempt, startedMs);
     }
   }
 
   /**
-   * Takes the count back when the attempt is alone no more before the call is over: from then on others may be what ends the process.
+   * Takes the count back if the attempt is no longer alone before the call is over: from then on other events may be what ends
+   * the process.
    *
-   * @returns the attempt as it stands when the call is over
+   * @returns the recorded attempt when the call is over
    */
   async #uncountBesideOthers(
     begun: BlockedAttempt,
@@ -91,19 +92,19 @@ export class RetryStep {
     const { head, slot, alone, startedMs, call } = made;
     if (alone === undefined || !begun.counted) return begun;
     const isOver = await Promise.race([call.then(() => true), untilAborted(alone).then(() => false)]);
-    // It may be why the event loop stood.
+    // This event may be why the event loop stopped.
     if (isOver || this.#watch.stoodSince(startedMs)) return begun;
     const uncounted = { id: randomUuid(), counted: false };
     return (await this.#begin(head, uncounted, slot, begun)) ? uncounted : begun;
   }
 
-  /** Leaves an event to the version of the handler that wants it, by which it was blocked: that one may come back. */
+  /** Leaves an event to the version of the handler that wants it and has blocked it: that version may come back. */
   async #keepUnwanted(head: BlockedHead, slot: HeldSlot): Promise<void> {
     const { onError, random } = this.#context;
     const { id, type, modelName, modelId } = head.event;
     const unwanted = new Error(
       `Another version of handler ${this.#caller.handler} has blocked ${type} ${id} of ${modelName} ${modelId}, which this ` +
-        'one does not want: it waits, and so do later events of its model. Deploy a version that wants such events, or skip them',
+        'version does not want: it waits, and so do later events of its model. Deploy a version that wants such events, or skip them',
     );
     if (!this.#unwantedTypes.has(type)) onError(unwanted);
     this.#unwantedTypes.add(type);
@@ -113,8 +114,8 @@ export class RetryStep {
   }
 
   /**
-   * Ends an event whose last attempt was counted and never ended: its process is gone, or stood still. One that is only slow, or
-   * had no database for a while, has a lease's time to say so.
+   * Ends an event whose last attempt was counted and never ended: its process is dead, or its event loop stopped. A process that
+   * is only slow, or had no database for a while, gets the time of a lease to report the end.
    */
   async #giveUp(head: BlockedHead, slot: HeldSlot): Promise<void> {
     const key = chanceKey(head);
@@ -132,7 +133,10 @@ export class RetryStep {
     await this.#record(head, undefined, slot, { kind: 'dead', error });
   }
 
-  /** Records that the attempt begins, however often that takes: when only the answer was lost, it is counted once all the same. */
+  /**
+   * Records that the attempt begins, and repeats that as long as necessary; if only the answer was lost, it is still counted
+   * once.
+   */
   async #begin(
     head: BlockedHead,
     attempt: BlockedAttempt,
@@ -188,7 +192,7 @@ export class RetryStep {
     this.#context.onAttemptFailed(told);
   }
 
-  /** Says how an attempt ended; false when it is not known to be written. */
+  /** Records how an attempt ended; returns false if that may not have been written. */
   async #record(
     head: BlockedHead,
     attempt: BlockedAttempt | undefined,
@@ -211,13 +215,13 @@ export class RetryStep {
   }
 
   /**
-   * Ends an attempt whose outcome is nobody's business any more. It is taken back, unless the event loop stood while it was made: the
-   * call may be why, and would stop every process that takes the event over, one after the other.
+   * Ends an attempt whose outcome no longer matters. It is taken back, unless the event loop stopped during it: the call may be
+   * the cause, and would stop every process that takes the event over, one after the other.
    */
   async #endUnrecorded(head: BlockedHead, attempt: BlockedAttempt, startedMs: number): Promise<void> {
     if (!this.#watch.stoodSince(startedMs)) return this.#giveBack(head, attempt);
     const number = head.attempts + 1;
-    // The last one is told by whoever ends the event.
+    // The last one is reported by the process that ends the event.
     if (attempt.counted && number >= this.#policy.retry.attemptsMax) return;
     const { leaseMs } = this.#context.settings;
     const message = `The event loop was blocked during attempt ${number}, so that the lease of ${leaseMs} ms was not renewed in time`;

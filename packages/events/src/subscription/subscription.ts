@@ -11,21 +11,21 @@ import { QuarantineIntake, type QuarantinePhase } from './quarantine.js';
 /*
  * A subscription is one handler's delivery from one database, in the slots that this process holds for it.
  *
- * The states of a slot, from gained to lost; one that is lost is left as it is, and its next holder begins at the saved cursor:
+ * The states of a slot, from gained to lost; when it is lost, its next holder begins at the saved cursor:
  *
  *   gained ──▶ open ◀──────────────────────────── no suspect is left to be tried ─┐
  *     │                                                                           │
- *     └─ its holder vanished ─▶ entering-quarantine ─ all suspects are blocked ─▶ in-quarantine
+ *     └─ its holder died ──────▶ entering-quarantine ─ all suspects are blocked ─▶ in-quarantine
  *
- * The states of an event; the cursor passes what is done or blocked, in order:
+ * The states of an event; the cursor passes events that are done or blocked, in order:
  *
  *   read, open slot ──▶ queued ──▶ called ──▶ done
- *                         │          └─ failed ─────────▶ blocked ─▶ its turn ─▶ called ─▶ done
+ *                         │          └─ failed ─────────▶ blocked ─▶ is due ──▶ called ─▶ done
  *                         └─ its model has blocked ones ─▶ blocked      ▲           └─ failed ─▶ dead letter, at the last
  *   read, slot that enters quarantine ──────────────────▶ blocked      └── later ──────┘
  *
- * Here is what reads, and a slot's quarantine. `event-dispatch.ts` queues by model; `event-step.ts` calls what is new, and blocks;
- * `retry-loop.ts` finds whose turn it is, and `retry-step.ts` calls that.
+ * This file reads, and puts slots into quarantine. `event-dispatch.ts` queues events by model; `event-step.ts` calls the handler
+ * with new ones, and blocks; `retry-loop.ts` finds blocked ones that are due, and `retry-step.ts` calls the handler with those.
  */
 
 /** Delivers the events of one database to one handler, at its own pace: no other handler waits for it. */
@@ -70,7 +70,7 @@ export class Subscription {
     return this.#paused;
   }
 
-  /** Whether there is anything that only a look at the blocked events can settle. */
+  /** Whether anything is left that requires reading the blocked events. */
   get waitsForBlocked(): boolean {
     return !this.#blocked.empty || this.slots.inQuarantine.length > 0;
   }
@@ -83,7 +83,7 @@ export class Subscription {
     slot.lost.addEventListener('abort', () => this.#lose(slot));
   }
 
-  /** Has later events of a model blocked, which has blocked events. */
+  /** Marks a model as blocked, so that its later events are blocked, too. */
   knowBlocked({ held, slot }: HeldSlot, event: DeliverableEvent): void {
     if (held) this.#blocked.add(slot, modelKey(event));
   }
@@ -94,12 +94,12 @@ export class Subscription {
     this.#wakeSignal.wake();
   }
 
-  /** Looks at the log, because something may have been committed. */
+  /** Polls the log, because something may have been committed. */
   wake(): void {
     this.#wakeSignal.wake();
   }
 
-  /** Reads and hands out events until it is stopped. */
+  /** Reads and dispatches events until it is stopped. */
   async run(): Promise<void> {
     const backoff = storeBackoff(this.#around.context);
     while (!this.#stopped) {
@@ -118,10 +118,10 @@ export class Subscription {
     }
   }
 
-  /** Reads nothing more; what was read goes on. */
+  /** Reads nothing more; events that were read continue. */
   stop(): void {
     this.#stopped = true;
-    // What a paused handler has read is left to whoever holds its slots next.
+    // Events that a paused handler has read are left to the next holder of its slots.
     this.dispatch.setPaused(this.#paused);
     this.#wakeSignal.wake();
   }
@@ -157,7 +157,7 @@ export class Subscription {
   }
 
   /**
-   * Moves one slot beyond a batch; it may have been lost while the batch was read. Where the handler stops meanwhile, the slot may
+   * Moves one slot beyond a batch; it may have been lost while the batch was read. If the handler stops meanwhile, the slot may
    * have been left before earlier events.
    */
   async #pass(position: SlotPosition, batch: ReadBatch, events: readonly DeliverableEvent[]): Promise<void> {
@@ -182,7 +182,10 @@ export class Subscription {
     await this.#saveBlocked().finally(() => this.#around.onBlocked());
   }
 
-  /** Before the events are tried: whoever had the slot next would block those again that are done by then, as never tried. */
+  /**
+   * Saves before the events are tried: otherwise the next holder of the slot would block again, as never tried, those that are
+   * done by then.
+   */
   async #saveBlocked(): Promise<void> {
     const { saver } = this.#around;
     saver.flushSoon();
@@ -190,13 +193,13 @@ export class Subscription {
   }
 }
 
-/** Waits for each, also beside one that fails: what is still under way belongs to where its slots stand now. */
+/** Waits for each, even if another one fails: work that is still running depends on the present positions of its slots. */
 async function allEnded(works: readonly Promise<void>[]): Promise<void> {
   const ended = await Promise.allSettled(works);
   for (const each of ended) if (each.status === 'rejected') throw each.reason;
 }
 
-/** Where one handler stands in the slots that this process holds. */
+/** The positions of one handler in the slots that this process holds. */
 export class SubscriptionSlots {
   readonly #handler: string;
   readonly #saver: Pick<CursorSaver, 'moved'>;
@@ -263,7 +266,7 @@ export class SubscriptionSlots {
     this.#onReadable();
   }
 
-  /** Says that no suspect of a slot is left that could be tried now: it is read on. */
+  /** Called when a slot has no suspect left that could be tried now: reading continues. */
   released(slot: HeldSlot): void {
     const position = this.#positions.get(slot.slot);
     if (position?.slot !== slot || position.phase !== 'in-quarantine') return;
@@ -271,7 +274,7 @@ export class SubscriptionSlots {
     this.#onReadable();
   }
 
-  /** Those that may have something to read, when that much is known of commits. */
+  /** The slots that may have something to read, given how much is known of commits. */
   readable(generation: number): readonly SlotPosition[] {
     return [...this.#positions.values()].filter(
       (position) => position.phase !== 'in-quarantine' && (position.more || position.generation < generation),
@@ -284,30 +287,32 @@ export class SubscriptionSlots {
   }
 }
 
-/** Where one handler stands in one slot that this process holds. */
+/** The position of one handler in one slot that this process holds. */
 export interface SlotPosition {
   readonly slot: HeldSlot;
   readonly progress: SlotProgress;
   phase: QuarantinePhase;
-  /** Up to where it was read; what is saved lies behind. */
+  /** Where reading has arrived; the saved cursor is at or before this. */
   cursor: Cursor;
-  /** Which read of the handler was the last one there, from 1; 0 before that. */
+  /** The number of the handler's last read there, from 1; 0 before that. */
   turn: number;
-  /** What was known of commits when it was read last; -1 before that. */
+  /** What was known of commits when it was last read; -1 before that. */
   generation: number;
-  /** Whether more was committed already when it was read last. */
+  /** Whether more had already been committed when it was last read. */
   more: boolean;
-  /** Wanted events beyond the saved cursor, without those of a transaction that is not read to its end: these cannot be saved yet. */
+  /**
+   * Wanted events beyond the saved cursor, except those of a transaction that is not completely read: these cannot be saved yet.
+   */
   unsavedCount: number;
   /** Wanted events that were read of such a transaction. */
   partCount: number;
-  /** Wanted events that were blocked because the holder before vanished. */
+  /** Wanted events that were blocked because the previous holder died. */
   quarantinedCount: number;
 }
 
 /**
- * Positions that one read serves: equal cursors and phases, in the order of slots. First those that were not read for longest, so
- * that a long backlog of some slots keeps no other one from being read.
+ * Positions that one read serves: equal cursors and phases, in the order of slots. Those that have waited longest for a read come
+ * first, so that a long backlog of some slots does not keep the others from being read.
  */
 export function groupPositions(positions: Iterable<SlotPosition>): readonly (readonly SlotPosition[])[] {
   const sorted = [...positions].sort((one, other) => one.slot.slot - other.slot.slot);
