@@ -24,7 +24,7 @@ import { sixteenClients } from './deposits/sixteen-clients.js';
 import { sixtyFourClients } from './deposits/sixty-four-clients.js';
 import { twoShards } from './deposits/two-shards.js';
 
-/** Whose figures are ratios, which mean the same on every machine: the short form runs them. */
+/** The benchmarks whose figures are ratios, which are comparable between machines: the short form runs them. */
 const ofRatios: readonly Benchmark[] = [
   sixteenClients,
   sixtyFourClients,
@@ -58,7 +58,7 @@ try {
   await server.stop();
 }
 
-/** Whether no ratio has fallen below the recorded one. */
+/** Whether no ratio has become worse than the recorded one. */
 async function compare(): Promise<boolean> {
   const recorded = await recordedRatios();
   const comparisons = await compareWithRecorded(chosen, { server, rounds, scale, say }, recorded);
@@ -69,7 +69,7 @@ async function compare(): Promise<boolean> {
   return passedCount === comparisons.length;
 }
 
-/** Whether every figure is within its bounds; what is recorded need not be. */
+/** Whether every figure is within its bounds; recorded ratios need not be. */
 async function measure(): Promise<boolean> {
   const measured: (readonly Figure[])[] = [];
   while (measured.length < runs) measured.push(await measureOnce());

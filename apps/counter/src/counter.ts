@@ -1,7 +1,7 @@
 import { type Id, Model, ModelEvent, type New, type ShardIdentifier, ShardedId } from '@framework/core';
 import * as z from 'zod';
 
-/** A counter decides, without effects: a method returns the next version with its event attached. */
+/** A counter decides without side effects: a method returns the next version, with its event attached. */
 export class Counter extends Model<Counter, ShardedId<Counter>, 'OPEN'> {
   readonly value: number;
 

@@ -11,7 +11,7 @@ import { IncreaseCounterAction, OpenCounterAction } from './counter-actions.ts';
 import { Counter } from './counter.ts';
 import { counters } from './counters-table.ts';
 
-// One shard, in the database that DATABASE_URL names.
+// One shard, in the database from DATABASE_URL.
 const primary = { 'jdbc-url': process.env['DATABASE_URL'] };
 const members = [{ member: 0, name: 'global-1', configs: { 'primary-config': primary } }];
 const groups = [{ group: 0, name: 'global', members }];
@@ -35,7 +35,7 @@ await repository.dbs()[0]?.execute(sql`create table if not exists counters (
 
 const you = { name: 'reader' };
 const { id } = await executor.execute(you, OpenCounterAction, { shard: ShardIdentifier.of(0, 0) });
-// Whoever asks twice under a key gets the first answer again.
+// A second request with the same key gets the first answer again.
 const once = { idempotencyKey: `increase ${id.value}` };
 await executor.execute(you, IncreaseCounterAction, { id, by: 5 }, once);
 const counter = await executor.execute(you, IncreaseCounterAction, { id, by: 5 }, once);

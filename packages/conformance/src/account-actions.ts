@@ -18,7 +18,7 @@ interface CreditParams {
   readonly amount: string;
 }
 
-/** Reads one account and adds to its balance: what several executions at once compete for. */
+/** Reads one account and adds to its balance; concurrent executions of this compete for the account. */
 export class CreditAccountAction extends Action<CreditParams, Account> {
   readonly #accounts: ModelReader<Account>;
 
@@ -63,7 +63,7 @@ interface OpenAccountParams {
   readonly group: number;
 }
 
-/** Opens an account on the first shard of a group: its params name no id, and each attempt makes another one. */
+/** Opens an account on the first shard of a group. Its params contain no id, and each attempt creates a different account. */
 export class OpenAccountAction extends Action<OpenAccountParams, Account> {
   protected async perform(_principal: Principal, { owner, group }: OpenAccountParams): Promise<Account> {
     return this.plan().add(Account.open(ShardIdentifier.of(group, 0), this.clock.now(), { owner }));
@@ -75,18 +75,18 @@ FrameworkAction({ params: z.object({ owner: z.string(), group: z.int() }), resul
 );
 
 interface StageParams {
-  /** Does what the test wants done within perform. */
+  /** Runs the test's own code within perform. */
   readonly stage: (plan: Plan) => unknown;
 }
 
-/** Stages what a test stages, for plans that no action of a domain would make. */
+/** Stages what a test wants, for plans that no action of a domain would create. */
 export class StageAction extends Action<StageParams, void> {
   protected async perform(_principal: Principal, { stage }: StageParams): Promise<void> {
     await stage(this.plan());
   }
 }
 
-// The log says nothing of the work: no JSON holds it.
+// The log records nothing of the work, because functions cannot be written as JSON.
 FrameworkAction({
   params: z.codec(z.object({}), z.custom<StageParams>(), {
     decode: () => ({ stage: () => undefined }),
@@ -100,7 +100,7 @@ interface TransferParams {
   readonly amount: string;
 }
 
-/** Moves an amount between two accounts: stages the giving one first, whatever the order of their ids. */
+/** Moves an amount between two accounts: stages the source first, whatever the order of their ids. */
 export class TransferAction extends Action<TransferParams, void> {
   readonly #accounts: ModelReader<Account>;
 
@@ -122,10 +122,10 @@ interface WithdrawParams {
   readonly amount: string;
 }
 
-/** What the suite's rules refuse. */
+/** Thrown for what the suite's rules refuse. */
 export class Overdrawn extends Error {}
 
-/** Takes an amount out of an account, which must cover it: refuses its own repetition. */
+/** Takes an amount out of an account, which must cover it; so a repetition is refused. */
 export class WithdrawAction extends Action<WithdrawParams, Account> {
   readonly #accounts: ModelReader<Account>;
 

@@ -17,14 +17,14 @@ const unit = 10n ** BigInt(fractionDigits);
 /** `DELETED` rows must never be read. */
 export type AccountState = 'OPENED' | 'DELETED';
 
-/** What JSON can say. */
+/** Any JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 
-/** The suite's model with events: one field of every kind whose round trip must be exact. */
+/** The suite's model with events: one field for every kind of value that must be read back exactly. */
 export class Account extends Model<Account, ShardedId<Account>, AccountState> {
   /** Text, indexed; the condition of `findByOwner`. */
   readonly owner: string;
-  /** A decimal of up to 20 digits before the point and exactly 18 after it, as text. */
+  /** A decimal of up to 20 digits before the decimal point and exactly 18 after it, as text. */
   readonly balance: string;
   /** A 64 bit integer. */
   readonly quota: bigint;
@@ -60,7 +60,7 @@ export class Account extends Model<Account, ShardedId<Account>, AccountState> {
     return new Account({ ...defaultFields, ...fields, id, state: 'OPENED', createdDate: now });
   }
 
-  /** Adds to the balance; each call attaches one event. */
+  /** Adds to the balance, with an event for each call. */
   credit(amount: string): Account {
     const balance = sum(this.balance, amount);
     return this.copy({ balance }, new AccountCreditedEvent(this.id, decimal(amount), balance));
@@ -76,18 +76,18 @@ export class Account extends Model<Account, ShardedId<Account>, AccountState> {
     return this.copy(fields);
   }
 
-  /** The account with any fields changed, also those that the framework sets, for what no real change leads to. */
+  /** The account with any fields changed, even those that the framework sets, for changes that no method makes. */
   variant(fields: Partial<New<Account>>): Account {
     return new Account(Object.assign({}, this, fields));
   }
 
-  /** Takes the account out of every read. */
+  /** Deletes the account, so that reads no longer return it. */
   delete(): Account {
     return this.copy({ state: 'DELETED' }, new AccountDeletedEvent(this.id));
   }
 }
 
-/** An account exists. */
+/** An account was opened. */
 export class AccountOpenedEvent extends ModelEvent<Account> {
   static readonly payload = z.object({ owner: z.string(), balance: z.string() });
 
@@ -100,7 +100,7 @@ export class AccountOpenedEvent extends ModelEvent<Account> {
   }
 }
 
-/** The balance grew, or shrank when the amount is negative. */
+/** The balance grew, or shrank if the amount is negative. */
 export class AccountCreditedEvent extends ModelEvent<Account> {
   static readonly payload = z.object({ amount: z.string(), newBalance: z.string() });
 
@@ -113,7 +113,7 @@ export class AccountCreditedEvent extends ModelEvent<Account> {
   }
 }
 
-/** The note was set or taken away. */
+/** The note was set or removed. */
 export class AccountNotedEvent extends ModelEvent<Account> {
   static readonly payload = z.object({ note: z.string().nullable() });
 
@@ -125,7 +125,7 @@ export class AccountNotedEvent extends ModelEvent<Account> {
   }
 }
 
-/** The account is no longer to be read; the event has no fields of its own. */
+/** The account was deleted; the event has no fields of its own. */
 export class AccountDeletedEvent extends ModelEvent<Account> {
   static readonly payload = z.object({});
 
@@ -180,7 +180,7 @@ export const accountCodec: z.ZodType<Account> = z.codec(accountFields, z.instanc
 });
 
 /**
- * Writes a decimal in the one way in which the suite compares decimals: with 18 digits after the point.
+ * Writes a decimal in the form in which the suite compares decimals: with 18 digits after the decimal point.
  *
  * @param text such as `25.5` or `-3`
  */
@@ -224,7 +224,7 @@ export class Tag extends Entity<Tag, ShardedId<Tag>, 'ACTIVE' | 'DELETED'> {
     return this.copy({ label });
   }
 
-  /** Takes the tag out of every read. */
+  /** Deletes the tag, so that reads no longer return it. */
   delete(): Tag {
     return this.copy({ state: 'DELETED' });
   }

@@ -29,7 +29,7 @@ import type { StorageFixture } from './storage-fixture.js';
 import { SuiteContext, type SuiteOptions } from './suite-context.js';
 
 /**
- * Registers the tests that every storage adapter must pass, to be called at the top of a vitest file.
+ * Registers the tests that every storage adapter must pass. Call it at the top level of a vitest file.
  *
  * The fixture is opened once, and emptied before every test.
  *
@@ -37,8 +37,8 @@ import { SuiteContext, type SuiteOptions } from './suite-context.js';
  * describeStorageAdapter('PostgreSQL', () => PgFixture.open());
  * ```
  *
- * @param name of the database, for the titles
- * @param options what to change in the defaults of the suite's executor: an adapter runs it with `groupCommit`, too
+ * @param name the name of the database, for the titles
+ * @param options overrides of the defaults of the suite's executor: an adapter also runs the suite with `groupCommit`
  */
 export function describeStorageAdapter(
   name: string,
@@ -75,7 +75,7 @@ export function describeStorageAdapter(
 }
 
 /**
- * Registers the tests that every delivery store must pass, to be called at the top of a vitest file.
+ * Registers the tests that every delivery store must pass. Call it at the top level of a vitest file.
  *
  * The fixture is opened once, and emptied before every test.
  *
@@ -83,7 +83,7 @@ export function describeStorageAdapter(
  * describeDeliveryStore('PostgreSQL', () => PgDeliveryFixture.open());
  * ```
  *
- * @param name of the database, for the titles
+ * @param name the name of the database, for the titles
  */
 export function describeDeliveryStore(name: string, openFixture: () => Promise<DeliveryFixture>): void {
   describe(`a delivery store on ${name}`, () => {
@@ -99,10 +99,10 @@ export function describeDeliveryStore(name: string, openFixture: () => Promise<D
 }
 
 /**
- * Registers the tests that a delivery store must pass as well whose database has several transactions open at once: what commits
- * late is delivered all the same.
+ * Registers further tests for a delivery store whose database can have several transactions open at once: events that are
+ * committed late must be delivered, too.
  *
- * @param name of the database, for the titles
+ * @param name the name of the database, for the titles
  */
 export function describeLateCommits(
   name: string,

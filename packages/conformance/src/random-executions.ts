@@ -16,9 +16,9 @@ import { at, firstShard, principal } from './suite-context.js';
 const accountCount = 3;
 const programCount = 14;
 const hopsMax = 6;
-/** How long all of them may take; nobody waits for so long unless something stands still. */
+/** How long all of them may take; only an execution that never ends takes this long. */
 const deadlineMs = 60_000;
-/** How long a database may still work on what it was sent before the connection was lost. */
+/** How long a database may continue with what it was sent before the connection was lost. */
 const lateMs = 30_000;
 
 /** Waits for some turns of the event loop. */
@@ -26,7 +26,7 @@ export async function hops(count: number): Promise<void> {
   for (let hop = 0; hop < count; hop++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** One way in which an action reads: one account, several at once, two side by side, or one beside another that is none. */
+/** One way in which an action reads: one account, several at once, two in parallel, or one in parallel with a read that fails. */
 interface Read {
   readonly kind: 'one' | 'several' | 'beside' | 'broken';
   readonly places: readonly [number, number];
@@ -40,7 +40,7 @@ interface Program {
   readonly stages: readonly { readonly place: number; readonly from: 0 | -1 }[];
 }
 
-/** What a run of a program saw of an account. */
+/** What a run of a program has read of an account. */
 interface Sight {
   readonly place: number;
   readonly version: number;
@@ -53,7 +53,7 @@ interface Params {
   readonly index: number;
 }
 
-/** Runs a program; its index is all that the log says of it, and one more is the amount by which it credits. */
+/** Runs a program. The log records only its index; it credits the index plus one. */
 class ProgramAction extends Action<Params, void> {
   static readonly actionName = 'random.program';
   readonly #run: (index: number, update: (account: Account) => void) => Promise<void>;
@@ -68,19 +68,19 @@ class ProgramAction extends Action<Params, void> {
   }
 }
 
-/** Actions at once that read and depend on each other in every order, and what must be true when all have ended. */
+/** Simultaneous actions that read and depend on each other in every order, and what must be true when all have ended. */
 export class RandomExecutions {
   readonly #fixture: StorageFixture;
   readonly #random: () => number;
   readonly #executor: ActionExecutor;
   readonly #programs: readonly Program[];
-  /** What the last run of each program saw. */
+  /** What the last run of each program has read. */
   readonly #sights = new Map<number, Sight[]>();
   #accounts: readonly Account[] = [];
   /** What was wrong with the groups that were written. */
   readonly #brokenGroups: string[] = [];
 
-  /** @param random decides everything but what the storage and the event loop decide */
+  /** @param random decides everything except what the storage and the event loop decide */
   constructor(
     fixture: StorageFixture,
     random: () => number,
@@ -102,10 +102,10 @@ export class RandomExecutions {
   }
 
   /**
-   * Executes all programs at once; gives what is wrong afterwards, which should be nothing.
+   * Executes all programs at once; returns what is wrong afterwards, which should be nothing.
    *
-   * @param store stores an account that is there before
-   * @param misbehave lets faults begin when all of them are
+   * @param store stores an account beforehand
+   * @param misbehave starts the faults, once all programs have begun
    */
   async run(store: () => Promise<Account>, misbehave: () => void): Promise<readonly string[]> {
     this.#accounts = await Promise.all(Array.from({ length: accountCount }, store));
@@ -126,7 +126,7 @@ export class RandomExecutions {
     const stuck = new Promise<'stuck'>((resolve) => setTimeout(resolve, deadlineMs, 'stuck').unref());
     if ((await Promise.race([Promise.all(executions), stuck])) === 'stuck') {
       const missing = this.#programs.flatMap((_program, index) => (index in outcomes ? [] : [index]));
-      return [`stand still: ${missing.join(', ')} of ${JSON.stringify(this.#programs)}`];
+      return [`never ended: ${missing.join(', ')} of ${JSON.stringify(this.#programs)}`];
     }
     // A write whose outcome is unknown may still be on its way.
     const endMs = performance.now() + lateMs;
@@ -143,7 +143,7 @@ export class RandomExecutions {
     return (await Promise.all(each)).flat();
   }
 
-  /** Of several plans of a group that change a row, each must expect the version that the one before writes. */
+  /** If several plans of a group change a row, each must expect the version that the previous one writes. */
   #watchGroups(): void {
     const manager = this.#fixture.databases.transactionManager(firstShard);
     const persistAll = manager.persistAll.bind(manager);
@@ -191,7 +191,7 @@ export class RandomExecutions {
     if (kind === 'one') return [await read(one)];
     if (kind === 'beside') return Promise.all([read(one), read(other)]);
     if (kind === 'broken') {
-      // The first read goes on when the second one has ended perform.
+      // The first read continues when perform has ended because of the second one.
       await Promise.all([read(one), accounts.getById(ShardedId.generate(Account, firstShard))]);
     }
     const places = one === other ? [one] : [one, other];
@@ -230,7 +230,7 @@ export class RandomExecutions {
     return faults.map((fault) => `account ${place}: ${fault}`);
   }
 
-  /** What the last run of a program saw and was never committed. */
+  /** What the last run of a program has read and was never committed. */
   #unseen(
     index: number,
     place: number,
@@ -273,8 +273,8 @@ export class RandomExecutions {
 }
 
 /**
- * No lock is handed on because time has passed: only those who hold it release it, so whoever is still waiting at
- * the end waits for a turn that was lost.
+ * No lock is passed on because time has passed: only its holder releases it. So an execution that is still waiting at the end
+ * waits for a lock that was lost.
  */
 const withoutWaits: Clock = {
   ...systemClock,

@@ -29,21 +29,21 @@ export const otherDatabaseShard = ShardIdentifier.of(1, 0);
 /** A shard that is not configured. */
 export const unknown = ShardIdentifier.of(9, 9);
 
-/** Who executes the suite's actions. */
+/** The principal of the suite's actions. */
 export const principal = { name: 'auditor' };
 /** The namespace of the suite's executor. */
 export const namespace = 'conformance.suite';
 
-/** What a page cannot be limited by. */
+/** Invalid limits of a page. */
 export const noLimits: readonly number[] = [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5];
 
-/** How the suite's executor differs from one with the defaults. */
+/** How the suite's executor differs from the default one. */
 export type SuiteOptions = Pick<ExecutorOptions, 'groupCommit' | 'modelLocks' | 'retry' | 'idempotency'>;
 
 /**
  * What the tests of the suite share: the fixture, and an executor of the suite's actions on it.
  *
- * Further tests of one adapter may open one of their own, for the same models on other databases.
+ * An adapter's own tests may open another one, for the same models on other databases.
  */
 export class SuiteContext {
   #fixture: StorageFixture | undefined;
@@ -60,14 +60,14 @@ export class SuiteContext {
   }
 
   get executor(): ActionExecutor {
-    if (this.#executor === undefined) throw new Error('The executor is there only while tests run');
+    if (this.#executor === undefined) throw new Error('The executor exists only while tests run');
     return this.#executor;
   }
 
   /**
-   * Takes the fixture, and makes the executor on it; to be called before anything else.
+   * Takes the fixture, and creates the executor on it. Call it first.
    *
-   * @param options what to change in the executor's defaults
+   * @param options overrides of the executor's defaults
    */
   open(fixture: StorageFixture, options: SuiteOptions = {}): void {
     const { accounts, tags, databases } = fixture;
@@ -88,19 +88,19 @@ export class SuiteContext {
     });
   }
 
-  /** Executes one action that does what is given within perform. */
+  /** Executes one action that runs the given function within perform. */
   async stage(work: (plan: Plan) => unknown, configuration?: ExecutionConfiguration): Promise<void> {
     await this.executor.execute(principal, StageAction, { stage: work }, configuration);
   }
 
-  /** Stores new models by one action and gives them as stored. */
+  /** Stores new models with one action and returns them as stored. */
   async store<Models extends readonly AnyEntity[]>(...models: Models): Promise<Models> {
     let stored: readonly AnyEntity[] = [];
     await this.stage((plan) => (stored = plan.addAll(models)), { allowCrossShard: true });
     return stored as Models;
   }
 
-  /** Stores a new account, with its event, and gives it as stored. */
+  /** Stores a new account, with its event, and returns it as stored. */
   async openAccount(
     shard: ShardIdentifier = firstShard,
     fields: Partial<AccountFields> = {},
@@ -109,19 +109,19 @@ export class SuiteContext {
     return account;
   }
 
-  /** Adds to an account by an action that reads it. */
+  /** Adds to an account with an action that reads it. */
   async credit(account: Account, amount: string, configuration?: ExecutionConfiguration): Promise<Account> {
     const params = { accountId: account.id, amount };
     return this.executor.execute(principal, CreditAccountAction, params, configuration);
   }
 
-  /** Takes from an account by an action that refuses to overdraw it, and so its own repetition. */
+  /** Takes from an account with an action that refuses to overdraw it, so that a repetition is refused. */
   async withdraw(account: Account, amount: string, configuration?: ExecutionConfiguration): Promise<Account> {
     const params = { accountId: account.id, amount };
     return this.executor.execute(principal, WithdrawAction, params, configuration);
   }
 
-  /** All that can be read: models of all shards, and the log of the default shard's database. */
+  /** Everything that can be read: models of all shards, and the log of the default shard's database. */
   async contents(): Promise<unknown> {
     const { accounts, tags } = this.fixture;
     const [foundAccounts, foundTags, events] = await Promise.all([
@@ -138,10 +138,10 @@ export class SuiteContext {
   }
 }
 
-/** The configuration of an execution that must not try again. */
+/** The options of an execution that must not be retried. */
 export const once: ExecutionConfiguration = { retry: { attemptsMax: 1 } };
 
-/** The item in that place, 0 for the first; fails the test when the list is shorter. */
+/** The item at that position, from 0; fails the test when the list is shorter. */
 export function at<T>(list: readonly T[], index: number): T {
   const item = list[index];
   if (item === undefined) throw new Error(`There are only ${list.length} items`);
@@ -149,7 +149,7 @@ export function at<T>(list: readonly T[], index: number): T {
 }
 
 /**
- * Makes the change set of one update, past the executor and its checks.
+ * Makes the change set of one update, without the executor and its checks.
  *
  * @param next the account as it will be stored, its version one higher than the row's
  * @param payloads one for each event

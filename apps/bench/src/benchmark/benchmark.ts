@@ -1,22 +1,22 @@
 import type { BenchServer } from '../database/bench-server.js';
 import type { Figure } from './figure.js';
 
-/** What a benchmark runs with. */
+/** The environment and size of a run. */
 export interface BenchContext {
   /** Where its databases are. */
   readonly server: BenchServer;
   /** How often each contender is measured; the median counts. */
   readonly rounds: number;
-  /** What the counts and durations of the full run are multiplied by, 1 or less. */
+  /** Multiplies the counts and durations of the full run; 1 or less. */
   readonly scale: number;
-  /** Tells people what is going on. */
+  /** Prints progress. */
   readonly say: (line: string) => void;
 }
 
-/** Something that is measured, and verified while it is. */
+/** Something that is measured, and verified while it is measured. */
 export interface Benchmark {
-  /** By which it is chosen on the command line. */
+  /** The name by which the command line selects it. */
   readonly name: string;
-  /** @throws when what was measured has not done its work right: such a figure is worth nothing */
+  /** @throws when the measured work was not done correctly, which makes the figure worthless */
   run(context: BenchContext): Promise<readonly Figure[]>;
 }

@@ -1,25 +1,25 @@
 import { parseArgs } from 'node:util';
 
-/** What a run is asked for. */
+/** The parsed command line. */
 export interface CommandLine {
-  /** Parts of names; a benchmark runs when it has one of them in its own. None means all. */
+  /** Parts of names; a benchmark runs if its name contains one of them. An empty list selects all. */
   readonly parts: readonly string[];
   readonly rounds: number;
   readonly scale: number;
-  /** How often everything is run; the median of each figure counts. More than once only where ratios are recorded. */
+  /** How many times everything runs, to take the median of each figure. More than once only when ratios are recorded. */
   readonly runs: number;
-  /** Compares with the ratios that were recorded, instead of with the bounds. */
+  /** Compares with the recorded ratios instead of with the bounds. */
   readonly short: boolean;
-  /** Records the ratios of the short form, instead of comparing. */
+  /** Records the ratios of the short form instead of comparing them. */
   readonly record: boolean;
-  /** Where the figures are written as JSON. */
+  /** The file to which the figures are written as JSON. */
   readonly json: string | undefined;
 }
 
 /**
- * Reads the arguments of the process.
+ * Parses the arguments of the process.
  *
- * @throws Error that names the argument that is wrong
+ * @throws Error that names the wrong argument
  */
 export function commandLine(args: readonly string[]): CommandLine {
   const { values, positionals } = parseArgs({

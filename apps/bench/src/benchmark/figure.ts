@@ -1,12 +1,12 @@
-/** One line of the table: what was measured, and what it must be. */
+/** One line of the table: what was measured, and its bounds. */
 export interface Figure {
   readonly title: string;
   readonly value: number;
   /** Such as `×`, `ms`, `s`, `%`. */
   readonly unit: string;
-  /** The value must not be less. */
+  /** The lower bound. */
   readonly atLeast?: number;
-  /** The value must not be more. */
+  /** The upper bound. */
   readonly atMost?: number;
   /** What the value was computed from, such as the median of each contender. */
   readonly measured: Readonly<Record<string, number>>;

@@ -3,12 +3,12 @@ import type { BenchContext } from './benchmark.js';
 /** One of several ways to do the same work. */
 export interface Contender {
   readonly name: string;
-  /** Does the work once and verifies it; gives the figure that is compared. */
+  /** Does the work once and verifies it; returns the figure to compare. */
   readonly measure: () => Promise<number>;
 }
 
 /**
- * Measures all contenders in turn, round by round, so that what else the machine does meets all of them alike.
+ * Measures all contenders in turn, round by round, so that other work on the machine affects all of them alike.
  *
  * A first round warms up and is not counted; every other round goes through the contenders in the opposite order.
  *
@@ -29,12 +29,12 @@ export async function measureContenders<Name extends string>(
   return Object.fromEntries([...values].map(([name, all]) => [name, median(all)])) as Record<Name, number>;
 }
 
-/** The middle one of some numbers; of an even count, the mean of the middle two. */
+/** The middle one of some numbers; for an even count, the mean of the middle two. */
 export function median(values: readonly number[]): number {
   return (quantile(values, 0.5, 'lower') + quantile(values, 0.5, 'upper')) / 2;
 }
 
-/** The number that a share of some numbers does not exceed; `NaN` of none. */
+/** The number that the given share of some numbers does not exceed; `NaN` if there are none. */
 export function quantile(
   values: readonly number[],
   share: number,

@@ -4,7 +4,7 @@ import type { Figure } from './figure.js';
 import { median } from './measure-contenders.js';
 import type { Environment } from './report.js';
 
-/** Beside `dist`, in which this file is. */
+/** Next to `dist`, which contains this file. */
 const file = fileURLToPath(new URL('../recorded.json', import.meta.url));
 
 /** The ratios of an earlier run of the short form, by the figures' titles. */
@@ -15,7 +15,7 @@ interface RecordedRatios {
   readonly ratios: Ratios;
 }
 
-/** Whether a figure is a ratio with a direction: the same on any machine, more or less. */
+/** Whether a figure is a ratio with a direction: about the same on any machine. */
 export function isRatio({ unit, atLeast, atMost }: Figure): boolean {
   return (unit === '×' || unit === '%') && (atLeast ?? atMost) !== undefined;
 }
@@ -52,7 +52,7 @@ export async function recordRatios(
   await writeFile(file, `${JSON.stringify({ environment, ratios }, undefined, 2)}\n`);
 }
 
-/** The ratios that were recorded; none before the first time. */
+/** The recorded ratios; none before the first time. */
 export async function recordedRatios(): Promise<Ratios> {
   return (await readRecorded())?.ratios ?? {};
 }

@@ -6,7 +6,7 @@ import { type Figure, isReached } from './figure.js';
 
 const libraries = ['pg', 'drizzle-orm', 'graphile-worker', 'undici'] as const;
 
-/** Where and of what the figures are. */
+/** Where the figures were measured, and with which versions. */
 export interface Environment {
   readonly date: string;
   readonly commit: string;
@@ -15,7 +15,7 @@ export interface Environment {
   readonly memoryGiB: number;
   readonly node: string;
   readonly postgres: string;
-  /** The version of each library that takes part, by its name. */
+  /** The version of each library involved, by its name. */
   readonly libraries: Readonly<Record<string, string>>;
 }
 
@@ -33,14 +33,14 @@ export function environmentOf(postgres: string): Environment {
   };
 }
 
-/** Says in one line where the figures are from. */
+/** One line that says where the figures come from. */
 export function headingOf({ libraries: versions, ...environment }: Environment): string {
   const { date, commit: of, cpu, cpuCount, memoryGiB, node, postgres } = environment;
   const others = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   return `${date}, commit ${of}, ${cpuCount} × ${cpu}, ${memoryGiB} GiB, Node ${node}, PostgreSQL ${postgres}, ${others.join(', ')}`;
 }
 
-/** The figures as a table for people, each with its bound and whether it is reached. */
+/** The figures as a table, each with its bound and whether the bound is met. */
 export function tableOf(figures: readonly Figure[]): string {
   const lines = figures.map((figure) => [
     isReached(figure) ? '✓' : '✗',

@@ -38,7 +38,7 @@ test('a ratio that was never recorded is not passed over, nor measured again', a
   const benchmark = giving(1);
   const [comparison] = await compareWithRecorded([benchmark], context, {});
   expect(comparison).toMatchObject({ isGood: false });
-  expect(comparison && lineOf(comparison)).toBe('✗ faster: 1.000, never recorded; do it by --record');
+  expect(comparison && lineOf(comparison)).toBe('✗ faster: 1.000, never recorded; record it with --record');
   expect(benchmark.runs()).toBe(1);
 });
 

@@ -2,22 +2,22 @@ import type { BenchContext, Benchmark } from './benchmark.js';
 import type { Figure } from './figure.js';
 import { type Ratios, isRatio } from './recorded-ratios.js';
 
-/** Ratios of unchanged code differ that much between machines whose processors or disks are of another kind. */
+/** Ratios of unchanged code differ by up to that much between kinds of machines. */
 const toleratedShare = 0.7;
-/** How often a benchmark is run at most: what else the machine does passes, what the code does comes again. */
+/** How often a benchmark is run at most: disturbances of the machine pass, but a slowdown in the code remains. */
 const attemptsMax = 3;
 
-/** A ratio beside the one that was recorded. */
+/** A ratio, and the recorded one. */
 export interface Comparison {
   readonly title: string;
   readonly value: number;
   /** `undefined` when it was never recorded. */
   readonly recorded: number | undefined;
-  /** Whether it is no worse than is tolerated: at most 30 % lower where it must be large, 43 % higher where it must be small. */
+  /** Whether it is within tolerance: at most 30 % lower if it should be large, at most 43 % higher if it should be small. */
   readonly isGood: boolean;
 }
 
-/** Runs benchmarks, again where a ratio has fallen, and compares their ratios with the recorded ones. */
+/** Runs benchmarks, repeats those whose ratios have become worse, and compares their ratios with the recorded ones. */
 export async function compareWithRecorded(
   benchmarks: readonly Benchmark[],
   context: BenchContext,
@@ -36,7 +36,7 @@ async function compareOne(
   const best = new Map<string, Comparison>();
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     context.say(
-      attempt === 1 ? `${benchmark.name} …` : `${benchmark.name} again, because a ratio has fallen …`,
+      attempt === 1 ? `${benchmark.name} …` : `${benchmark.name} again, because a ratio has become worse …`,
     );
     for (const figure of (await benchmark.run(context)).filter(isRatio)) {
       if (best.get(figure.title)?.isGood !== true) best.set(figure.title, comparisonOf(figure, recorded));
@@ -46,7 +46,7 @@ async function compareOne(
   return [...best.values()];
 }
 
-/** Compares one ratio; one that was never recorded is not good. */
+/** Compares one ratio; one that was never recorded fails. */
 export function comparisonOf({ title, value, atLeast }: Figure, ratios: Ratios): Comparison {
   const recorded = ratios[title];
   if (recorded === undefined) return { title, value, recorded, isGood: false };
@@ -55,8 +55,8 @@ export function comparisonOf({ title, value, atLeast }: Figure, ratios: Ratios):
   return { title, value, recorded, isGood };
 }
 
-/** Says how a comparison ended, in one line. */
+/** The result of a comparison, in one line. */
 export function lineOf({ title, value, recorded, isGood }: Comparison): string {
-  const known = recorded === undefined ? 'never recorded; do it by --record' : `recorded ${recorded}`;
+  const known = recorded === undefined ? 'never recorded; record it with --record' : `recorded ${recorded}`;
   return `${isGood ? '✓' : '✗'} ${title}: ${value.toPrecision(4)}, ${known}`;
 }

@@ -1,10 +1,10 @@
 import { EmbeddedPostgres } from '@framework/embedded-postgres';
 import pg from 'pg';
 
-// As durable as PostgreSQL is by default: what a commit costs is part of what is measured.
+// As durable as PostgreSQL is by default: the cost of a commit is part of what is measured.
 const settings = { shared_buffers: '512MB', max_wal_size: '4GB', max_connections: '300' } as const;
 
-/** A PostgreSQL server of its own for a run of benchmarks, in a temporary folder. */
+/** A separate PostgreSQL server for a run of benchmarks, in a temporary folder. */
 export class BenchServer {
   readonly #server: EmbeddedPostgres;
   #databaseCount = 0;
@@ -17,7 +17,7 @@ export class BenchServer {
     return new BenchServer(await EmbeddedPostgres.startTemporary({ settings }));
   }
 
-  /** Creates an empty database and gives its URL. */
+  /** Creates an empty database and returns its URL. */
   async createDatabase(): Promise<string> {
     const name = `bench_${++this.#databaseCount}`;
     await this.#server.ensureDatabase(name);

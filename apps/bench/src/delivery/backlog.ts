@@ -12,7 +12,7 @@ import { deadRows } from './row-counts.js';
 const walletCount = 1_000;
 const eventCount = 200_000;
 
-/** A backlog of deposits for an empty handler, against the jobs of graphile-worker on the same database. */
+/** A backlog of deposits for an empty handler, compared with jobs of graphile-worker on the same database. */
 export const backlog: Benchmark = {
   name: 'delivery-backlog',
   async run({ server, rounds, scale, say }) {
@@ -62,7 +62,7 @@ export const backlog: Benchmark = {
   },
 };
 
-/** Opens wallets with one real deposit each, and copies those until the log holds so many deposits. */
+/** Opens wallets with one real deposit each, and copies those until the log has enough deposits. */
 export async function fillWallets(
   service: WalletService,
   url: string,

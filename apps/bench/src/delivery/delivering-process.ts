@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 /** The bundle of `src/processes/deliver.ts`; this file is part of `dist/main.js`. */
 const file = fileURLToPath(new URL('processes/deliver.js', import.meta.url));
 
-/** What such a process is told. */
+/** The instructions for such a process. */
 export interface DeliveringProcessOptions {
   /** A database for each shard. */
   readonly urls: readonly string[];
@@ -13,7 +13,7 @@ export interface DeliveringProcessOptions {
   readonly handler: string;
 }
 
-/** What it tells of itself. */
+/** A report of such a process. */
 export type DeliveringProcessMessage =
   | { readonly kind: 'started' }
   /** By {@link depositKey}, the time of each call in milliseconds of `epochMs`. */
@@ -29,7 +29,7 @@ export class DeliveringProcess {
     this.#handledMs = handledMs;
   }
 
-  /** Starts one, and waits until it delivers. Several may report into the same map. */
+  /** Starts one, and waits until it delivers. Several may report to the same map. */
   static async start(
     options: DeliveringProcessOptions,
     handledMs = new Map<string, number>(),
@@ -52,12 +52,12 @@ export class DeliveringProcess {
     return this.#handledMs;
   }
 
-  /** Ends it in the middle of whatever it does. */
+  /** Kills it in the middle of its work. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');
   }
 
-  /** Lets it give its leases back. */
+  /** Ends it after it has given its leases back. */
   async stop(): Promise<void> {
     await this.#end('SIGTERM');
   }

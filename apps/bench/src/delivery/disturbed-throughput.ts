@@ -9,7 +9,7 @@ import { type RecordingHandler, recordingHandler } from './recording-handler.js'
 const walletCount = 1_000;
 const eventCount = 100_000;
 
-/** What one wallet whose events always fail, and one handler that never returns, cost the others. */
+/** What a wallet whose events always fail, and a handler that never returns, cost the others. */
 export const disturbedThroughput: Benchmark = {
   name: 'delivery-disturbed',
   async run({ server, rounds, scale, say }) {

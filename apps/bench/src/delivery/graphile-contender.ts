@@ -14,7 +14,7 @@ const preset = {
   },
 } as const;
 
-/** Runs empty jobs with the payload of a deposit, each measurement after having added them. */
+/** Runs empty jobs with the payload of a deposit; each measurement first adds its jobs. */
 export async function graphileContender(url: string, walletCount: number, count: number) {
   await runMigrations({ connectionString: url, logger: silent });
   return {
@@ -22,7 +22,7 @@ export async function graphileContender(url: string, walletCount: number, count:
     measure: async (): Promise<number> => {
       await addJobs(url, walletCount, count);
       const pool = new pg.Pool({ connectionString: url, max: 10 });
-      // It asks for handlers of errors; a broken connection shows in the counts below.
+      // It requires an error handler; a broken connection shows in the counts below.
       pool.on('error', () => undefined).on('connect', (client) => void client.on('error', () => undefined));
       let handled = 0;
       const done = Promise.withResolvers<void>();

@@ -17,7 +17,7 @@ const walletCount = 200;
 const warmUpMs = 3_000;
 const windowMs = 10_000;
 const heldDeposits = 3;
-/** A shorter lag counts as this one: what a garbage collection takes is no matter of open transactions. */
+/** A shorter lag counts as this one: the duration of a garbage collection has nothing to do with open transactions. */
 const lagMinMs = 5;
 
 /** What a write transaction that stays open costs the events of all others. */
@@ -77,7 +77,7 @@ export const heldTransaction: Benchmark = {
   },
 };
 
-/** Runs work while a transaction is open that has written events; they must arrive after its commit, in order. */
+/** Runs work while a transaction that has written events is open; they must arrive after its commit, in order. */
 async function besideOpenTransaction(
   url: string,
   { id }: Wallet,

@@ -13,7 +13,7 @@ const walletCount = 200;
 const warmUpMs = 2_000;
 const durationMs = 15_000;
 
-/** How long after the commit a handler of the same process, and of another one, is called. */
+/** How long after the commit a handler of the same process, and one of another process, is called. */
 export const lag: Benchmark = {
   name: 'delivery-lag',
   async run({ server, scale }) {
@@ -49,7 +49,7 @@ export const lag: Benchmark = {
   },
 };
 
-/** The lags of a load that begins when delivery holds its slots and is warm. */
+/** The lags of a load that begins when delivery holds its slots and has warmed up. */
 async function warmLags(
   load: (ms: number) => Promise<readonly CommittedDeposit[]>,
   handledMs: ReadonlyMap<string, number>,
@@ -59,7 +59,7 @@ async function warmLags(
   return lagsOf(await load(ms), handledMs);
 }
 
-/** Waits until all deposits were handled, and tells how long after its commit each one was; never less than 0. */
+/** Waits until all deposits were handled, and returns how long after its commit each one was; never less than 0. */
 export async function lagsOf(
   deposits: readonly CommittedDeposit[],
   handledMs: ReadonlyMap<string, number>,

@@ -4,24 +4,24 @@ import { WalletMoneyDepositedEvent } from 'wallet-service';
 
 const timeoutMs = 120_000;
 
-/** A handler of deposits that only notes what it sees, and when it has seen enough. */
+/** A handler of deposits that only records what it receives, and when it has received enough. */
 export interface RecordingHandler extends EventHandler<WalletMoneyDepositedEvent> {
   /** The last version of each wallet. */
   readonly versions: ReadonlyMap<string, number>;
-  /** How many events it was given, without repeats. */
+  /** How many events it has received, without repeats. */
   readonly count: number;
   /**
-   * Resolves when it was given so many events.
+   * Resolves when it has received the given number of events.
    *
-   * @throws Error when it was not within two minutes
+   * @throws Error when it has not received them within two minutes
    */
   reached(count: number): Promise<void>;
 }
 
 /**
- * Makes a handler that starts at the beginning of the log.
+ * Creates a handler that starts at the beginning of the log.
  *
- * @param onEvent may look at each event; what it throws fails the attempt
+ * @param onEvent called with each event; an error that it throws fails the attempt
  */
 export function recordingHandler(
   name: string,
@@ -40,7 +40,7 @@ export function recordingHandler(
       if (seen !== undefined) await seen;
       const { modelId, modelVersion } = envelope;
       const last = this.versions.get(modelId);
-      // A repeat is not what is counted; first deliveries come in order and without a gap.
+      // Repeats are not counted; first deliveries come in order and without a gap.
       if (last !== undefined && modelVersion <= last) return;
       if (last !== undefined && modelVersion !== last + 1) {
         throw new Error(`${name} was given version ${modelVersion} of ${modelId} after ${last}`);

@@ -1,8 +1,8 @@
 import { query } from '../database/bench-server.js';
 
 /**
- * How many row versions were written in the framework's tables of a database so far, but for leases: a process takes them when
- * it starts and gives them back when it stops.
+ * How many row versions have been written in the framework's tables of a database, except for leases, which a process takes when
+ * it starts and gives back when it stops.
  */
 export async function rowVersions(url: string): Promise<number> {
   const [row] = await query<{ count: number }>(
@@ -13,7 +13,7 @@ export async function rowVersions(url: string): Promise<number> {
   return row?.count ?? 0;
 }
 
-/** How many dead rows PostgreSQL counts in the framework's tables now. */
+/** How many dead rows PostgreSQL now counts in the framework's tables. */
 export async function deadRows(url: string): Promise<number> {
   const [row] = await query<{ count: number }>(
     url,

@@ -11,7 +11,7 @@ const walletCount = 200;
 const durationMs = 30_000;
 const handlerCount = 3;
 
-/** How many row versions the framework writes for an event that nothing goes wrong with. */
+/** How many row versions the framework writes for an event that is handled without errors. */
 export const rowVersionsPerEvent: Benchmark = {
   name: 'delivery-row-versions',
   async run({ server, scale }) {
@@ -19,7 +19,7 @@ export const rowVersionsPerEvent: Benchmark = {
     const first = await openService([url]);
     const wallets = await openWallets(first, walletCount);
     const handlers = Array.from({ length: handlerCount }, (_, index) => recordingHandler(`handler-${index}`));
-    // Registers the handlers, which happens once in their lives.
+    // Registers the handlers first, which happens only once.
     const registering = new Delivery({ databases: first.databases, executor: first.executor, handlers });
     registering.start();
     await Promise.all(handlers.map((handler) => handler.reached(0)));

@@ -10,7 +10,7 @@ const depositsPerSecond = 100;
 const walletCount = 160;
 const leaseS = defaultDeliverySettings.leaseMs / 1_000;
 
-/** How long the slots of a killed process stay without service. */
+/** How long the slots of a killed process stay without a process. */
 export const takeover: Benchmark = {
   name: 'delivery-takeover',
   async run({ server }) {
@@ -45,7 +45,7 @@ export const takeover: Benchmark = {
     stopNotifications();
     await survivor.stop();
     await service.databases.close();
-    // What waited: committed when nobody served it, or handed to the killed process.
+    // The deposits that waited: committed while no process held the slots, or passed to the killed process.
     const waits = deposits.map(
       ({ key, committedMs }) => (handledMs.get(key) ?? Infinity) - Math.max(committedMs, killedMs),
     );

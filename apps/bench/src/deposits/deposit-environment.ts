@@ -6,7 +6,7 @@ import { openService, openWallets } from '../load/bench-wallets.js';
 export interface DepositEnvironment {
   /** One for each shard. */
   readonly urls: readonly string[];
-  /** Composed, but delivering nothing. */
+  /** Composed, but without delivery. */
   readonly service: WalletService;
   readonly close: () => Promise<void>;
 }
@@ -14,7 +14,7 @@ export interface DepositEnvironment {
 /** A wallet to deposit to. */
 export interface DepositTarget {
   readonly id: Wallet['id'];
-  /** The slot of its events in the log, so that nobody who writes them by hand has to compute it. */
+  /** The slot of its events in the log, so that hand-written contenders need not compute it. */
   readonly slot: number;
 }
 

@@ -8,7 +8,7 @@ interface Params {
   readonly amount: string;
 }
 
-/** Puts the same amount into each of several wallets of one shard. */
+/** Adds the same amount to each of several wallets of one shard. */
 @FrameworkAction()
 export class DepositToManyAction extends Action<Params, readonly Wallet[]> {
   constructor(

@@ -8,8 +8,8 @@ const insertedAtOnce = 500_000;
 const versionsPerWallet = 10;
 
 /**
- * Fills the log with the deposits of wallets that nobody uses any more: copies of a real one, with ids that grow with
- * time as real ones do, and the versions of a wallet contender by contender.
+ * Fills the log with deposits to wallets that are no longer used: copies of a real one, with ids that grow with time as real ones
+ * do, and the versions of a wallet next to each other.
  */
 export async function fillHistory(
   environment: DepositEnvironment,
@@ -36,7 +36,7 @@ export async function fillHistory(
       );
       say(`  ${(last + 1).toLocaleString('en')} events are in the log`);
     }
-    // Else the server would do both in the middle of what is measured.
+    // Otherwise the server would do both during the measurement.
     await client.query('vacuum (freeze, analyze) eventlog.events');
     await client.query('checkpoint');
   } finally {

@@ -7,7 +7,7 @@ import { relativeUpdateContender } from './contenders/pipelined-contender.js';
 
 const load = { clientCount: 64, walletCount: 1 } as const;
 
-/** Deposits of 64 clients to one wallet; a call that fails fails the run. */
+/** Deposits of 64 clients to one wallet; a failed call fails the run. */
 export const hotWallet: Benchmark = {
   name: 'deposits-hot-wallet',
   async run(context) {

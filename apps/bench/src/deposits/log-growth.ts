@@ -8,7 +8,7 @@ import { frameworkContender } from './contenders/framework-contender.js';
 const load = { clientCount: 16, walletCount: 2_000 } as const;
 const eventCount = 10_000_000;
 
-/** What the length of the log costs a deposit. */
+/** How the length of the log affects the cost of a deposit. */
 export const logGrowth: Benchmark = {
   name: 'deposits-log-growth',
   async run(context) {

@@ -7,7 +7,7 @@ import { verifyDeposits } from './verify-deposits.js';
 
 /** How long a measurement of the full run takes. */
 export const fullDurationMs = 3_000;
-/** How much of the duration is not counted, so that connections are open and statements prepared. */
+/** How long the load runs before the measurement, so that connections are open and statements prepared. */
 const leadInShare = 0.1;
 
 /** How contenders are measured. */
@@ -17,7 +17,7 @@ export interface DepositLoad {
   readonly walletCount: number;
 }
 
-/** The medians over the rounds of one contender. */
+/** The medians of one contender over the rounds. */
 export interface LoadMedians {
   readonly perSecond: number;
   readonly p50Ms: number;
@@ -28,7 +28,7 @@ export interface LoadMedians {
 /**
  * Measures the contenders in turn, with new wallets for each measurement, and closes them.
  *
- * @throws Error when a call fails, or the rows are not exactly what the calls have said
+ * @throws Error when a call fails, or the rows do not exactly match the answers
  */
 export async function measureDeposits<Name extends string>(
   contenders: readonly DepositContender<Name>[],

@@ -35,7 +35,7 @@ export const modelsPerAction: Benchmark = {
   },
 };
 
-/** Actions per second; each client has wallets of its own, so that what is measured is not conflicts. */
+/** Actions per second; each client has its own wallets, because conflicts are not what is measured. */
 async function measureActions(
   environment: DepositEnvironment,
   modelCount: number,

@@ -9,7 +9,7 @@ import { verifyDeposits } from './verify-deposits.js';
 const walletCount = 2_000;
 
 /**
- * Deposits one after the other: what grouped commit costs when there is nobody to share it with.
+ * Deposits one after the other: the cost of group commit when there are no concurrent actions.
  *
  * The contenders differ by less than the machine does from one second to the next, so they take turns deposit by deposit.
  */
@@ -48,7 +48,7 @@ export const oneClient: Benchmark = {
   },
 };
 
-/** Lets the contenders deposit in turn for a while; gives how long each deposit of each contender took, in milliseconds. */
+/** Lets the contenders deposit in turn for a while; returns how long each deposit of each contender took, in milliseconds. */
 async function inTurns(
   contenders: readonly DepositContender[],
   targets: readonly DepositTarget[],

@@ -9,15 +9,15 @@ import { frameworkContender } from './contenders/framework-contender.js';
 import { httpContender } from './contenders/http-contender.js';
 
 const load = { clientCount: 16, walletCount: 2_000 } as const;
-/** How long a process that was just started compiles what it runs. */
+/** How long a newly started process compiles its code. */
 const warmUpMs = 10_000;
 
-/** Deposits by requests to the service, against the same action in the process that measures. */
+/** Deposits with requests to the service, compared with the same action in the measuring process. */
 export const overHttp: Benchmark = {
   name: 'deposits-http',
   async run(context) {
     const environment = await openEnvironment(context.server);
-    // Delivery is measured by itself; no contender has it.
+    // Delivery is measured separately; no contender has it.
     const service = await ServiceProcess.start(environment.urls, 'http');
     try {
       const http = httpContender(environment, service.url, load.clientCount);
@@ -40,7 +40,7 @@ export const overHttp: Benchmark = {
   },
 };
 
-/** Deposits for a while to wallets of their own, so that nothing of it is verified or counted. */
+/** Deposits for a while to separate wallets, so that nothing of it is verified or counted. */
 async function warmUp(contender: DepositContender): Promise<void> {
   const targets = await openTargets(contender.environment, load.walletCount);
   await runLoad(() => contender.deposit(anyOf(targets)), {

@@ -9,11 +9,11 @@ import { serviceConfig } from '../load/bench-wallets.js';
 /** The built service. */
 const file = fileURLToPath(new URL('dist/main.js', import.meta.resolve('wallet-service/package.json')));
 
-/** The wallet service as it is run, in a process of its own. */
+/** The wallet service as it is normally run, in a separate process. */
 export class ServiceProcess {
   /** Such as `http://127.0.0.1:40123`. */
   readonly url: string;
-  /** How long it took from its start until it said that every shard can serve. */
+  /** How long it took from its start until it reported that every shard is ready. */
   readonly readyMs: number;
   readonly #child: ChildProcess;
   readonly #directory: string;
@@ -53,14 +53,14 @@ export class ServiceProcess {
     return new ServiceProcess(child, directory, url, readyMs);
   }
 
-  /** The memory that it holds now, in megabytes; `undefined` where the system does not tell. */
+  /** The memory that it uses now, in megabytes; `undefined` if the system does not tell. */
   async residentMB(): Promise<number | undefined> {
     const status = await readFile(`/proc/${this.#child.pid}/status`, 'utf8').catch(() => '');
     const [, kibibytes] = /^VmRSS:\s*(\d+) kB$/m.exec(status) ?? [];
     return kibibytes === undefined ? undefined : (Number(kibibytes) * 1_024) / 1_000_000;
   }
 
-  /** Ends it in order. */
+  /** Stops it in the normal way. */
   async stop(): Promise<void> {
     const exited = once(this.#child, 'exit');
     this.#child.kill('SIGTERM');

@@ -5,7 +5,7 @@ import { ServiceProcess } from './service-process.js';
 
 const restMs = 5_000;
 
-/** How soon the service on two shards is ready, and what it holds when nothing happens. */
+/** How soon the service on two shards is ready, and how much memory it uses when nothing happens. */
 export const serviceStart: Benchmark = {
   name: 'deposits-service-start',
   async run({ server, rounds, say }) {

@@ -8,7 +8,7 @@ import { relativeUpdateContender, statementContender } from './contenders/pipeli
 
 const load = { clientCount: 16, walletCount: 2_000 } as const;
 
-/** Deposits of 16 clients: what an action costs against what one writes by hand. */
+/** Deposits of 16 clients: the cost of an action compared with hand-written code. */
 export const sixteenClients: Benchmark = {
   name: 'deposits-16-clients',
   async run(context) {

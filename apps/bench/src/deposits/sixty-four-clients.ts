@@ -8,7 +8,7 @@ import { relativeUpdateContender, statementContender } from './contenders/pipeli
 
 const load = { clientCount: 64, walletCount: 2_000 } as const;
 
-/** Deposits of 64 clients: what committing concurrent actions together gains. */
+/** Deposits of 64 clients: the gain from committing concurrent actions together. */
 export const sixtyFourClients: Benchmark = {
   name: 'deposits-64-clients',
   async run(context) {

@@ -6,7 +6,7 @@ import { frameworkContender, groupedContender } from './contenders/framework-con
 
 const load = { clientCount: 64, walletCount: 2_000 } as const;
 
-/** Deposits to the wallets of two shards, against those of one; both shards are databases of one server here. */
+/** Deposits to the wallets of two shards, compared with those of one; both shards are databases of one server here. */
 export const twoShards: Benchmark = {
   name: 'deposits-two-shards',
   async run(context) {

@@ -2,15 +2,15 @@ import { query } from '../database/bench-server.js';
 import { amount } from './deposit-contender.js';
 import type { DepositTarget, DepositEnvironment } from './deposit-environment.js';
 
-/** What the wallets and their events say together. */
+/** The totals over the wallets and their events. */
 interface Found {
   readonly wallets: number;
   readonly deposits: number;
-  /** Wallets whose row and events do not belong together. */
+  /** Wallets whose row and events do not match. */
   readonly wrong: number;
 }
 
-// A wallet was opened empty by its first event, and nothing but deposits has happened to it.
+// A wallet was opened empty by its first event, and has had only deposits since.
 const verification = `
   select count(*)::integer as wallets, coalesce(sum(deposits), 0)::integer as deposits,
     count(*) filter (where version <> deposits + 1 or versions <> version or last_version <> version or slots <> 1
@@ -27,7 +27,7 @@ const verification = `
   where id = any($1)`;
 
 /**
- * Checks in SQL that each deposit is in the balance, the version and the log of its wallet, once, and nothing else is.
+ * Checks in SQL that each deposit is once in the balance, the version and the log of its wallet, and that there is nothing else.
  *
  * @param expectedCount how many deposits were acknowledged
  * @throws Error when anything is wrong
@@ -49,7 +49,7 @@ export async function verifyDeposits(
   }
   if (found.wallets === targets.length && found.deposits === expectedCount && found.wrong === 0) return;
   throw new Error(
-    `Of ${expectedCount} deposits to ${targets.length} wallets, ${found.deposits} stand in the log of ` +
+    `Of ${expectedCount} deposits to ${targets.length} wallets, ${found.deposits} are in the log of ` +
       `${found.wallets} wallets, ${found.wrong} of which are wrong`,
   );
 }

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 
 /**
- * Writes copies of a wallet's last deposit to the log, with the versions that follow; its row is left behind.
+ * Writes copies of a wallet's last deposit to the log, with the versions that follow; the wallet's row is not changed.
  *
  * @param client on which the caller may have begun a transaction
  * @returns the versions

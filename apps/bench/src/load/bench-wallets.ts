@@ -2,12 +2,12 @@ import { parseFrameworkConfig } from '@framework/core';
 import { Big } from 'big.js';
 import { type Wallet, WalletCreateAction, type WalletService, composeWalletService } from 'wallet-service';
 
-/** Who executes the actions of a benchmark. */
+/** The principal of the actions of a benchmark. */
 export const principal = { name: 'bench' } as const;
 
 const openedAtOnce = 32;
 
-/** Puts the wallet service together on one database per shard, the first of `global`, the second of Mexico. */
+/** Composes the wallet service on one database per shard, the first for `global`, the second for Mexico. */
 export async function openService(
   urls: readonly string[],
   options?: { readonly maximumPoolSize?: number },
@@ -17,7 +17,7 @@ export async function openService(
   return service;
 }
 
-/** The configuration of such a service, as its file says it. */
+/** The configuration of such a service, as it would be in a file. */
 export function serviceConfig(
   urls: readonly string[],
   { maximumPoolSize = 20 }: { readonly maximumPoolSize?: number } = {},

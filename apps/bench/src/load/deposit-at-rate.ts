@@ -5,28 +5,31 @@ import { principal } from './bench-wallets.js';
 
 const tickMs = 2;
 
-/** A deposit, known by its wallet and version, and when its commit was known: milliseconds of {@link epochMs}. */
+/**
+ * A deposit, identified by its wallet and version, and the time at which its commit was known, in milliseconds of
+ * {@link epochMs}.
+ */
 export interface CommittedDeposit {
   readonly key: string;
   readonly committedMs: number;
 }
 
-/** Names one change of one wallet. */
+/** Identifies one change of one wallet. */
 export function depositKey(walletId: string, version: number): string {
   return `${walletId}/${version}`;
 }
 
-/** Milliseconds with fractions that mean the same in all processes of this machine. */
+/** Fractional milliseconds that are comparable between all processes of this machine. */
 export function epochMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
 /**
- * Deposits to the wallets in turn, at a fixed rate whatever the answers take.
+ * Deposits to the wallets in turn, at a fixed rate, however long the answers take.
  *
  * @param until ends it
  * @returns every deposit
- * @throws what a deposit throws
+ * @throws the error of a failed deposit
  */
 export async function depositAtRate(
   { executor }: WalletService,

@@ -1,10 +1,10 @@
 import pg from 'pg';
 
 /**
- * Adds deposits to the log of a database, each in a transaction of its own: copies of the last event of each wallet, with
- * the versions that follow. The wallets' rows are left behind; delivery reads the log only.
+ * Adds deposits to the log of a database, each in its own transaction: copies of the last event of each wallet, with the versions
+ * that follow. The wallets' rows are not changed, because delivery reads only the log.
  *
- * @param perWalletCount how many events each wallet that has a deposit gets
+ * @param perWalletCount how many events each wallet with a deposit gets
  */
 export async function fillLog(url: string, perWalletCount: number): Promise<void> {
   const client = new pg.Client({ connectionString: url });

@@ -1,17 +1,17 @@
-/** What clients did that each sent the next call when the one before had ended. */
+/** The result of clients that each sent the next call when the previous one had ended. */
 export interface Load {
   readonly count: number;
   readonly perSecond: number;
   /** How long each call took. */
   readonly latenciesMs: readonly number[];
-  /** CPU time of this process, all its threads, per call. */
+  /** CPU time of this process, in all its threads, per call. */
   readonly cpuMsPerCall: number;
 }
 
 /**
- * Calls again and again, in as many loops as there are clients, and lets every call end.
+ * Calls again and again, with one loop per client, and lets every call end.
  *
- * @param call is given the number of its client, from 0
+ * @param call gets the number of its client, from 0
  * @throws the first error of a call, after all loops have ended
  */
 export async function runLoad(

@@ -67,7 +67,7 @@ export const decimalField = z
 function bounded(amount: Big): Big {
   if (Math.abs(amount.e) <= exponentMax) return amount;
   throw new InvalidAmountError(
-    'An amount has at most 20 digits before the decimal point, and the decimals of its currency',
+    'An amount has at most 20 digits before the decimal point, and at most as many decimal places as its currency',
   );
 }
 

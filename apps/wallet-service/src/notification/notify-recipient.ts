@@ -19,7 +19,7 @@ import * as z from 'zod';
 
 import { Wallet, WalletMoneyDepositedEvent } from '../wallet/wallet.js';
 
-/** What somebody is to be told: an entity, without events of its own. */
+/** A message to a recipient: an entity, so it has no events. */
 export class Notification extends Entity<Notification, ShardedId<Notification>, 'PENDING'> {
   readonly recipient: string;
   readonly walletId: ShardedId<Wallet>;
@@ -33,7 +33,7 @@ export class Notification extends Entity<Notification, ShardedId<Notification>, 
     this.text = notNull(fields.text, 'text cannot be null');
   }
 
-  /** A notification on the shard of what it is about. */
+  /** A notification on the shard of its wallet. */
   static of(
     shard: ShardIdentifier,
     recipient: string,
@@ -53,7 +53,7 @@ export class Notification extends Entity<Notification, ShardedId<Notification>, 
 const params = z.object({ walletId: shardedIdCodec(Wallet), recipient: z.string(), text: z.string() });
 type Params = z.infer<typeof params>;
 
-/** Notes on the wallet's shard that somebody is to be told something. */
+/** Records, on the wallet's shard, that a recipient is to be notified. */
 @FrameworkAction()
 export class NotifyRecipientAction extends Action<Params, undefined> {
   static readonly params = params;
@@ -65,7 +65,7 @@ export class NotifyRecipientAction extends Action<Params, undefined> {
 
 const asked = z.object({ recipient: z.string().optional() });
 
-/** Tells the recipient whom a deposit names. */
+/** Notifies the recipient that a deposit names. */
 @FrameworkEventHandler({ name: 'notify-recipient-on-deposit', startFrom: 'beginning' })
 export class NotifyRecipientOnDeposit implements EventHandler<WalletMoneyDepositedEvent> {
   readonly event = WalletMoneyDepositedEvent;

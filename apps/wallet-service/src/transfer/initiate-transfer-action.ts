@@ -23,9 +23,9 @@ const params = z.object({
 type Params = z.infer<typeof params>;
 
 /**
- * Step 1 of a transfer, on the source's shard: takes the money out and sends it on its way, in one commit.
+ * Step 1 of a transfer, on the source's shard: takes the money out and creates the transfer, in one commit.
  *
- * A destination on a shard that this process does not have is refused: money that nobody can receive would stay on its way.
+ * If the destination is on a shard that this process does not know, it is refused: nobody could receive the money.
  */
 @FrameworkAction()
 export class InitiateTransferAction extends Action<Params, Transfer> {

@@ -15,10 +15,10 @@ import { decimal } from '../wallet/money.js';
 import { Wallet } from '../wallet/wallet.js';
 import { Transfer } from './transfer.js';
 
-/** What the destination has decided; both are for good. */
+/** What the destination has decided; neither state ever changes. */
 export type TransferDecisionState = 'RECEIVED' | 'REFUSED';
 
-/** Money of a transfer that has come to its destination. */
+/** Money of a transfer that has arrived at its destination. */
 export interface Arrival {
   readonly transferId: ShardedId<Transfer>;
   readonly destId: ShardedId<Wallet>;
@@ -27,9 +27,9 @@ export interface Arrival {
 }
 
 /**
- * What the destination of a transfer has decided about its money, on the destination's shard: one per transfer, never changed.
+ * The decision of a transfer's destination about the money, on the destination's shard: one per transfer, never changed.
  *
- * Its id follows from the transfer's, so that no second one can be stored.
+ * Its id is derived from the transfer's, so that a second decision cannot be stored.
  */
 export class TransferDecision extends Model<
   TransferDecision,
@@ -58,14 +58,14 @@ export class TransferDecision extends Model<
     return ShardedId.derive(TransferDecision, transferId, destId.resolveShardIdentifier());
   }
 
-  /** The money is in the destination, in the same commit. */
+  /** The destination has received the money, in the same commit. */
   static received(arrival: Arrival, now: Date): TransferDecision {
     const decision = newDecision('RECEIVED', arrival, undefined, now);
     const { transferId, destId, amount, currency } = arrival;
     return decision.emit(new TransferReceivedEvent(decision.id, transferId, destId, amount, currency));
   }
 
-  /** The destination does not take the money, and never will. */
+  /** The destination has refused the money permanently. */
   static refused(arrival: Arrival, reason: string, now: Date): TransferDecision {
     const decision = newDecision('REFUSED', arrival, reason, now);
     const { transferId, destId, amount, currency } = arrival;
@@ -73,7 +73,7 @@ export class TransferDecision extends Model<
   }
 
   /**
-   * This decision, if it is the one about an arrival.
+   * This decision, if it is about the given arrival.
    *
    * @throws InvariantViolationError `invariant-violation` when the transfer was decided with another destination or amount
    */
@@ -87,7 +87,7 @@ export class TransferDecision extends Model<
     throw new InvariantViolationError(
       `Transfer ${this.transferId.value} was decided for ${this.amount.toFixed()} ${this.currency} to wallet ` +
         `${this.destId.value}, not for ${arrival.amount.toFixed()} ${arrival.currency} to ${arrival.destId.value}: ` +
-        'pass what its TransferInitiatedEvent says',
+        'pass the values of its TransferInitiatedEvent',
     );
   }
 }
@@ -109,7 +109,7 @@ const arrived = {
   currency: z.string(),
 };
 
-/** The destination has taken the money, in the same commit. */
+/** The destination has received the money, in the same commit. */
 export class TransferReceivedEvent extends ModelEvent<TransferDecision> {
   static readonly payload = z.object(arrived);
 
@@ -124,7 +124,7 @@ export class TransferReceivedEvent extends ModelEvent<TransferDecision> {
   }
 }
 
-/** The destination does not take the money: the one reason to put it back into the source. */
+/** The destination has refused the money: the only reason to refund the source. */
 export class TransferRefusedEvent extends ModelEvent<TransferDecision> {
   static readonly payload = z.object({ ...arrived, reason: z.string() });
 

@@ -30,10 +30,10 @@ const completeParams = z.object({
 type CompleteParams = z.infer<typeof completeParams>;
 
 /**
- * Step 2 of a transfer, on the destination's shard alone: decides, once for good, whether the money is received.
+ * Step 2 of a transfer, only on the destination's shard: decides permanently whether the money is received.
  *
- * The decision and the credit are one commit. Executing it again, for whatever reason, returns what was decided. It
- * throws only where nothing is decided, such as when the shard cannot be reached or is not configured here.
+ * The decision and the credit are one commit. Executing it again, for whatever reason, returns the first decision. It throws only
+ * if nothing was decided, for example because the shard cannot be reached or is not configured here.
  */
 @FrameworkAction()
 export class CompleteTransferAction extends Action<CompleteParams, TransferDecision> {
@@ -49,7 +49,7 @@ export class CompleteTransferAction extends Action<CompleteParams, TransferDecis
   }
 
   protected async perform(_principal: Principal, arrival: CompleteParams): Promise<TransferDecision> {
-    // The wallet first: the lock on it is the one worth waiting for, and what was decided on it before is seen below.
+    // The wallet is read first: its lock prevents stale attempts, and a decision made during the wait for it is read below.
     const wallet = await this.#wallets.findById(arrival.destId);
     const decided = await this.#decisions.findById(TransferDecision.idOf(arrival));
     if (decided !== undefined) return decided.of(arrival);
@@ -61,7 +61,7 @@ export class CompleteTransferAction extends Action<CompleteParams, TransferDecis
   }
 }
 
-/** The wallet with the money in it, or why its rules refuse it. */
+/** The credited wallet, or the reason why its rules refuse the money. */
 function creditedOrReason(wallet: Wallet, { transferId, amount, currency }: Arrival): Wallet | string {
   try {
     if (wallet.currency !== currency) throw new CurrencyMismatchError(currency, wallet.currency);
@@ -80,9 +80,9 @@ const refundParams = z.object({
 type RefundParams = z.infer<typeof refundParams>;
 
 /**
- * The last step of a transfer whose destination has refused the money, on the source's shard: puts it back, in one commit.
+ * The last step of a transfer whose destination has refused the money, on the source's shard: refunds it, in one commit.
  *
- * Execute it for a committed refusal only, as `RefundTransfer` does; nothing else proves that the money has not arrived.
+ * Execute it only for a committed refusal, as `RefundTransfer` does; nothing else proves that the money has not arrived.
  */
 @FrameworkAction()
 export class RefundTransferAction extends Action<RefundParams, undefined> {
@@ -108,7 +108,7 @@ export class RefundTransferAction extends Action<RefundParams, undefined> {
 const settleParams = z.object({ transferId: shardedIdCodec(Transfer) });
 type SettleParams = z.infer<typeof settleParams>;
 
-/** The last step of a transfer whose destination has received the money, on the source's shard: says so there. */
+/** The last step of a transfer whose destination has received the money, on the source's shard: records the completion there. */
 @FrameworkAction()
 export class SettleTransferAction extends Action<SettleParams, undefined> {
   static readonly params = settleParams;
@@ -126,10 +126,10 @@ export class SettleTransferAction extends Action<SettleParams, undefined> {
 }
 
 /**
- * Step 2 of a transfer: has the destination decide about the money.
+ * Step 2 of a transfer: lets the destination decide about the money.
  *
- * An error says nothing about what was decided: the event is tried again until there is a decision, however long its shard
- * is down, or not configured in the process that tries. What follows is the business of the decision's events.
+ * An error says nothing about the decision: the event is retried until there is one, even while the shard is down, or not
+ * configured in this process. The next step handles the event of the decision.
  */
 @FrameworkEventHandler({ name: 'receive-transfer', startFrom: 'beginning' })
 export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
@@ -140,14 +140,14 @@ export class ReceiveTransfer implements EventHandler<TransferInitiatedEvent> {
   async handle({ event }: EventEnvelope<TransferInitiatedEvent>, context: HandlerContext): Promise<void> {
     const transferId = ShardedId.of(Transfer, event.modelId);
     const { destId, amount, currency } = event;
-    // Before there were decisions, a transfer could be refunded without one.
+    // Before decisions were introduced, a transfer could be refunded without one.
     const { state } = await this.transfers.getById(transferId);
     if (state !== 'INITIATED') return;
     await context.execute(CompleteTransferAction, { transferId, destId, amount, currency });
   }
 }
 
-/** Step 3 of a transfer that was refused: puts the money back into the source. Nothing but the committed refusal leads here. */
+/** Step 3 of a refused transfer: refunds the source. Only the committed refusal leads here. */
 @FrameworkEventHandler({ name: 'refund-transfer', startFrom: 'beginning' })
 export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
   readonly event = TransferRefusedEvent;
@@ -159,10 +159,10 @@ export class RefundTransfer implements EventHandler<TransferRefusedEvent> {
 }
 
 /**
- * Step 3 of a transfer that was received: says at the source that it is complete.
+ * Step 3 of a received transfer: records the completion on the source's shard.
  *
- * The wallet's event is committed with the decision. It is as old as the service, so a receipt from before there were
- * decisions is settled, too.
+ * The wallet's event is committed with the decision. The service has always had that event, so receipts from before decisions
+ * were introduced are settled, too.
  */
 @FrameworkEventHandler({ name: 'settle-transfer', aliases: ['complete-transfer'], startFrom: 'beginning' })
 export class SettleTransfer implements EventHandler<WalletTransferReceivedEvent> {

@@ -19,7 +19,7 @@ export const transfers = pgTable(
     currency: text('currency').notNull(),
     reason: text('reason'),
   },
-  // What is on its way is found, oldest first, without looking at all that has ended.
+  // Finds unfinished transfers, oldest first, without reading the finished ones.
   (table) => [
     index('transfers_in_transit_idx')
       .on(table.createdDate)
@@ -38,13 +38,11 @@ export const transferDecisions = pgTable(
     currency: text('currency').notNull(),
     reason: text('reason'),
   },
-  // Finds the decision about a transfer, as operators do for money in transit.
+  // Finds the decision about a transfer, for operators who look for money in transit.
   (table) => [index('transfer_decisions_transfer_idx').on(table.transferId)],
 );
 
-/**
- * Whether a commit failed because the transfer was decided concurrently: running the action again returns that decision.
- */
+/** Whether a commit failed because the transfer was decided at the same time: running the action again returns that decision. */
 export function isDecidedMeanwhile(error: unknown): boolean {
   const known = FrameworkError.find(error);
   return known instanceof ConstraintViolationError && known.constraint === 'transfer_decisions_pkey';

@@ -5,16 +5,16 @@ import * as z from 'zod';
 import { decimal } from '../wallet/money.js';
 import { Wallet } from '../wallet/wallet.js';
 
-/** How far a transfer has come: COMPLETED and REFUNDED are for good. */
+/** The state of a transfer; COMPLETED and REFUNDED never change. */
 export type TransferState = 'INITIATED' | 'COMPLETED' | 'REFUNDED';
 
-/** Money on its way from one wallet to another; its id carries the source's shard. */
+/** Money in transit from one wallet to another; its id contains the source's shard. */
 export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState> {
   readonly sourceId: ShardedId<Wallet>;
   readonly destId: ShardedId<Wallet>;
   readonly amount: Big;
   readonly currency: string;
-  /** Why the money went back. */
+  /** Why the money was refunded. */
   readonly reason: string | undefined;
 
   /** @throws InvalidModelError `invalid-model` when a field is missing */
@@ -27,13 +27,13 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
     this.reason = fields.reason;
   }
 
-  /** A transfer whose money has left its source and is on its way. */
+  /** A transfer whose money has left the source. */
   static initiate(source: Wallet, destId: ShardedId<Wallet>, amount: Big, now: Date): Transfer {
     const transfer = newTransfer('INITIATED', source, destId, amount, now);
     return transfer.emit(new TransferInitiatedEvent(transfer.id, source.id, destId, amount, source.currency));
   }
 
-  /** A transfer whose two sides commit together, and which is therefore complete at once. */
+  /** A transfer whose two wallets are changed in one commit, so it is complete at once. */
   static completed(source: Wallet, destination: Wallet, amount: Big, now: Date): Transfer {
     return newTransfer('COMPLETED', source, destination.id, amount, now);
   }
@@ -43,7 +43,7 @@ export class Transfer extends Model<Transfer, ShardedId<Transfer>, TransferState
     return this.copy({ state: 'COMPLETED' }, new TransferCompletedEvent(this.id));
   }
 
-  /** The money has gone back to its source. */
+  /** The money was refunded to the source. */
   refund(reason: string): Transfer {
     return this.copy({ state: 'REFUNDED', reason }, new TransferRefundedEvent(this.id, reason));
   }
@@ -97,7 +97,7 @@ export class TransferCompletedEvent extends ModelEvent<Transfer> {
   }
 }
 
-/** The transfer is over: the money is back at its source, in the same commit. */
+/** The transfer is over: the source has been refunded, in the same commit. */
 export class TransferRefundedEvent extends ModelEvent<Transfer> {
   static readonly payload = z.object({ reason: z.string() });
 

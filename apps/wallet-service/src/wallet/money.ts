@@ -4,14 +4,14 @@ import { data as currencies } from 'currency-codes';
 
 import { InvalidAmountError, UnknownCurrencyError } from './wallet-error.js';
 
-/** Digits before the point of an amount, and of a balance that a deposit leads to. */
+/** The maximum number of digits before the decimal point, of an amount and of a balance after a deposit. */
 const wholeDigitsMax = 20;
 
 /** By the currency's code; the package itself searches its list each time. */
 const decimals: ReadonlyMap<string, number> = new Map(currencies.map(({ code, digits }) => [code, digits]));
 
 /**
- * The number of decimals of an ISO 4217 currency, such as 2 for EUR and 0 for JPY.
+ * The number of decimal places of an ISO 4217 currency, such as 2 for EUR and 0 for JPY.
  *
  * @throws UnknownCurrencyError `unknown-currency`
  */
@@ -22,17 +22,18 @@ export function decimalsOf(currency: string): number {
 }
 
 /**
- * Checks that an amount is one of its currency.
+ * Checks that an amount is valid in its currency.
  *
- * @throws InvalidAmountError `invalid-amount` with more decimals than the currency has, or more than 20 digits before the point
+ * @throws InvalidAmountError `invalid-amount` with more decimal places than the currency has, or more than 20 digits before the
+ * decimal point
  */
 export function assertAmountOf(currency: string, amount: Big): void {
   const decimalsMax = decimalsOf(currency);
-  // Read off the exponent: writing 1e1000000 out would take a megabyte.
+  // Computed from the exponent: writing out 1e1000000 would take a megabyte.
   if (amount.e >= wholeDigitsMax)
-    throw new InvalidAmountError(`An amount has at most ${wholeDigitsMax} digits before the point`);
+    throw new InvalidAmountError(`An amount has at most ${wholeDigitsMax} digits before the decimal point`);
   if (amount.c.length - 1 - amount.e > decimalsMax && !amount.eq(0)) {
-    throw new InvalidAmountError(`An amount of ${currency} has at most ${decimalsMax} decimals`);
+    throw new InvalidAmountError(`An amount of ${currency} has at most ${decimalsMax} decimal places`);
   }
 }
 

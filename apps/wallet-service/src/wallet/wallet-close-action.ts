@@ -13,7 +13,7 @@ import { Wallet } from './wallet.js';
 const params = z.object({ walletId: shardedIdCodec(Wallet) });
 type Params = z.infer<typeof params>;
 
-/** Closes a wallet for good. */
+/** Closes a wallet permanently. */
 @FrameworkAction()
 export class WalletCloseAction extends Action<Params, Wallet> {
   static readonly params = params;

@@ -6,7 +6,7 @@ import { placementOf } from './placement.js';
 import { Wallet } from './wallet.js';
 
 const params = z.object({
-  /** Decides the shard; see `placementOf`. */
+  /** Determines the shard; see `placementOf`. */
   country: z.string(),
   ownerId: z.string(),
   currency: z.string(),

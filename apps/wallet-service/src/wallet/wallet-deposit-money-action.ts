@@ -14,7 +14,7 @@ import { Wallet } from './wallet.js';
 const params = z.object({
   walletId: shardedIdCodec(Wallet),
   amount: decimal,
-  /** Who is to be told of the deposit. */
+  /** The recipient who is to be notified of the deposit. */
   recipient: z.string().optional(),
 });
 type Params = z.infer<typeof params>;

@@ -1,4 +1,4 @@
-/** The refusals that the wallet's rules know. */
+/** The reasons why the wallet's rules refuse a request. */
 export type WalletErrorCode =
   | 'invalid-amount'
   | 'unknown-currency'
@@ -18,42 +18,42 @@ export abstract class WalletError extends Error {
   }
 }
 
-/** An amount is not positive, has too many decimals for its currency, or too many digits. */
+/** An amount is not positive, has too many decimal places for its currency, or too many digits. */
 export class InvalidAmountError extends WalletError {
   constructor(message: string) {
     super('invalid-amount', message);
   }
 }
 
-/** ISO 4217 does not have the currency. */
+/** The currency is not in ISO 4217. */
 export class UnknownCurrencyError extends WalletError {
   constructor(currency: string) {
     super('unknown-currency', `ISO 4217 has no currency ${currency}`);
   }
 }
 
-/** Money of one currency cannot go to a wallet of another. */
+/** Money in one currency cannot go to a wallet in another. */
 export class CurrencyMismatchError extends WalletError {
   constructor(source: string, destination: string) {
     super('currency-mismatch', `The source holds ${source} and the destination ${destination}`);
   }
 }
 
-/** Source and destination of a transfer are one wallet. */
+/** The source and the destination of a transfer are the same wallet. */
 export class SameWalletError extends WalletError {
   constructor() {
     super('same-wallet', 'Source and destination are the same wallet');
   }
 }
 
-/** The wallet holds less than what is to be taken out. */
+/** The wallet holds less than the amount to be taken out. */
 export class InsufficientFundsError extends WalletError {
   constructor(balance: string, amount: string, currency: string) {
     super('insufficient-funds', `The balance of ${balance} ${currency} does not cover ${amount} ${currency}`);
   }
 }
 
-/** The wallet is closed and does not change any more. */
+/** The wallet is closed and never changes again. */
 export class WalletClosedError extends WalletError {
   constructor(id: string) {
     super('wallet-closed', `Wallet ${id} is closed`);

@@ -13,10 +13,10 @@ export const wallets = pgTable(
     ...modelColumns(Wallet),
     ownerId: uuid('owner_id').notNull(),
     currency: text('currency').notNull(),
-    // Deposits end at 20 digits before the point; what refunds bring back beyond that has room for ten more.
+    // Deposits can reach 20 digits before the decimal point; ten more leave room for refunds beyond that.
     balance: bigDecimal('balance', Big, { precision: 48, scale: 18 }).notNull(),
   },
-  // The list of an owner's wallets is read in the order of ids.
+  // An owner's wallets are listed in the order of ids.
   (table) => [index('wallets_owner_idx').on(table.ownerId, table.id)],
 );
 

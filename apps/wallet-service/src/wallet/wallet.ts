@@ -17,7 +17,7 @@ import { InsufficientFundsError, InvalidAmountError, WalletClosedError } from '.
 /** Whether money can still be moved. */
 export type WalletState = 'OPENED' | 'CLOSED';
 
-/** Money of one owner in one currency: decides, without effects. */
+/** Money of one owner in one currency: decides without side effects. */
 export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   readonly ownerId: string;
   /** An ISO 4217 code. */
@@ -68,7 +68,7 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   }
 
   /**
-   * Takes in money of a transfer, which says so beside the deposit.
+   * Receives the money of a transfer, with an event of its own beside that of the deposit.
    *
    * @throws InvalidAmountError `invalid-amount`, WalletClosedError `wallet-closed`
    */
@@ -77,15 +77,15 @@ export class Wallet extends Model<Wallet, ShardedId<Wallet>, WalletState> {
   }
 
   /**
-   * Takes back money of a transfer that could not arrive. Never refused: neither by a wallet that was closed meanwhile, nor
-   * by one that was filled up to the most that deposits may reach.
+   * Takes back the money of a transfer that did not arrive. Never refused, not even by a wallet that has been closed since, or
+   * has reached the limit of deposits.
    */
   takeBack(amount: Big): Wallet {
     const balance = this.balance.plus(amount);
     return this.copy({ balance }, new WalletMoneyDepositedEvent(this.id, amount, balance));
   }
 
-  /** @throws WalletClosedError `wallet-closed` when it is closed already */
+  /** @throws WalletClosedError `wallet-closed` when it is already closed */
   close(): Wallet {
     this.#assertOpened();
     return this.copy({ state: 'CLOSED' }, new WalletClosedEvent(this.id));
@@ -114,7 +114,7 @@ export class WalletCreatedEvent extends ModelEvent<Wallet> {
     super(id.toString(), Wallet);
   }
 
-  /** At first, the payload did not have the id, and named the first balance `balance`. */
+  /** In early payloads, the id was missing, and the first balance was called `balance`. */
   static upcast(payload: object, { modelId }: { readonly modelId: string }): object {
     if (!('balance' in payload)) return payload;
     const { balance: initialBalance, ...others } = payload;
@@ -122,7 +122,7 @@ export class WalletCreatedEvent extends ModelEvent<Wallet> {
   }
 }
 
-/** Money came into a wallet. */
+/** Money was added to a wallet. */
 export class WalletMoneyDepositedEvent extends ModelEvent<Wallet> {
   static readonly payload = z.object({ amount: decimal, newBalance: decimal });
 
@@ -135,7 +135,7 @@ export class WalletMoneyDepositedEvent extends ModelEvent<Wallet> {
   }
 }
 
-/** Money went out of a wallet. */
+/** Money was taken out of a wallet. */
 export class WalletMoneyWithdrawnEvent extends ModelEvent<Wallet> {
   static readonly payload = z.object({ amount: decimal, newBalance: decimal });
 
@@ -148,7 +148,7 @@ export class WalletMoneyWithdrawnEvent extends ModelEvent<Wallet> {
   }
 }
 
-/** Money of a transfer came into a wallet, by the deposit beside it. */
+/** A wallet has received the money of a transfer, with the deposit beside it. */
 export class WalletTransferReceivedEvent extends ModelEvent<Wallet> {
   static readonly payload = z.object({ transferId: z.string(), amount: decimal });
 
@@ -161,7 +161,7 @@ export class WalletTransferReceivedEvent extends ModelEvent<Wallet> {
   }
 }
 
-/** A wallet was closed and does not change any more. */
+/** A wallet was closed and never changes again. */
 export class WalletClosedEvent extends ModelEvent<Wallet> {
   static readonly payload = z.object({});
 

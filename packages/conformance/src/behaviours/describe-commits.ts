@@ -16,7 +16,7 @@ import {
 
 const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** Registers what a successful commit leaves behind: rows, versions and the columns of the log. */
+/** Registers tests of what a successful commit leaves behind: rows, versions and the columns of the log. */
 export function describeCommits(context: SuiteContext): void {
   describe('a commit', () => {
     it('writes the state and its events together', async () => {
@@ -62,7 +62,7 @@ export function describeCommits(context: SuiteContext): void {
       expect(credited?.id).not.toBe(credited?.actionId);
     });
 
-    it('writes exactly the own fields of an event, also when it has none', async () => {
+    it('writes exactly the own fields of an event, even if it has none', async () => {
       const account = await context.openAccount();
       await context.stage((plan) => plan.update(account.delete()));
       const [, deleted] = await context.storedEvents();
@@ -98,7 +98,7 @@ export function describeCommits(context: SuiteContext): void {
       expect(events.map(({ modelId }) => modelId)).toEqual(staged.map(({ id }) => id.value));
     });
 
-    it('moves the updated date, and never the created one', async () => {
+    it('changes the updated date, and never the created date', async () => {
       const created = new Date('2026-01-02T03:04:05.678Z');
       const [account] = await context.store(Account.open(firstShard, created));
       expect(account).toMatchObject({ createdDate: created, updatedDate: created });
@@ -110,12 +110,12 @@ export function describeCommits(context: SuiteContext): void {
   });
 }
 
-/** Registers `inTransaction`, and which calls join it. */
+/** Registers tests of `inTransaction`, and of the calls that join it. */
 export function describeTransactions(context: SuiteContext): void {
   const onShard = (shard = firstShard) => context.fixture.databases.transactionManager(shard);
 
   describe('inTransaction', () => {
-    it('commits when the work resolves, and gives its result', async () => {
+    it('commits when the work resolves, and returns its result', async () => {
       const account = await context.openAccount();
       const result = await onShard().inTransaction(async () => {
         await context.fixture.overwriteNote(account, 'kept');
@@ -136,7 +136,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ note: null });
     });
 
-    it('is joined by what its work gives and what begins only when it is awaited', async () => {
+    it('is joined by a query that its work returns and that begins only when it is awaited', async () => {
       const isJoined = onShard().inTransaction(() => lazily(async () => onShard().isInTransaction()));
       expect(await isJoined).toBe(true);
     });
@@ -158,7 +158,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(notes).toEqual(Array.from({ length: 5 }, () => 'inside'));
     });
 
-    it('is joined by reads of a condition on a shard that shares its database', async () => {
+    it('is joined by reads with a condition on a shard that shares its database', async () => {
       const account = await context.openAccount(sameDatabaseShard, { owner: 'ada' });
       await onShard(sameDatabaseShard).inTransaction(async () => {
         await context.fixture.overwriteNote(account, 'inside');
@@ -167,7 +167,7 @@ export function describeTransactions(context: SuiteContext): void {
       });
     });
 
-    it('is not seen from outside before it commits', async () => {
+    it('is not visible from outside before it commits', async () => {
       const account = await context.openAccount();
       const read = gate();
       const written = gate();
@@ -184,12 +184,12 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await outside).toBeNull();
     });
 
-    it('is refused within another one on the same shard', async () => {
+    it('is refused inside another one on the same shard', async () => {
       const nested = onShard().inTransaction(() => onShard().inTransaction(async () => 'never'));
       await expect(nested).rejects.toMatchObject({ code: 'nested-transaction', shard: firstShard });
     });
 
-    it('is possible within another one on another shard', async () => {
+    it('is possible inside another one on a different shard', async () => {
       const [here, there] = [
         await context.openAccount(firstShard),
         await context.openAccount(otherDatabaseShard),
@@ -217,7 +217,7 @@ export function describeTransactions(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ version: 2 });
     });
 
-    it('refuses what is still done in it after it ended', async () => {
+    it('refuses statements after it has ended', async () => {
       const account = await context.openAccount();
       const ended = gate();
       const late: Promise<unknown>[] = [];
@@ -232,14 +232,14 @@ export function describeTransactions(context: SuiteContext): void {
       });
       ended.open();
       for (const call of late) {
-        // A query builder may wrap the refusal of a statement of its own.
+        // A query builder may wrap the error of its own statement.
         const refusal = FrameworkError.find(await call.catch((error: unknown) => error));
         expect(refusal).toMatchObject({ code: 'transaction-over', shard: firstShard });
       }
       expect(await context.accounts.getById(account.id)).toEqual(account);
     });
 
-    it('leaves no trace for what follows it', async () => {
+    it('does not affect what follows it', async () => {
       await expect(onShard().inTransaction(() => Promise.reject(new Error('no')))).rejects.toThrow('no');
       await context.stage((plan) => plan.add(Account.open(firstShard, systemClock.now())));
       expect(await onShard().inTransaction(() => context.accounts.count())).toBe(1);
@@ -252,14 +252,14 @@ function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   return { opened: promise, open: resolve };
 }
 
-/** As a query of Drizzle: nothing happens until somebody waits for it. */
+/** Like a query of Drizzle: nothing happens until it is awaited. */
 function lazily<T>(work: () => Promise<T>): Promise<T> {
-  // oxlint-disable-next-line unicorn/no-thenable -- that is what such a query is
+  // oxlint-disable-next-line unicorn/no-thenable -- such a query is a thenable
   const lazy: PromiseLike<T> = { then: (resolve, reject) => work().then(resolve, reject) };
   return lazy as Promise<T>;
 }
 
-/** Registers what holds for commits whose answer was lost, and for what is written after them. */
+/** Registers tests of commits whose answer was lost, and of what is written after them. */
 export function describeUnknownOutcomes(context: SuiteContext): void {
   const manager = (): TransactionManager => context.fixture.databases.transactionManager(firstShard);
   const update = (account: Account, amount: string): ChangeSet =>
@@ -268,21 +268,21 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       account.credit(amount).variant({ version: account.version + 1, events: [] }),
       ['{}'],
     );
-  /** As the executor runs an action again: freshly read, with the same action. */
+  /** As when the executor runs an action again: read again, with the same action. */
   const again = async ({ action }: ChangeSet, account: Account, amount: string): Promise<ChangeSet> => ({
     ...update(await context.accounts.getById(account.id), amount),
     action,
   });
 
   describe('a commit whose answer was lost', () => {
-    it('is found when it happened', async () => {
+    it('is found if it happened', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
       expect(await manager().isCommitted(lost(changes))).toBe(true);
     });
 
-    it('keeps a repetition of its action from having a second effect', async () => {
+    it('prevents a repetition of its action from having a second effect', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
@@ -292,7 +292,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('keeps a repetition of many rows from being written, too', async () => {
+    it('prevents a repetition of many rows from being written, too', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       await manager().persist(changes);
@@ -315,7 +315,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('lets a repetition be written when it did not happen', async () => {
+    it('lets a repetition be written if it did not happen', async () => {
       const account = await context.openAccount(firstShard);
       const changes = update(account, '5');
       const repetition = { ...(await again(changes, account, '5')), unknownCommits: [lost(changes)] };
@@ -326,7 +326,7 @@ export function describeUnknownOutcomes(context: SuiteContext): void {
       });
     });
 
-    it('lets a repetition be stale when it did not happen', async () => {
+    it('lets a repetition be stale if it did not happen', async () => {
       const account = await context.openAccount(firstShard);
       const changes = { ...update(account, '5'), unknownCommits: [lost(update(account, '5'))] };
       await context.credit(account, '1');

@@ -5,13 +5,13 @@ import { TransferAction } from '../account-actions.js';
 import { Account, Tag, decimal, sum } from '../account.js';
 import { type SuiteContext, at, changeSetOf, firstShard, once, principal } from '../suite-context.js';
 
-/** Enough for two of them to meet, now and then, in the middle of their statements. */
+/** Enough for two of them to overlap, now and then, in the middle of their statements. */
 const roundCount = 30;
 
-/** Registers what stays true when many executions want the same models at once. */
+/** Registers tests of many executions that want the same models at once. */
 export function describeConcurrency(context: SuiteContext): void {
   describe('concurrent executions', () => {
-    it('add up on one model: every success counts once, and versions and events have no gap', async () => {
+    it('add up on one model: every success counts once, and versions and events have no gaps', async () => {
       const account = await context.openAccount();
       const outcomes = await Promise.allSettled(
         Array.from({ length: 64 }, () => context.credit(account, '0.01')),
@@ -95,7 +95,7 @@ async function expectContiguousHistory(
   );
 }
 
-/** Registers that a plan with a stale row leaves nothing behind, and is tried again with fresh reads. */
+/** Registers tests that a plan with a stale row leaves nothing behind, and is tried again with fresh reads. */
 export function describeStaleRecords(context: SuiteContext): void {
   describe('a stale record', () => {
     it('writes nothing when an update is stale', async () => {
@@ -140,7 +140,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await context.contents()).toEqual(before);
     });
 
-    it('writes nothing when the row of an update is not there', async () => {
+    it('writes nothing when the row of an update does not exist', async () => {
       const ghost = Account.blank(firstShard, systemClock.now()).variant({ version: 3 });
       const refused = context.stage((plan) => {
         plan.add(Tag.of(firstShard, 'beside'));
@@ -169,7 +169,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       });
       expect(attempts).toBe(2);
       expect(await context.accounts.getById(account.id)).toMatchObject({ version: 3 });
-      // One of the opening, two of the overtaking change, one of the second attempt.
+      // One of the opening, two of the other change, one of the second attempt.
       expect(await context.storedEvents()).toHaveLength(4);
     });
 
@@ -188,7 +188,7 @@ export function describeStaleRecords(context: SuiteContext): void {
       expect(await manager.persist({ ...update, timeline })).toBe('written');
     });
 
-    it('still serves after refusals', async () => {
+    it('still works after refusals', async () => {
       const account = await context.openAccount();
       for (let round = 0; round < 30; round++) {
         const stale = account.variant({ version: 9 });
@@ -201,7 +201,7 @@ export function describeStaleRecords(context: SuiteContext): void {
   });
 }
 
-/** Changes the account outside of the execution that is running. */
+/** Changes the account outside the current execution. */
 async function overtake({ fixture }: SuiteContext, account: Account): Promise<void> {
   const next = account.credit('1').variant({ version: account.version + 1, events: [] });
   await fixture.databases

@@ -14,7 +14,7 @@ import {
   principal,
 } from '../suite-context.js';
 
-/** Registers how the history of a model is read from the log. */
+/** Registers tests of reading the history of a model from the log. */
 export function describeEventLog(context: SuiteContext): void {
   const history = (account: Account, page: { readonly limit: number; readonly after?: string | undefined }) =>
     context.fixture.databases
@@ -22,7 +22,7 @@ export function describeEventLog(context: SuiteContext): void {
       .log.findByModel({ name: 'Account', id: account.id.value }, page);
 
   describe('the log of a model', () => {
-    it('gives its events, oldest first, with what they say', async () => {
+    it('returns its events, oldest first, with their contents', async () => {
       const account = await context.openAccount(otherDatabaseShard, { owner: 'ada' });
       await context.credit(account, '2');
       const { items, next } = await history(account, { limit: 10 });
@@ -45,7 +45,7 @@ export function describeEventLog(context: SuiteContext): void {
       );
     });
 
-    it('gives events that read back as their class', async () => {
+    it('returns events that can be decoded as their class', async () => {
       const account = await context.openAccount();
       await context.credit(account, '2');
       const logged = at((await history(account, { limit: 10 })).items, 1);
@@ -55,7 +55,7 @@ export function describeEventLog(context: SuiteContext): void {
     });
 
     it.each([1, 2, 3, 5, 6, 7])(
-      'comes in pages of %i without a gap, in the order of versions',
+      'is returned in pages of %i without a gap, in the order of versions',
       async (limit) => {
         const account = await context.openAccount();
         const second = account.credit('1').annotate('both').credit('1');
@@ -111,7 +111,7 @@ export function describeEventLog(context: SuiteContext): void {
       await expect(history(account, { limit })).rejects.toMatchObject({ code: 'invariant-violation' });
     });
 
-    it('refuses a cursor that is none', async () => {
+    it('refuses an invalid cursor', async () => {
       const account = await context.openAccount();
       await expect(history(account, { limit: 1, after: 'no cursor' })).rejects.toMatchObject({
         code: 'invalid-cursor',
@@ -135,10 +135,10 @@ const withoutModel = {
   payload: null,
 };
 
-/** Registers how actions are recorded that attach no event. */
+/** Registers tests of how actions without events are recorded. */
 export function describeActionRecords(context: SuiteContext): void {
   describe('an action without events', () => {
-    it('is recorded by one row without event type', async () => {
+    it('is recorded by one row without an event type', async () => {
       await context.store(
         Account.blank(firstShard, systemClock.now()),
         Account.blank(firstShard, systemClock.now()),
@@ -179,7 +179,7 @@ export function describeActionRecords(context: SuiteContext): void {
       expect(await context.storedEvents(firstShard)).toHaveLength(1);
     });
 
-    it('has rows of different ids for different actions', async () => {
+    it('has rows with different ids for different actions', async () => {
       await context.stage(() => undefined);
       await context.stage(() => undefined);
       const records = await context.storedEvents();

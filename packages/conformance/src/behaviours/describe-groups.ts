@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { Account, Tag, decimal } from '../account.js';
 import { type SuiteContext, at, changeSetOf, firstShard, once } from '../suite-context.js';
 
-/** Registers what holds for change sets of several actions that are written together. */
+/** Registers tests of change sets of several actions that are written together. */
 export function describeGroups(context: SuiteContext): void {
   const manager = (): TransactionManager => context.fixture.databases.transactionManager(firstShard);
   const update = (account: Account, amount: string): Update => {
@@ -30,7 +30,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(events.map(({ actionId }) => actionId)).toEqual(updates.map(({ set }) => set.action.id));
     });
 
-    it('is written but for the one that is stale, of which nothing is', async () => {
+    it('is written except for a stale one, of which nothing is written', async () => {
       const accounts = await store(3);
       const stale = accounts.map((account, index) =>
         index === 1 ? account.variant({ version: 7 }) : account,
@@ -44,7 +44,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(5);
     });
 
-    it('takes a row through several versions, with all their events', async () => {
+    it('writes several versions of one row, with all their events', async () => {
       const account = at(await store(1), 0);
       const chain = chainOf(account, 4, update);
       expect(await writeTogether(manager(), chain)).toEqual(chain.map(() => 'written'));
@@ -56,7 +56,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(events.map(({ modelVersion }) => modelVersion)).toEqual([1, 2, 3, 4, 5]);
     });
 
-    it('writes nothing of what goes back behind a version that the group writes', async () => {
+    it('writes nothing of a change set that goes back before a version that the group writes', async () => {
       const account = at(await store(1), 0);
       const both = [update(account, '100'), update(account, '5')];
       expect(await writeTogether(manager(), both)).toEqual(['written', 'stale-record']);
@@ -67,7 +67,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(2);
     });
 
-    it('is written but for the one that was read on another timeline', async () => {
+    it('is written except for one that was read on another timeline', async () => {
       const accounts = await store(3);
       const { timeline } = manager();
       const updates = accounts.map((account, index) => {
@@ -78,7 +78,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await versions(accounts)).toEqual([2, 1, 2]);
     });
 
-    it('writes nothing of what follows a version that is stale', async () => {
+    it('writes nothing of a change set that follows a stale version', async () => {
       const accounts = await store(2);
       const [account, other] = [at(accounts, 0), at(accounts, 1)];
       const overtaken = await context.credit(account, '9');
@@ -88,7 +88,7 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toEqual(overtaken);
     });
 
-    it('writes an idempotency key with its change set, and nothing of one whose key is taken', async () => {
+    it('writes an idempotency key with its change set, and nothing of a change set whose key is taken', async () => {
       const accounts = await store(3);
       await context.withdraw(at(accounts, 0), '0', { idempotencyKey: 'taken' });
       const keyed = accounts.map((account, index) => {
@@ -100,12 +100,12 @@ export function describeGroups(context: SuiteContext): void {
       expect(await context.fixture.keyCount(firstShard)).toBe(3);
     });
 
-    it('is refused within a transaction on its shard, which is known there', async () => {
+    it('is refused inside a transaction on its shard, as isInTransaction says there', async () => {
       const account = at(await store(1), 0);
       expect(manager().isInTransaction()).toBe(false);
       await manager().inTransaction(async () => {
         expect(manager().isInTransaction()).toBe(true);
-        // As a whole, or where the group leaves the change set to be persisted on its own.
+        // The group refuses it as a whole, or leaves the change set to be persisted on its own, which is refused.
         const codes = await writeTogether(manager(), [update(account, '1')]).catch((error) => [
           codeOf(error),
         ]);
@@ -122,7 +122,7 @@ interface Update {
   readonly set: ChangeSet;
 }
 
-/** So many versions of an account, each made of the one before. */
+/** The given number of versions of an account, each made of the previous one. */
 function chainOf(
   account: Account,
   length: number,
@@ -133,7 +133,7 @@ function chainOf(
   return chain;
 }
 
-/** Persists a group, and on its own what it could not hold; gives outcomes and codes. */
+/** Persists a group, and on its own what the group could not hold; returns outcomes and codes. */
 async function writeTogether(
   manager: TransactionManager,
   updates: readonly { readonly set: ChangeSet }[],
@@ -171,7 +171,7 @@ function keyOf({ action }: ChangeSet, key: string): NonNullable<ChangeSet['key']
 const modelCount = 200;
 const eventCount = 300;
 
-/** Registers that a plan stays atomic when it is too large for one statement. */
+/** Registers tests that a plan stays atomic when it is too large for one statement. */
 export function describeLargePlans(context: SuiteContext): void {
   describe(`a plan of ${modelCount} models with ${eventCount} events`, () => {
     it('is written as a whole', async () => {
@@ -207,7 +207,7 @@ export function describeLargePlans(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(modelCount + 1);
     });
 
-    it('leaves nothing behind when an addition in the middle exists already', async () => {
+    it('leaves nothing behind when an added row in the middle already exists', async () => {
       const accounts = Array.from({ length: modelCount }, () => Account.open(firstShard, systemClock.now()));
       await context.store(at(accounts, 101));
       await expect(context.stage((plan) => plan.addAll(accounts))).rejects.toMatchObject({

@@ -15,7 +15,7 @@ import {
 
 const atOnce = 100;
 
-/** Registers that a request under an idempotency key has one effect and one answer, however often it is repeated. */
+/** Registers tests that a request with an idempotency key has one effect and one answer, however often it is repeated. */
 export function describeIdempotency(context: SuiteContext): void {
   describe.each<[title: string, isSearched: boolean]>([
     ['an idempotency key', true],
@@ -32,7 +32,7 @@ export function describeIdempotency(context: SuiteContext): void {
       return configuration;
     };
 
-    it('gives a repeat the first result, and writes nothing for it', async () => {
+    it('returns the first result to a repeat, and writes nothing for it', async () => {
       const account = await context.openAccount(otherDatabaseShard, {
         note: 'zwölf 🚲',
         settings: { a: [1, null] },
@@ -46,7 +46,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ version: 2 });
     });
 
-    it(`has one effect for ${atOnce} at once, and one answer for all`, async () => {
+    it(`has one effect for ${atOnce} simultaneous requests, and one answer for all`, async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       const key = keyed('k-1');
       const results = await Promise.all(
@@ -59,14 +59,14 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(2);
     });
 
-    it('gives the first result when the model is gone meanwhile', async () => {
+    it('returns the first result when the model has been deleted meanwhile', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       const stored = await context.withdraw(account, '1', keyed('k-1'));
       await context.stage((plan) => plan.update(stored.delete()));
       expect(await context.withdraw(account, '1', keyed('k-1'))).toEqual(stored);
     });
 
-    it('is refused for another request, which writes nothing', async () => {
+    it('is refused for a different request, which writes nothing', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', keyed('k-1'));
       const before = await context.contents();
@@ -91,7 +91,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.accounts.getById(account.id)).toMatchObject({ balance: decimal('8') });
     });
 
-    it('is free again when the request was refused', async () => {
+    it('is free again after the request was refused', async () => {
       const account = await context.openAccount(firstShard);
       await expect(context.withdraw(account, '5', keyed('k-1'))).rejects.toBeInstanceOf(Overdrawn);
       expect(await context.fixture.keyCount(firstShard)).toBe(0);
@@ -121,7 +121,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.fixture.tags.count()).toBe(0);
     });
 
-    it('lets a stale attempt run again', async () => {
+    it('allows a stale attempt to run again', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('100') });
       const keys = Array.from({ length: 4 }, (_unused, index) => keyed(`k-${index}`));
       const retry = { attemptsMax: 50 };
@@ -133,7 +133,7 @@ export function describeIdempotency(context: SuiteContext): void {
     });
 
     it.each([firstShard, otherDatabaseShard])(
-      'makes one model on %s, whose id no params name',
+      'makes one model on %s, although no params contain its id',
       async (shard) => {
         const params = { owner: 'ada', group: shard.group };
         const open = (): Promise<Account> =>
@@ -158,7 +158,7 @@ export function describeIdempotency(context: SuiteContext): void {
       ['its id', ({ id }) => context.accounts.getById(id)],
       ['its ids', async ({ id }) => (await context.accounts.findAllByIds([id]))[0]],
       ['a query', async () => (await context.accounts.findAll())[0]],
-    ])('tells a repeat with nothing left to do, which read on another shard by %s', async (_what, read) => {
+    ])('recognises a repeat with nothing left to do that has read on another shard by %s', async (_what, read) => {
       const account = await context.openAccount(otherDatabaseShard);
       const key = keyed('k-1');
       const settle = (): Promise<void> =>
@@ -175,7 +175,7 @@ export function describeIdempotency(context: SuiteContext): void {
       ]).toEqual([0, 1]);
     });
 
-    it('gives a repeat that has something to do by now the first result, when nothing was read or done then', async () => {
+    it('returns the first result to a repeat that now has something to do, if nothing was read or done at first', async () => {
       const account = await context.openAccount(otherDatabaseShard);
       const key = keyed('k-1');
       let isDue = false;
@@ -208,7 +208,7 @@ export function describeIdempotency(context: SuiteContext): void {
       expect(await context.accounts.getById(other.id)).toEqual(other);
     });
 
-    it('does not go with several shards', async () => {
+    it('cannot be used with several shards', async () => {
       const accounts = [firstShard, otherDatabaseShard].map((shard) =>
         Account.open(shard, systemClock.now()),
       );
@@ -223,7 +223,7 @@ export function describeIdempotency(context: SuiteContext): void {
     });
   });
 
-  it('finds another request under an idempotency key on whatever shard it was', async () => {
+  it('finds a different request with the same idempotency key on any shard', async () => {
     const one = await context.openAccount(firstShard);
     const other = await context.openAccount(otherDatabaseShard);
     await context.withdraw(one, '0', { idempotencyKey: 'k-1' });
@@ -240,7 +240,7 @@ function newAccounts(count: number): readonly Account[] {
 
 const expiring = { idempotencyKey: 'k-1' };
 
-/** Registers that expired keys are as good as none, before and after they are deleted. */
+/** Registers tests that an expired key counts as absent, before and after it is deleted. */
 export function describeKeyExpiry(context: SuiteContext): void {
   describe('an expired idempotency key', () => {
     it('is taken over by a repeat, which has an effect', async () => {
@@ -258,7 +258,7 @@ export function describeKeyExpiry(context: SuiteContext): void {
       expect(await context.fixture.keyCount(firstShard)).toBe(1);
     });
 
-    it('is taken over by another request', async () => {
+    it('is taken over by a different request', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();
@@ -268,7 +268,7 @@ export function describeKeyExpiry(context: SuiteContext): void {
       });
     });
 
-    it('is taken over by one of 50 at once', async () => {
+    it('is taken over by only one of 50 simultaneous requests', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', expiring);
       await context.fixture.expireKeys();
@@ -279,7 +279,7 @@ export function describeKeyExpiry(context: SuiteContext): void {
       expect(await context.storedEvents()).toHaveLength(3);
     });
 
-    it('is deleted, no more at once than asked for', async () => {
+    it('is deleted, no more at once than requested', async () => {
       const account = await context.openAccount(firstShard);
       for (let index = 0; index < 5; index++)
         await context.withdraw(account, '0', { idempotencyKey: `k-${index}` });
@@ -298,10 +298,10 @@ const byHandler = { idempotencyKey: 'k-1', handledEvent };
 const byClient = { idempotencyKey: 'k-1' };
 const now = { olderThanMs: 0, limit: 10 };
 
-/** Registers that keys of handlers are apart from those of clients, and stay until they are deleted by name. */
+/** Registers tests that keys of handlers are separate from those of clients, and stay until they are deleted by name. */
 export function describeHandlerKeys(context: SuiteContext): void {
   describe('an idempotency key of a handler', () => {
-    it('is another one than the same key of a client', async () => {
+    it('is different from the same key of a client', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', byClient);
       expect(await context.withdraw(account, '2', byHandler)).toMatchObject({ balance: decimal('7') });
@@ -327,7 +327,7 @@ export function describeHandlerKeys(context: SuiteContext): void {
         const page = await keys.findHandlerKeys({ ...now, limit: 2, ...(after !== undefined && { after }) });
         found.push(...page.items.map(({ key }) => key));
         after = page.next;
-        // What is deleted meanwhile moves nothing.
+        // A deletion in between shifts nothing.
         expect(await keys.delete(page.items.slice(0, 1))).toBe(1);
       } while (after !== undefined);
       expect(found).toEqual(['k-0', 'k-1', 'k-2', 'k-3', 'k-4']);
@@ -335,7 +335,7 @@ export function describeHandlerKeys(context: SuiteContext): void {
       expect(await keys.deleteExpired(10)).toBe(0);
     });
 
-    it('is deleted by its whole name only', async () => {
+    it('is deleted only by its full name', async () => {
       const account = await context.openAccount(firstShard, { balance: decimal('10') });
       await context.withdraw(account, '1', byHandler);
       const { keys } = context.fixture.databases.transactionManager(firstShard);

@@ -13,17 +13,17 @@ import {
   unknown,
 } from '../suite-context.js';
 
-/** Registers the reads of a repository, over all shards. */
+/** Registers tests of a repository's reads, over all shards. */
 export function describeReads(context: SuiteContext): void {
   describe('reading', () => {
-    it('gives a model by its id', async () => {
+    it('returns a model by its id', async () => {
       const account = await context.openAccount(otherDatabaseShard);
       expect(await context.accounts.getById(account.id)).toEqual(account);
       expect(await context.accounts.findById(account.id.value)).toEqual(account);
       expect(await context.accounts.existsById(account.id)).toBe(true);
     });
 
-    it('takes ids in upper case', async () => {
+    it('accepts ids in upper case', async () => {
       const { id } = await context.openAccount();
       const upperCase = id.value.toUpperCase();
       expect(await context.accounts.getById(upperCase)).toMatchObject({ id });
@@ -31,7 +31,7 @@ export function describeReads(context: SuiteContext): void {
       expect(await context.accounts.existsById(upperCase)).toBe(true);
     });
 
-    it('tells that there is none', async () => {
+    it('reports that there is none', async () => {
       const id = ShardedId.generate(Account, firstShard);
       expect(await context.accounts.findById(id)).toBeUndefined();
       expect(await context.accounts.existsById(id)).toBe(false);
@@ -42,7 +42,7 @@ export function describeReads(context: SuiteContext): void {
       });
     });
 
-    it('gives several models in the order of their ids, over shards, without those that are missing', async () => {
+    it('returns several models in the order of their ids, over all shards, without missing ones', async () => {
       const [one, two, three] = [
         await context.openAccount(firstShard),
         await context.openAccount(otherDatabaseShard),
@@ -54,7 +54,7 @@ export function describeReads(context: SuiteContext): void {
       expect(await context.accounts.findAllByIds([])).toEqual([]);
     });
 
-    it('gives executions that read a model at the same time objects of their own', async () => {
+    it('returns different objects to executions that read a model at the same time', async () => {
       const account = await context.openAccount(firstShard, { settings: { tags: ['plain'] } });
       const own = [await context.openAccount(firstShard), await context.openAccount(firstShard)];
       const read: Account[] = [];
@@ -73,19 +73,19 @@ export function describeReads(context: SuiteContext): void {
       expect(one?.settings).not.toBe(other?.settings);
     });
 
-    it('gives all models of all shards once each, in the order of ids', async () => {
+    it('returns each model of all shards once, in the order of ids', async () => {
       const stored = await accountsEverywhere(context, 3);
       expect(await context.accounts.findAll()).toEqual(stored);
       expect(await context.accounts.count()).toBe(stored.length);
     });
 
-    it('refuses to give more than the maximum', async () => {
+    it('refuses to return more than the maximum', async () => {
       await accountsEverywhere(context, 2);
       expect(await context.accounts.findAll(6)).toHaveLength(6);
       await expect(context.accounts.findAll(5)).rejects.toMatchObject({ code: 'limit-exceeded', maximum: 5 });
     });
 
-    it('gives and counts what a condition matches on all shards', async () => {
+    it('returns and counts what a condition matches on all shards', async () => {
       const stored = await accountsEverywhere(context, 2, 'ada');
       await accountsEverywhere(context, 2, 'grace');
       expect(await context.accounts.findByOwner('ada')).toEqual(stored);
@@ -93,7 +93,7 @@ export function describeReads(context: SuiteContext): void {
       expect(await context.accounts.findByOwner('nobody else')).toEqual([]);
     });
 
-    it('gives the one model that a condition matches, wherever it stands', async () => {
+    it('returns the one model that a condition matches, on any shard', async () => {
       await accountsEverywhere(context, 1);
       const only = await context.openAccount(otherDatabaseShard, { owner: 'grace' });
       expect(await context.accounts.findOneByOwner('grace')).toEqual(only);
@@ -104,7 +104,7 @@ export function describeReads(context: SuiteContext): void {
   });
 }
 
-/** Stores so many accounts on each shard, in turn; gives them in the order of ids. */
+/** Stores this many accounts, on each shard in turn; returns them in the order of ids. */
 async function accountsEverywhere(
   context: SuiteContext,
   countPerShard: number,
@@ -123,28 +123,28 @@ type ReadPage = (page: {
   readonly after?: string | undefined;
 }) => Promise<Page<Account>>;
 
-/** Registers pages over all shards, also over shards that share a database. */
+/** Registers tests of pages over all shards, including shards that share a database. */
 export function describePages(context: SuiteContext): void {
   describe('pages', () => {
-    it.each([1, 2, 3, 7, 8, 9, 1_000])('of %i give every model once, in the order of ids', async (limit) => {
+    it.each([1, 2, 3, 7, 8, 9, 1_000])('of %i return every model once, in the order of ids', async (limit) => {
       const stored = await storeEverywhere(context, 8);
       const { items, pageCount } = await readAll((page) => context.accounts.findPage(page), limit);
       expect(items).toEqual(stored);
       expect(pageCount).toBe(Math.ceil(8 / limit));
     });
 
-    it('of a condition leave out what does not match', async () => {
+    it('with a condition leave out what does not match', async () => {
       const stored = await storeEverywhere(context, 6, 'ada');
       await storeEverywhere(context, 6, 'grace');
       const { items } = await readAll((page) => context.accounts.findPageByOwner('ada', page), 4);
       expect(items).toEqual(stored);
     });
 
-    it('of nothing are one empty page', async () => {
+    it('without any models are one empty page', async () => {
       expect(await context.accounts.findPage({ limit: 10 })).toEqual({ items: [], next: undefined });
     });
 
-    it('keep their place when models are added and removed meanwhile', async () => {
+    it('keep their position when models are added and removed meanwhile', async () => {
       const stored = await storeEverywhere(context, 6);
       const first = await context.accounts.findPage({ limit: 3 });
       const added = await context.openAccount(firstShard);
@@ -165,7 +165,7 @@ export function describePages(context: SuiteContext): void {
       });
     });
 
-    it.each([1, 3, 8, 9])('of %i give every model once from the last to the first id', async (limit) => {
+    it.each([1, 3, 8, 9])('of %i return every model once, from the last to the first id', async (limit) => {
       const stored = await storeEverywhere(context, 8);
       const { items } = await readAll(
         (page) => context.accounts.findPage({ ...page, direction: 'descending' }),
@@ -186,7 +186,7 @@ export function describePages(context: SuiteContext): void {
       ['createdDate', 'ascending', 3],
       ['version', 'ascending', 1],
     ])(
-      'by %s, %s, of %i give every model once, those of equal values in the order of ids',
+      'by %s, %s, of %i return every model once, those with equal values in the order of ids',
       async (orderBy, direction, limit) => {
         const stored = await storeOfFewValues(context);
         const { items } = await readAll(
@@ -198,7 +198,7 @@ export function describePages(context: SuiteContext): void {
       },
     );
 
-    it('by a field keep their place when models of the same value are added meanwhile', async () => {
+    it('by a field keep their position when models with the same value are added meanwhile', async () => {
       const stored = await storeOfFewValues(context);
       const request = { orderBy: 'owner', limit: 5 } as const;
       const first = await context.accounts.findPage(request);
@@ -209,7 +209,7 @@ export function describePages(context: SuiteContext): void {
     });
 
     it.each([firstShard, sameDatabaseShard, otherDatabaseShard])(
-      'of %s alone leave out those of other shards',
+      'of %s alone leave out models of other shards',
       async (shard) => {
         const stored = await storeOfFewValues(context);
         const own = stored.filter(({ id }) => id.resolveShardIdentifier() === shard);
@@ -227,7 +227,7 @@ export function describePages(context: SuiteContext): void {
       });
     });
 
-    it('refuse a cursor of another order', async () => {
+    it('refuse a cursor from another order', async () => {
       await storeOfFewValues(context);
       const { next } = await context.accounts.findPage({ limit: 1, orderBy: 'owner' });
       for (const orderBy of [undefined, 'quota', 'dueDate'] as const) {
@@ -244,7 +244,7 @@ export function describePages(context: SuiteContext): void {
       ).rejects.toMatchObject({ code: 'invariant-violation' });
     });
 
-    it('refuse a cursor that is none', async () => {
+    it('refuse an invalid cursor', async () => {
       await expect(context.accounts.findPage({ limit: 1, after: 'no cursor' })).rejects.toMatchObject({
         code: 'invalid-cursor',
       });
@@ -254,7 +254,7 @@ export function describePages(context: SuiteContext): void {
 
 type OrderedField = 'owner' | 'quota' | 'score' | 'dueDate' | 'createdDate' | 'version';
 
-/** Stores accounts on all shards, several of which have the same value in each field; gives them in the order of ids. */
+/** Stores accounts on all shards, several with the same value in each field; returns them in the order of ids. */
 async function storeOfFewValues(context: SuiteContext): Promise<readonly Account[]> {
   const owners = ['ada', 'Zoë', 'zoë', 'ada', '', '𝄞', '﹏'];
   const shards = [firstShard, otherDatabaseShard, sameDatabaseShard];
@@ -269,7 +269,7 @@ async function storeOfFewValues(context: SuiteContext): Promise<readonly Account
   return context.store(...accounts);
 }
 
-/** Compares as a page is ordered: texts by their bytes, and what is equal by the id. */
+/** Compares in the order of pages: texts by their bytes, and equal values by the id. */
 function compareBy(field: OrderedField, one: Account, other: Account): number {
   const [first, second] = [one[field], other[field]];
   const order =
@@ -308,7 +308,7 @@ async function readAll(
   return { items, pageCount };
 }
 
-/** Registers that rows of state `DELETED` are left out of every read. */
+/** Registers tests that rows of state `DELETED` are left out of every read. */
 export function describeSoftDelete(context: SuiteContext): void {
   describe('a deleted model', () => {
     it('is left out of reads by id', async () => {
@@ -334,7 +334,7 @@ export function describeSoftDelete(context: SuiteContext): void {
       expect((await context.accounts.findPageByOwner('ada', { limit: 10 })).items).toEqual([kept]);
     });
 
-    it('keeps its id taken, and its events', async () => {
+    it('keeps its id reserved, and its events', async () => {
       const { account } = await oneDeleted(context);
       const again = Account.blank(firstShard, systemClock.now()).variant({ id: account.id });
       await expect(context.stage((plan) => plan.add(again), once)).rejects.toMatchObject({
@@ -344,7 +344,7 @@ export function describeSoftDelete(context: SuiteContext): void {
       expect(types).toEqual(['AccountOpenedEvent', 'AccountDeletedEvent']);
     });
 
-    it('is left out for entities too', async () => {
+    it('is left out for entities, too', async () => {
       const [tag] = await context.store(Tag.of(otherDatabaseShard, 'old'));
       await context.stage((plan) => plan.update(tag.delete()));
       expect(await context.fixture.tags.findById(tag.id)).toBeUndefined();

@@ -15,7 +15,7 @@ import {
 
 const allowed = { allowCrossShard: true, ...once };
 
-/** Registers what happens to a plan that spans shards. */
+/** Registers tests of a plan that spans shards. */
 export function describeCrossShard(context: SuiteContext): void {
   describe('a plan over several shards', () => {
     it.each([
@@ -50,7 +50,7 @@ export function describeCrossShard(context: SuiteContext): void {
       expect(balances).toEqual([decimal('3'), decimal('2')]);
     });
 
-    it('leaves one record row on a shard on which it attached no event', async () => {
+    it('leaves one record row on a shard for which it attached no event', async () => {
       await context.stage((plan) => {
         plan.add(Account.open(firstShard, systemClock.now()));
         plan.addAll([Tag.of(otherDatabaseShard, 'one'), Tag.of(otherDatabaseShard, 'two')]);
@@ -106,10 +106,10 @@ export function describeCrossShard(context: SuiteContext): void {
   });
 }
 
-/** Registers that rows and events stand on the shard that the id names, and nowhere else. */
+/** Registers tests that rows and events are on the shard that the id names, and nowhere else. */
 export function describePlacement(context: SuiteContext): void {
   describe('placement', () => {
-    it.each([firstShard, otherDatabaseShard])('puts row and event on %s only', async (shard) => {
+    it.each([firstShard, otherDatabaseShard])('writes row and event only to %s', async (shard) => {
       const account = await context.openAccount(shard);
       const [here, elsewhere] =
         shard === firstShard ? [firstShard, otherDatabaseShard] : [otherDatabaseShard, firstShard];
@@ -140,7 +140,7 @@ export function describePlacement(context: SuiteContext): void {
       );
     });
 
-    it('refuses to write to a shard that is not configured, before another one is written', async () => {
+    it('refuses to write to a shard that is not configured, before it writes to another one', async () => {
       const refused = context.stage(
         (plan) => plan.addAll([firstShard, unknown].map((shard) => Account.open(shard, systemClock.now()))),
         { allowCrossShard: true },
@@ -150,7 +150,7 @@ export function describePlacement(context: SuiteContext): void {
       expect(await context.storedEvents()).toEqual([]);
     });
 
-    it('refuses text that is no id', async () => {
+    it('refuses text that is not an id', async () => {
       await expect(context.accounts.getById('no id')).rejects.toMatchObject({ code: 'invalid-id' });
       await expect(context.accounts.findAllByIds([''])).rejects.toMatchObject({ code: 'invalid-id' });
     });

@@ -42,14 +42,14 @@ const cases = (Object.keys(exact) as (keyof AccountFields)[]).flatMap((field) =>
   exact[field].map((value) => ({ field, value, shown: shown(value) })),
 );
 
-/** Registers that what is stored comes back as the same value. */
+/** Registers tests that stored values are read back unchanged. */
 export function describeValues(context: SuiteContext): void {
   describe('the round trip', () => {
     it.each(cases)('keeps a $field of $shown', async ({ field, value }) => {
       expect(await readBack(context, field, value)).toEqual(Array.from({ length: 6 }, () => value));
     });
 
-    it('keeps what an event says', async () => {
+    it('keeps the contents of an event', async () => {
       const account = await context.openAccount(firstShard, { owner: text, balance: largest });
       const credited = await context.credit(account, decimal('-0.000000000000000001'));
       expect(credited.balance).toBe(`${largest.slice(0, -1)}8`);
@@ -63,7 +63,7 @@ export function describeValues(context: SuiteContext): void {
   });
 }
 
-/** Stores a value in a new row and in an updated one, and gives what every way of reading makes of both. */
+/** Stores a value in a new row and in an updated one, and returns what every way of reading makes of them. */
 async function readBack(
   context: SuiteContext,
   field: keyof AccountFields,
@@ -91,26 +91,26 @@ function shown(value: unknown): string {
 type Case = readonly [title: string, fields: Partial<AccountFields>, path: string];
 
 const refusedValues: readonly Case[] = [
-  ['a number that is none', { score: Number.NaN }, 'Account.score'],
+  ['a number that is NaN', { score: Number.NaN }, 'Account.score'],
   ['an infinite number', { score: Number.POSITIVE_INFINITY }, 'Account.score'],
   ['an invalid date', { dueDate: new Date(Number.NaN) }, 'Account.dueDate'],
   ['a NUL character in a text', { note: 'a\u0000b' }, 'Account.note'],
-  ['half of a surrogate pair in a text', { note: '\ud83d' }, 'Account.note'],
+  ['a lone surrogate in a text', { note: '\ud83d' }, 'Account.note'],
   ['a NUL character in JSON', { settings: { deep: ['\u0000'] } }, 'Account.settings.deep[0]'],
   ['a NUL character in a key of JSON', { settings: { '\u0000': 1 } }, 'Account.settings'],
-  ['a number in JSON that is none', { settings: { rate: Number.NaN } }, 'Account.settings.rate'],
+  ['a number in JSON that is NaN', { settings: { rate: Number.NaN } }, 'Account.settings.rate'],
 ];
 
 const limitedValues: readonly (readonly [...Case, limited: LimitedValue])[] = [
   ['a distant year', { dueDate: new Date('+012345-01-01T00:00:00Z') }, 'Account.dueDate', 'distant-years'],
   [
-    'a decimal with too many digits before the point',
+    'a decimal with too many digits before the decimal point',
     { balance: `${'9'.repeat(21)}.0` },
     'Account.balance',
     'long-decimals',
   ],
   [
-    'a decimal with too many digits after the point',
+    'a decimal with too many digits after the decimal point',
     { balance: `0.${'1'.repeat(19)}` },
     'Account.balance',
     'long-decimals',
@@ -119,12 +119,12 @@ const limitedValues: readonly (readonly [...Case, limited: LimitedValue])[] = [
   ['a decimal that is not a number', { balance: 'NaN' }, 'Account.balance', 'other-decimals'],
   ['an empty decimal', { balance: '' }, 'Account.balance', 'other-decimals'],
   ['a decimal without digits', { balance: '-' }, 'Account.balance', 'other-decimals'],
-  ['a decimal that is only a point', { balance: '.' }, 'Account.balance', 'other-decimals'],
+  ['a decimal that is only a decimal point', { balance: '.' }, 'Account.balance', 'other-decimals'],
   ['an integer of more than 64 bits', { quota: 2n ** 63n }, 'Account.quota', 'large-integers'],
-  ['a text that is missing', { owner: undefined as unknown as string }, 'Account.owner', 'missing-fields'],
+  ['a missing text', { owner: undefined as unknown as string }, 'Account.owner', 'missing-fields'],
 ];
 
-/** Registers that a value which would not come back as it is, is refused when it is staged. */
+/** Registers tests that a value which would not be read back unchanged is refused when it is staged. */
 export function describeUnstorableValues(context: SuiteContext): void {
   describe('staging', () => {
     it.each(refusedValues)('refuses %s', async (_title, fields, path) => {
@@ -132,14 +132,14 @@ export function describeUnstorableValues(context: SuiteContext): void {
       expect(await context.accounts.count()).toBe(0);
     });
 
-    it.each(limitedValues)('refuses %s, or gives it back as it is', async (_title, fields, path, limited) => {
+    it.each(limitedValues)('refuses %s, or returns it unchanged', async (_title, fields, path, limited) => {
       const isRefused = context.fixture.cannotHold.has(limited);
       const outcome = await storedOrRefusal(context, fields);
       expect(outcome).toMatchObject(isRefused ? refusalAt(path) : fields);
       expect(await context.accounts.count()).toBe(isRefused ? 0 : 1);
     });
 
-    it('refuses an event whose payload would not come back', async () => {
+    it('refuses an event whose payload would not be read back unchanged', async () => {
       const account = await context.openAccount();
       const staged = context.stage((plan) => plan.update(account.annotate('a\u0000b')));
       await expect(staged).rejects.toMatchObject({ code: 'unstorable-value' });
@@ -160,7 +160,7 @@ export function describeUnstorableValues(context: SuiteContext): void {
   });
 }
 
-/** The account with these fields as it is read back, or what staging it throws. */
+/** The account with these fields as it is read back, or the error from staging it. */
 async function storedOrRefusal(context: SuiteContext, fields: Partial<AccountFields>): Promise<unknown> {
   const account = Account.blank(firstShard, systemClock.now(), fields);
   let refusal: unknown;
@@ -178,10 +178,10 @@ function refusalAt(path: string): object {
   return { code: 'unstorable-value', path: expect.stringContaining(path) as unknown };
 }
 
-/** Registers that a change set which the database refuses leaves nothing behind. */
+/** Registers tests that a change set which the database refuses leaves nothing behind. */
 export function describeRefusals(context: SuiteContext): void {
   describe('a refused change set', () => {
-    it('writes nothing when an added id exists already', async () => {
+    it('writes nothing when an added id already exists', async () => {
       const account = await context.openAccount();
       const other = await context.openAccount();
       const before = await context.contents();

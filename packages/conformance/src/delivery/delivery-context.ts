@@ -17,35 +17,35 @@ import {
 import { Account } from '../account.js';
 import { at, firstShard, namespace, principal } from '../suite-context.js';
 
-/** What an adapter gives the suite of delivery: one database, whose time the suite decides. */
+/** What an adapter passes to the suite of delivery: one database, whose time the suite controls. */
 export interface DeliveryFixture {
-  /** With {@link firstShard} as its only shard, ready to serve. */
+  /** Has {@link firstShard} as its only shard, and is ready. */
   readonly databases: DatabaseRegistry;
   /** Lets time pass for the database. */
   pass(durationMs: number): Promise<void>;
-  /** Deletes all events from the log, as where its partitions were dropped; what is blocked stays. */
+  /** Deletes all events from the log, as when its partitions are dropped; blocked events stay. */
   emptyLog(): Promise<void>;
-  /** Empties the log, and forgets all handlers, processes and blocked events. */
+  /** Empties the log, and removes all handlers, processes and blocked events. */
   clear(): Promise<void>;
-  /** Closes the registry and removes what the fixture made. */
+  /** Closes the registry and removes everything that the fixture created. */
   close(): Promise<void>;
 }
 
-/** The same of a database that has several transactions open at once, so that some commit late. */
+/** The same for a database that can have several transactions open at once, so that some commit late. */
 export interface ConcurrentDeliveryFixture extends DeliveryFixture {
-  /** Begins a transaction, in which nothing is written yet. */
+  /** Begins a transaction in which nothing is written yet. */
   begin(): Promise<HeldTransaction>;
 }
 
 /** A transaction that stays open until the suite ends it. */
 export interface HeldTransaction {
-  /** Writes one event for each version of a model, as all events of the suite are, and gives the events' ids. */
+  /** Writes one event for each version of a model, like all events of the suite, and returns the ids of the events. */
   write(modelId: string, ...versions: readonly number[]): Promise<readonly string[]>;
   commit(): Promise<void>;
   rollback(): Promise<void>;
 }
 
-/** What is written of an event; the rest is the same for all. */
+/** The variable part of an event; the rest is the same for all. */
 export type WrittenEvent = Pick<EventRecord, 'modelId' | 'modelVersion'> & Partial<EventRecord>;
 
 /** The model and the type of the suite's events. */
@@ -54,7 +54,7 @@ const thing = { modelName: 'Thing', type: 'ThingChangedEvent', payload: '{}' } a
 /** Longer than any test waits, in milliseconds. */
 export const never = 1e9;
 
-/** One step of many that is large enough for all. */
+/** A step that is large enough for all dead letters of a test. */
 export const step = { limit: 100 } as const;
 
 /** An attempt that counts from its beginning. */
@@ -62,7 +62,7 @@ export function alone(id: string): BlockedAttempt {
   return { id, counted: true };
 }
 
-/** What the tests of delivery share: the store, and its log as they write it. */
+/** What the tests of delivery share: the store, and a log to which they write. */
 export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> {
   #fixture: Fixture | undefined;
   #leases: readonly SlotLease[] = [];
@@ -104,14 +104,14 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     return this.store.cursors.register(handlers);
   }
 
-  /** Commits one event for each version of a model, one after the other, and gives the events' ids. */
+  /** Commits one event for each version of a model, one after the other, and returns the ids of the events. */
   async write(modelId: string, ...versions: readonly number[]): Promise<readonly string[]> {
     const ids: string[] = [];
     for (const modelVersion of versions) ids.push(...(await this.writeAtOnce({ modelId, modelVersion })));
     return ids;
   }
 
-  /** Commits events in one transaction, and gives their ids. */
+  /** Commits events in one transaction, and returns their ids. */
   async writeAtOnce(...written: readonly WrittenEvent[]): Promise<readonly string[]> {
     const events = written.map((event, ordinal) => ({ id: uuid(), ordinal, ...thing, ...event }));
     await this.fixture.databases.transactionManager(firstShard).persist(this.#changeSet(events));
@@ -137,7 +137,7 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     return loaded.find(({ handler }) => handler === name)?.cursor ?? '';
   }
 
-  /** Reads on, batch by batch, until nothing more comes. */
+  /** Reads batch by batch until nothing more comes. */
   async readOn(
     from: Cursor,
     limit = 1_000,
@@ -157,7 +157,7 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     return (await this.readOn(await this.beginning())).events;
   }
 
-  /** Lets the process `one` hold all slots of `notify` and `elsewhere`, after another one has given them back. */
+  /** Lets the process `one` hold all slots of `notify` and `elsewhere`, after another process has given them back. */
   async holdAll(): Promise<readonly SlotLease[]> {
     const handlers = ['notify', 'elsewhere'];
     const { leases } = this.store;
@@ -168,7 +168,7 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     return this.#leases;
   }
 
-  /** Holds all slots, commits events of a model, and gives them as the log holds them. */
+  /** Holds all slots, commits events of a model, and returns them as they are in the log. */
   async holdWith<Versions extends readonly number[]>(
     modelId: string,
     ...versions: Versions
@@ -176,37 +176,37 @@ export class DeliveryContext<Fixture extends DeliveryFixture = DeliveryFixture> 
     await this.holdAll();
     await this.write(modelId, ...versions);
     const events = await this.logged();
-    if (events.length !== versions.length) throw new Error(`The log holds ${events.length} events`);
+    if (events.length !== versions.length) throw new Error(`The log has ${events.length} events`);
     return events as { readonly [Index in keyof Versions]: DeliverableEvent };
   }
 
-  /** The token by which `one` holds a slot. */
+  /** The token with which `one` holds a slot. */
   token(handler: string, slot: number): string {
     const lease = this.#leases.find((each) => each.handler === handler && each.slot === slot);
     return lease?.token ?? this.lostToken;
   }
 
-  /** The events whose turn it is for `notify`. */
+  /** The events that `notify` is to try next. */
   heads(limit = 10): Promise<readonly BlockedHead[]> {
     return this.store.blocked.dueHeads(this.places(), limit);
   }
 
-  /** The event that was due for longest; fails the test when none is. */
+  /** The event that has been due for longest; fails the test when there is none. */
   async head(): Promise<BlockedHead> {
     return at(await this.heads(1), 0);
   }
 
-  /** What operators see of blocked events, the oldest first. */
+  /** What operators see of blocked events, oldest first. */
   async rows(filter: BlockedFilter = {}): Promise<readonly BlockedRow[]> {
     return (await this.store.deadLetters.find(filter, step)).items;
   }
 
-  /** What operators see of the oldest blocked event that a filter means; fails the test when there is none. */
+  /** What operators see of the oldest blocked event that matches a filter; fails the test when there is none. */
   async row(filter: BlockedFilter = {}): Promise<BlockedRow> {
     return at(await this.rows(filter), 0);
   }
 
-  /** Blocks events for `notify`, before their first attempt unless told otherwise. */
+  /** Blocks events for `notify`, before their first attempt unless stated otherwise. */
   block(
     ...events: readonly (Partial<BlockedEvent> & Pick<BlockedEvent, 'event'>)[]
   ): Promise<readonly string[]> {
@@ -229,7 +229,7 @@ const untried = {
   suspect: false,
 } as const;
 
-/** What an event says, whether it was read from the log or from what is blocked: without what only a store knows of it. */
+/** The contents of an event, whether read from the log or from a blocked copy, without what only a store knows. */
 export function contentOf(event: DeliverableEvent): DeliverableEvent {
   return {
     id: event.id,

@@ -4,13 +4,13 @@ import { expect, test } from 'vitest';
 import { at } from '../suite-context.js';
 import { type DeliveryContext, alone, contentOf, idsOf, never, step } from './delivery-context.js';
 
-/** Registers how attempts at blocked events are counted. */
+/** Registers tests of how attempts at blocked events are counted. */
 export function describeAttempts(context: DeliveryContext): void {
-  /** All slots of the handler, where nothing waits for longer. */
+  /** All slots of the handler, in which nothing waits for longer than this. */
   const placesWaiting = (waitMaxMs: number): readonly DuePlace[] =>
     context.places().map((place) => ({ ...place, waitMaxMs }));
 
-  test('An attempt is counted before it is made, and its event is gone when it succeeds', async () => {
+  test('An attempt is counted before it is made, and its event is removed when it succeeds', async () => {
     const events = await context.holdWith('a', 1, 2);
     await context.block(...events.map((event) => ({ event })));
     for (const event of events) {
@@ -27,7 +27,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await context.store.blocked.nextDueMs(context.places())).toBeUndefined();
   });
 
-  test('The end of an attempt that is reported twice changes nothing more', async () => {
+  test('The end of an attempt has no further effect when it is reported twice', async () => {
     const events = await context.holdWith('a', 1, 2);
     await context.block(...events.map((event) => ({ event })));
     const head = await context.head();
@@ -36,7 +36,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await context.heads()).toMatchObject([{ event: { id: events[1].id } }]);
   });
 
-  test('An event is as an operator left it when the end of an attempt is reported again after a replay', async () => {
+  test('An event stays as an operator left it when the end of an attempt is reported again after a replay', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();
@@ -54,7 +54,7 @@ export function describeAttempts(context: DeliveryContext): void {
     }
   });
 
-  test('An event waits as long as was said first when the end of an attempt is reported again', async () => {
+  test('An event waits as long as the first report said when the end of an attempt is reported again', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();
@@ -76,7 +76,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect((await context.rows())[0]).toMatchObject({ attempts: 1 });
   });
 
-  test('An event that would wait for longer than anything does is due, because the clock of the database has gone back', async () => {
+  test('An event that would wait for longer than the longest wait is due, because the clock of the database has gone back', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0], error: 'boom', attempts: 1, retryAfterMs: 3_600_000 });
     expect(await context.heads()).toEqual([]);
@@ -108,7 +108,7 @@ export function describeAttempts(context: DeliveryContext): void {
     ] as const)
       expect(await context.store.blocked.beginAttempt({ ...head, attempts }, alone(id))).toBe(true);
     expect(await standing()).toEqual([2, 0, false]);
-    // Whoever gives an attempt up may have lost the lease by then.
+    // The process that gives an attempt up may have lost the lease by then.
     const lost = { ...head, token: context.lostToken };
     for (const id of ['first', 'first', 'never begun'])
       await context.store.blocked.giveBackAttempt(lost, alone(id));
@@ -134,7 +134,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await standing()).toEqual([0, 0, false]);
   });
 
-  test('No attempt begins at an event that does not stand any more as its head says', async () => {
+  test('No attempt begins at an event whose state has changed since its head was read', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const standing = (): Promise<BlockedHead> => context.head();
@@ -149,7 +149,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await standing()).toMatchObject({ attempts: 1, uncounted: 1, openCount: 0 });
   });
 
-  test('No attempt begins at a dead letter, and none ends again', async () => {
+  test('No attempt begins at a dead letter, and no attempt at it ends a second time', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();
@@ -163,7 +163,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await context.rows()).toMatchObject([{ dead: true, error: 'poison', attempts: 0 }]);
   });
 
-  test('An attempt that goes on beside others is taken back in the same step, while it is open', async () => {
+  test('An attempt that continues in parallel with others is taken back in the same step, while it is open', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();
@@ -185,7 +185,7 @@ export function describeAttempts(context: DeliveryContext): void {
     expect(await standing()).toEqual([1, 0]);
   });
 
-  test('An attempt beside others is counted when it has failed by itself, and never before', async () => {
+  test('An attempt in parallel with others is counted only when it has failed by itself', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     const head = await context.head();
@@ -199,7 +199,7 @@ export function describeAttempts(context: DeliveryContext): void {
     for (let times = 0; times < 2; times++)
       await context.store.blocked.giveBackAttempt(head, beside('first'));
     expect(await standing()).toEqual([0, 1, 0]);
-    // What ends does not end its process, so that those are forgotten that did not end before.
+    // An attempt that ends shows that the event does not kill its process, so earlier attempts that did not end are forgotten.
     const outage = { kind: 'postponed', error: 'down', retryAfterMs: 0 } as const;
     await context.store.blocked.beginAttempt(head, beside('third'));
     for (let times = 0; times < 2; times++)
@@ -217,9 +217,9 @@ export function describeAttempts(context: DeliveryContext): void {
   });
 }
 
-/** Registers what operators see of blocked events, and do with dead letters. */
+/** Registers tests of what operators see of blocked events, and do with dead letters. */
 export function describeDeadLetters(context: DeliveryContext): void {
-  test('Blocked events are found in pages, the oldest first', async () => {
+  test('Blocked events are found in pages, oldest first', async () => {
     const events = await context.holdWith('a', 1, 2, 3, 4, 5);
     for (const event of events) {
       await context.block({ event });
@@ -242,7 +242,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
     });
   });
 
-  test('Blocked events are found, replayed and skipped by all that a filter names', async () => {
+  test('Blocked events are found, replayed and skipped by every field of a filter', async () => {
     await context.holdWith('a', 1);
     await context.writeAtOnce({ modelId: 'b', modelVersion: 1, type: 'ThingMadeEvent' });
     const events = await context.logged();
@@ -270,7 +270,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
     expect(await found({})).toEqual(['elsewhere b', 'notify a']);
   });
 
-  test('Dead letters are replayed and skipped in bounded steps, each once', async () => {
+  test('Dead letters are replayed and skipped in steps of limited size, each once', async () => {
     for (const change of ['replay', 'skip'] as const) {
       await context.fixture.clear();
       const events = await context.holdWith('a', 1, 2, 3, 4, 5);
@@ -282,7 +282,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
         const done = await context.store.deadLetters[change]({ handler: 'notify' }, place);
         counts.push(done.count);
         after = done.next;
-        // What fails again meanwhile is not replayed again.
+        // An event that fails again meanwhile is not replayed a second time.
         const [head] = await context.heads(1);
         if (head !== undefined)
           await context.store.blocked.endAttempt(head, undefined, { kind: 'dead', error: 'again' });
@@ -291,7 +291,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
     }
   });
 
-  test('A dead letter is replayed once, also when it fails again between two steps', async () => {
+  test('A dead letter is replayed once, even if it fails again between two steps', async () => {
     await context.holdWith('a', 1);
     await context.write('b', 1);
     for (const event of await context.logged()) {
@@ -306,7 +306,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
     expect(await context.rows({ dead: false })).toMatchObject([{ event: { modelId: 'b' } }]);
   });
 
-  test('A dead letter is due from when it is replayed, however long ago it was blocked', async () => {
+  test('A dead letter is due from the time of its replay, however long ago it was blocked', async () => {
     await context.holdWith('a', 1);
     await context.write('b', 1);
     const events = await context.logged();
@@ -331,7 +331,7 @@ export function describeDeadLetters(context: DeliveryContext): void {
   });
 }
 
-/** An attempt beside others. */
+/** An attempt in parallel with others. */
 function beside(id: string): BlockedAttempt {
   return { id, counted: false };
 }

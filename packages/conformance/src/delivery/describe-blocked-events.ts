@@ -4,9 +4,9 @@ import { expect, test } from 'vitest';
 import { at, firstShard } from '../suite-context.js';
 import { type DeliveryContext, alone, contentOf, idsOf, never, step } from './delivery-context.js';
 
-/** Registers which events wait for a handler, and whose turn it is. */
+/** Registers tests of which events wait for a handler, and which is tried next. */
 export function describeBlockedEvents(context: DeliveryContext): void {
-  test('Blocked events come up one at a time for each model, in the order of versions, when they are due', async () => {
+  test('Blocked events are returned one at a time for each model, in the order of versions, when they are due', async () => {
     const events = await context.holdWith('a', 1, 2, 3);
     const [first, second, third] = events;
     await context.block({ event: third }, { event: second });
@@ -22,7 +22,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(row).toMatchObject({ attempts: 1, error: 'boom', dead: false });
   });
 
-  test('What was due for longer comes first, and is a suspect until an attempt at it has ended', async () => {
+  test('The event that has been due for longer comes first, and is a suspect until an attempt at it has ended', async () => {
     const [first] = await context.holdWith('a', 1);
     await context.write('b', 1);
     const suspect = at(await context.logged(), 1);
@@ -41,7 +41,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     ]);
   });
 
-  test('A dead letter holds back its model until it is replayed or skipped', async () => {
+  test('A dead letter blocks its model until it is replayed or skipped', async () => {
     const events = await context.holdWith('a', 1, 2);
     await context.block(...events.map((event) => ({ event })));
     const head = await context.head();
@@ -59,7 +59,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.heads()).toMatchObject([{ event: { id: events[1].id } }]);
   });
 
-  test('The events of one handler do not keep those of another one out, and each has a limit of its own', async () => {
+  test('The events of one handler do not crowd out those of another one, and each has its own limit', async () => {
     await context.holdWith('a', 1);
     for (const id of ['b', 'c', 'd']) await context.write(id, 1);
     const events = await context.logged();
@@ -78,7 +78,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await asked(few, 10)).toEqual(['notify', ...Array<string>(3).fill('elsewhere')]);
   });
 
-  test('An event is left out while it is tried, for its own handler and model only', async () => {
+  test('An event is left out while it is being tried, but only for its own handler and model', async () => {
     await context.holdWith('a "1"', 1);
     await context.write('b', 1);
     const events = await context.logged();
@@ -97,7 +97,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     ]);
   });
 
-  test('A suspect is seen in its place, also while the handler is paused, until an attempt has ended', async () => {
+  test('A suspect is visible in its slot, even while the handler is paused, until an attempt has ended', async () => {
     const events = await context.holdWith('a', 1);
     const [event] = events as [DeliverableEvent];
     await context.block({ event, suspect: true, retryAfterMs: -never });
@@ -115,7 +115,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.store.blocked.suspectPlaces(context.places())).toEqual([]);
   });
 
-  test('An event that waits is skipped only by whoever says so, and what follows goes on', async () => {
+  test('A waiting event is skipped only on explicit request, and the events behind it continue', async () => {
     const events = await context.holdWith('a', 1, 2);
     const [first, second] = events;
     await context.block({ event: first, attempts: 1, retryAfterMs: never }, { event: second });
@@ -153,7 +153,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.heads()).toHaveLength(1);
   });
 
-  test('An event is due at no time while its handler is paused, nor when it is a dead letter', async () => {
+  test('An event is never due while its handler is paused, nor when it is a dead letter', async () => {
     const events = await context.holdWith('a', 1);
     await context.block({ event: events[0] });
     expect(await context.store.blocked.nextDueMs(context.places())).toBe(0);
@@ -165,7 +165,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.store.blocked.nextDueMs(context.places())).toBeUndefined();
   });
 
-  test('An event is a suspect in its place only when it is due, and the first of its model', async () => {
+  test('An event counts as a suspect in its slot only when it is due and the first of its model', async () => {
     await context.holdWith('later', 1);
     await context.write('behind', 1, 2);
     const events = await context.logged();
@@ -180,7 +180,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     ]);
   });
 
-  test('The events of a handler that is not asked for do not keep another one from its turn', async () => {
+  test('The events of a handler that was not asked for do not hold up those of another one', async () => {
     const events = await context.holdWith('a', 1, 2);
     const [first, second] = events;
     await context.block({ event: first, handler: 'elsewhere' }, { event: second, handler: 'elsewhere' });
@@ -190,7 +190,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(await context.store.blocked.nextDueMs(context.places())).toBe(0);
   });
 
-  test('An event is blocked as the log holds it, however much of it the caller knows', async () => {
+  test('An event is blocked with its contents in the log, however much of it the caller knows', async () => {
     const [event] = await context.holdWith('a', 1);
     await context.block({ event: { ...contentOf(event), payload: undefined, actionParams: undefined } });
     const row = await context.row();
@@ -207,7 +207,7 @@ export function describeBlockedEvents(context: DeliveryContext): void {
     expect(rows.map(({ event }) => contentOf(event))).toEqual(events.map(contentOf));
   });
 
-  test('Models with blocked events are looked at in bounded pages, and only those that are asked for', async () => {
+  test('Models with blocked events are read in pages of limited size, and only those that are asked for', async () => {
     await context.holdWith('a', 1);
     for (const model of ['b', 'c', 'd', 'e']) await context.write(model, 1);
     await context.block(...(await context.logged()).map((event) => ({ event })));
@@ -233,12 +233,12 @@ export function describeBlockedEvents(context: DeliveryContext): void {
       { slot: (one.slot + 1) % context.store.slotCount },
     ])
       expect(await context.store.blocked.stillBlocked([leased({ ...one, ...difference })])).toEqual([]);
-    // Whoever asks does not hold its slot any more.
+    // The caller no longer holds its slot.
     const lost = { ...absent, token: context.lostToken };
     expect(await context.store.blocked.stillBlocked([lost])).toEqual([absent]);
   });
 
-  test('An event may come again until its cursor has passed it and nothing of it is blocked', async () => {
+  test('An event may be delivered again until the cursor has passed it and it is not blocked', async () => {
     const events = await context.holdWith('a', 1, 2);
     const asked = events.map(({ id }) => ({ handler: 'notify', eventId: id, shard: firstShard }));
     const ofNobody = { handler: 'retired', eventId: events[0].id, shard: firstShard };

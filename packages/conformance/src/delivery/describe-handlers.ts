@@ -6,21 +6,21 @@ import { type DeliveryContext, idsOf } from './delivery-context.js';
 
 const leaseMs = 60_000;
 
-/** Registers how processes share the slots. */
+/** Registers tests of how processes share the slots. */
 export function describeLeases(context: DeliveryContext): void {
   const renew = (
     processId: string,
     handlers: readonly string[] = ['mails'],
     shards: readonly string[] = [],
   ): Promise<LeaseRenewal> => context.store.leases.renew(processId, handlers, leaseMs, shards);
-  /** How many slots each of some processes has at most. */
+  /** The maximum number of slots that each of some processes has. */
   const share = (processCount: number): number => Math.ceil(context.store.slotCount / processCount);
-  /** How many slots a process has of a handler that knows these shards. */
+  /** How many slots a process with these shards has of a handler. */
   const countOf = async (processId: string, handler: string, ...shards: string[]): Promise<number> =>
     (await renew(processId, [handler], shards)).leases.length;
   const withHandlers = (): Promise<readonly string[]> => context.register('mails', 'books');
 
-  test('A process that is alone has all slots of every handler that it has', async () => {
+  test('A single process has all slots of each of its handlers', async () => {
     await withHandlers();
     const renewal = await renew('one', ['mails', 'books']);
     expect(placesOf(renewal.leases)).toEqual(placesIn(['mails', 'books'], context.slots));
@@ -29,7 +29,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect(await renew('one', ['mails', 'books'])).toEqual(renewal);
   });
 
-  test('Slots are shared fairly when further processes come, and taken over when they go', async () => {
+  test('Slots are shared fairly when further processes join, and taken over when they leave', async () => {
     await withHandlers();
     await renew('one');
     expect(await renew('two')).toMatchObject({ leases: [], alone: false });
@@ -46,7 +46,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect(leases.some(({ abandoned }) => abandoned)).toBe(false);
   });
 
-  test('A process is told when the first of the others loses its slots, also when it is given none', async () => {
+  test('A process is told when the first of the others loses its slots, even if it gets none itself', async () => {
     await withHandlers();
     await renew('one');
     const { leases, othersEndInMs } = await context.store.leases.renew('two', ['mails'], 2 * leaseMs);
@@ -59,7 +59,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect((await renew('two')).othersEndInMs).toBeUndefined();
   });
 
-  test('Slots are shared among the processes that have the handler, and by no others', async () => {
+  test('Slots are shared only among the processes that have the handler', async () => {
     await withHandlers();
     const all = [
       ['mailer', ['mails']],
@@ -76,7 +76,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect(held.get('both')).toEqual(placesIn(['mails', 'books'], rest));
   });
 
-  test('A process gives back the slots of a handler that it has no more', async () => {
+  test('A process gives back the slots of a handler that it no longer has', async () => {
     await withHandlers();
     await renew('one', ['mails', 'books']);
     const { leases } = await renew('one', ['books']);
@@ -86,7 +86,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect(taken.some(({ abandoned }) => abandoned)).toBe(false);
   });
 
-  test('Slots go to the processes that know the most shards, and are shared by those of which none knows more', async () => {
+  test('Slots go to the processes that know the most shards, and are shared by those that know equally many', async () => {
     await withHandlers();
     const { slotCount } = context.store;
     expect(await countOf('part', 'mails', 'global')).toBe(slotCount);
@@ -104,7 +104,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect(await countOf('part', 'mails', 'global')).toBe(slotCount);
   });
 
-  test('Slots do not go to a process for shards that it knew before, nor for the sake of other handlers', async () => {
+  test('Slots do not go to a process because of shards that it knew before, or because of other handlers', async () => {
     await withHandlers();
     const { slotCount } = context.store;
     expect(await countOf('one', 'mails', 'global')).toBe(slotCount);
@@ -116,7 +116,7 @@ export function describeLeases(context: DeliveryContext): void {
     expect(await countOf('one', 'mails', 'global', 'mexico')).toBe(slotCount);
   });
 
-  test('The slots of a process that vanished are taken over as abandoned, once its lease is over', async () => {
+  test('The slots of a process that died are taken over as abandoned, once its lease is over', async () => {
     await withHandlers();
     const before = (await renew('one')).leases;
     await context.fixture.pass(leaseMs - 1);
@@ -127,24 +127,24 @@ export function describeLeases(context: DeliveryContext): void {
     expect(after.every(({ abandoned }) => abandoned)).toBe(true);
     const tokens = new Set(before.map(({ token }) => token));
     expect(after.some(({ token }) => tokens.has(token))).toBe(false);
-    // The answer that said so first may have been lost; given back, they are like any others.
+    // The answer that first said so may have been lost; after they were given back, they are like any others.
     expect((await renew('two')).leases).toEqual(after);
     await context.store.leases.release('two');
     expect((await renew('three')).leases.some(({ abandoned }) => abandoned)).toBe(false);
   });
 
-  test('Slots are not taken for abandoned when the database was away for longer than a lease', async () => {
+  test('Slots do not count as abandoned when the database was away for longer than a lease', async () => {
     await withHandlers();
     for (let round = 0; round < 2; round++) for (const id of ['one', 'two']) await renew(id);
     await context.fixture.pass(2 * leaseMs);
-    // Both live, and nobody could renew: whoever comes back first does not take the other for dead.
+    // Both are alive, and neither could renew: the one that comes back first must not treat the other as dead.
     const held = [await renew('one'), await renew('two')].map(({ leases }) => leases);
     expect(placesOf(held.flat())).toEqual(placesIn(['mails'], context.slots));
     expect(held[0]).toHaveLength(share(2));
     expect(held.flat().some(({ abandoned }) => abandoned)).toBe(false);
   });
 
-  test('No slot is held by two processes when many come at once', async () => {
+  test('No slot is held by two processes when many arrive at once', async () => {
     await withHandlers();
     const names = Array.from({ length: 10 }, (_unused, index) => `process-${index}`);
     const renewAll = (): Promise<readonly LeaseRenewal[]> =>
@@ -156,9 +156,9 @@ export function describeLeases(context: DeliveryContext): void {
   });
 }
 
-/** Registers how a database knows handlers by their names, and forgets them. */
+/** Registers tests of how a database recognises handlers by their names, and forgets them. */
 export function describeHandlerNames(context: DeliveryContext): void {
-  test('A handler is the same under all its names, whichever code comes first and comes back', async () => {
+  test('A handler is the same under all its names, whichever version of the code comes first or comes back', async () => {
     const { cursors } = context.store;
     const older = { name: 'notify', aliases: [], startFrom: 'beginning' } as const;
     const newer = { name: 'tell', aliases: ['inform', 'notify'], startFrom: 'now' } as const;
@@ -172,7 +172,7 @@ export function describeHandlerNames(context: DeliveryContext): void {
     expect(others).toEqual([]);
   });
 
-  test('A handler whose names belong to two is refused, and nothing is registered', async () => {
+  test('A handler whose names belong to two handlers is refused, and nothing is registered', async () => {
     await context.register('mails', 'books');
     const both = { name: 'both', aliases: ['mails', 'books'], startFrom: 'now' } as const;
     await expect(context.store.cursors.register([both])).rejects.toMatchObject({
@@ -198,7 +198,7 @@ export function describeHandlerNames(context: DeliveryContext): void {
     expect(await cursors.register([settle])).toEqual(['complete']);
   });
 
-  test('A handler is forgotten with its cursors and names, but not while a process has it', async () => {
+  test('A handler is removed with its cursors and names, but not while a process has it', async () => {
     const { cursors, leases } = context.store;
     await context.register('mails', 'books');
     await leases.renew('one', ['mails', 'books'], leaseMs);
@@ -211,7 +211,7 @@ export function describeHandlerNames(context: DeliveryContext): void {
     expect(loaded.map(({ handler }) => handler)).toEqual(context.slots.map(() => 'books'));
   });
 
-  test('A handler is not forgotten while its process may only be late: for as long again as its lease was', async () => {
+  test('A handler is not removed while its process may only be late, for as long again as its lease was', async () => {
     await context.register('mails');
     await context.store.leases.renew('one', ['mails'], leaseMs);
     const retired = (): Promise<void> => context.store.cursors.retire('mails', { discardBlocked: false });
@@ -225,7 +225,7 @@ export function describeHandlerNames(context: DeliveryContext): void {
     expect(await context.store.cursors.find('mails')).toBeUndefined();
   });
 
-  test('A handler for which events wait is forgotten only with them', async () => {
+  test('A handler with waiting events is removed only together with them', async () => {
     const [event] = await context.holdWith('a', 1);
     await context.block({ event: event });
     await context.store.leases.release('one');
@@ -237,7 +237,7 @@ export function describeHandlerNames(context: DeliveryContext): void {
   });
 }
 
-/** Registers where handlers stand. */
+/** Registers tests of the positions of handlers. */
 export function describeCursors(context: DeliveryContext): void {
   const cursorsOf = async (name: string): Promise<readonly Cursor[]> =>
     (await context.store.cursors.load(context.slots))
@@ -261,7 +261,7 @@ export function describeCursors(context: DeliveryContext): void {
     }
   });
 
-  test('A new handler that asks for a time starts before what was created since', async () => {
+  test('A new handler with a start time starts before the events created since then', async () => {
     await context.write('a', 1);
     await context.fixture.pass(leaseMs);
     const since = await context.write('b', 1);
@@ -273,7 +273,7 @@ export function describeCursors(context: DeliveryContext): void {
     expect(idsOf(events)).toEqual(expect.arrayContaining([...since, ...later]));
   });
 
-  test('A cursor is saved under the lease of its handler and slot only', async () => {
+  test('A cursor is saved only under the lease of its handler and slot', async () => {
     const leases = await context.holdAll();
     await context.write('a', 1);
     const { cursor } = await context.readOn(await context.beginning());
@@ -295,7 +295,7 @@ export function describeCursors(context: DeliveryContext): void {
     expect(moved).toMatchObject([{ handler: 'notify', slot: held.slot, cursor }]);
   });
 
-  test('A cursor is moved back by no save that comes after a later one', async () => {
+  test('A cursor is not moved back by a save that arrives after a later one', async () => {
     const lease = at(await context.holdAll(), 0);
     const places = [await context.beginning()];
     for (const version of [1, 2, 3]) {
@@ -311,7 +311,7 @@ export function describeCursors(context: DeliveryContext): void {
     expect(standing).toEqual([2, 2, 3, 3].map((place) => places[place]));
   });
 
-  test('Operators see how far a handler is behind, and where an event stands', async () => {
+  test('Operators see how far a handler is behind, and whether it has passed an event', async () => {
     const { store } = context;
     const leases = await context.holdAll();
     await context.write('a', 1);

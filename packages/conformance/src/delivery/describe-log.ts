@@ -11,7 +11,7 @@ import {
   step,
 } from './delivery-context.js';
 
-/** Into which of 16 slots models fall, for ever: what one version of the framework wrote is read by all others. */
+/** The slots of some models, of 16. They never change: every version of the framework must read what another one has written. */
 const slotsOf16 = [
   ['', 9],
   ['a', 0],
@@ -21,13 +21,13 @@ const slotsOf16 = [
   ['𝒳', 2],
 ] as const;
 
-/** Registers how delivery reads the log of a database where one transaction follows the other. */
+/** Registers tests of how delivery reads the log of a database in which transactions follow one another. */
 export function describeLog(context: DeliveryContext): void {
-  test.each(slotsOf16)('The model %j falls into the same slot for ever: %i of 16', (modelId, slot) => {
+  test.each(slotsOf16)('The model %j is always in the same slot: %i of 16', (modelId, slot) => {
     expect(slotOf(modelId, 16)).toBe(slot);
   });
 
-  test('The database holds the slot of every event, by which it is read', async () => {
+  test('The database stores the slot of every event, by which it is read', async () => {
     const { store, slots } = context;
     for (const [modelId] of slotsOf16) await context.write(modelId, 1);
     for (let model = 0; model < 64; model++) await context.write(`model-${model}`, 1);
@@ -55,7 +55,7 @@ export function describeLog(context: DeliveryContext): void {
     expect(idsOf((await context.readOn(cursor, limit)).events)).toEqual(later);
   });
 
-  test('A place within a large transaction loses nothing of it where it was saved', async () => {
+  test('A cursor that is saved within a large transaction loses nothing of it', async () => {
     const { store } = context;
     const leases = await context.holdAll();
     const ids = await context.writeAtOnce(
@@ -77,7 +77,7 @@ export function describeLog(context: DeliveryContext): void {
     expect(await context.store.cursors.lag()).toMatchObject([{ handler: 'notify', pendingCount: 0 }]);
   });
 
-  test('A large event is read without payload and params, and loaded whole, from what is blocked, too', async () => {
+  test('A large event is read without payload and params, and loaded completely, also when it is blocked', async () => {
     const { store, slots } = context;
     const text = 'x'.repeat(100_000);
     await context.holdAll();
@@ -110,14 +110,14 @@ export function describeLog(context: DeliveryContext): void {
     await expect(context.block({ event: large })).rejects.toMatchObject({ code: 'invariant-violation' });
   });
 
-  test('An event is found by its id, and nothing by any other text', async () => {
+  test('An event is found by its id, and nothing is found by any other text', async () => {
     const [event] = await context.holdWith('a', 1);
     expect(await context.store.log.find(event.id)).toMatchObject(contentOf(event));
     for (const none of ['00000000-0000-7000-8000-000000000000', 'no id', ''])
       expect(await context.store.log.find(none)).toBeUndefined();
   });
 
-  test('A notification reaches who listens, until that ends', async () => {
+  test('A notification reaches a listener until the listener is removed', async () => {
     const { notifications } = context.store;
     const onNotification = vi.fn<() => void>();
     const stop = await notifications.listen(onNotification);
@@ -131,7 +131,7 @@ export function describeLog(context: DeliveryContext): void {
     expect(onNotification).not.toHaveBeenCalled();
   });
 
-  test('No partition is dropped that a cursor has not passed', async () => {
+  test('A partition that a cursor has not passed is not dropped', async () => {
     const { partitions } = context.store;
     await context.register('notify');
     const written = await context.write('a', 1);
@@ -142,7 +142,7 @@ export function describeLog(context: DeliveryContext): void {
   });
 }
 
-/** Registers how delivery reads the log while transactions are open. */
+/** Registers tests of how delivery reads the log while transactions are open. */
 export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFixture>): void {
   test('Nothing is skipped when the transaction that began later commits first, with three writers', async () => {
     const written: string[] = [];
@@ -165,7 +165,7 @@ export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFix
     expect(read.toSorted()).toEqual(written.toSorted());
   });
 
-  test('Nothing is read of a transaction that was rolled back', async () => {
+  test('Nothing of a transaction that was rolled back is read', async () => {
     const transaction = await context.fixture.begin();
     await transaction.write('thing', 1);
     const { next } = await context.store.log.read(context.slots, await context.beginning(), 10);
@@ -173,7 +173,7 @@ export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFix
     expect((await context.readOn(next)).events).toEqual([]);
   });
 
-  test('Reading does not wait for a transaction that stays open, and gives its events when it has committed', async () => {
+  test('Reading does not wait for a transaction that stays open, and returns its events when it has committed', async () => {
     const held = await context.fixture.begin();
     const late = await held.write('held', 1);
     let cursor: Cursor = await context.beginning();
@@ -241,7 +241,7 @@ export function describeLateReads(context: DeliveryContext<ConcurrentDeliveryFix
   });
 }
 
-/** Registers where handlers and cursors stand while transactions are open. */
+/** Registers tests of the positions of handlers and cursors while transactions are open. */
 export function describeLateStarts(context: DeliveryContext<ConcurrentDeliveryFixture>): void {
   /** What a new handler reads first. */
   const readBy = async (name: string): Promise<readonly string[]> => {
@@ -253,7 +253,7 @@ export function describeLateStarts(context: DeliveryContext<ConcurrentDeliveryFi
     return idsOf((await context.readOn(cursor)).events).toSorted();
   };
 
-  test('A cursor is moved back by no save that comes late, though places overlap', async () => {
+  test('A cursor is not moved back by a save that arrives late, although positions overlap', async () => {
     const { store, slots } = context;
     const open = await context.fixture.begin();
     await open.write('open', 1);
@@ -278,7 +278,7 @@ export function describeLateStarts(context: DeliveryContext<ConcurrentDeliveryFi
     await open.rollback();
   });
 
-  test('A handler that starts now stands before what is open then, and behind what was committed', async () => {
+  test('A handler that starts now is positioned before open transactions, and after committed ones', async () => {
     const open = await context.fixture.begin();
     const late = await open.write('b', 1);
     await context.write('a', 1);
@@ -288,7 +288,7 @@ export function describeLateStarts(context: DeliveryContext<ConcurrentDeliveryFi
     expect(await readBy('new')).toEqual([...late, ...next].toSorted());
   });
 
-  test('A handler that starts at a time stands before what was open then', async () => {
+  test('A handler with a start time is positioned before the transactions that were open then', async () => {
     await context.write('a', 1);
     await context.fixture.pass(60_000);
     const open = await context.fixture.begin();

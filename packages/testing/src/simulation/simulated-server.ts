@@ -111,5 +111,5 @@ export function deliveredLog({ delivery }: MemoryTables): DeliveredLog {
 export function deadLettersIn({ delivery }: MemoryTables): readonly string[] {
   return [...delivery.blocked.values()]
     .filter(({ dead }) => dead)
-    .map(({ handler, event, error }) => `${handler} gave up ${event.type}: ${error}`);
+    .map(({ handler, event, error }) => `${handler} gave up on ${event.type}: ${error}`);
 }

@@ -16,19 +16,19 @@ import {
 } from './expectation.js';
 import type { TestEnvironment } from './test-environment.js';
 
-/** What must have come of an action; what is left out is left open. */
+/** The expected outcome of an action; anything left out is not compared. */
 export interface ExpectedOutcome<Result> extends ExpectedEffects {
   readonly result?: Expected<Result>;
 }
 
-/** An action that a specification executes in an environment of its own, once for each expectation. */
+/** An action that a specification executes in a new environment for each expectation. */
 export class ActionSpecification<Result> {
   readonly #name: string;
   readonly #open: () => Promise<TestEnvironment>;
   readonly #execute: (environment: TestEnvironment) => Promise<Result>;
   readonly #isDelivered: boolean;
 
-  /** Made by {@link Specification.when}. */
+  /** Created by {@link Specification.when}. */
   constructor(options: {
     readonly name: string;
     readonly open: () => Promise<TestEnvironment>;
@@ -41,7 +41,7 @@ export class ActionSpecification<Result> {
     this.#isDelivered = options.isDelivered;
   }
 
-  /** The same, with everything delivered afterwards until nothing is pending or due: a saga from its first step on. */
+  /** The same, but then delivers everything until nothing is pending or due: a saga from its first step on. */
   delivered(): ActionSpecification<Result> {
     return new ActionSpecification({
       name: this.#name,
@@ -52,9 +52,9 @@ export class ActionSpecification<Result> {
   }
 
   /**
-   * Executes the action and compares what came of it.
+   * Executes the action and compares the outcome.
    *
-   * @returns the environment, for whatever else there is to see
+   * @returns the environment, for further checks
    * @throws AssertionError with the difference; whatever the action throws
    */
   async thenExpect(expected: ExpectedOutcome<Result>): Promise<TestEnvironment> {
@@ -81,16 +81,16 @@ export class ActionSpecification<Result> {
     return this.thenExpect({ models });
   }
 
-  /** Executes the action, of which nothing must come but its result; as {@link thenExpect}. */
+  /** Executes the action, which must commit nothing; as {@link thenExpect}. */
   thenNothing(): Promise<TestEnvironment> {
     return this.thenExpect({ events: [], models: [] });
   }
 
   /**
-   * Executes the action, which must throw and have written nothing.
+   * Executes the action, which must throw and must have written nothing.
    *
    * @param error its `code`, or its class
-   * @throws AssertionError when it does not, or throws something else
+   * @throws AssertionError when it does not throw, or throws something else
    */
   async thenThrows(error: ExpectedError): Promise<TestEnvironment> {
     const { outcome, ending } = await this.#run();
@@ -110,7 +110,7 @@ export class ActionSpecification<Result> {
   }
 }
 
-/** What has come of one step in an environment: everything that was committed since it began. */
+/** The outcome of one step in an environment: everything that was committed since it began. */
 export class Outcome {
   readonly environment: TestEnvironment;
   readonly #since: number;
@@ -150,7 +150,10 @@ export class Outcome {
     }
   }
 
-  /** The classes that are expected and that handlers want, by their types; events of others are compared as they stand in the log. */
+  /**
+   * The expected classes and those that handlers want, by their types; events of other classes are compared as they are in the
+   * log.
+   */
   #classes(expected: readonly ExpectedEvent[]): ReadonlyMap<string, EventClass> {
     const classes = new Map<string, EventClass>();
     for (const { eventClasses } of this.environment.handlers.handlers)
@@ -163,10 +166,10 @@ export class Outcome {
   }
 }
 
-/** Which commits follow others in every run, and which came before them by chance: handlers run side by side. */
+/** Finds out which commits follow others in every run, and which came before others only by chance: handlers run in parallel. */
 class CommitOrder {
   readonly #commits: readonly MemoryCommit[];
-  /** By the id of the action: whose turn it was; `undefined` for what no handler executed. */
+  /** By the id of the action: the handler and model for which it was executed; `undefined` if no handler executed it. */
   readonly #turns = new Map<string, string>();
   /** By the id of the action: the event for which a handler executed it. */
   readonly #causes = new Map<string, string>();
@@ -188,7 +191,7 @@ class CommitOrder {
     }
   }
 
-  /** Tells of items in the order of their commits whether a later one follows an earlier one. */
+  /** Returns a function that says whether a later one of two items, in the order of their commits, follows the earlier one. */
   ofThese(items: readonly { readonly commit: MemoryCommit }[]): (later: number, earlier: number) => boolean {
     return (later, earlier) => {
       const one = items[earlier]?.commit;
@@ -208,7 +211,7 @@ class CommitOrder {
     return earlier;
   }
 
-  /** The same turn, an event of the other as the cause, or a model of both. */
+  /** Whether they have the same handler and model, one was caused by the other's event, or both changed the same model. */
   #followsAtOnce(commit: MemoryCommit, other: MemoryCommit): boolean {
     if (this.#turns.get(commit.action.id) === this.#turns.get(other.action.id)) return true;
     const cause = this.#causes.get(commit.action.id);

@@ -18,13 +18,13 @@ import {
 
 import { type MemoryTables, memoryManager } from '../memory/index.js';
 
-/** What the log says of an event that a specification commits itself. */
+/** The origin of an event that a specification commits itself. */
 export interface EventOrigin {
   /** The name of the action that led to it. Default: `GivenAction`. */
   readonly actionName?: string;
-  /** What was asked of the action, as JSON values. Default: `{}`. */
+  /** The action's params, as JSON values. Default: `{}`. */
   readonly actionParams?: unknown;
-  /** Who asked. Default: the environment's principal. */
+  /** The action's principal. Default: the environment's principal. */
   readonly principal?: Principal;
   /** Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
@@ -33,7 +33,7 @@ export interface EventOrigin {
 }
 
 /**
- * Commits one event, and no model, on the shard of its model; gives the tables that hold it.
+ * Commits one event, without a model, on the shard of its model; returns the tables that hold it.
  *
  * @throws UnstorableValueError `unstorable-value` when the payload does not fit the schema of its class
  */
@@ -81,8 +81,8 @@ export async function commitEvent(
 }
 
 /**
- * The shard of the event's model: as its strategy tells from the id, else where the model is stored; the default one where
- * neither tells.
+ * The shard of the event's model: the one that its strategy finds from the id, otherwise the one on which the model is stored,
+ * otherwise the default shard.
  */
 function shardOf(
   { model, modelId }: ModelEvent<unknown>,

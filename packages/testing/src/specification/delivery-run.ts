@@ -15,7 +15,7 @@ import { type HandlerCall, handlersAround } from '../record/delivery-record.js';
 import type { VirtualClock } from '../virtual-clock.js';
 import { SpecificationError } from './expectation.js';
 
-/** How long a handler may wait for something else than the virtual clock before time passes all the same: over 1 s. */
+/** How long a handler may wait for something other than the virtual clock before time passes all the same: over 1 s. */
 const patienceTurns = 2_000;
 const roundsMax = 100_000;
 const deadLettersMax = 1_000;
@@ -23,8 +23,8 @@ const deadLettersMax = 1_000;
 const dayMs = 86_400_000;
 
 /**
- * Cursors are saved at once, so that what is done shows. Nothing is looked for now and then, because only this process
- * commits: time leaps to what is due. Nobody loses a lease meanwhile.
+ * Cursors are saved at once, so that progress is visible. Nothing is polled, because only this process commits: time jumps to
+ * what is due. Leases never end meanwhile.
  */
 const restfulSettings = {
   cursorSaveMs: 1,
@@ -39,7 +39,7 @@ const restfulSettings = {
 export interface DeliveredDatabase {
   readonly tables: MemoryDeliveryTables;
   readonly shards: readonly ShardIdentifier[];
-  /** How many events of its log, the first ones; `Infinity` for all, also those that handlers commit. */
+  /** How many of the first events of its log are delivered; `Infinity` for all, including those that handlers commit. */
   readonly end: number;
 }
 
@@ -50,9 +50,9 @@ export interface DeliveryRunOptions {
   readonly handlers: EventHandlerRegistry;
   readonly models: readonly ModelClass<unknown>[];
   readonly clock: VirtualClock;
-  /** What to change in the settings of delivery. */
+  /** Overrides of the settings of delivery. */
   readonly settings: DeliveryOverrides;
-  /** After how many calls of handlers they count as neverIdle. */
+  /** After how many calls the handlers count as never idle. */
   readonly callsMax: number;
 }
 
@@ -60,11 +60,11 @@ export interface DeliveryRunOptions {
 export interface DeliveryReport {
   /** Every attempt, in the order in which they ended. */
   readonly attempts: readonly HandlerAttempt[];
-  /** What handlers gave up, the oldest first; also what they had given up before. */
+  /** The events that handlers gave up on, oldest first, including those from before. */
   readonly deadLetters: readonly BlockedRow[];
 }
 
-/** One process that delivers, by the engine of `@framework/events`, from its start until nothing is left to do. */
+/** One process that delivers with the real delivery of `@framework/events`, from its start until nothing is left to do. */
 export class DeliveryRun {
   readonly #databases: readonly (DeliveredDatabase & DatabaseDelivery)[];
   readonly #handlers: readonly string[];
@@ -73,7 +73,7 @@ export class DeliveryRun {
   readonly #clock: VirtualClock;
   readonly #engineClock: EngineClock;
   readonly #errors: unknown[] = [];
-  /** How far the handlers were when the patience with them was used up. */
+  /** The progress of the handlers when the run last stopped waiting for them. */
   #impatientAt = -1;
 
   constructor({ databases, handlers, clock, settings, callsMax, ...rest }: DeliveryRunOptions) {
@@ -93,7 +93,7 @@ export class DeliveryRun {
       clock: this.#engineClock,
       random: () => 1,
       onError: (error) => this.#errors.push(error),
-      // The watch records them.
+      // They are recorded by the watch.
       onAttemptFailed: () => undefined,
     });
   }
@@ -101,7 +101,7 @@ export class DeliveryRun {
   /**
    * Delivers until nothing is pending or due.
    *
-   * @throws SpecificationError `neverIdle` when the handlers go on and on
+   * @throws SpecificationError `neverIdle` when the handlers never stop
    */
   async toRest(): Promise<DeliveryReport> {
     this.#delivery.start();
@@ -121,10 +121,10 @@ export class DeliveryRun {
       if (this.#databases.every(({ tables, end }) => isAtRest(tables, this.#handlers, end))) return;
       await this.#clock.wakeNext();
     }
-    throw new SpecificationError('neverIdle', 'Delivery waits for something that never happens');
+    throw new SpecificationError('neverIdle', 'Delivery is waiting for something that never happens');
   }
 
-  /** Resolves when everything that runs waits for the clock, and nothing but time brings it further. */
+  /** Resolves when everything that runs is waiting for the clock, so that only time makes it continue. */
   async #quiet(): Promise<void> {
     await turn();
     let progress = this.#progress;
@@ -146,7 +146,7 @@ export class DeliveryRun {
     return this.#watch.callCount + this.#watch.attempts.length;
   }
 
-  /** What the engine reports besides is a fault of its own, or of the handlers' registration. */
+  /** Any other error reported by delivery is its own, or comes from the registration of the handlers. */
   #assertOnlyHandlersFailed(): void {
     const thrown = new Set(this.#watch.attempts.map(({ error }) => error));
     const unexpected = this.#errors.find((error) => !thrown.has(error));
@@ -163,7 +163,7 @@ export class DeliveryRun {
 
 const eagerTurns = 1_000;
 
-/** Waits for work that may wait for a virtual clock: lets time pass whenever nothing else is left to do. */
+/** Waits for work that may be waiting for a virtual clock: lets time pass whenever nothing else is left to do. */
 export async function driven<T>(work: Promise<T>, clock: VirtualClock): Promise<T> {
   const progress = { isOver: false };
   const end = (): void => void (progress.isOver = true);
@@ -175,7 +175,9 @@ export async function driven<T>(work: Promise<T>, clock: VirtualClock): Promise<
   return work;
 }
 
-/** One turn of the event loop, after which everything that was ready has run; the long-waiting leave the processor to others. */
+/**
+ * One turn of the event loop, after which everything that was ready has run. After many turns, it leaves the processor to others.
+ */
 function turn(count = 0): Promise<void> {
   return new Promise((resolve) => {
     if (count < eagerTurns) setImmediate(resolve);
@@ -184,9 +186,9 @@ function turn(count = 0): Promise<void> {
 }
 
 /**
- * Whether handlers have nothing left to do: all is handled, or waits behind a dead letter.
+ * Whether handlers have nothing left to do: everything is handled, or waits behind a dead letter.
  *
- * @param end how many events of the log count, the first ones
+ * @param end how many of the first events of the log count
  */
 export function isAtRest(tables: MemoryDeliveryTables, handlers: readonly string[], end: number): boolean {
   const place = Math.min(end, tables.log.length);
@@ -213,22 +215,22 @@ function isRetrying(tables: MemoryDeliveryTables, handler: string): boolean {
   return [...byModel.values()].some(([first]) => first?.dead === false);
 }
 
-/** What a handler threw last at an event that it gave up. */
+/** The last error of a handler for an event that it gave up on. */
 export function lastErrorAt({ handler, event }: BlockedRow, { attempts }: DeliveryReport): unknown {
   return attempts.findLast((attempt) => attempt.handler === handler && attempt.eventId === event.id)?.error;
 }
 
-/** Says what was given up, with what the handler threw last as the cause. */
+/** The error that says which event was given up on, with the handler's last error as the cause. */
 export function deadLetterError(row: BlockedRow, report: DeliveryReport): SpecificationError {
   const { handler, event, attempts, error } = row;
   return new SpecificationError(
     'dead-letter',
-    `${handler} gave up ${event.type} of ${event.modelName} ${event.modelId} after ${attempts} attempts: ${error}`,
+    `${handler} gave up on ${event.type} of ${event.modelName} ${event.modelId} after ${attempts} attempts: ${error}`,
     { cause: lastErrorAt(row, report) },
   );
 }
 
-/** A virtual clock as delivery has it, which tells delivery's own waiting from that of handlers and actions. */
+/** A virtual clock for delivery, which distinguishes delivery's own waits from those of handlers and actions. */
 class EngineClock implements Clock {
   readonly #clock: VirtualClock;
   #sleeperCount = 0;
@@ -237,7 +239,7 @@ class EngineClock implements Clock {
     this.#clock = clock;
   }
 
-  /** How many others sleep: handlers, and the actions that they execute. */
+  /** How many others are asleep: handlers, and the actions that they execute. */
   get otherSleeperCount(): number {
     return this.#clock.sleeperCount - this.#sleeperCount;
   }
@@ -270,17 +272,17 @@ export interface HandlerAttempt {
   readonly error: unknown;
 }
 
-/** Stands between delivery and handlers: remembers every attempt, and ends what would go on for ever. */
+/** Between delivery and the handlers: records every attempt, and ends what would never end. */
 class HandlerWatch {
   /** In the order in which they ended. */
   readonly attempts: HandlerAttempt[] = [];
-  /** The handlers with the watch around them, for a delivery. */
+  /** The handlers wrapped by the watch, for a delivery. */
   readonly handlers: readonly AnyEventHandler[];
   readonly #callsMax: number;
   readonly #callCounts = new Map<string, number>();
   readonly #running = new Set<HandlerContext>();
 
-  /** @param callsMax after how many calls the handlers count as neverIdle */
+  /** @param callsMax after how many calls the handlers count as never idle */
   constructor(handlers: EventHandlerRegistry, callsMax: number) {
     this.#callsMax = callsMax;
     this.handlers = handlersAround(handlers, (call) => this.#call(call));
@@ -291,12 +293,12 @@ class HandlerWatch {
     return [...this.#callCounts.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  /** How many calls run now that were not given up. */
+  /** How many calls are running that were not abandoned. */
   get runningCount(): number {
     return [...this.#running].filter(({ signal }) => !signal.aborted).length;
   }
 
-  /** @throws SpecificationError `neverIdle` when more calls were made than there may be */
+  /** @throws SpecificationError `neverIdle` when there were more calls than allowed */
   assertRestful(): void {
     if (this.callCount <= this.#callsMax) return;
     const counts = [...this.#callCounts]
@@ -311,7 +313,7 @@ class HandlerWatch {
 
   async #call({ handler: { name }, envelopes, context, work }: HandlerCall): Promise<void> {
     this.#callCounts.set(name, (this.#callCounts.get(name) ?? 0) + 1);
-    // What fails is blocked, so that the delivery comes to an end.
+    // A failing event is blocked, so the delivery ends.
     this.assertRestful();
     this.#running.add(context);
     try {

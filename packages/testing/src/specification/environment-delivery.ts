@@ -9,24 +9,24 @@ const defaultCallsMax = 1_000;
 
 /** How a delivery ends. */
 export interface DeliverAllOptions {
-  /** How many calls of handlers there may be. Default 1,000. */
+  /** The maximum number of calls of handlers. Default 1,000. */
   readonly callsMax?: number;
-  /** Whether events may be given up. Default `'refused'`: the delivery rejects with what the handler threw. */
+  /** Whether handlers may give up on events. Default `'refused'`: the delivery rejects with the error that the handler threw. */
   readonly deadLetters?: 'refused' | 'kept';
 }
 
-/** What is delivered to whom. */
+/** What is delivered, and to which handlers. */
 export interface EnvironmentDeliveryOptions {
   readonly databases: DatabaseRegistry;
   readonly executor: ActionExecutor;
   readonly handlers: EventHandlerRegistry;
   readonly models: readonly ModelClass<unknown>[];
   readonly clock: VirtualClock;
-  /** What to change in the settings of delivery. */
+  /** Overrides of the settings of delivery. */
   readonly settings: DeliveryOverrides;
 }
 
-/** The deliveries of an environment: each one is a process of its own, which ends when nothing is left to do. */
+/** The deliveries of an environment: each is a separate process, which ends when nothing is left to do. */
 export class EnvironmentDelivery {
   readonly #options: EnvironmentDeliveryOptions;
 
@@ -51,7 +51,7 @@ export class EnvironmentDelivery {
     return report;
   }
 
-  /** Delivers so many times what is committed now; each time the cursors of the time before are lost. */
+  /** Delivers what is committed now the given number of times, each time without the cursors of the time before. */
   async committed({ delivery }: MemoryTables, times: number): Promise<DeliveryReport> {
     const ends = new Map(this.tables.map((tables) => [tables, tables.log.length]));
     const last = delivery.log.length - 1;
@@ -64,13 +64,13 @@ export class EnvironmentDelivery {
     return report;
   }
 
-  /** By handler and event, as the tables know them. */
+  /** By handler and event, as in the tables. */
   get #deadKeys(): ReadonlySet<string> {
     const rows = this.tables.flatMap(({ blocked }) => [...blocked]);
     return new Set(rows.filter(([, { dead }]) => dead).map(([key]) => key));
   }
 
-  /** @param ends up to where each log is delivered; the whole log where it is missing */
+  /** @param ends the position up to which each log is delivered; the whole log if it is missing */
   async #run(callsMax: number, ends?: ReadonlyMap<MemoryDeliveryTables, number>): Promise<DeliveryReport> {
     const { databases, ...options } = this.#options;
     if (options.handlers.handlers.length === 0) return { attempts: [], deadLetters: [] };

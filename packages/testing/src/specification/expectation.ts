@@ -4,14 +4,14 @@ import { AssertionError } from 'node:assert';
 import { isDeepStrictEqual } from 'node:util';
 
 /**
- * Which fault it was: `dead-letter` (a handler gave an event up), `neverIdle` (handlers keep each other going),
- * `unwanted-event` (no handler wants the event that is to be handled), `unknown-model` (a model that the
- * specification does not list), `no-strategy` (a model whose id carries no shard is listed without its sharding strategy).
+ * The kind of error: `dead-letter` (a handler gave up on an event), `neverIdle` (handlers trigger each other endlessly),
+ * `unwanted-event` (no handler wants the event that is to be handled), `unknown-model` (a model that the specification does not
+ * list), `no-strategy` (a model whose id contains no shard is listed without its sharding strategy).
  */
 export type SpecificationErrorCode =
   'dead-letter' | 'neverIdle' | 'unwanted-event' | 'unknown-model' | 'no-strategy';
 
-/** Says why a specification cannot go on, and what to do about it. */
+/** Says why a specification cannot continue, and what to do about it. */
 export class SpecificationError extends Error {
   override readonly name = 'SpecificationError';
   readonly code: SpecificationErrorCode;
@@ -23,9 +23,9 @@ export class SpecificationError extends Error {
 }
 
 /**
- * Compares what is with what is expected, by everything that the expectation does not leave open.
+ * Compares a value with what is expected, except for what the expectation leaves open.
  *
- * @param what names it in the error, such as `events`
+ * @param what describes it in the error, such as `events`
  * @throws AssertionError with the difference, as every test runner shows it
  */
 export function assertMatches(what: string, actual: unknown, expected: unknown): void {
@@ -41,9 +41,9 @@ export function assertMatches(what: string, actual: unknown, expected: unknown):
 }
 
 /**
- * Compares a list with what is expected, in every order in which its items may come.
+ * Compares a list with what is expected, in any order in which its items may come.
  *
- * @param follows whether one item comes after another, an earlier one, in every run; by their places in the list
+ * @param follows whether one item comes after an earlier one in every run; by their positions in the list
  * @throws AssertionError with the difference from the order that fits best
  */
 export function assertMatchesInSomeOrder(
@@ -56,10 +56,10 @@ export function assertMatchesInSomeOrder(
   assertMatches(what, isAsExpected ? actual : bestOrder(actual, expected, follows), expected);
 }
 
-/** How many comparisons the best order may cost: expectations that leave much open have many orders. */
+/** How many comparisons the search for the best order may take: expectations that leave much open have many orders. */
 const comparisonsMax = 10_000;
 
-/** The order that matches the expectation for as long as possible, found by trying the items that may come next. */
+/** The order that matches the expectation as long as possible, found by trying the items that may come next. */
 function bestOrder(
   actual: readonly unknown[],
   expected: readonly unknown[],
@@ -87,7 +87,7 @@ function isMatch(actual: unknown, expected: unknown): boolean {
   return isDeepStrictEqual(compared.actual, compared.expected);
 }
 
-/** Shortened, unless the difference is lost by that. */
+/** Shortened, unless that would hide the difference. */
 function readable({ actual, expected }: Matched): Matched {
   const short: Matched = { actual: shown(actual), expected: shown(expected) };
   return isDeepStrictEqual(short.actual, short.expected) ? { actual, expected } : short;
@@ -102,7 +102,7 @@ export type Ending = { readonly result: unknown } | { readonly error: unknown };
 /**
  * Compares what was thrown with what is expected.
  *
- * @throws AssertionError with what was thrown as its cause, or with the result when nothing was
+ * @throws AssertionError with what was thrown as its cause, or with the result when nothing was thrown
  */
 export function assertThrown(what: string, ending: Ending, expected: ExpectedError): void {
   const name = typeof expected === 'string' ? expected : expected.name;
@@ -131,7 +131,7 @@ function isExpected(error: unknown, expected: ExpectedError): boolean {
   return typeof expected === 'string' ? codeOf(error) === expected : error instanceof expected;
 }
 
-/** The `code` of an error, or of the framework's error that it wraps; else its name. */
+/** The `code` of an error, or of the framework's error that it wraps; otherwise its name. */
 function codeOf(error: unknown): string {
   if (typeof error === 'object' && error !== null && 'code' in error) return String(error.code);
   return FrameworkError.find(error)?.code ?? (error instanceof Error ? error.name : typeof error);
@@ -143,28 +143,28 @@ export type Expected<T> =
   | (T extends object ? Like<T> : never)
   | (T extends readonly (infer Item)[] ? readonly Expected<Item>[] : never);
 
-/** An event as it was made, or some of its fields. */
+/** An event as it was created, or some of its fields. */
 export type ExpectedEvent = ModelEvent<unknown> | Like<ModelEvent<unknown>>;
 
-/** A model as its own methods make it, or some of its fields. */
+/** A model as its own methods create it, or some of its fields. */
 export type ExpectedModel = AnyEntity | Like<AnyEntity>;
 
 /**
- * What must have happened; what is left out is left open.
+ * What must have happened; anything left out is not compared.
  *
- * The order is compared where there is one: within an action, of one model, of what a handler does for one model, and from a
- * cause to what followed from it. What handlers do independently of each other may be expected in either order.
+ * The order is compared where there is one: within an action, within one model, within what a handler does for one model, and
+ * from a cause to its consequences. What handlers do independently of each other may be expected in either order.
  */
 export interface ExpectedEffects {
   /** All events that were committed, in their order. */
   readonly events?: readonly ExpectedEvent[];
-  /** All models that were added or updated as they are now, in the order of their first change. */
+  /** All models that were added or updated, in their present state, in the order of their first change. */
   readonly models?: readonly ExpectedModel[];
 }
 
-/** What is compared of a model, an event or any other object: some of its fields; the others are left open. */
+/** The part of a model, an event or any other object that is compared: some of its fields; the others are left open. */
 export class Like<out T> {
-  /** Exists in the type only: what is compared. */
+  /** Exists only in the type: what is compared. */
   declare readonly compared: T;
   /** The class that the object must have. */
   readonly type: abstract new (...args: never[]) => unknown;
@@ -182,8 +182,8 @@ export type SomeFields<T> = {
 };
 
 /**
- * Expects an object of a class with some fields, and leaves the others open: ids and versions that an action makes, and
- * what the specification is not about.
+ * Expects an object of a class with some fields, and leaves the others open: ids and versions that an action creates, and
+ * everything that the specification is not about.
  *
  * ```ts
  * like(Transfer, { state: 'REFUNDED', reason: 'wallet-closed' })
@@ -196,20 +196,20 @@ export function like<T extends object>(
   return new Like<T>(type, fields);
 }
 
-/** What storing and staging set, and no decision of a model. */
+/** Fields set by storing and staging, not by a decision of the model. */
 const ofStorage: ReadonlySet<string> = new Set(['version', 'createdDate', 'updatedDate', 'events']);
-/** Says no more than the class of the event does. */
+/** Adds nothing to the class of the event. */
 const ofEvents: ReadonlySet<string> = new Set(['model']);
 
 type AnyClass = abstract new (...args: never[]) => unknown;
 
-/** What is to be compared with each other. */
+/** The two values to be compared. */
 interface Matched {
   readonly actual: unknown;
   readonly expected: unknown;
 }
 
-/** Leaves out of both sides what the expectation leaves open. */
+/** Removes from both values what the expectation leaves open. */
 function matched(actual: unknown, expected: unknown): Matched {
   if (expected instanceof Like) return matchedFields(actual, expected.type, expected.fields);
   if (expected instanceof Entity)
@@ -220,7 +220,7 @@ function matched(actual: unknown, expected: unknown): Matched {
   return { actual, expected };
 }
 
-/** Only these fields; of an object of another class, everything. */
+/** Only these fields; for an object of another class, everything. */
 function matchedFields(actual: unknown, type: AnyClass, fields: object): Matched {
   if (typeof actual !== 'object' || actual === null || !(actual instanceof type))
     return { actual, expected: objectOf(type, fields) };
@@ -243,7 +243,7 @@ function matchedItems(actual: readonly unknown[], expected: readonly unknown[]):
   };
 }
 
-/** An object of the class with these fields alone, which shows the name of the class where it is printed. */
+/** An object of the class with only these fields, so that the name of the class is printed. */
 function objectOf({ prototype }: AnyClass, fields: object): object {
   return Object.create(prototype as object, Object.getOwnPropertyDescriptors(fields)) as object;
 }
@@ -256,7 +256,7 @@ function without(left: ReadonlySet<string>, fields: object): object {
   return Object.fromEntries(Object.entries(fields).filter(([field]) => !left.has(field)));
 }
 
-/** A value as a difference shows it: what writes itself as JSON by one short text, such as `Big 25.5`. */
+/** A value as a difference shows it; values that write themselves as a short JSON text are shown as in `Big 25.5`. */
 function shown(value: unknown): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Date) return value;
   if (Array.isArray(value)) return value.map(shown);

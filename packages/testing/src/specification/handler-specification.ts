@@ -10,19 +10,19 @@ import {
 } from './expectation.js';
 import type { TestEnvironment } from './test-environment.js';
 
-/** What must have come of handling an event; what is left out is left open. */
+/** The expected outcome of handling an event; anything left out is not compared. */
 export interface ExpectedHandling extends ExpectedEffects {
   /** How often handlers were called with the event, over all deliveries. */
   readonly attempts?: number;
 }
 
-/** An event that a specification has handled in an environment of its own, once for each expectation. */
+/** An event that a specification delivers in a new environment for each expectation. */
 export class HandlerSpecification {
   readonly #type: string;
   readonly #open: () => Promise<TestEnvironment>;
   readonly #handle: (environment: TestEnvironment) => Promise<DeliveryReport>;
 
-  /** Made by {@link Specification.whenHandled}. */
+  /** Created by {@link Specification.whenHandled}. */
   constructor(
     type: string,
     open: () => Promise<TestEnvironment>,
@@ -34,11 +34,11 @@ export class HandlerSpecification {
   }
 
   /**
-   * Has the event handled and compares what came of it: what the handlers' actions committed, and nothing that follows.
+   * Delivers the event and compares the outcome: what the handlers' actions committed, without its consequences.
    *
-   * @returns the environment, for whatever else there is to see
+   * @returns the environment, for further checks
    * @throws AssertionError with the difference
-   * @throws SpecificationError `dead-letter` when a handler gave it up, with what it threw as the cause
+   * @throws SpecificationError `dead-letter` when a handler gave up on it, with the handler's last error as the cause
    */
   async thenExpect({ attempts, ...effects }: ExpectedHandling): Promise<TestEnvironment> {
     const { outcome, report } = await this.#run();
@@ -59,16 +59,16 @@ export class HandlerSpecification {
     return this.thenExpect({ models });
   }
 
-  /** Has the event handled, of which nothing must come; as {@link thenExpect}. */
+  /** Delivers the event, of which nothing must be committed; as {@link thenExpect}. */
   thenNothing(): Promise<TestEnvironment> {
     return this.thenExpect({ events: [], models: [] });
   }
 
   /**
-   * Has the event handled, which a handler must give up after all its attempts.
+   * Delivers the event, on which a handler must give up after all its attempts.
    *
-   * @param error the `code`, or the class, of what it throws at the last one
-   * @throws AssertionError when none does, or throws something else
+   * @param error the `code`, or the class, of what it throws at the last attempt
+   * @throws AssertionError when none gives up, or when it throws something else
    */
   async thenThrows(error: ExpectedError): Promise<TestEnvironment> {
     const { outcome, report } = await this.#run();

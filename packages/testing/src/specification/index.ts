@@ -1,4 +1,4 @@
-// In the order in which a specification reads: what it is about, given, when, then; the environment behind it.
+// In the order in which a specification reads: its parts, given, when, then; the environment behind it.
 export { Specification, specification } from './specification.js';
 export {
   type MemoryRepositoryClass,

@@ -11,7 +11,7 @@ import {
 } from './test-environment.js';
 
 /**
- * Says what actions and handlers do, without any server: each `then…` runs in an environment of its own, in memory.
+ * Specifies what actions and handlers do, without any server: each `then…` runs in a new environment in memory.
  *
  * ```ts
  * const spec = specification({
@@ -39,12 +39,12 @@ export class Specification {
     this.#given = given;
   }
 
-  /** Besides what is given already, these models are stored: at version 1 those that were never stored, without events. */
+  /** Stores further models, without events; those that were never stored get version 1. */
   given(...models: readonly AnyEntity[]): Specification {
     return new Specification(this.#options, [...this.#given, ...models]);
   }
 
-  /** Executes an action, with an idempotency key, a principal and whatever else an executor takes. */
+  /** Executes an action, with an idempotency key, a principal or any other option of an executor. */
   when<Params, Result>(
     action: ActionClass<Params, Result>,
     params: NoInfer<Params>,
@@ -58,7 +58,7 @@ export class Specification {
     });
   }
 
-  /** Commits an event and delivers it to the handlers that want it; `times: 2` delivers it twice, as a crash may have it. */
+  /** Commits an event and delivers it to the handlers that want it; `times: 2` delivers it twice, as can happen after a crash. */
   whenHandled(
     event: ModelEvent<unknown>,
     origin?: EventOrigin & { readonly times?: number },
@@ -70,7 +70,7 @@ export class Specification {
     );
   }
 
-  /** A environment in which the given models are stored, for what the other methods cannot say. */
+  /** An environment in which the given models are stored, for whatever the other methods cannot express. */
   async environment(): Promise<TestEnvironment> {
     const environment = await TestEnvironment.open(this.#options);
     await environment.store(...this.#given);

@@ -42,13 +42,13 @@ const namespace = 'specification';
 
 /** How one execution differs from the environment's defaults. */
 export interface EnvironmentExecution extends ExecutionConfiguration {
-  /** Who asks. Default: the environment's principal. */
+  /** The principal. Default: the environment's principal. */
   readonly principal?: Principal;
 }
 
 /**
- * Everything that actions and handlers need, in memory and in virtual time: for what `given`, `when` and `then` cannot
- * say.
+ * Everything that actions and handlers need, in memory and in virtual time, for whatever `given`, `when` and `then` cannot
+ * express.
  *
  * Nothing is delivered before {@link TestEnvironment.deliverAll}. Executions and deliveries let time pass as they need it.
  *
@@ -63,7 +63,7 @@ export class TestEnvironment {
   readonly clock: VirtualClock;
   readonly databases: DatabaseRegistry;
   readonly executor: ActionExecutor;
-  /** The handlers, under their names. */
+  /** The handlers, by their names. */
   readonly handlers: EventHandlerRegistry;
   readonly #principal: Principal;
   readonly #repositories: EnvironmentRepositories;
@@ -96,7 +96,7 @@ export class TestEnvironment {
     });
   }
 
-  /** Makes an environment in which nothing has happened yet, and in which the handlers are registered. */
+  /** Creates an environment in which nothing has happened yet, and in which the handlers are registered. */
   static async open(options: TestEnvironmentOptions): Promise<TestEnvironment> {
     const environment = new TestEnvironment(options);
     await environment.deliverAll();
@@ -108,7 +108,7 @@ export class TestEnvironment {
     return this.#repositories.of;
   }
 
-  /** All that was committed, on all shards, in the order of the commits. */
+  /** Everything that was committed, on all shards, in the order of the commits. */
   get commits(): readonly MemoryCommit[] {
     return this.databases
       .eachDatabase()
@@ -122,7 +122,7 @@ export class TestEnvironment {
   }
 
   /**
-   * An event of the log as an instance of its class; without a class, as it stands in the log.
+   * An event of the log as an instance of its class; without a class, as it is in the log.
    *
    * @throws UnreadableEventError `unreadable-event` when the class cannot read it
    */
@@ -133,9 +133,9 @@ export class TestEnvironment {
   }
 
   /**
-   * Stores models as what was there before: without any event, and at version 1 those that were never stored.
+   * Stores models as initial data, without any event; those that were never stored get version 1.
    *
-   * @throws SpecificationError `no-strategy` when the shard is not in the bits of an id, and the model is listed without a strategy
+   * @throws SpecificationError `no-strategy` when an id does not contain its shard, and the model is listed without a strategy
    */
   async store(...models: readonly AnyEntity[]): Promise<void> {
     for (const model of models) {
@@ -156,8 +156,8 @@ export class TestEnvironment {
   }
 
   /**
-   * The models that were added or updated after the first so many commits, as they are now, in the order of their first
-   * change; deleted ones, too.
+   * The models that were added or updated after the given number of commits, in their present state, in the order of their first
+   * change; including deleted ones.
    */
   async changedSince(commitCount: number): Promise<readonly AnyEntity[]> {
     const changes = this.commits
@@ -171,15 +171,15 @@ export class TestEnvironment {
   }
 
   /**
-   * Delivers until nothing is pending or due, what the handlers' actions commit included; time passes for retries.
+   * Delivers until nothing is pending or due, including what the handlers' actions commit; time passes for retries.
    *
-   * @throws SpecificationError `dead-letter` when a handler gave an event up, `neverIdle` when handlers go on and on
+   * @throws SpecificationError `dead-letter` when a handler gave up on an event, `neverIdle` when handlers never stop
    */
   deliverAll(options?: DeliverAllOptions): Promise<DeliveryReport> {
     return this.#delivery.all(options);
   }
 
-  /** Delivers every event since the beginning once more, as after a crash in which the cursors were lost. */
+  /** Delivers every event from the beginning once more, as after a crash that lost the cursors. */
   redeliverAll(options?: DeliverAllOptions): Promise<DeliveryReport> {
     for (const tables of this.#delivery.tables) tables.moveCursors(0);
     return this.deliverAll(options);
@@ -188,7 +188,7 @@ export class TestEnvironment {
   /**
    * Commits one event and delivers it; what the handlers' actions commit is not delivered yet.
    *
-   * `times` is how often it is delivered, as a crash may have it. Default 1.
+   * `times` is how often it is delivered, as can happen after crashes. Default 1.
    *
    * @throws SpecificationError `unwanted-event` when no handler wants it
    */
@@ -199,7 +199,7 @@ export class TestEnvironment {
     const type = eventTypeOf(event.constructor as unknown as EventClass);
     const isWanted = this.handlers.handlers.some(({ eventClasses }) => eventClasses?.has(type) ?? true);
     if (!isWanted) {
-      throw new SpecificationError('unwanted-event', `No handler wants ${type}: add the one that does`);
+      throw new SpecificationError('unwanted-event', `No handler wants ${type}: add one that does`);
     }
     const tables = await commitEvent(
       event,
@@ -218,7 +218,7 @@ export class TestEnvironment {
 /** The class of a repository in memory with queries of its own. */
 export type MemoryRepositoryClass<R> = new (databases: DatabaseRegistry) => R;
 
-/** What actions and handlers are made with. */
+/** What actions and handlers are created with. */
 export interface EnvironmentSetup {
   readonly clock: VirtualClock;
   readonly databases: DatabaseRegistry;
@@ -236,32 +236,32 @@ export interface RepositoryOf {
   <M extends AnyEntity>(model: ModelClass<M>): MemoryRepository<M>;
 }
 
-/** A model and the strategy that its repository has. */
+/** A model with the strategy of its repository. */
 export interface PlacedModel {
   readonly model: ModelClass<AnyEntity>;
   readonly strategy: ShardingStrategy;
 }
 
-/** What a specification is about. */
+/** The parts of an application that a specification uses. */
 export interface TestEnvironmentOptions {
   /**
-   * The models that are stored; with its strategy one whose shard is not in the bits of its id; for one with queries of its own, the
-   * class of its repository in memory.
+   * The models that are stored. If the shard of a model is not in the bits of its id, list it with its strategy; if it has
+   * queries of its own, list the class of its repository in memory.
    */
   readonly models: readonly (
     ModelClass<AnyEntity> | PlacedModel | MemoryRepositoryClass<MemoryRepository<AnyEntity>>
   )[];
-  /** Makes the actions, also those that only handlers execute. */
+  /** Creates the actions, including those that only handlers execute. */
   readonly actions: (setup: EnvironmentSetup) => readonly AnyAction[];
-  /** Makes the handlers. Default: none. */
+  /** Creates the handlers. Default: none. */
   readonly handlers?: (setup: EnvironmentSetup) => readonly AnyEventHandler[];
   /** The shards, each in a database of its own; the first is the default. Default: shard (0, 0). */
   readonly shards?: readonly [ShardIdentifier, ...ShardIdentifier[]];
-  /** Who executes the actions. Default: `specification`. */
+  /** The principal of the actions. Default: `specification`. */
   readonly principal?: Principal;
-  /** Whether the plans of concurrent executions are written together, or how; as the service has it. Default false. */
+  /** Whether the plans of concurrent executions are written together, or how, as in the executor's options. Default false. */
   readonly groupCommit?: ExecutorOptions['groupCommit'];
-  /** What to change in the settings of delivery, such as `retry`. */
+  /** Overrides of the settings of delivery, such as `retry`. */
   readonly delivery?: DeliveryOverrides;
   /** When the clock starts. Default: 2026-01-01T00:00:00Z. */
   readonly start?: Date;
@@ -271,7 +271,7 @@ type Listed = TestEnvironmentOptions['models'][number];
 
 /** The repositories of an environment: one for each model. */
 export class EnvironmentRepositories {
-  /** By the classes that were listed, and by those of the models. */
+  /** By the listed classes, and by those of the models. */
   readonly #byClass = new Map<unknown, MemoryRepository<AnyEntity>>();
 
   constructor(listed: readonly Listed[], databases: DatabaseRegistry) {
@@ -287,7 +287,7 @@ export class EnvironmentRepositories {
     return [...new Set(this.#byClass.values())];
   }
 
-  /** Finds one by a class that was listed, or by that of its models. */
+  /** Finds one by a listed class, or by that of its models. */
   readonly of: RepositoryOf = (listed: { readonly name: string }) => {
     const repository = this.#byClass.get(listed);
     if (repository === undefined) throw unknownModel(listed.name);
@@ -320,7 +320,7 @@ function withoutStrategy(model: AnyEntity, cause: InvalidIdError): Specification
   const name = modelNameOf(model.constructor as ModelClass<AnyEntity>);
   return new SpecificationError(
     'no-strategy',
-    `The id ${model.id.value} of ${name} carries no shard: list the model with its strategy, models: [{ model: ${name}, strategy }]`,
+    `The id ${model.id.value} of ${name} contains no shard: list the model with its strategy, models: [{ model: ${name}, strategy }]`,
     { cause },
   );
 }

@@ -148,7 +148,7 @@ describe('a handler that fails', () => {
     await expect(handled.thenThrows('stale-record')).rejects.toMatchObject(failed);
     await expect(handled.thenEvents()).rejects.toMatchObject({
       code: 'dead-letter',
-      message: expect.stringContaining('on-credit gave up AccountCreditedEvent') as string,
+      message: expect.stringContaining('on-credit gave up on AccountCreditedEvent') as string,
       cause: { message: 'attempt 3' },
     });
   });

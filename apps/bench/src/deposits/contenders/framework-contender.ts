@@ -4,15 +4,15 @@ import { principal } from '../../load/bench-wallets.js';
 import { type DepositContender, amount } from '../deposit-contender.js';
 import type { DepositEnvironment } from '../deposit-environment.js';
 
-/** What an executor needs in order to commit concurrent actions together. */
+/** What an executor needs to commit concurrent actions together. */
 const groupedCommit: Partial<ExecutorOptions> = { groupCommit: true };
 
-/** Deposits by the framework, each action committed on its own. */
+/** Deposits with the framework, each action committed on its own. */
 export function frameworkContender(environment: DepositEnvironment): DepositContender<'framework'> {
   return { ...contender(environment, {}), name: 'framework' };
 }
 
-/** Deposits by the framework, concurrent actions committed together. */
+/** Deposits with the framework, concurrent actions committed together. */
 export function groupedContender(environment: DepositEnvironment): DepositContender<'framework, grouped'> {
   return { ...contender(environment, groupedCommit), name: 'framework, grouped' };
 }
@@ -34,7 +34,7 @@ function contender(
     deposit: async ({ id }) => {
       await executor.execute(principal, WalletDepositMoneyAction, { walletId: id, amount });
     },
-    // Its connections are the service's.
+    // Its connections belong to the service.
     close: async () => undefined,
   };
 }

@@ -97,7 +97,7 @@ export function eventValues({ event }: { readonly event: object }): unknown[] {
   return Object.values(event);
 }
 
-/** Runs an attempt again as long as another one was faster; `false` says so. */
+/** Repeats an attempt while it returns `false`, which means that the wallet has changed in the meantime. */
 export async function untilFresh(attempt: () => Promise<boolean>): Promise<void> {
   for (let count = 1; !(await attempt()); count++) {
     if (count >= attemptsMax) throw new Error(`A deposit was stale ${attemptsMax} times`);

@@ -5,7 +5,7 @@ import type { DepositEnvironment } from '../deposit-environment.js';
 const headers = { 'content-type': 'application/json' } as const;
 const body = JSON.stringify({ amount: amount.toFixed(2) });
 
-/** Deposits by requests to a running service, over one kept connection for each client. */
+/** Deposits with requests to a running service, over one persistent connection for each client. */
 export function httpContender(
   environment: DepositEnvironment,
   serviceUrl: string,
@@ -20,7 +20,7 @@ export function httpContender(
   };
 }
 
-/** Reads the whole answer, but makes no stream of it: the client's processor time is not what is measured. */
+/** Reads the whole answer, but not as a stream: the client's processor time is not what is measured. */
 function deposit(pool: Pool, path: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
