@@ -25,7 +25,7 @@ const sourcesEverywhere: Plugin = {
   configEnvironment: () => ({ resolve: { conditions } }),
 };
 
-/** Tests that hold only where the project has grouped commit on; some of them show that it has. */
+/** Tests that hold only where the project has group commit on; some of them show that it has. */
 const onlyGrouped = 'test/**/*.grouped.test.ts';
 
 // What a member that was moved has left behind has no manifest.
@@ -37,7 +37,7 @@ const projects = globSync('{packages,apps}/*/package.json', { cwd: import.meta.d
   }));
 
 /**
- * The tests that run once more, with grouped commit on: those that execute actions, where it could make a difference.
+ * The tests that run once more, with group commit on: those that execute actions, where it could make a difference.
  *
  * None of `core`, whose tests say themselves which way of committing they are about, and none of `events` and of the
  * adapter's delivery, whose tests write their events by hand: to them it is the same log.

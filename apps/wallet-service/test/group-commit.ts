@@ -6,5 +6,5 @@ declare module 'vitest' {
   }
 }
 
-/** Whether these tests run with grouped commit: `vitest.config.ts` says which do so, too. */
+/** Whether these tests run with group commit: `vitest.config.ts` says which do so, too. */
 export const groupCommit: boolean = inject('groupCommit');

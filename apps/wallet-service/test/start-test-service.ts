@@ -72,7 +72,7 @@ export async function stopTestService({ stop, global, mexico }: TestService): Pr
   await Promise.all([global.drop(), mexico.drop()]);
 }
 
-/** The configuration of the two shards as a file would hold it, with grouped commit where the project has it. */
+/** The configuration of the two shards as a file would hold it, with group commit where the project has it. */
 export function configTree({ global, mexico }: ShardDatabases, options: TestServiceOptions = {}): unknown {
   const groups = [
     group(0, 'global', global, global.port, options.global),

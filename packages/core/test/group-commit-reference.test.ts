@@ -5,11 +5,11 @@ import { defaultGroupSettings } from '../src/config/settings.js';
 
 const reference = readFileSync(new URL('../../../docs/reference/configuration.md', import.meta.url), 'utf8');
 const section = reference.slice(
-  reference.indexOf('\n## Grouped commit\n'),
+  reference.indexOf('\n## Group commit\n'),
   reference.indexOf('\n## Delivery\n'),
 );
 
-test('the reference lists every setting of grouped commit with its default, and no other', () => {
+test('the reference lists every setting of group commit with its default, and no other', () => {
   const rows = [...section.matchAll(/^\| `([a-z-]+)` +\| [^|]+ \| \w+ +\| ([\d,]+) +\|$/gm)];
   const documented = rows.map(([, key = '', value = '']) => [
     camelCase(key),

@@ -3,6 +3,6 @@ import { PgDeliveryFixture } from './fixtures/pg-delivery-fixture.js';
 import { PgFixture } from './fixtures/pg-fixture.js';
 
 describeStorageAdapter('PostgreSQL', () => PgFixture.open());
-describeStorageAdapter('PostgreSQL, with grouped commit', () => PgFixture.open(), { groupCommit: true });
+describeStorageAdapter('PostgreSQL, with group commit', () => PgFixture.open(), { groupCommit: true });
 describeDeliveryStore('PostgreSQL', () => PgDeliveryFixture.open());
 describeLateCommits('PostgreSQL', () => PgDeliveryFixture.open());

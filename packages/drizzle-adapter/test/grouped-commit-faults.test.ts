@@ -26,7 +26,7 @@ const patientQueue = { queueWaitMs: 120_000 };
 /** How soon all others are through, on a busy machine too. */
 const soonMs = 20_000;
 
-describe('grouped commit', () => {
+describe('group commit', () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createTestDatabase();

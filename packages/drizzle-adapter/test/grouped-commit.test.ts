@@ -6,7 +6,7 @@ import { accountsOf, codeOf, groupMarker, openGrouped, queueTogether } from './f
 import { proxied } from './fixtures/proxied.js';
 import { query } from './fixtures/query.js';
 
-describe('grouped commit', () => {
+describe('group commit', () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createTestDatabase();

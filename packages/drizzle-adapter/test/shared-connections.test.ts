@@ -18,7 +18,7 @@ describe('connections that commits share', () => {
     return () => database.drop();
   });
 
-  /** Without grouped commit, whose groups are not many statements. */
+  /** Without group commit, whose groups are not many statements. */
   const open = async (poolMax: number): Promise<SuiteContext> => {
     const settings = {
       'maximum-pool-size': poolMax,

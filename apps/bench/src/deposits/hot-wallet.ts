@@ -21,7 +21,7 @@ export const hotWallet: Benchmark = {
     await environment.close();
     return [
       {
-        title: 'one hot wallet, 64 clients: grouped commit ÷ relative update',
+        title: 'one hot wallet, 64 clients: group commit ÷ relative update',
         value: found['framework, grouped'].perSecond / found['relative update'].perSecond,
         unit: '×',
         atLeast: 8,

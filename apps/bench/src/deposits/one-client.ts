@@ -38,7 +38,7 @@ export const oneClient: Benchmark = {
     if (perAction === undefined || grouped === undefined) throw new Error('A contender was not measured');
     return [
       {
-        title: 'one client: latency (median), grouped commit ÷ per action',
+        title: 'one client: latency (median), group commit ÷ per action',
         value: grouped / perAction,
         unit: '×',
         atMost: 1.05,

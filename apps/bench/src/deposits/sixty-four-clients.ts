@@ -27,14 +27,14 @@ export const sixtyFourClients: Benchmark = {
     const relative = found['relative update'];
     return [
       {
-        title: 'grouped commit ÷ Drizzle with prepared queries, 64 clients',
+        title: 'group commit ÷ Drizzle with prepared queries, 64 clients',
         value: grouped.perSecond / drizzle.perSecond,
         unit: '×',
         atLeast: 6,
         measured: valuesOf(found, 'perSecond'),
       },
       {
-        title: 'grouped commit ÷ Drizzle with queries prepared per connection, 64 clients',
+        title: 'group commit ÷ Drizzle with queries prepared per connection, 64 clients',
         value: grouped.perSecond / found['drizzle, per connection'].perSecond,
         unit: '×',
         measured: { grouped: grouped.perSecond, drizzle: found['drizzle, per connection'].perSecond },
@@ -47,20 +47,20 @@ export const sixtyFourClients: Benchmark = {
         measured: { framework: framework.perSecond, statement: statement.perSecond },
       },
       {
-        title: 'grouped commit ÷ pipelined statement, 64 clients',
+        title: 'group commit ÷ pipelined statement, 64 clients',
         value: grouped.perSecond / statement.perSecond,
         unit: '×',
         atLeast: 2.5,
         measured: { grouped: grouped.perSecond, statement: statement.perSecond },
       },
       {
-        title: 'grouped commit ÷ relative update, 64 clients',
+        title: 'group commit ÷ relative update, 64 clients',
         value: grouped.perSecond / relative.perSecond,
         unit: '×',
         measured: { grouped: grouped.perSecond, 'relative update': relative.perSecond },
       },
       {
-        title: 'p99 latency, grouped commit ÷ pipelined statement, 64 clients',
+        title: 'p99 latency, group commit ÷ pipelined statement, 64 clients',
         value: grouped.p99Ms / statement.p99Ms,
         unit: '×',
         atMost: 0.7,

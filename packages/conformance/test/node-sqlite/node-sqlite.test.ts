@@ -7,7 +7,7 @@ import { describeStorageAdapter } from '../../src/index.js';
 import { SqliteFixture } from './sqlite-fixture.js';
 
 describeStorageAdapter('SQLite', async () => new SqliteFixture());
-describeStorageAdapter('SQLite, with grouped commit', async () => new SqliteFixture(), { groupCommit: true });
+describeStorageAdapter('SQLite, with group commit', async () => new SqliteFixture(), { groupCommit: true });
 
 test('The guide says how long the adapter is', () => {
   const guide = join(import.meta.dirname, '../../../../docs/guides/write-a-storage-adapter.md');

@@ -5,7 +5,7 @@ import { FrameworkError } from '../errors/framework-error.js';
 /** When a failed action runs again, and how long it waits before. */
 export interface RetryPolicy {
   /**
-   * How often the action runs at most, the first time included. With grouped commit it runs once more where it depends on
+   * How often the action runs at most, the first time included. With group commit it runs once more where it depends on
    * a model of another action that was not written: that is no failure of its own. Default 5.
    */
   readonly attemptsMax: number;

@@ -34,13 +34,13 @@ function treeWithDelivery(delivery: unknown): unknown {
   return { framework: { ...framework, delivery } };
 }
 
-/** A configuration with this section of grouped commit. */
+/** A configuration with this section of group commit. */
 function treeWithGroupCommit(groupCommit: unknown): unknown {
   const { framework } = treeOf([group]);
   return { framework: { ...framework, 'group-commit': groupCommit } };
 }
 
-/** What a configuration with this section of grouped commit says of it. */
+/** What a configuration with this section of group commit says of it. */
 function groupCommitOf(section: unknown): unknown {
   return parseFrameworkConfig(treeWithGroupCommit(section)).groupCommit;
 }
@@ -361,7 +361,7 @@ describe('a faulty configuration', () => {
   );
 });
 
-describe('the section of grouped commit', () => {
+describe('the section of group commit', () => {
   test('leaves it off by default, and with false', () => {
     expect(parseFrameworkConfig(treeOf([group])).groupCommit).toBe(false);
     expect(groupCommitOf(false)).toBe(false);

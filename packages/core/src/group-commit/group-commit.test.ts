@@ -72,7 +72,7 @@ function answering(running: TestExecutor, ...outcomes: readonly GroupOutcome[]):
   };
 }
 
-describe('grouped commit', () => {
+describe('group commit', () => {
   test('persists a lone plan as without it', async () => {
     const { execute, manager, driver } = executorOf(async (plan) => plan().add(openWallet()), {
       groupCommit: true,

@@ -104,7 +104,7 @@ describe('a model that is staged and not committed yet', () => {
     expect(await Promise.all([first, second])).toMatchObject([{ version: 2 }, { version: 3, balance: 102n }]);
   });
 
-  test('is not seen by an execution without grouped commit, which waits for the commit instead', async () => {
+  test('is not seen by an execution without group commit, which waits for the commit instead', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);

@@ -3,5 +3,5 @@ import { MemoryDeliveryFixture } from './delivery-fixture.js';
 import { MemoryFixture } from './memory-fixture.js';
 
 describeStorageAdapter('memory', async () => new MemoryFixture());
-describeStorageAdapter('memory, with grouped commit', async () => new MemoryFixture(), { groupCommit: true });
+describeStorageAdapter('memory, with group commit', async () => new MemoryFixture(), { groupCommit: true });
 describeDeliveryStore('memory', async () => new MemoryDeliveryFixture());

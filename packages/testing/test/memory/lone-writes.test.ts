@@ -15,6 +15,6 @@ function openWithoutGroups(): MemoryFixture {
 }
 
 describeStorageAdapter('memory, without groups', async () => openWithoutGroups());
-describeStorageAdapter('memory, without groups, with grouped commit', async () => openWithoutGroups(), {
+describeStorageAdapter('memory, without groups, with group commit', async () => openWithoutGroups(), {
   groupCommit: true,
 });
