@@ -27,7 +27,7 @@ describe('a section of delivery', () => {
     expect(parseDeliverySettings({ retentionMs: 0 })).toEqual({ retentionMs: 0 });
   });
 
-  test('is refused with the paths of all names that it should not have', () => {
+  test('is refused with the paths of all unknown names', () => {
     const disguised = JSON.parse('{"__proto__":{"leaseMs":1},"constructor":1}') as Record<string, unknown>;
     expect(faultsOf({ ...disguised, lease: 1, attemptsMax: 3, retry: { retryMax: 3, leaseMs: 1 } })).toEqual({
       'framework.delivery.lease': 'is not a known key',
@@ -39,7 +39,7 @@ describe('a section of delivery', () => {
     });
   });
 
-  test('is refused with what became of those that are no settings any more', () => {
+  test('is refused with the present value of every former setting', () => {
     expect(faultsOf({ pollMinMs: 5, retry: { outageBackoffMaxMs: 5 } })).toEqual({
       'framework.delivery.poll-min-ms':
         'is no longer a setting: remove it (now it is a quarter of poll-max-ms)',
@@ -58,7 +58,7 @@ describe('a section of delivery', () => {
     },
   );
 
-  test('is refused with the bounds of every number that cannot work', () => {
+  test('is refused with the range of every invalid number', () => {
     const retry = { attemptsMax: 1_000_001, backoffMaxMs: 2 ** 31 };
     expect(
       faultsOf({

@@ -16,7 +16,7 @@ function abandonedCalls() {
 }
 
 describe('a restart', () => {
-  test('is requested once, when there were too many abandoned calls for long enough', async () => {
+  test('is requested once, when there have been too many abandoned calls for long enough', async () => {
     const { clock, calls, needs } = abandonedCalls();
     for (const handler of ['mails', 'books', 'mails', 'others']) calls.add(handler);
     calls.remove('others');
@@ -33,7 +33,7 @@ describe('a restart', () => {
     expect(needs).toHaveLength(1);
   });
 
-  test('says of each handler how many of its calls still run', async () => {
+  test('says how many calls of each handler are still running', async () => {
     const { clock, calls, needs } = abandonedCalls();
     for (const handler of ['mails', 'mails', 'mails']) calls.add(handler);
     calls.remove('mails');
@@ -59,7 +59,7 @@ describe('a restart', () => {
     expect(needs).toEqual([]);
   });
 
-  test('is requested after the whole time when there were fewer abandoned calls for a moment', async () => {
+  test('is requested only after the whole time if there were fewer abandoned calls for a moment', async () => {
     const { clock, calls, needs } = abandonedCalls();
     calls.add('mails');
     calls.add('mails');
@@ -72,7 +72,7 @@ describe('a restart', () => {
     expect(needs).toHaveLength(1);
   });
 
-  test('is not requested of a process that stops', async () => {
+  test('is not requested for a process that is stopping', async () => {
     const { clock, calls, needs } = abandonedCalls();
     calls.add('mails');
     calls.add('mails');
@@ -82,7 +82,7 @@ describe('a restart', () => {
     expect(clock.sleeperCount).toBe(0);
   });
 
-  test('is written with the count of abandoned calls of each handler when nobody takes the need', () => {
+  test('is written with the count of abandoned calls of each handler when there is no hook', () => {
     const write = vi.spyOn(console, 'error').mockReturnValue();
     const countByHandler = new Map([
       ['mails', 2],
@@ -98,7 +98,7 @@ describe('a restart', () => {
 });
 
 describe('calls may be made again', () => {
-  test('as soon as fewer calls are abandoned than are allowed, which is told once', () => {
+  test('as soon as fewer calls are abandoned than are allowed, which is reported once', () => {
     const { calls, roomCount } = abandonedCalls();
     for (const handler of ['mails', 'books', 'mails']) calls.add(handler);
     calls.remove('mails');
@@ -109,7 +109,7 @@ describe('calls may be made again', () => {
     expect([calls.full, roomCount()]).toEqual([false, 1]);
   });
 
-  test('also after a restart was requested', async () => {
+  test('even after a restart was requested', async () => {
     const { clock, calls, roomCount } = abandonedCalls();
     calls.add('mails');
     calls.add('mails');

@@ -53,14 +53,14 @@ test.each<[string, Partial<AttemptFailure>, string]>([
   expect(lineOf(failure)).toBe(`Handler one, ${line}`);
 });
 
-test('the line on a dead letter says that later events wait, and what to do', () => {
+test('the line about a dead letter says that later events wait, and what to do', () => {
   expect(lineOf({ willRetry: false, retryAfterMs: undefined })).toBe(
     'Handler one, DepositedEvent a1 of Account a: attempt 2 failed, it is a dead letter now, and later events of the model wait ' +
       'behind it until you replay or skip it with DeliveryOperator: Error: no',
   );
 });
 
-test('the line on an attempt that needs another shard says what it waits for', () => {
+test('the line about an attempt that needs another shard says what it waits for', () => {
   const error = new UnknownShardError(ShardIdentifier.of(1, 0));
   const line = lineOf({ counted: false, error: new Error('cannot', { cause: error }) });
   expect(line).toContain(

@@ -10,7 +10,7 @@ function isEven({ modelId }: LeasedModel): boolean {
   return Number(modelId) % 2 === 0;
 }
 
-test('questions that come together are asked in statements of a bounded size, and each has its own answer', async () => {
+test('simultaneous questions are asked in statements of limited size, and each gets its own answer', async () => {
   const sizes: number[] = [];
   const check = new BlockedCheck(workerContext(), {
     stillBlocked: async (models) => {
@@ -31,7 +31,7 @@ test('questions that come together are asked in statements of a bounded size, an
 
 const model: LeasedModel = { handler: 'one', slot: 0, token: '1', modelName: 'Account', modelId: '2' };
 
-test('a question is asked again when the database could not answer, and later ones are, too', async () => {
+test('a question is asked again when the database could not answer, and so are later ones', async () => {
   const clock = new VirtualClock();
   const errors: unknown[] = [];
   let failing = 2;
@@ -64,7 +64,7 @@ test('a model counts as blocked when delivery ends before its question was answe
   expect(clock.sleeperCount).toBe(0);
 });
 
-test('models of the same name of two handlers have answers of their own', async () => {
+test('models with the same name of two handlers get separate answers', async () => {
   const check = new BlockedCheck(workerContext(), {
     stillBlocked: async (models) => models.filter(({ handler }) => handler === 'other'),
   });
@@ -76,7 +76,7 @@ test('models of the same name of two handlers have answers of their own', async 
   ]);
 });
 
-test('questions that come while others are asked are asked together behind them', async () => {
+test('questions that come while others are being asked are asked together after them', async () => {
   const hold = gate();
   const sizes: number[] = [];
   const check = new BlockedCheck(workerContext(), {

@@ -36,7 +36,7 @@ describe('a handler that throws', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('flows again without blocking once nothing is blocked', async () => {
+  test('handles events without blocking them again once nothing is blocked', async () => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
@@ -52,7 +52,7 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('flows again without blocking also where it is read late that something was blocked when its slot was had', async () => {
+  test('handles events without blocking them again even if it learns late that something was blocked when it gained the slot', async () => {
     const bench = new DeliveryBench();
     const models = ['a', 'b', 'c', 'd'];
     const failing = new Set(models.map((model) => `${model}1`));
@@ -83,7 +83,7 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('flows again without blocking also where its attempt ends after its slot was had again under the same lease', async () => {
+  test('handles events without blocking them again even if its attempt ends after it gained the slot again under the same lease', async () => {
     const bench = new DeliveryBench();
     let failures = 1;
     const handler = handlerOf({ name: 'one' }, () => (failures-- > 0 ? fail() : undefined));
@@ -111,7 +111,7 @@ describe('a handler that throws', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('makes a dead letter after exactly its attempts, and holds up no other model', async () => {
+  test('makes a dead letter after exactly the allowed attempts, and holds up no other model', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 4 } }, ({ modelId }) =>
       modelId === 'a' ? fail() : undefined,
@@ -130,7 +130,7 @@ describe('a handler that throws', () => {
     ]);
   });
 
-  test('makes a dead letter at once when it has one attempt', async () => {
+  test('makes a dead letter at once when only one attempt is allowed', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(deposited('a', 1));
     bench.start([handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, fail)]);
@@ -138,7 +138,7 @@ describe('a handler that throws', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 1, dead: true }]);
   });
 
-  test('blocks its model only, not another one of the same id', async () => {
+  test('blocks only its model, not another one with the same id', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, ({ modelName }) => {
       if (modelName !== 'Other') throw new Error('fails');
@@ -152,7 +152,7 @@ describe('a handler that throws', () => {
     expect(handler.seen).toEqual(expect.arrayContaining(['other1', 'other2']));
   });
 
-  test('fails by an event that does not fit its schema, too', async () => {
+  test('fails on an event that does not fit its schema, too', async () => {
     const bench = new DeliveryBench();
     const amounts: unknown[] = [];
     const handler = handlerOf({ name: 'one' }, ({ event }) => void amounts.push(event.amount));
@@ -163,7 +163,7 @@ describe('a handler that throws', () => {
     expect(bench.database.blockedOf('one')[0]!.error).toContain('amount');
   });
 
-  test('is not kept from its turn by blocked events of a handler that the process does not have', async () => {
+  test('is not held up by blocked events of a handler that the process does not have', async () => {
     const bench = new DeliveryBench();
     let broken = true;
     const one = handlerOf({ name: 'one', retry: { backoffBaseMs: 5_000 } }, ({ modelId }) =>
@@ -206,7 +206,7 @@ async function withDeadLetter(): Promise<{
 }
 
 describe('a dead letter', () => {
-  test('is tried again after replay, and what waited follows in order', async () => {
+  test('is tried again after a replay, and the waiting events follow in order', async () => {
     const { bench, seen, letters, fix } = await withDeadLetter();
     fix();
     expect((await letters.replay({ eventId: 'a1' }, step)).count).toBe(1);
@@ -215,7 +215,7 @@ describe('a dead letter', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('lets the others go on after skip', async () => {
+  test('lets the others continue after a skip', async () => {
     const { bench, seen, letters, executor } = await withDeadLetter();
     expect((await letters.skip({ eventId: 'a1' }, step)).count).toBe(1);
     await bench.clock.advance(3_000);
@@ -228,7 +228,7 @@ describe('a dead letter', () => {
     expect(bench.database.writes.blocked).toBe(blocked);
   });
 
-  test('keeps later events in order while it is there', async () => {
+  test('keeps later events in order while it exists', async () => {
     const { bench, seen, letters, executor, fix } = await withDeadLetter();
     bench.database.commit(deposited('a', 4));
     executor.committed();
@@ -280,7 +280,7 @@ describe('a handler that does not return', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 2, dead: true }, { attempts: 0 }]);
   });
 
-  test('gets no new calls while too many of its calls were given up and still run', async () => {
+  test('gets no new calls while too many of its abandoned calls are still running', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const handler = handlerOf(
@@ -297,7 +297,7 @@ describe('a handler that does not return', () => {
     expect(handler.seen.toSorted()).toEqual(['a1', 'b1', 'c1', 'd1', 'e1']);
   });
 
-  test('ends in a process that gives its leases back and asks to be restarted, and the next one goes on', async () => {
+  test('makes its process give its leases back and request a restart, and the next process continues', async () => {
     const bench = new DeliveryBench();
     const healthy: string[] = [];
     const start = (): ReturnType<DeliveryBench['start']> => {
@@ -326,7 +326,7 @@ describe('a handler that does not return', () => {
     expect(second.restarts).toEqual([]);
   });
 
-  test('does not ask for a restart while the process stops anyway', async () => {
+  test('does not request a restart while the process is stopping anyway', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' }, () => new Promise(() => undefined));
     bench.database.commit(deposited('a', 1), deposited('b', 1));
@@ -371,7 +371,7 @@ async function blockedLate(work: (eventId: string, attempt: number) => void) {
   return { bench, handler, executor };
 }
 
-describe('an event that was handled and is blocked all the same, by a statement that came too late', () => {
+describe('an event that was handled and is blocked all the same, by a late statement', () => {
   test('is found within two leases', async () => {
     const { bench, handler } = await blockedLate(() => undefined);
     await bench.clock.advance(20_000);
@@ -379,7 +379,7 @@ describe('an event that was handled and is blocked all the same, by a statement 
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('holds back later events of its model also in a batch of which others are being blocked', async () => {
+  test('holds back later events of its model even in a batch of which others are being blocked', async () => {
     const bench = new DeliveryBench();
     const batches: string[][] = [];
     class Batches {
@@ -411,7 +411,7 @@ describe('an event that was handled and is blocked all the same, by a statement 
     expect(bench.database.cursors.get('one 0')).toBe(4);
   });
 
-  test('holds back the later events of its model from when it is tried again', async () => {
+  test('holds back the later events of its model as soon as it is tried again', async () => {
     const { bench, handler, executor } = await blockedLate((eventId, attempt) => {
       if (eventId === 'a1' && attempt === 2) fail();
     });

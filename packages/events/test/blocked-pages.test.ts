@@ -14,7 +14,7 @@ function failing(name = 'one', attemptsMax = 2): ReturnType<typeof handlerOf> {
   });
 }
 
-test('a database that is down fails its own part of an answer only', async () => {
+test('a database that is down is missing only in its own part of an answer', async () => {
   const bench = new DeliveryBench();
   bench.database.commit(deposited('a', 1));
   bench.start([failing('one', 1)]);
@@ -45,7 +45,7 @@ test('a database that is down fails its own part of an answer only', async () =>
   expect(await operator.replay({}, { dryRun: true })).toBe(1);
 });
 
-test('a database that is down keeps no change from the others, and is reported', async () => {
+test('a database that is down prevents no change in the others, and is reported', async () => {
   const [bench, other] = [new DeliveryBench(), new DeliveryBench()];
   for (const each of [bench, other]) {
     each.database.commit(deposited('a', 1));
@@ -69,7 +69,7 @@ test('a database that is down keeps no change from the others, and is reported',
   await expect(operator.skip({ handler: 'nobody' })).rejects.toMatchObject({ code: 'unknown-handler' });
 });
 
-test('what several databases have thrown is thrown together', async () => {
+test('the errors of several databases are thrown together', async () => {
   const errors = [new Error('the first one is down'), new Error('the last one is down')];
   const accesses = [0, 1, 2].map(() => new MemoryAccess(new DeliveryBench().database));
   const deliveries = accesses.map((access) => ({
@@ -86,7 +86,7 @@ test('what several databases have thrown is thrown together', async () => {
 });
 
 describe('dead letters', () => {
-  test('are counted by a dry run however many there are', async () => {
+  test('are counted by a dry run, however many there are', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const models = Array.from({ length: 1_200 }, (_item, index) => deposited(`a${index}-`, 1));
@@ -100,7 +100,7 @@ describe('dead letters', () => {
     expect(await operator.replay({})).toBe(1_200);
   });
 
-  test('are replayed step by step, each behind the last one, so that those which fail again meanwhile are left', async () => {
+  test('are replayed step by step, so that those which fail again meanwhile are not replayed twice', async () => {
     const bench = new DeliveryBench();
     const store = new MemoryDeliveryStore(new MemoryAccess(bench.database));
     const steps: unknown[] = [];
@@ -113,7 +113,7 @@ describe('dead letters', () => {
     expect(steps).toEqual([{ limit: 1_000 }, { limit: 1_000, after: 'a place' }]);
   });
 
-  test('are none where there is no database', async () => {
+  test('are an empty page if there is no database', async () => {
     expect(await new DeliveryOperator({ deliveries: () => [] }).replay({})).toBe(0);
   });
 
@@ -140,7 +140,7 @@ describe('dead letters', () => {
     expect(handlers.map(({ seen }) => seen)).toEqual([['a1'], ['a1', 'a1'], ['a1']]);
   });
 
-  test('refuse a limit that is no whole number', async () => {
+  test('refuse a limit that is not a whole number', async () => {
     const operator = operatorOf(new DeliveryBench());
     for (const limit of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1.5]) {
       await expect(operator.findBlocked({}, { limit })).rejects.toMatchObject({
@@ -149,7 +149,7 @@ describe('dead letters', () => {
     }
   });
 
-  test('refuse a cursor that no page gave', async () => {
+  test('refuse a cursor that no page has returned', async () => {
     const operator = operatorOf(new DeliveryBench());
     for (const after of ['', 'x', '7:', '1:', '-1:', '0.5:', ':', ' :', 'x:', 'x0:']) {
       await expect(operator.findBlocked({}, { after })).rejects.toMatchObject({ code: 'invalid-cursor' });
@@ -188,7 +188,7 @@ describe('dead letters', () => {
     },
   );
 
-  test('of more than ten databases are found from any of their pages on', async () => {
+  test('of more than ten databases are found from any page on', async () => {
     const benches = Array.from({ length: 12 }, () => new DeliveryBench());
     for (const bench of benches) block(bench, deposited('a', 1));
     const operator = operatorOf(...benches);
@@ -196,7 +196,7 @@ describe('dead letters', () => {
     expect((await operator.findBlocked({}, { after: first.next! })).items).toHaveLength(1);
   });
 
-  test('are all that is ever replayed, and a dry run says so', async () => {
+  test('are the only events that are replayed, and a dry run says so', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     block(bench, deposited('a', 1));

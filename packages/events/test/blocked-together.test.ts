@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { deposited } from './account.js';
 import { DeliveryBench, handlerOf, shard } from './delivery-bench.js';
 
-describe('what fails at the same time', () => {
+describe('an event that fails together with others', () => {
   const events = Array.from({ length: 50 }, (_unused, index) => deposited(`m${index}`, 1));
 
   test('is blocked in few statements, so that a slow database can renew leases between them', async () => {
@@ -16,7 +16,7 @@ describe('what fails at the same time', () => {
     expect(access.calls.get('blocked.block')).toBeLessThan(6);
   });
 
-  test('is blocked each by itself when it is refused together', async () => {
+  test('is blocked by itself when they are refused together', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(...events);
     const process = bench.start([failingHandler()]);

@@ -4,7 +4,7 @@ import { CallContext } from '../src/call/handler-caller.js';
 import { deposited } from './account.js';
 import { shard } from './delivery-bench.js';
 
-test('a handler that asks for its signal after it was given up finds that aborted, with the reason', () => {
+test('a handler that asks for its signal after it was abandoned gets an aborted signal with the reason', () => {
   const executor = { execute: () => Promise.reject(new Error('no action is executed')) };
   const context = new CallContext('one', deposited('a', 1), shard, 1, executor);
   const reason = new Error('too slow');

@@ -17,7 +17,7 @@ function deadlines(clock = new VirtualClock()) {
   return { clock, running, expired };
 }
 
-test('each call expires when its own time is over, with one sleep for all of them', async () => {
+test('each call expires when its own time is over, with one timer for all of them', async () => {
   const { clock, running, expired } = deadlines();
   running.add({ name: 'first' });
   await clock.advance(400);
@@ -31,7 +31,7 @@ test('each call expires when its own time is over, with one sleep for all of the
   expect([...running.calls]).toEqual([]);
 });
 
-test('calls that began together expire together, although each timer takes a millisecond at least', async () => {
+test('calls that began together expire together, although each timer takes at least a millisecond', async () => {
   class TimerClock extends VirtualClock {
     override sleep(durationMs: number, signal?: AbortSignal): Promise<void> {
       return super.sleep(Math.max(1, durationMs), signal);

@@ -50,7 +50,7 @@ describe('notifications', () => {
     expect(sent.sentMs).toEqual([0, 500]);
   });
 
-  test('go on after one that failed, which is told', async () => {
+  test('continue after one that failed, which is reported', async () => {
     const sent = new SentNotifications();
     const error = new Error('down');
     sent.outcome = () => Promise.reject(error);
@@ -62,7 +62,7 @@ describe('notifications', () => {
     expect(sent.errors).toEqual([error, error]);
   });
 
-  test('are sent no more once they are stopped, also those that wait for their turn', async () => {
+  test('are no longer sent once they are stopped, not even those that are waiting', async () => {
     const { clock, notifications, sentMs } = new SentNotifications();
     notifications.notify();
     await clock.advance(1);

@@ -20,11 +20,11 @@ test('the reference lists every setting of delivery with its default, and no oth
   expect(rows).toHaveLength(Object.keys(settings).length);
 });
 
-test('the reference gives milliseconds where the name says so, and only there', () => {
+test('the reference has milliseconds as the unit exactly where the name says so', () => {
   for (const { key, unit } of rows) expect([key, unit === 'ms']).toEqual([key, key.endsWith('-ms')]);
 });
 
-test('the documented section with every default is accepted as it is', () => {
+test('the documented section with every default is accepted unchanged', () => {
   const retry = Object.fromEntries(
     rows.filter(({ key }) => key.startsWith('retry.')).map(({ key, value }) => [key.slice(6), value]),
   );

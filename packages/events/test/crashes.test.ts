@@ -49,7 +49,7 @@ function startSlow(
   return started;
 }
 
-describe('a process that vanishes', () => {
+describe('a process that dies', () => {
   test('has its slots taken over after the lease, and nothing is lost', async () => {
     const bench = new DeliveryBench();
     const [before, after]: [string[], string[]] = [[], []];
@@ -64,7 +64,7 @@ describe('a process that vanishes', () => {
     await second.delivery.stop();
   });
 
-  test('repeats no more than what it had not saved', async () => {
+  test('repeats only what it had not saved', async () => {
     const bench = new DeliveryBench();
     const [before, after]: [string[], string[]] = [[], []];
     bench.database.commit(deposited('a', 1), deposited('a', 2));
@@ -81,7 +81,7 @@ describe('a process that vanishes', () => {
   });
 });
 
-describe('what has failed, or waited, before a process vanished', () => {
+describe('an event that failed, or waited, before a process died', () => {
   test.each(['a1', 'a2'])('holds up no other model of its slot while it is tried again: %s', async (slow) => {
     const bench = new DeliveryBench();
     let failures = 1;
@@ -104,7 +104,7 @@ describe('what has failed, or waited, before a process vanished', () => {
 });
 
 describe('an event that kills its process', () => {
-  test('is a dead letter after exactly its attempts, and innocents are not', async () => {
+  test('is a dead letter after exactly the allowed attempts, and harmless events are not', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     const ids = ['a', 'b', 'c', 'd', 'e', 'f'];
@@ -122,7 +122,7 @@ describe('an event that kills its process', () => {
     expect(seen).toEqual(expect.arrayContaining(['a2', 'b2', 'd2', 'e2', 'f2']));
   });
 
-  test('is a dead letter after its attempts also when the database ends with the process each time', async () => {
+  test('is a dead letter after the allowed attempts even if the database ends with the process each time', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
@@ -174,7 +174,7 @@ describe('an event that kills its process', () => {
     },
   );
 
-  test('is a dead letter also when it kills only after some seconds', async () => {
+  test('is a dead letter even if it kills only after some seconds', async () => {
     const bench = new DeliveryBench();
     const done: string[] = [];
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
@@ -187,7 +187,7 @@ describe('an event that kills its process', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ event: { id: 'c1' }, attempts: 3, dead: true }]);
   });
 
-  test('takes no attempt from slow events beside it also when it kills only after some seconds', async () => {
+  test('takes no attempt from slow events beside it, even if it kills only after some seconds', async () => {
     const bench = new DeliveryBench();
     const done: string[] = [];
     const ids = ['a1', 'b1', 'c1', 'd1', 'e1', 'f1', 'g1', 'h1'];
@@ -262,7 +262,7 @@ describe('after a crash, retries that wait for an outage', () => {
     return started;
   }
 
-  test('hold up no slot, however many they are', async () => {
+  test('hold up no slot, however many there are', async () => {
     const bench = new DeliveryBench();
     const handled: string[] = [];
     const before = startInOutage(bench, []);
@@ -297,7 +297,7 @@ describe('after a crash, retries that wait for an outage', () => {
 });
 
 describe('a slot that another process took', () => {
-  test('is not worked on any more, and what is written for it is refused', async () => {
+  test('is no longer worked on, and writes for it are refused', async () => {
     const bench = new DeliveryBench();
     const seen: string[] = [];
     const { access, executor } = killable(bench, undefined, seen);
@@ -321,7 +321,7 @@ describe('a slot that another process took', () => {
     expect(access.calls.get('leases.renew')).toBeGreaterThan(1);
   });
 
-  test('and that comes back with work queued has all of it done, under the new lease', async () => {
+  test('and that comes back with queued work has all of it done, under the new lease', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const seen: string[][] = [];
@@ -369,7 +369,7 @@ describe('a slot that another process took', () => {
   });
 });
 
-test('errors of the database delay events and lose none', async () => {
+test('errors of the database delay events but lose none', async () => {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one' }, ({ eventId, attempt }) => {
     if (eventId === 'b1' && attempt === 1) throw new Error('once');

@@ -80,7 +80,7 @@ function slotOf(handler: string, slot: number): HeldSlot {
   return new HeldSlot({ handler, slot, token: 't', abandoned: false });
 }
 
-test('handlers start at their cursors in the slots that were gained, and only there', async () => {
+test('handlers start at their cursors, only in the slots that were gained', async () => {
   const asking = new AskingLoader();
   await asking.loader.start([slotOf('one', 0), slotOf('one', 3), slotOf('two', 3)]);
   expect(asking.asked).toEqual([[0, 3]]);
@@ -105,7 +105,7 @@ test.each([1, 4_999, 5_000, 5_001, 10_000, 12_345])(
   },
 );
 
-test('what is blocked before its cursors are read is known, however long they take', async () => {
+test('events that are blocked before the cursors are read are known, however long that takes', async () => {
   const asking = new AskingLoader();
   const { promise, resolve } = Promise.withResolvers<readonly HandlerCursor[]>();
   asking.cursorsOf = () => promise;
@@ -117,7 +117,7 @@ test('what is blocked before its cursors are read is known, however long they ta
   expect(asking.subscription('one').blockedModels).toEqual(['Account a']);
 });
 
-test('cursors are read when those that are being saved have been: the slots may be the same', async () => {
+test('cursors are read only after a save in progress, because the slots may be the same', async () => {
   const asking = new AskingLoader();
   const { promise, resolve } = Promise.withResolvers<void>();
   asking.saved = promise;
@@ -149,7 +149,7 @@ test('a slot without a cursor, or of a handler that is gone, is left alone', asy
   expect(asking.errors).toEqual([]);
 });
 
-test('the database is asked again until it answers, or the slots are lost', async () => {
+test('the database is asked again until it answers or the slots are lost', async () => {
   const asking = new AskingLoader();
   const answer = asking.cursorsOf;
   const down = new Error('down');
@@ -168,7 +168,7 @@ test('the database is asked again until it answers, or the slots are lost', asyn
   expect(asking.errors).toContain(down);
 });
 
-test('a refresh tells which handlers are paused, and which ones the database knows', async () => {
+test('a refresh returns which handlers are paused, and which ones the database knows', async () => {
   const asking = new AskingLoader();
   asking.known = async () => [knownAs('two', true), knownAs('other', true)];
   expect(await asking.loader.refresh()).toEqual([knownAs('two', true), knownAs('other', true)]);
@@ -181,7 +181,7 @@ test('a refresh tells which handlers are paused, and which ones the database kno
   expect(asking.blockedCount).toBe(1);
 });
 
-test('an answer that comes late does not undo what is known since', async () => {
+test('a late answer does not overwrite newer knowledge', async () => {
   const asking = new AskingLoader();
   const answers = [0, 1].map(() => Promise.withResolvers<readonly KnownHandler[]>());
   let askCount = 0;

@@ -6,7 +6,7 @@ import { CursorSaver, HeldSlot } from '../src/slots/cursor-saver.js';
 import { gate } from './delivery-bench.js';
 import { workerContext } from './worker-context.js';
 
-test('a cursor that moves while its save fails is saved where it is then, never where it was', async () => {
+test('a cursor that moves while its save fails is saved at its new position, never at the old one', async () => {
   const { opened, open } = gate();
   const saved: string[] = [];
   let saveCount = 0;
@@ -88,7 +88,7 @@ function slotOf(slot = 0, token = 't', handler = 'one'): HeldSlot {
 }
 
 describe('a cursor', () => {
-  test('is saved when it rests for a second, with those that are due then', async () => {
+  test('is saved when it has rested for a second, together with those that are due then', async () => {
     const { clock, saved, counts, move } = new RunningSaver();
     await clock.advance(5_000);
     move(slotOf(0), '1', 2);
@@ -136,7 +136,7 @@ describe('a cursor', () => {
     expect(saved).toEqual(['30000: one 0 t 30']);
   });
 
-  test('that passes unwanted events is saved for the wanted ones before them, where it is then', async () => {
+  test('that passes unwanted events is saved for the wanted ones before them, at its position then', async () => {
     const { clock, saved, counts, move } = new RunningSaver();
     const slot = slotOf();
     move(slot, '1', 1);
@@ -146,7 +146,7 @@ describe('a cursor', () => {
     expect([saved, counts]).toEqual([['1000: one 0 t 2'], [1]]);
   });
 
-  test('of a slot that is lost is not saved, and counts for nothing when the slot is had again', async () => {
+  test('of a slot that is lost is not saved, and does not count when the slot is gained again', async () => {
     const { clock, saved, counts, move } = new RunningSaver();
     const [before, after] = [slotOf(0, 'before'), slotOf(0, 'after')];
     move(before, '9', 50);
@@ -162,7 +162,7 @@ describe('a cursor', () => {
     ]);
   });
 
-  test('for which somebody waits is saved at once, and one that passed nothing wanted is not', async () => {
+  test('that a caller waits for is saved at once, unless it passed nothing wanted', async () => {
     const { clock, saved, saver, move } = new RunningSaver();
     move(slotOf(0), '1', 1);
     move(slotOf(1), '1', 0);
@@ -172,7 +172,7 @@ describe('a cursor', () => {
     expect(saved).toEqual(['100: one 0 t 1']);
   });
 
-  test('that could not be saved is saved when the database can again, with all that it has passed', async () => {
+  test('that could not be saved is saved when the database is available again, with all that it has passed', async () => {
     const running = new RunningSaver();
     const { clock, saved, counts, errors, move } = running;
     const error = new Error('down');
@@ -186,7 +186,7 @@ describe('a cursor', () => {
     expect([saved.map((text) => text.split(': ')[1]), counts]).toEqual([['one 0 t 2'], [5]]);
   });
 
-  test('whose slot the database has given to another process is told by its token', async () => {
+  test('whose slot the database has given to another process is reported by its token', async () => {
     const running = new RunningSaver();
     const { clock, lost, move } = running;
     running.lostTokens = ['t'];
@@ -195,7 +195,7 @@ describe('a cursor', () => {
     expect(lost).toEqual(['t']);
   });
 
-  test('is saved no more once the saver is stopped, but for a last time when it is asked to', async () => {
+  test('is no longer saved once the saver is stopped, except a last time on request', async () => {
     const { clock, saved, saver, ended, move } = new RunningSaver();
     move(slotOf(), '1', 1);
     saver.stop();

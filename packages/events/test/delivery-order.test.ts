@@ -3,7 +3,7 @@ import { deposited } from './account.js';
 import { DeliveryBench, gate, handlerOf } from './delivery-bench.js';
 
 describe('a delivery', () => {
-  test('hands every event of the log to every handler, those of one model in order', async () => {
+  test('passes every event of the log to every handler, those of one model in order', async () => {
     const bench = new DeliveryBench();
     const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'two' })];
     bench.database.commit(deposited('a', 1), deposited('b', 1), deposited('a', 2), deposited('b', 2));
@@ -15,7 +15,7 @@ describe('a delivery', () => {
     }
   });
 
-  test('never runs two events of one model at the same time, and other models meanwhile', async () => {
+  test('never handles two events of one model at the same time, but other models meanwhile', async () => {
     const bench = new DeliveryBench();
     const first = gate();
     const handler = handlerOf({ name: 'slow' }, ({ eventId }) =>
@@ -30,7 +30,7 @@ describe('a delivery', () => {
     expect(handler.seen).toEqual(['a1', 'b1', 'a2']);
   });
 
-  test('runs no more models side by side than the handler allows', async () => {
+  test('handles no more models in parallel than the handler allows', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'slow', concurrency: 2 }, () => new Promise(() => undefined));
     bench.database.commit(...['a', 'b', 'c', 'd'].map((id) => deposited(id, 1)));
@@ -50,7 +50,7 @@ describe('a delivery', () => {
     expect(handler.seen).toEqual(['a1']);
   });
 
-  test('costs one read for handlers that stand at the same place', async () => {
+  test('costs one read for handlers at the same position', async () => {
     const bench = new DeliveryBench();
     const handlers = Array.from({ length: 10 }, (_item, index) => handlerOf({ name: `handler-${index}` }));
     const { access, executor } = bench.start(handlers);

@@ -10,7 +10,7 @@ import {
 import { tuned } from '../src/delivery-tuning.js';
 import { testSettings } from './worker-context.js';
 
-describe('what no user sets', () => {
+describe('the tuning of delivery', () => {
   test('follows from the settings, or is fixed', () => {
     expect(engineSettings({ pollMaxMs: 2_000, cursorSaveMs: 50, readBytesMax: 1_001 })).toMatchObject({
       pollMinMs: 500,
@@ -24,7 +24,7 @@ describe('what no user sets', () => {
     });
   });
 
-  test('is as long as a timer can wait at most, and at least a millisecond', () => {
+  test('has times from a millisecond to the longest time of a timer', () => {
     const longest = 2 ** 31 - 1;
     expect(engineSettings({ pollMaxMs: longest, cursorSaveMs: longest })).toMatchObject({
       blockedPollMs: longest,
@@ -37,7 +37,7 @@ describe('what no user sets', () => {
     });
   });
 
-  test('is tuned by tests, also in a copy of what they have tuned', () => {
+  test('is changed by tests, even in a copy of what they have changed', () => {
     const overrides = tuned({ leaseMs: 300, readMax: 7 });
     expect(Object.keys(overrides)).toEqual(['leaseMs']);
     expect(engineSettings(tuned({ ...overrides, readMax: 8, dueMax: 9 }))).toMatchObject({
@@ -49,7 +49,7 @@ describe('what no user sets', () => {
 });
 
 describe('the settings of a delivery', () => {
-  test('are the defaults where nothing is said, also where undefined is', () => {
+  test('are the defaults if nothing is passed, or undefined', () => {
     expect(engineSettings()).toMatchObject(defaultDeliverySettings);
     const unset = { leaseMs: undefined, retry: { attemptsMax: undefined } } as unknown as DeliveryOverrides;
     expect(engineSettings(unset)).toEqual(engineSettings());
@@ -63,7 +63,7 @@ describe('the settings of a delivery', () => {
     });
   });
 
-  test('are refused with all that is wrong with them at once', () => {
+  test('are refused with all their errors at once', () => {
     const wrong = { leaseMs: 99, pollMs: 1, retry: { attemptsMax: 0, readMax: 1 } };
     let faults: readonly string[] = [];
     try {
@@ -81,7 +81,7 @@ describe('the settings of a delivery', () => {
   });
 });
 
-test('an event is read with others when it has no more than its share of the bytes, and always when it has one', () => {
+test('an event is read completely if it has no more than its share of the bytes, and always if it has one byte', () => {
   expect(eventBytesMax(engineSettings())).toBe(16_777);
   expect(eventBytesMax(testSettings({ readMax: 3, readBytesMax: 11 }))).toBe(3);
   expect(eventBytesMax(testSettings({ readMax: 1_000, readBytesMax: 10 }))).toBe(1);

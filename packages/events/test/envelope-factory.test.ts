@@ -16,7 +16,7 @@ function shardOf(shards: readonly ShardIdentifier[], modelId: string): ShardIden
 }
 
 describe('the shard of an event', () => {
-  test('is the one that the id of its model carries', () => {
+  test('is the one in the id of its model', () => {
     expect(shardOf([first, second], ShardedId.generate(Account, second).value)).toBe(second);
   });
 
@@ -27,7 +27,7 @@ describe('the shard of an event', () => {
     expect(shardOf([second, first], modelId)).toBe(second);
   });
 
-  test('is that of its database where there is one only, whatever the id of its model carries', () => {
+  test('is that of its database if there is only one, whatever the id of its model contains', () => {
     expect(shardOf([first], ShardedId.generate(Account, second).value)).toBe(first);
   });
 });
@@ -38,11 +38,11 @@ function modelOf(factory: EnvelopeFactory, modelName: string): ModelClass<unknow
 }
 
 describe('the model of an event', () => {
-  test('is the class of that name which was given', () => {
+  test('is the class with that name that was passed', () => {
     expect(modelOf(new EnvelopeFactory([first], [Account]), 'Account')).toBe(Account);
   });
 
-  test('is an empty class of that name where none was given, the same for all events', () => {
+  test('is an empty class with that name if none was passed, the same for all events', () => {
     const factory = new EnvelopeFactory([first], [Account]);
     const model = modelOf(factory, 'Purse');
     expect(modelNameOf(model)).toBe('Purse');
@@ -50,7 +50,7 @@ describe('the model of an event', () => {
     expect(modelNameOf(modelOf(factory, 'Safe'))).toBe('Safe');
   });
 
-  test('may be given twice, but not as two classes', () => {
+  test('may be passed twice, but not as two classes', () => {
     class Purse {
       static readonly modelName = 'Account';
       readonly id: string = '';
@@ -65,7 +65,7 @@ describe('the model of an event', () => {
 describe('an event', () => {
   const factory = new EnvelopeFactory([first], []);
 
-  test('is decoded once, when a handler looks at it', () => {
+  test('is decoded once, when a handler accesses it', () => {
     const unreadable = factory.envelope(
       deposited('a', 1, { payload: { amount: 'many' } }),
       DepositedEvent,

@@ -52,7 +52,7 @@ function blockerOf(block: (ids: readonly string[]) => Promise<readonly string[]>
   return { blocker, clock, ended, errors, statements, startedMs, lost };
 }
 
-test('many events are blocked in order, in statements of a bounded number of events', async () => {
+test('many events are blocked in order, in statements with a limited number of events', async () => {
   const { blocker, statements } = blockerOf();
   expect(await blocker.block(heldSlot(), waitingEvents('a', 7))).toBe(true);
   expect(statements).toEqual([
@@ -62,14 +62,14 @@ test('many events are blocked in order, in statements of a bounded number of eve
   ]);
 });
 
-test('large events are blocked in statements of a bounded size, and alone when one has more', async () => {
+test('large events are blocked in statements of limited size, and alone if one is larger', async () => {
   const { blocker, statements } = blockerOf();
   await blocker.block(heldSlot(), waitingEvents('a', 3, 50_000));
   await blocker.block(heldSlot(), waitingEvents('b', 2, 200_000));
   expect(statements.map((ids) => ids.length)).toEqual([2, 1, 1, 1]);
 });
 
-test('what is asked for at the same time is blocked together, up to a bound', async () => {
+test('events that are to be blocked at the same time are blocked together, up to a limit', async () => {
   const { blocker, statements } = blockerOf();
   const [first, second] = [heldSlot(0), heldSlot(1)];
   await Promise.all([
@@ -80,7 +80,7 @@ test('what is asked for at the same time is blocked together, up to a bound', as
   expect(statements).toEqual([['a1 token 0', 'a2 token 0', 'b1 token 1'], ['c1 token 0']]);
 });
 
-test('events that could not be blocked are blocked as soon as the database can, each time after a longer wait', async () => {
+test('events that could not be blocked are blocked as soon as the database is available, each time after a longer wait', async () => {
   let failing = 4;
   const { blocker, clock, errors, startedMs } = blockerOf(async () => {
     if (failing-- > 0) throw new Error('down');
@@ -93,13 +93,13 @@ test('events that could not be blocked are blocked as soon as the database can, 
   expect(errors).toHaveLength(4);
 });
 
-test('the leases that the database says are lost are told', async () => {
+test('the leases that the database reports as lost are passed on', async () => {
   const { blocker, lost } = blockerOf(async () => ['token 0']);
   await blocker.block(heldSlot(), waitingEvents('a', 1));
   expect(lost).toEqual(['token 0']);
 });
 
-test('nothing is blocked in a slot that is lost before, and no more in one that is lost meanwhile', async () => {
+test('nothing is blocked in a slot that was lost before, and nothing more in one that is lost meanwhile', async () => {
   const slot = heldSlot();
   const { blocker, statements } = blockerOf(async () => {
     slot.lose();
@@ -125,7 +125,7 @@ test.each(['the slot is lost', 'delivery ends'])('nothing is tried again when %s
   expect(statements).toHaveLength(1);
 });
 
-test('what is asked for while a statement is under way is blocked together behind it', async () => {
+test('events that are to be blocked while a statement is running are blocked together after it', async () => {
   const hold = gate();
   const { blocker, statements } = blockerOf(async () => {
     await hold.opened;

@@ -162,7 +162,7 @@ const no = new Error('no');
 const waits = { batchMax: 2, whenBatchFails: 'wait' } as const;
 
 describe('the events of a handler', () => {
-  test('are handled side by side, those of a model one after the other', async () => {
+  test('are handled in parallel, those of a model one after the other', async () => {
     const one = new Dispatching({ concurrency: 2 });
     const slot = slotOf(0);
     one.handle(slot, a1, a2, e1, b1);
@@ -177,7 +177,7 @@ describe('the events of a handler', () => {
     expect(await one.isIdle()).toBe(true);
   });
 
-  test('are handled slot by slot in batches, which are bounded by count and bytes', async () => {
+  test('are handled slot by slot in batches, which are limited in count and bytes', async () => {
     const one = new Dispatching({ batchMax: 3, concurrency: 2 }, { batchBytesMax: 10 });
     const sized = [4, 6, 1, 20, 1, 1, 1, 1].map((bytes, index) => deposited('a', index + 1, { bytes }));
     one.dispatch.setPaused(true);
@@ -189,7 +189,7 @@ describe('the events of a handler', () => {
     expect(one.calls).toEqual(['a1,a2', 'b1', ...calls.slice(1)]);
   });
 
-  test('are as many as may be unfinished until one is finished, which is told', async () => {
+  test('are at the limit of unfinished events until one is finished, which is reported', async () => {
     const one = new Dispatching({}, { unfinishedMax: 2 });
     one.handle(slotOf(0), a1);
     expect(one.dispatch.full).toBe(false);
@@ -201,7 +201,7 @@ describe('the events of a handler', () => {
     expect(one.roomCount).toBe(1);
   });
 
-  test('leave room for as many reads as have no more bytes than four reads together with what is in memory', async () => {
+  test('leave room for as many reads as keep the bytes in memory within four reads', async () => {
     const one = new Dispatching({}, { readBytesMax: 100 });
     const rooms = [one.dispatch.readRoom];
     const large = { ...e1, bytes: 1_000, omitted: true };
@@ -223,7 +223,7 @@ describe('the events of a handler', () => {
     expect([one.dispatch.readRoom, one.roomCount]).toEqual([4, 1]);
   });
 
-  test('that were given up with their slot are unfinished no more, and those of other slots go on', async () => {
+  test('that were abandoned with their slot are no longer unfinished, and those of other slots continue', async () => {
     const one = new Dispatching({}, { unfinishedMax: 2 });
     const [lost, other] = [slotOf(0), slotOf(1)];
     one.handle(lost, a1, a2);
@@ -238,7 +238,7 @@ describe('the events of a handler', () => {
     expect(await one.isIdle()).toBe(true);
   });
 
-  test('are not handled while too many calls ignore that they were given up', async () => {
+  test('are not handled while too many calls ignore their aborted signal', async () => {
     const one = new Dispatching();
     for (let count = 0; count < 2; count++) one.abandoned.add('other');
     one.handle(slotOf(0), a1);
@@ -261,7 +261,7 @@ describe('the events of a handler', () => {
     expect(one.finished).toEqual(['a1']);
   });
 
-  test('end without a call when everything ends', async () => {
+  test('end without a call when everything must end', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
     one.dispatch.setPaused(true);
@@ -298,8 +298,8 @@ describe('the events of a handler', () => {
   });
 });
 
-describe('what a process that stops has read for a paused handler', () => {
-  test('is left to the next one', async () => {
+describe('an event that a stopping process has read for a paused handler', () => {
+  test('is left to the next process', async () => {
     const one = new Dispatching({}, { unfinishedMax: 2 });
     one.dispatch.setPaused(true);
     one.handle(slotOf(0), a1, a2);
@@ -321,7 +321,7 @@ describe('retries', () => {
     expect([dispatch.retriesMax, dispatch.retriesOfSlotMax]).toEqual([places, Infinity]);
   });
 
-  test('of a batch handler are one that runs and one that is next, of each slot', () => {
+  test('of a batch handler are one that is running and one that is next, for each slot', () => {
     expect(new Dispatching({ batchMax: 1 }).dispatch.retriesOfSlotMax).toBe(2);
   });
 
@@ -336,7 +336,7 @@ describe('retries', () => {
     },
   );
 
-  test('are made before what waits of their model, and end when it is known how they ended', async () => {
+  test('are made before waiting work of their model, and end when their outcome is known', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
     one.handle(slot, a2, a3);
@@ -347,7 +347,7 @@ describe('retries', () => {
     expect([one.calls, over, one.asked]).toEqual([['a2', 'a1', 'a3'], ['a1'], ['begin a1', 'end a1']]);
   });
 
-  test('take turns with new events in the queue of their slot', async () => {
+  test('alternate with new events in the queue of their slot', async () => {
     const one = new Dispatching({ batchMax: 1 });
     const slot = slotOf(0);
     one.handle(slot, a1, a2, a3);
@@ -357,7 +357,7 @@ describe('retries', () => {
     expect(one.calls).toEqual(order);
   });
 
-  test('that wait for a place end when the handler is paused, and events do not', async () => {
+  test('that wait for capacity end when the handler is paused, but events do not', async () => {
     const one = new Dispatching({ concurrency: 1 });
     const slot = slotOf(0);
     one.handle(slot, a1, b1);
@@ -372,7 +372,7 @@ describe('retries', () => {
     expect(await one.isIdle()).toBe(true);
   });
 
-  test('that wait for a place go on waiting when a handler is let go on that was not paused', async () => {
+  test('that wait for capacity continue to wait when a handler is resumed that was not paused', async () => {
     const one = new Dispatching({ concurrency: 1 });
     one.handle(slotOf(0), a1);
     const over = one.retry(slotOf(0), e1);
@@ -383,7 +383,7 @@ describe('retries', () => {
     expect([one.calls, over]).toEqual([['a1', 'e1'], ['e1']]);
   });
 
-  test('that wait for a place end when every call is given up', async () => {
+  test('that wait for capacity end when every call is abandoned', async () => {
     const one = new Dispatching({ concurrency: 1 });
     one.handle(slotOf(0), a1);
     const over = one.retry(slotOf(0), e1);
@@ -393,7 +393,7 @@ describe('retries', () => {
     expect([one.calls, over, one.asked]).toEqual([['a1'], ['e1'], []]);
   });
 
-  test('that wait for a place end when their slot is lost, and those of others do not', async () => {
+  test('that wait for capacity end when their slot is lost, but those of others do not', async () => {
     const one = new Dispatching({ concurrency: 1 });
     const [lost, other] = [slotOf(0), slotOf(1)];
     one.handle(other, a1);
@@ -410,7 +410,7 @@ describe('retries', () => {
 });
 
 describe('a batch that waits', () => {
-  test('is tried again with the same events, and holds up its slot alone meanwhile', async () => {
+  test('is tried again with the same events, and holds up only its own slot meanwhile', async () => {
     const one = new Dispatching({ ...waits, concurrency: 1 }, { unfinishedMax: 3 });
     one.handle(slotOf(0), a1);
     await one.settled();
@@ -448,7 +448,7 @@ describe('a batch that waits', () => {
     expect(one.roomCount).toBe(2);
   });
 
-  test('is tried again behind retries of its slot', async () => {
+  test('is tried again after the retries of its slot', async () => {
     const one = new Dispatching(waits);
     one.handle(slotOf(0), a1);
     one.retry(slotOf(0), e1);
@@ -458,7 +458,7 @@ describe('a batch that waits', () => {
     expect(one.calls).toEqual(['a1', 'e1', 'a1']);
   });
 
-  test('goes on waiting, and counts what it has waited, when it is held back', async () => {
+  test('continues to wait, and counts the time that it has waited, when it is held back', async () => {
     const one = new Dispatching(waits);
     const large = { ...a1, omitted: true as const };
     one.handle(slotOf(0), large);
@@ -497,7 +497,7 @@ describe('a batch that waits', () => {
     expect(await one.isIdle()).toBe(true);
   });
 
-  test('waits no longer when its slot is lost', async () => {
+  test('stops waiting when its slot is lost', async () => {
     const one = new Dispatching(waits);
     const slot = slotOf(0);
     one.handle(slot, a1);
@@ -508,7 +508,7 @@ describe('a batch that waits', () => {
   });
 });
 
-describe('a model that was looked at', () => {
+describe('a model that was checked', () => {
   test.each([
     ['flows again when nothing of it is blocked', false, ['check a'], ['a1']],
     ['stays blocked when something is', true, ['check a', 'block a1'], []],
@@ -523,7 +523,7 @@ describe('a model that was looked at', () => {
     expect([one.asked, one.calls]).toEqual([asked, calls]);
   });
 
-  test('is looked at before its events that wait, so that they are not blocked in vain', async () => {
+  test('is checked before its waiting events, so that they are not blocked needlessly', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
     one.blocked.add(0, 'Account a');
@@ -559,7 +559,7 @@ describe('a model that was looked at', () => {
     },
   );
 
-  test('stays blocked for who has its slot next', async () => {
+  test('stays blocked for the next holder of its slot', async () => {
     const one = new Dispatching();
     const slot = slotOf(0);
     const hold = gate();
@@ -576,7 +576,7 @@ describe('a model that was looked at', () => {
   });
 });
 
-test('an error of the database while events are handled is told, and others go on', async () => {
+test('an error of the database while events are handled is reported, and others continue', async () => {
   const one = new Dispatching({ concurrency: 1 });
   one.blocked.add(0, 'Account a');
   one.isStillBlocked = () => Promise.reject(no);

@@ -62,7 +62,7 @@ function work(version: number, slot: HeldSlot, finished: string[] = []): EventWo
   return { kind: 'event', event, slot, onFinished: () => finished.push(event.id) };
 }
 
-test('events of a lease that was lost are sorted out of a batch that begins with them', async () => {
+test('events of a lost lease are removed from a batch that begins with them', async () => {
   const { step, called } = stepOf('done');
   const finished: string[] = [];
   const old = slotWith('1');
@@ -78,7 +78,7 @@ function oneBlocked(): BlockedModelSet {
   return models;
 }
 
-test('what another process has when the events behind blocked ones are blocked is left to it', async () => {
+test('events behind blocked ones are left to another process if it has them when they are blocked', async () => {
   const { step, called, blocked } = stepOf('done', { isLost: true, models: oneBlocked() });
   const slot = slotWith('1');
   const finished: string[] = [];
@@ -100,7 +100,7 @@ test.each([
   },
 );
 
-test('later events of a model count no attempt when their batch fails: they only waited', async () => {
+test('later events of a model count no attempt when their batch fails, because they only waited', async () => {
   const { step, blocked } = stepOf('failed');
   const slot = slotWith('1');
   await step.run([work(1, slot), work(2, slot), work(3, slot)], 1);
@@ -111,7 +111,7 @@ test('later events of a model count no attempt when their batch fails: they only
   ]);
 });
 
-test('only as many events are suspects after a crash as the process before can have had', async () => {
+test('only as many events are suspects after a crash as the previous process can have had', async () => {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one' }, () => new Promise(() => undefined));
   bench.database.commit(...Array.from({ length: 100 }, (_item, index) => deposited('a', index + 1)));

@@ -44,7 +44,7 @@ describe('explain', () => {
     expect(await standing('a2')).toMatchObject({ kind: 'behind', behindDeadLetter: true });
   });
 
-  test('tells models of one id apart', async () => {
+  test('distinguishes models with the same id', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const other = { ...deposited('a', 2), id: 'other2', modelName: 'Other' };
@@ -55,7 +55,7 @@ describe('explain', () => {
     expect(explanation).toMatchObject({ standings: [{ kind: 'backing-off' }] });
   });
 
-  test('asks every database, and needs only the one that knows the event', async () => {
+  test('asks every database, but needs only the one that knows the event', async () => {
     const bench = new DeliveryBench();
     bench.database.commit(deposited('a', 1));
     const [down, up] = [new MemoryAccess(new DeliveryBench().database), new MemoryAccess(bench.database)];
@@ -72,7 +72,7 @@ describe('explain', () => {
     expect(await operator.explain('z1')).toEqual({ kind: 'not-in-log' });
   });
 
-  test('says that an event was passed whose partition is gone, where nothing of it is blocked', async () => {
+  test('says that an event was passed if its partition is gone and it is not blocked', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     bench.database.commit(deposited('a', 1));
@@ -88,7 +88,7 @@ describe('explain', () => {
     });
   });
 
-  test('tells the events of one change apart', async () => {
+  test('distinguishes the events of one change', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const [first, second] = [deposited('a', 1), deposited('a', 1, { id: 'a1-second', ordinal: 1 })];
@@ -101,7 +101,7 @@ describe('explain', () => {
     expect(await operator.explain('a2')).toMatchObject(behind);
   });
 
-  test('tells models, and what is blocked for other handlers, apart', async () => {
+  test('distinguishes models, and events that are blocked for other handlers', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     for (const name of ['one', 'two']) await register(bench, name);
@@ -128,7 +128,7 @@ describe('explain', () => {
     });
   });
 
-  test('says until when an event that failed waits, and with which error', async () => {
+  test('says how long a failed event waits, and with which error it failed', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     bench.database.commit(deposited('a', 1));
@@ -156,7 +156,7 @@ describe('explain', () => {
     expect(Math.abs(untilMs! - failedMs - 60_000)).toBeLessThanOrEqual(250);
   });
 
-  test('says who holds the slot of an event that its handler has not come to, or that nobody does', async () => {
+  test('says which process, if any, holds the slot of an event that its handler has not reached', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const names = ['one', 'two'];
@@ -190,7 +190,7 @@ describe('explain', () => {
   });
 });
 
-test('explain says who holds the slot for each handler, and that nobody has yet', async () => {
+test('explain says which process holds the slot for each handler, and that none does yet', async () => {
   const bench = new DeliveryBench();
   for (const name of ['one', 'two']) bench.start([handlerOf({ name })]);
   await bench.clock.advance(1_000);

@@ -101,7 +101,7 @@ describe('an attempt', () => {
     },
   );
 
-  test('that fails by itself after a long outage waits as the first one does', async () => {
+  test('that fails by itself after a long outage waits as long as the first one', async () => {
     const bench = new DeliveryBench();
     let thrown: Error = unavailable;
     const handler = handlerOf({ name: 'one' }, () => {
@@ -116,7 +116,7 @@ describe('an attempt', () => {
     expect(own.map(({ retryAfterMs }) => retryAfterMs)).toEqual([500, 1_000, 2_000]);
   });
 
-  test('after an outage waits no longer than after an error, where that is less', async () => {
+  test('after an outage waits no longer than after an error, if that is shorter', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry: { backoffMaxMs: 700 } }, () => {
       throw unavailable;
@@ -169,7 +169,7 @@ describe('an attempt', () => {
     ]);
   });
 
-  test('is the last one for such an error, too, when others have failed before', async () => {
+  test('is the last one for such an error, even if others have failed before', async () => {
     const bench = new DeliveryBench();
     const errors = [new Error('by itself'), new UnknownActionError('Nothing')];
     const handler = handlerOf({ name: 'one' }, () => {
@@ -182,7 +182,7 @@ describe('an attempt', () => {
     expect(bench.database.blockedOf('one')).toMatchObject([{ attempts: 2, dead: true }]);
   });
 
-  test('that ends because its process stops is not counted, also when it was the last one', async () => {
+  test('that ends because its process stops is not counted, even if it was the last one', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2, backoffBaseMs: 1 } }, ({ attempt }) => {
       if (attempt === 1) throw new Error('once');
@@ -203,7 +203,7 @@ describe('an attempt', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('that ends because its lease was lost is not counted, also when the database is down meanwhile', async () => {
+  test('that ends because its lease was lost is not counted, even if the database is down meanwhile', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2, backoffBaseMs: 1 } }, ({ attempt }) => {
@@ -255,7 +255,7 @@ describe('an attempt', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('that ended is not ended again when only the answer was lost and an operator has replayed the event', async () => {
+  test('that has ended does not end again when only the answer was lost and an operator has replayed the event', async () => {
     const bench = new DeliveryBench();
     let broken = true;
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 2 } }, () => {
@@ -272,7 +272,7 @@ describe('an attempt', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('at a batch counts for none of its events when storage could not serve', async () => {
+  test('at a batch counts for none of its events when storage was unavailable', async () => {
     const bench = new DeliveryBench();
     let broken = true;
     const handler = handlerOf({ name: 'one', retry: { attemptsMax: 1 } }, () => {
@@ -360,7 +360,7 @@ describe('failures', () => {
     expect([errors.slice(2), recoveries]).toEqual([[lost], [[shard], [shard]]]);
   });
 
-  test('are written to standard error when nobody takes them, as are errors of the database', async () => {
+  test('are written to standard error when there is no hook, as are errors of the database', async () => {
     const lines = vi.spyOn(console, 'error').mockReturnValue();
     const bench = new DeliveryBench();
     const { access, store, executor } = bench.process();
@@ -401,7 +401,7 @@ describe('failures', () => {
     expect(written).toEqual([expect.stringMatching(/Error: first second third$/)]);
   });
 
-  test('are recorded although the hook that they are reported to throws, or rejects', async () => {
+  test('are recorded even if the hook that they are reported to throws or rejects', async () => {
     for (const onAttemptFailed of [fail, async () => fail()]) {
       const bench = new DeliveryBench();
       const { store, executor } = bench.process();

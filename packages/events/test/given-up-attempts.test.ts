@@ -68,7 +68,7 @@ describe('the last attempt is not counted', () => {
     expect(bench.database.blockedOf(name)).toMatchObject([{ attempts: 1, dead: false }]);
   });
 
-  test('when its process has stopped before it learnt that it was counted', async () => {
+  test('when its process has stopped before it knew that it was counted', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const running = failedOnce(bench, () => undefined);
@@ -111,7 +111,7 @@ describe('the last attempt is not counted', () => {
   });
 });
 
-test('an event that has failed more often than is allowed by now is tried once more, and ends with its own error', async () => {
+test('an event that has failed more often than is now allowed is tried once more, and ends with its own error', async () => {
   const bench = new DeliveryBench();
   const failing = (attemptsMax: number): ReturnType<typeof handlerOf> =>
     handlerOf({ name, retry: { attemptsMax, backoffBaseMs: 20_000 } }, () => {
@@ -133,7 +133,7 @@ test('an event that has failed more often than is allowed by now is tried once m
   ]);
 });
 
-describe('an attempt that is to be made alone', () => {
+describe('an attempt that must be made alone', () => {
   test.each([
     [
       'is answered late',
@@ -188,7 +188,7 @@ describe('a statement that begins an attempt', () => {
     expect(standing(bench)).toEqual([[1, 0, false]]);
   });
 
-  test('changes nothing either when it was to go on beside others', async () => {
+  test('changes nothing when the attempt was to continue in parallel with others, either', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, async () => {
       await bench.clock.sleep(3_000);
@@ -202,7 +202,7 @@ describe('a statement that begins an attempt', () => {
     expect(standing(bench)).toEqual([[1, 0, false]]);
   });
 
-  test('uncounts it in one step when it goes on beside others, so that no end of the process comes between', async () => {
+  test('takes the count back in the same step when the attempt continues in parallel with others, so that no end of the process comes between', async () => {
     const bench = new DeliveryBench();
     const running = failedOnce(bench, () => bench.clock.sleep(3_000));
     const begin = running.store.blocked.beginAttempt.bind(running.store.blocked);

@@ -46,7 +46,7 @@ function slotOf(slot: number): HeldSlot {
 
 const nothing = (): Promise<void> => Promise.resolve();
 
-test('only the calls for a slot that was lost are given up, and the time of the others goes on', async () => {
+test('only the calls for a slot that was lost are abandoned, and the time of the others continues', async () => {
   const hold = gate();
   const signals: AbortSignal[] = [];
   const handler = handlerOf({ name: 'one' }, async ({ modelId }, { signal }) => {
@@ -70,7 +70,7 @@ test('only the calls for a slot that was lost are given up, and the time of the 
   expect(await outcomes[2]).toMatchObject({ kind: 'failed', error: { code: 'handler-timeout' } });
 });
 
-test('nothing waits for the clock when all calls were given up', async () => {
+test('nothing waits for the clock when all calls were abandoned', async () => {
   const { caller, clock } = callerOf(
     handlerOf({ name: 'one' }, () => new Promise(() => undefined)),
     nothing,
@@ -83,7 +83,7 @@ test('nothing waits for the clock when all calls were given up', async () => {
   expect(clock.sleeperCount).toBe(0);
 });
 
-test('a call that may not be made is held back, and is made when it may', async () => {
+test('a call that must not be made is held back, and is made when it is allowed', async () => {
   const handler = handlerOf({ name: 'one' });
   const { caller, calls } = callerOf(handler, nothing);
   calls.allowed = false;
@@ -94,7 +94,7 @@ test('a call that may not be made is held back, and is made when it may', async 
   expect(handler.seen).toEqual(['a1']);
 });
 
-test('a call is not made whose slot is lost while its large events are loaded, also when they cannot be', async () => {
+test('a call whose slot is lost while its large events are being loaded is not made, even if loading fails', async () => {
   const holds = [gate(), gate()];
   const handler = handlerOf({ name: 'one' });
   const { caller } = callerOf(handler, async ([event]) => {
@@ -111,7 +111,7 @@ test('a call is not made whose slot is lost while its large events are loaded, a
   expect(handler.seen).toEqual([]);
 });
 
-test('the time that a database takes to load large events is none of their handler, which has all of its own', async () => {
+test('the time that a database takes to load large events does not count towards the timeout of the handler', async () => {
   const hold = gate();
   const handler = handlerOf({ name: 'one' }, () => new Promise(() => undefined));
   const { caller, clock } = callerOf(handler, () => hold.opened);
@@ -126,14 +126,14 @@ test('the time that a database takes to load large events is none of their handl
   expect(outcomes).toMatchObject([{ kind: 'failed', error: { code: 'handler-timeout' } }]);
 });
 
-test('large events that cannot be loaded fail with what the database says', async () => {
+test('large events that cannot be loaded fail with the error of the database', async () => {
   const down = new Error('the database is down');
   const { caller } = callerOf(handlerOf({ name: 'one' }), () => Promise.reject(down));
   const outcome = caller.call([deposited('a', 1, { omitted: true })], 1, slotOf(0));
   expect(await outcome).toEqual({ kind: 'failed', error: down });
 });
 
-test('of a batch the large events alone are loaded, and the handler receives all in their order', async () => {
+test('only the large events of a batch are loaded, and the handler receives all events in order', async () => {
   const received: unknown[] = [];
   class Batches implements BatchEventHandler<DepositedEvent> {
     readonly event = DepositedEvent;

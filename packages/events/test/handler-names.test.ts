@@ -34,7 +34,7 @@ describe('a handler that is renamed', () => {
     expect([...bench.database.handlers.keys()]).toEqual(['credit-v1']);
   });
 
-  test('is refused when its names belong to two handlers, and says so where the start is awaited', async () => {
+  test('is refused when its names belong to two handlers, and the awaited start rejects', async () => {
     const bench = new DeliveryBench();
     const before = bench.start([handlerOf({ name: 'one' }), handlerOf({ name: 'two' })]);
     await before.delivery.started();
@@ -44,7 +44,7 @@ describe('a handler that is renamed', () => {
     expect(both.errors).toEqual([refused]);
   });
 
-  test('keeps its events from a new handler that is given its old name, which is refused', async () => {
+  test('protects its events from a new handler with its old name, which is refused', async () => {
     const bench = new DeliveryBench();
     const renamed = bench.start([handlerOf({ name: 'settle', aliases: ['complete'] })]);
     await renamed.delivery.started();
@@ -64,7 +64,7 @@ describe('a handler that is renamed', () => {
 });
 
 describe('processes with different handlers', () => {
-  test('each have all events delivered to what they have', async () => {
+  test('each deliver all events to their own handlers', async () => {
     const bench = new DeliveryBench();
     const [mails, books, others] = [
       handlerOf({ name: 'mails' }),
@@ -89,7 +89,7 @@ describe('processes that know different shards', () => {
   const models = ['a', 'b', 'c', 'd'];
   const ids = models.map((model) => `${model}1`);
 
-  test('leave what a process lacks to one that has it, and take over when that one has gone', async () => {
+  test('leave events that need a missing shard to a process that has it, and take over when that one is gone', async () => {
     const bench = new DeliveryBench();
     const sent: string[] = [];
     const lacking = handlerOf({ name: 'send' }, () => {
@@ -117,7 +117,7 @@ describe('processes that know different shards', () => {
 });
 
 describe('an operator', () => {
-  test('names a handler by any of its names, and is told when it has none', async () => {
+  test('names a handler by any of its names, and gets an error for an unknown name', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     bench.start([handlerOf({ name: 'old' })]);
@@ -153,7 +153,7 @@ describe('an operator', () => {
     expect(accesses.map(({ calls }) => calls.get('cursors.setPaused'))).toEqual([1, undefined]);
   });
 
-  test('retires a handler that no process has any more, and whose blocked events may be lost', async () => {
+  test('retires a handler that no process has any more, if its blocked events may be lost', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const failing = handlerOf({ name: 'gone', retry: { attemptsMax: 1 } }, () => {

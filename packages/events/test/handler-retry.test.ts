@@ -35,7 +35,7 @@ describe('the longest wait before the next attempt', () => {
   });
 });
 
-test('the wait is anything between nothing and the longest one', () => {
+test('the wait is a random part of the longest one', () => {
   expect([0, 0.25, 1].map((random) => retryAfterMs(retry, 2, random))).toEqual([0, 250, 1_000]);
   expect([0, 0.25, 1].map((random) => outageRetryAfterMs(retry, 9, random))).toEqual([0, 1_250, 5_000]);
 });

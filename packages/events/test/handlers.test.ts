@@ -57,7 +57,7 @@ const registryCode = (...names: readonly (readonly [string, ...string[]])[]): st
 async function nothing(): Promise<void> {}
 
 describe('a registry', () => {
-  test('discovers what is marked', () => {
+  test('discovers marked classes', () => {
     const { handlers } = EventHandlerRegistry.discover(
       (handler) => new (handler as new () => AnyEventHandler)(),
     );
@@ -66,7 +66,7 @@ describe('a registry', () => {
     expect([...marked!.eventClasses!.keys()]).toEqual(['DepositedEvent', 'ClosedEvent']);
   });
 
-  test('refuses two handlers of one name, also by an alias', () => {
+  test('refuses two handlers with the same name, even if one is an alias', () => {
     expect(registryCode(['one'], ['two'])).toBeUndefined();
     expect(registryCode(['one'], ['one'])).toBe('invariant-violation');
     expect(registryCode(['one'], ['two', 'one'])).toBe('invariant-violation');
@@ -114,7 +114,7 @@ describe('a registry', () => {
     expect(codeOf(() => new EventHandlerRegistry([handler]))).toBe('invariant-violation');
   });
 
-  test('refuses two event classes of one event_type', () => {
+  test('refuses two event classes with the same event_type', () => {
     class Other extends ModelEvent<Account> {
       static readonly eventType = 'DepositedEvent';
       static readonly payload = z.object({});
@@ -135,7 +135,7 @@ describe('a registry', () => {
     expect(codeOf(() => new EventHandlerRegistry([new BothHandler()]))).toBe('invariant-violation');
   });
 
-  test('tells the executor its event classes, so that no other class is staged as theirs', () => {
+  test('passes its event classes to the executor, so that no other class can be staged with the same name', () => {
     const claimed: unknown[] = [];
     const { store, executor } = new DeliveryBench().process();
     const claiming = Object.assign(executor, {
@@ -164,7 +164,7 @@ describe('a registry', () => {
   });
 });
 
-test('an envelope holds the typed event and everything of its row', async () => {
+test('an envelope contains the typed event and all values of its row', async () => {
   const bench = new DeliveryBench();
   const handler = new MarkedHandler();
   const other = deposited('b', 2, { type: 'ClosedEvent', payload: { reason: 'moved' } });
@@ -212,7 +212,7 @@ const run = async (
 };
 
 describe('context.execute', () => {
-  test('executes with a key of handler, event and durable name of the action, for the principal of the event', async () => {
+  test('executes with a key made of the handler, the event and the durable name of the action, for the principal of the event', async () => {
     const executed = await run(async (context) => {
       await context.execute(NotifyAction, { text: 'hello' });
       await context.execute(NotifyAction, { text: 'again' }, { key: 'second', principal: { name: 'bot' } });
@@ -235,7 +235,7 @@ describe('context.execute', () => {
     ]);
   });
 
-  test('refuses once the handler was given up', async () => {
+  test('refuses once the handler was abandoned', async () => {
     const refused: unknown[] = [];
     const executed = await run(async (context) => {
       await new Promise<void>((resolve) => context.signal.addEventListener('abort', () => resolve()));
@@ -246,7 +246,7 @@ describe('context.execute', () => {
   });
 });
 
-test('a delivery that is started in a request calls its handlers, and the database, in the context of none', async () => {
+test('a delivery that is started in a request calls its handlers, and the database, outside the context of any request', async () => {
   const request = new AsyncLocalStorage<string>();
   const contexts = new Set<unknown>();
   const bench = new DeliveryBench();
@@ -284,7 +284,7 @@ describe('a new handler', () => {
     expect(handlers.map(({ seen }) => seen)).toEqual([['a1', 'a2', 'a3'], ['a3'], ['a2', 'a3']]);
   });
 
-  test('takes over what it had under its old name', async () => {
+  test('takes over the state of its old name', async () => {
     const bench = new DeliveryBench();
     const old = handlerOf({ name: 'old', retry: { attemptsMax: 1 } }, ({ modelId }) => {
       if (modelId === 'b') throw new Error('no');
@@ -321,7 +321,7 @@ function batchHandler(
 }
 
 describe('a batch handler', () => {
-  test('receives the events of a slot together, and no more than it wants', async () => {
+  test('receives only wanted events of a slot, together', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandler({ name: 'index', batchMax: 3 });
     bench.database.commit(...[1, 2, 3, 4].map((version) => deposited('a', version)), deposited('b', 1));
@@ -330,7 +330,7 @@ describe('a batch handler', () => {
     expect(handler.batches).toEqual([['a1', 'a2', 'a3'], ['b1'], ['a4']]);
   });
 
-  test('has the events of a failed batch blocked and tried one by one', async () => {
+  test('blocks the events of a failed batch and retries them one by one', async () => {
     const bench = new DeliveryBench();
     const handler = batchHandler({ name: 'index', retry: { attemptsMax: 3 } }, (ids) => {
       if (ids.includes('e1')) throw new Error('no');
@@ -366,7 +366,7 @@ describe('a batch handler', () => {
     },
   );
 
-  test('waits with the batch when it says so, and blocks nothing', async () => {
+  test('waits with the batch if it says so, and blocks nothing', async () => {
     const bench = new DeliveryBench();
     let left = 3;
     const handler = batchHandler({ name: 'relay', whenBatchFails: 'wait' }, () => {
@@ -382,7 +382,7 @@ describe('a batch handler', () => {
     );
   });
 
-  test('waits with the batch for no more than ten seconds after what it needs is back', async () => {
+  test('waits with the batch for at most ten seconds after its dependency is available again', async () => {
     const bench = new DeliveryBench();
     let down = true;
     const handler = batchHandler({ name: 'relay', whenBatchFails: 'wait' }, () => {
@@ -399,7 +399,7 @@ describe('a batch handler', () => {
   });
 });
 
-test('a batch that waits holds up its own slot only, whatever lies behind it and however many places there are', async () => {
+test('a batch that waits holds up only its own slot, whatever follows it and however much capacity there is', async () => {
   const bench = new DeliveryBench();
   let broken = true;
   const handler = batchHandler(
@@ -468,7 +468,7 @@ test.each([
   );
 });
 
-test('settings that are no numbers above zero are refused', () => {
+test('settings that are not numbers above zero are refused', () => {
   const options = { databases: { deliveries: () => [] }, handlers: [] };
   const executor = { onCommit: () => () => undefined, execute: () => Promise.reject(new Error('never')) };
   expect(codeOf(() => new Delivery({ ...options, executor, settings: { leaseMs: 0 } }))).toBe(
@@ -479,7 +479,7 @@ test('settings that are no numbers above zero are refused', () => {
   ).toBe('invalid-configuration');
 });
 
-test('limits of a handler that are no numbers above zero are refused', () => {
+test('limits of a handler that are not numbers above zero are refused', () => {
   const bench = new DeliveryBench();
   expect(codeOf(() => bench.start([handlerOf({ name: 'one', concurrency: 0 })]))).toBe('invariant-violation');
   expect(codeOf(() => bench.start([handlerOf({ name: 'one', timeoutMs: 2 ** 31 })]))).toBe(

@@ -5,7 +5,7 @@ import { deposited } from './account.js';
 import { type BenchProcess, DeliveryBench, gate, handlerOf, shard } from './delivery-bench.js';
 
 describe('a failover within a lease', () => {
-  test('has a process start again from the saved cursors: what is committed after it is not skipped', async () => {
+  test('makes a process start again from the saved cursors, so that events committed after it are not skipped', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' });
     bench.database.commit(deposited('a', 1), deposited('a', 2));
@@ -28,7 +28,7 @@ describe('a failover within a lease', () => {
     expect(handler.seen.slice(7)).toEqual(['new a5']);
   });
 
-  test('is reported once, however many handlers meet it', async () => {
+  test('is reported once, however many handlers notice it', async () => {
     const bench = new DeliveryBench();
     const handlers = ['one', 'two', 'three'].map((name) => handlerOf({ name }));
     const { executor, errors } = bench.start(handlers);
@@ -45,7 +45,7 @@ describe('a failover within a lease', () => {
     expect(errors).toMatchObject([{ code: 'history-changed' }]);
   });
 
-  test('that lost what was blocked lets no later event go before it until there are new leases', async () => {
+  test('that lost blocked events lets no later event overtake them until there are new leases', async () => {
     const bench = new DeliveryBench();
     const callMs = new Map([
       ['b1', 500],
@@ -71,7 +71,7 @@ describe('a failover within a lease', () => {
     expect(done).toEqual(['b1', 'b2', 'a1', 'b1', 'a2', 'b2']);
   });
 
-  test('puts no slot in quarantine: no process has vanished', async () => {
+  test('puts no slot in quarantine, because no process has died', async () => {
     const bench = new DeliveryBench();
     bench.start([handlerOf({ name: 'one' })]);
     bench.start([handlerOf({ name: 'one' })]);
@@ -99,7 +99,7 @@ test('an outage of the database that is longer than a lease puts no slot in quar
   expect(handlers[0].seen).toHaveLength(2);
 });
 
-test('a read that goes on beside one that fails is not passed by a later one', async () => {
+test('a read that continues while another one fails is not overtaken by a later one', async () => {
   const bench = new DeliveryBench();
   const before = bench.start([handlerOf({ name: 'one' })]);
   await bench.clock.advance(300);
@@ -133,7 +133,7 @@ test('a read that goes on beside one that fails is not passed by a later one', a
 });
 
 describe('a start', () => {
-  test('that is awaited has fixed where a new handler begins', async () => {
+  test('that was awaited has determined where a new handler begins', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', startFrom: 'now' });
     bench.database.commit(deposited('a', 1));
@@ -150,7 +150,7 @@ describe('a start', () => {
     expect(handler.seen).toEqual(['a2']);
   });
 
-  test('before the databases are ready asks nothing of them and reports nothing', async () => {
+  test('before the databases are ready sends them no queries and reports nothing', async () => {
     const bench = new DeliveryBench();
     const { opened, open } = gate();
     const handler = handlerOf({ name: 'one' });
@@ -163,7 +163,7 @@ describe('a start', () => {
     expect(handler.seen).toEqual(['a1']);
   });
 
-  test('is not waited for where a database says that it cannot serve, and is made up for when it can', async () => {
+  test('does not wait for a database that reports that it is unavailable, and continues there when it is available', async () => {
     const bench = new DeliveryBench();
     const { opened, open } = gate();
     const down = { what: 'connect ECONNREFUSED', remedy: 'start it', cause: undefined };
@@ -188,7 +188,7 @@ describe('a start', () => {
     expect(handler.seen).toEqual(['a1']);
   });
 
-  test('is not waited for either where a database goes away after it was opened', async () => {
+  test('does not wait for a database that goes away after it was opened, either', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one', startFrom: 'now' });
     const { delivery, access } = bench.start([handler]);
@@ -225,7 +225,7 @@ describe('a start', () => {
     await delivery.stop();
   });
 
-  test('after a stop is refused, and what was not started is not waited for', async () => {
+  test('after a stop is refused, and nothing that was not started is waited for', async () => {
     const bench = new DeliveryBench();
     const { delivery, access, errors } = bench.start([handlerOf({ name: 'one' })], {}, never);
     const stopped = delivery.stop();

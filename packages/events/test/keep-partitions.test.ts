@@ -7,7 +7,7 @@ const dayMs = 86_400_000;
 const calm = { leaseMs: 3_600_000, pollMinMs: 60_000, pollMaxMs: 60_000 };
 
 describe('the partitions of the log', () => {
-  test('are created, and dropped where the log is not kept for ever, once a day', async () => {
+  test('are created, and dropped unless the log is kept for ever, once a day', async () => {
     const bench = new DeliveryBench();
     const { access } = bench.start([handlerOf({ name: 'one' })], { ...calm, retentionMs: 30 * dayMs });
     await bench.clock.advance(300);
@@ -18,14 +18,14 @@ describe('the partitions of the log', () => {
     expect(access.calls.get('partitions.drop')).toBe(2);
   });
 
-  test('are never dropped where it is', async () => {
+  test('are never dropped if it is', async () => {
     const bench = new DeliveryBench();
     const { access } = bench.start([handlerOf({ name: 'one' })], calm);
     await bench.clock.advance(dayMs);
     expect(access.calls.get('partitions.drop')).toBeUndefined();
   });
 
-  test('are dropped although none could be created, and created a minute later', async () => {
+  test('are dropped even if none could be created, and created a minute later', async () => {
     const bench = new DeliveryBench();
     const locked = new Error('somebody reads the log');
     const process = bench.start([handlerOf({ name: 'one' })], { retentionMs: 30 * dayMs });
@@ -38,7 +38,7 @@ describe('the partitions of the log', () => {
     expect(process.errors).toEqual([locked]);
   });
 
-  test('are created although none could be dropped, and dropped a minute later', async () => {
+  test('are created even if none could be dropped, and dropped a minute later', async () => {
     const bench = new DeliveryBench();
     const locked = new Error('somebody reads the log');
     const process = bench.start([handlerOf({ name: 'one' })], { retentionMs: 30 * dayMs });

@@ -12,7 +12,7 @@ import { DepositedEvent, deposited } from './account.js';
 import { gate, shard } from './delivery-bench.js';
 import { testSettings, workerContext } from './worker-context.js';
 
-test('a queue of more items than a call can have arguments loses those that are removed, and no others', () => {
+test('a queue with more items than a call can have arguments loses only those that are removed', () => {
   const count = 150_000;
   const queues = new KeyedQueues<string>({
     concurrency: 1,
@@ -28,7 +28,7 @@ test('a queue of more items than a call can have arguments loses those that are 
   expect(new Set(queues.remove(() => true))).toEqual(new Set(['event']));
 });
 
-test('a batch of more events than a call can have arguments is tried again as a whole', async () => {
+test('a batch with more events than a call can have arguments is retried as a whole', async () => {
   const count = 150_000;
   const clock = new VirtualClock();
   const sizes: number[] = [];
@@ -96,7 +96,7 @@ function settled(): Promise<void> {
 }
 
 describe('queues', () => {
-  test('run side by side up to a bound, each one item at a time, and take turns', async () => {
+  test('run in parallel up to a limit, each one item at a time, and take turns', async () => {
     const { queues, started, end } = queuesOf(2);
     for (const key of ['a', 'b', 'c']) for (const number of [1, 2]) queues.add(key, `${key}${number}`);
     expect(started).toEqual([]);
@@ -111,7 +111,7 @@ describe('queues', () => {
     expect(started).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'c2']);
   });
 
-  test('go on after an item that failed, which is told', async () => {
+  test('continue after an item that failed, which is reported', async () => {
     const { queues, started, errors, end } = queuesOf(1);
     queues.add('a', 'bad');
     queues.add('a', 'good');
@@ -121,7 +121,7 @@ describe('queues', () => {
     expect(started).toEqual(['bad', 'good']);
   });
 
-  test('start what is added as the first before what waits in its queue, and only when its step has ended', async () => {
+  test('start an item that is added to the front before waiting ones, but only when the current step has ended', async () => {
     const { queues, started, end } = queuesOf(2);
     queues.add('a', 'second');
     queues.addFirst('a', 'first');
@@ -133,7 +133,7 @@ describe('queues', () => {
     expect(started).toEqual(['first', 'next', 'second']);
   });
 
-  test('start nothing while nothing may start', async () => {
+  test('start nothing while no step may start', async () => {
     const { queues, started, may, end } = queuesOf(2);
     may.start = false;
     queues.addFirst('a', 'a1');
@@ -147,7 +147,7 @@ describe('queues', () => {
     expect(started).toEqual(['a1']);
   });
 
-  test('give the place of one that is held back to others, until it is let go', async () => {
+  test('give the capacity of one that is held back to others, until it is released', async () => {
     const { queues, started, end, queueOf } = queuesOf(1);
     for (const item of ['a1', 'a2']) queues.add('a', item);
     for (const item of ['b1', 'b2']) queues.add('b', item);
@@ -165,7 +165,7 @@ describe('queues', () => {
     expect(started.at(-1)).toBe('a2');
   });
 
-  test('do one item at a time of one that is let go before its step has ended', async () => {
+  test('do one item at a time of one that is released before its step has ended', async () => {
     const { queues, started, end, queueOf } = queuesOf(2);
     for (const item of ['a1', 'a2', 'a3']) queues.add('a', item);
     queues.resume();
@@ -177,7 +177,7 @@ describe('queues', () => {
     expect(started).toEqual(['a1', 'a2']);
   });
 
-  test('are idle at once without work, and otherwise when all of it has ended', async () => {
+  test('are idle at once without work, otherwise when all of it has ended', async () => {
     const { queues, end } = queuesOf(2);
     await queues.idle();
     const told: string[] = [];
@@ -192,7 +192,7 @@ describe('queues', () => {
     expect(told).toEqual(['one', 'other']);
   });
 
-  test('are idle when what waits is removed, also from one that is held back and let go', async () => {
+  test('are idle when waiting items are removed, also from one that was held back and released', async () => {
     const { queues, end, queueOf, may } = queuesOf(2);
     for (const item of ['a1', 'a2']) queues.add('a', item);
     queues.resume();
@@ -211,7 +211,7 @@ describe('queues', () => {
     expect(isIdle).toBe(true);
   });
 
-  test('do one item at a time, also when all that waited in one was removed before', async () => {
+  test('do one item at a time, even if all waiting items of one were removed before', async () => {
     const { queues, started, end } = queuesOf(2);
     queues.add('a', 'a1');
     queues.add('b', 'b1');
@@ -229,7 +229,7 @@ describe('queues', () => {
     expect(started.at(-1)).toBe('c2');
   });
 
-  test('are not idle when what waits behind a step is removed, until the step has ended', async () => {
+  test('are not idle when items behind a step are removed, until the step has ended', async () => {
     const { queues, end } = queuesOf(1);
     for (const item of ['a1', 'a2']) queues.add('a', item);
     queues.resume();

@@ -13,7 +13,7 @@ const { leaseMs } = defaultDeliverySettings;
 /** One of each slot. */
 const models = ['a', 'b', 'c', 'd'];
 
-test('a keeper that stops gives its slots back behind a renewal that is under way', async () => {
+test('a keeper that stops gives its slots back after a renewal in progress', async () => {
   const { opened, open } = gate();
   const done: string[] = [];
   const keeper = new LeaseKeeper({
@@ -39,7 +39,7 @@ test('a keeper that stops gives its slots back behind a renewal that is under wa
   expect(keeper.slots).toEqual([]);
 });
 
-test('a keeper counts a lease from the question, because the database may have answered at once', async () => {
+test('a keeper counts a lease from the request, because the database may have answered at once', async () => {
   const clock = new VirtualClock();
   let renewalCount = 0;
   const keeper = new LeaseKeeper({
@@ -64,7 +64,7 @@ test('a keeper counts a lease from the question, because the database may have a
   expect(keeper.slots).toEqual([]);
 });
 
-test('a process that hears late of its lease calls no handler when the database gives that to another one', async () => {
+test('a process that learns late of its lease calls no handler if the database gives the lease to another one', async () => {
   const bench = new DeliveryBench();
   const [first, second] = [handlerOf({ name: 'one' }), handlerOf({ name: 'one' })];
   const { access } = bench.start([first]);
@@ -113,7 +113,7 @@ test('a keeper whose renewal is refused only after a while renews its leases bef
   expect(slot?.held).toBe(true);
 });
 
-describe('what a process leaves that vanishes right after a renewal', () => {
+describe('an event of a process that dies right after a renewal', () => {
   test('is taken over as soon as its lease ends', async () => {
     const bench = new DeliveryBench();
     const { access } = bench.start([handlerOf({ name: 'one' })]);
@@ -179,7 +179,7 @@ function renewal(tokens: readonly string[], fields: Partial<LeaseRenewal> = {}):
 }
 
 describe('a keeper', () => {
-  test('renews after a third of a lease, tells what is new once, and drops what it has no more', async () => {
+  test('renews after a third of a lease, reports new slots once, and drops lost ones', async () => {
     const answers = [renewal(['1', '2']), renewal(['2', '3'], { alone: false }), renewal(['2', '3'])];
     const { clock, keeper, asked, gained, tokens } = keeperOf((count) => answers[count - 1]!);
     void keeper.run(['one']);
@@ -196,7 +196,7 @@ describe('a keeper', () => {
     expect(asked.map(([atMs]) => Math.round(atMs))).toEqual([0, 3_333, 6_667]);
   });
 
-  test('asks anew right after the slots of another process end, when that is earlier', async () => {
+  test('asks again right after the slots of another process end, if that is earlier', async () => {
     const { clock, keeper, asked } = keeperOf(() => renewal(['1'], { othersEndInMs: 1_000 }));
     void keeper.run(['one']);
     await clock.advance(1_049);
@@ -205,7 +205,7 @@ describe('a keeper', () => {
     expect(asked).toHaveLength(2);
   });
 
-  test('asks at once for the leases of other handlers, and when the database says that one is lost', async () => {
+  test('asks at once for the leases of other handlers, and when the database reports a lost lease', async () => {
     const { clock, keeper, asked, tokens } = keeperOf(() => renewal(['1', '2']));
     void keeper.run(['one']);
     await clock.advance(100);
@@ -294,7 +294,7 @@ describe('a keeper', () => {
     },
   );
 
-  test('asks longer after each failure, never after more than a third of a lease, and soon after the next one', async () => {
+  test('waits longer after each failure, but at most a third of a lease, and only briefly after a success and a new failure', async () => {
     const { clock, keeper, asked } = keeperOf((count) => {
       if (count !== 8) throw new Error('down');
       return renewal(['1']);

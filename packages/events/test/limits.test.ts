@@ -21,7 +21,7 @@ describe('reading ahead', () => {
     expect(handler.seen).toHaveLength(100);
   });
 
-  test('ends when the events that are read and not finished have as many bytes as four reads may have', async () => {
+  test('ends when the events that are read and not finished have as many bytes as four reads may return', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const handler = handlerOf({ name: 'one' }, () => hold.opened);
@@ -100,7 +100,7 @@ describe('a failed batch that waits', () => {
 });
 
 describe('large events', () => {
-  test('are read by themselves when their turn comes, also when they are tried again', async () => {
+  test('are loaded when their handler is called, even when they are retried', async () => {
     const bench = new DeliveryBench();
     const texts: unknown[] = [];
     const handler = handlerOf({ name: 'one' }, ({ payload, attempt, modelId }) => {
@@ -118,7 +118,7 @@ describe('large events', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('become no dead letters because their database is slow to give them', async () => {
+  test('do not become dead letters because their database is slow to return them', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const handler = handlerOf({ name: 'one', timeoutMs: 1_000, retry: { attemptsMax: 1 } });
@@ -132,7 +132,7 @@ describe('large events', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('are left to the next process when they are still to be loaded as delivery stops', async () => {
+  test('are left to the next process if they are not loaded when delivery stops', async () => {
     const bench = new DeliveryBench();
     const hold = gate();
     const handler = handlerOf({ name: 'one' });
@@ -152,7 +152,7 @@ describe('large events', () => {
     expect(bench.database.blocked.size).toBe(0);
   });
 
-  test('are blocked in statements of a bounded size, as soon as there are many of one model or of several', async () => {
+  test('are blocked in statements of limited size, as soon as there are many of one model or of several', async () => {
     const bench = new DeliveryBench();
     const large = { payload: { amount: 1, text: 'x'.repeat(2_000) } };
     for (let version = 1; version <= 8; version++)
@@ -172,7 +172,7 @@ describe('large events', () => {
     expect(Math.max(...sizes)).toBe(2);
   });
 
-  test('bound a batch by its bytes, and are delivered alone when one has more', async () => {
+  test('limit a batch by its bytes, and are delivered alone if one is larger', async () => {
     const bench = new DeliveryBench();
     const sizes: number[] = [];
     class Batches implements BatchEventHandler<DepositedEvent> {
@@ -238,7 +238,7 @@ test('notifications go out at most once per interval', async () => {
   expect(bench.database.writes.notifies).toBeLessThanOrEqual(6);
 });
 
-test('a slot whose holder vanished is not read on while its suspects are tried', async () => {
+test('a slot whose holder died is not read further while its suspects are being tried', async () => {
   const bench = new DeliveryBench();
   const hold = gate();
   const handler = handlerOf({ name: 'one' }, ({ eventId }) => (eventId === 'a1' ? hold.opened : undefined));
@@ -262,7 +262,7 @@ test('a slot whose holder vanished is not read on while its suspects are tried',
   expect(bench.database.writes.blocked).toBe(1);
 });
 
-test('a slot of which not all suspects were seen yet is not read on either', async () => {
+test('a slot whose suspects have not all been seen yet is not read further, either', async () => {
   const bench = new DeliveryBench();
   const handler = handlerOf({ name: 'one' }, ({ modelVersion }) =>
     modelVersion === 1 ? new Promise(() => undefined) : undefined,

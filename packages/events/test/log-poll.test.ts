@@ -27,13 +27,13 @@ class RunningPoll {
   }
 }
 
-test('the log is looked at more rarely the longer nothing comes, down to the longest time between two looks', async () => {
+test('the log is polled less often the longer nothing comes, down to the longest time between two polls', async () => {
   const { clock, looks } = new RunningPoll();
   await clock.advance(1_400);
   expect(looks).toEqual([100, 300, 650, 1_000, 1_350]);
 });
 
-test('the log is looked at at once when it is told to, and often again afterwards', async () => {
+test('the log is polled at once on request, and often again afterwards', async () => {
   const { clock, looks, poll } = new RunningPoll();
   await clock.advance(1_000);
   poll.wake();
@@ -41,7 +41,7 @@ test('the log is looked at at once when it is told to, and often again afterward
   expect(looks).toEqual([100, 300, 650, 1_000, 1_000, 1_100, 1_300]);
 });
 
-test('the log is looked at often again when something came', async () => {
+test('the log is polled often again when something came', async () => {
   const running = new RunningPoll();
   await running.clock.advance(1_000);
   running.foundCount = 3;
@@ -49,7 +49,7 @@ test('the log is looked at often again when something came', async () => {
   expect(running.looks).toEqual([100, 300, 650, 1_000, 1_350, 1_450, 1_650]);
 });
 
-test('the log is looked at no more when delivery stops', async () => {
+test('the log is no longer polled when delivery stops', async () => {
   const running = new RunningPoll();
   await running.clock.advance(100);
   running.stop();

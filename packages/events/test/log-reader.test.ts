@@ -35,7 +35,7 @@ function readerOf(log: AskedLog): LogReader {
   return new LogReader(log, { readMax: 100, readBytesMax: 100_000 });
 }
 
-test('handlers that stand at the same place share one read, also while it goes on', async () => {
+test('handlers at the same position share one read, even while it is running', async () => {
   const log = new AskedLog();
   const reader = readerOf(log);
   const batches = [reader.read([0, 1], '5'), reader.read([0, 1], '5')];
@@ -49,7 +49,7 @@ test('handlers that stand at the same place share one read, also while it goes o
   expect(reader.foundCount).toBe(2);
 });
 
-test('handlers that stand at other places, or in other slots, have reads of their own', () => {
+test('handlers at other positions, or in other slots, have their own reads', () => {
   const log = new AskedLog();
   const reader = readerOf(log);
   void reader.read([0], '5');
@@ -84,7 +84,7 @@ test.each([
   },
 );
 
-test('a batch says how much was known of commits when its reading began', async () => {
+test('a batch says which commits were known when its reading began', async () => {
   const log = new AskedLog();
   const reader = readerOf(log);
   const before = reader.read([0], '5');
@@ -96,7 +96,7 @@ test('a batch says how much was known of commits when its reading began', async 
   expect(reader.generation).toBe(1);
 });
 
-test('a read that failed is told to all who share it, and the next one reads anew', async () => {
+test('a read that failed is reported to all callers who share it, and the next one reads again', async () => {
   const log = new AskedLog();
   const reader = readerOf(log);
   const error = new Error('down');
@@ -110,7 +110,7 @@ test('a read that failed is told to all who share it, and the next one reads ane
   expect(reader.foundCount).toBe(1);
 });
 
-test('a read that fails late does not end that the later one is shared', async () => {
+test('a read that fails late does not prevent the later one from being shared', async () => {
   const log = new AskedLog();
   const reader = readerOf(log);
   const early = reader.read([0], '5');
@@ -122,7 +122,7 @@ test('a read that fails late does not end that the later one is shared', async (
   expect(log.reads).toHaveLength(2);
 });
 
-test('of what was read the last four places are kept', async () => {
+test('the last four batches that were read are kept', async () => {
   const log = new AskedLog();
   const reader = readerOf(log);
   const readCount = async (cursor: string): Promise<number> => {
@@ -142,7 +142,7 @@ function sized(bytes: number, omitted = false): readonly DeliverableEvent[] {
   return [{ ...deposited('a', 1), bytes, omitted }];
 }
 
-test('what is kept has no more bytes than one read may have', async () => {
+test('the batches that are kept have no more bytes than one read may return', async () => {
   const log = new AskedLog();
   const reader = readerOf(log);
   const reads = ['1', '2', '3'].map((cursor) => reader.read([0], cursor));
@@ -159,7 +159,7 @@ test('what is kept has no more bytes than one read may have', async () => {
   expect(log.reads.slice(4).map((read) => read.split(':')[0])).toEqual(['0 from 1']);
 });
 
-test('a place that was read again is kept for longer than those that were not', async () => {
+test('a batch that was used again is kept longer than those that were not', async () => {
   const log = new AskedLog();
   const reader = readerOf(log);
   const read = async (cursor: string): Promise<void> => {

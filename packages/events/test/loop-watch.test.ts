@@ -10,7 +10,7 @@ function standStill(clock: VirtualClock, durationMs: number): Promise<void> {
   return clock.advance(durationMs);
 }
 
-test('an event loop has stood when nothing ran for more than two thirds of a lease', async () => {
+test('an event loop has stopped when nothing ran for more than two thirds of a lease', async () => {
   const clock = new VirtualClock();
   const watch = new LoopWatch(clock, leaseMs);
   await standStill(clock, 6_000);
@@ -24,7 +24,7 @@ test('an event loop has stood when nothing ran for more than two thirds of a lea
   expect(watch.stoodSince(beginMs)).toBe(false);
 });
 
-test('an event loop of which nothing was asked for long has not stood, because it is looked at now and then', async () => {
+test('an event loop that was idle for long has not stopped, because it is checked regularly', async () => {
   const clock = new VirtualClock();
   const ended = new AbortController();
   const watch = new LoopWatch(clock, leaseMs);

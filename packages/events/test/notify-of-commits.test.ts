@@ -33,7 +33,7 @@ test.each([
   },
 );
 
-test('notifications are sent in the context of no request, however many requests commit meanwhile', async () => {
+test('notifications are sent outside the context of any request, however many requests commit meanwhile', async () => {
   const request = new AsyncLocalStorage<string>();
   const bench = new DeliveryBench();
   const { store, executor } = bench.process();
@@ -50,7 +50,7 @@ test('notifications are sent in the context of no request, however many requests
   end();
 });
 
-test('notifications are sent at most once per interval, and no more once they are ended', async () => {
+test('notifications are sent at most once per interval, and no longer after their end', async () => {
   const bench = new DeliveryBench();
   const { store, executor } = bench.process();
   const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };
@@ -67,7 +67,7 @@ test('notifications are sent at most once per interval, and no more once they ar
   expect(bench.database.writes.notifies).toBe(3);
 });
 
-test('notifications that fail are told to nobody where no hook was given', async () => {
+test('notifications that fail are not reported if there is no hook', async () => {
   const bench = new DeliveryBench();
   const { access, store, executor } = bench.process();
   const databases = { deliveries: () => [{ store, shards: [shard], ready: async () => undefined }] };

@@ -20,7 +20,7 @@ function failing(name = 'one', attemptsMax = 2): ReturnType<typeof handlerOf> {
 }
 
 describe('a paused handler', () => {
-  test('receives nothing until it is resumed, and then everything in order; others go on', async () => {
+  test('receives nothing until it is resumed, and then everything in order; others continue', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const handlers = [handlerOf({ name: 'one' }), handlerOf({ name: 'two' })] as const;
@@ -40,7 +40,7 @@ describe('a paused handler', () => {
     expect(handlers[0].seen).toEqual(['a1', 'a2']);
   });
 
-  test('leaves what it has read, also when its process stops, and hands it over', async () => {
+  test('keeps the events that it has read for later, and leaves them to others when its process stops', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const holds = [gate(), gate()];
@@ -65,7 +65,7 @@ describe('a paused handler', () => {
     expect(next.seen).toEqual(Array.from({ length: 50 }, (_item, index) => `a${index + 1}`));
   });
 
-  test('is called in the context of no request, also with what it had read before it was resumed in one', async () => {
+  test('is called outside the context of any request, even with events read before it was resumed in one', async () => {
     const request = new AsyncLocalStorage<string>();
     const contexts: unknown[] = [];
     const bench = new DeliveryBench();
@@ -88,7 +88,7 @@ describe('a paused handler', () => {
     ]);
   });
 
-  test('is called no more in the process of the operator from then on, also with what was read', async () => {
+  test('is no longer called in the process of the operator from then on, not even with events that were read', async () => {
     const bench = new DeliveryBench();
     const holds = [gate(), gate()];
     const handler = handlerOf({ name: 'one' }, ({ modelVersion }) => holds[modelVersion - 1]?.opened);
@@ -202,7 +202,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual(['a1']);
   });
 
-  test('stays paused when what was asked before is answered late', async () => {
+  test('stays paused when an earlier question is answered late', async () => {
     const bench = new DeliveryBench();
     const handler = handlerOf({ name: 'one' });
     const { access, executor } = bench.start([handler]);
@@ -219,7 +219,7 @@ describe('a paused handler', () => {
     expect(handler.seen).toEqual([]);
   });
 
-  test('has no blocked events tried either', async () => {
+  test('has no blocked events tried, either', async () => {
     const bench = new DeliveryBench();
     const operator = operatorOf(bench);
     const handler = failing();
@@ -250,7 +250,7 @@ describe('a paused handler', () => {
   });
 });
 
-test('leases say who delivers, and where', async () => {
+test('leases say which process delivers, and where', async () => {
   const bench = new DeliveryBench();
   const hold = gate();
   bench.start([handlerOf({ name: 'one' }, () => hold.opened)]);

@@ -11,7 +11,7 @@ import { Delivery } from '../src/index.js';
 import { deposited } from './account.js';
 import { handlerOf } from './delivery-bench.js';
 
-test('a database that goes down during an attempt that is made alone holds up no retry of another one', async () => {
+test('a database that goes down during a lone attempt holds up no retry of another database', async () => {
   const clock = new VirtualClock();
   const [killed, other] = [databaseOf(clock, 0), databaseOf(clock, 1)];
   // Of so many processes that it would be alone for a minute.

@@ -40,7 +40,7 @@ describe('an outage', () => {
     expect(told).toEqual([first, 'recovered']);
   });
 
-  test('is told again when it comes back', () => {
+  test('is reported again when it comes back', () => {
     const { report, told } = reported();
     for (let outage = 0; outage < 2; outage++) {
       report.failed(lost);
@@ -49,7 +49,7 @@ describe('an outage', () => {
     expect(told).toEqual([lost, 'recovered', lost, 'recovered']);
   });
 
-  test('of ever new texts is told in all of them, and forgets the first ones', () => {
+  test('with ever new texts is reported with all of them, and forgets the first ones', () => {
     const { report, told } = reported();
     const tell = (from: number, to: number): number => {
       const before = told.length;
@@ -60,7 +60,7 @@ describe('an outage', () => {
   });
 });
 
-test('other errors are told each time, and are no outage that ends', () => {
+test('other errors are reported each time, and do not count as an outage', () => {
   const { report, told } = reported();
   const errors = [
     new InvariantViolationError('a bug'),

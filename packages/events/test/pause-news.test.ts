@@ -8,7 +8,7 @@ function store(): MemoryDeliveryStore {
   return new MemoryDeliveryStore(new MemoryAccess(new MemoryDeliveryTables(new VirtualClock())));
 }
 
-test('who delivers from a store is told at once what an operator says there, until it stops', () => {
+test('a delivery is told at once what an operator changes in its store, until it stops', () => {
   const [own, other] = [store(), store()];
   const told: unknown[] = [];
   const ignore = onPause(own, (handler, paused) => told.push([handler, paused]));

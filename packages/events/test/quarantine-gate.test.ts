@@ -32,8 +32,8 @@ function attempts() {
   };
 }
 
-describe('an attempt that is to be alone', () => {
-  test('waits until those that run have ended, and others wait for it', async () => {
+describe('an attempt that must be alone', () => {
+  test('waits until the running ones have ended, and others wait for it', async () => {
     const { clock, noted, beside, alone, end } = attempts();
     void beside('a');
     void beside('b');
@@ -49,7 +49,7 @@ describe('an attempt that is to be alone', () => {
     expect(clock.sleeperCount).toBe(0);
   });
 
-  test('is not alone when those that run do not end in time', async () => {
+  test('is not alone when the running ones do not end in time', async () => {
     const { clock, noted, beside, alone, end } = attempts();
     void beside('slow');
     void alone('suspect');
@@ -63,7 +63,7 @@ describe('an attempt that is to be alone', () => {
     expect(noted.slice(3)).toEqual(['other alone']);
   });
 
-  test('keeps others out for a bounded time only', async () => {
+  test('keeps others out only for a limited time', async () => {
     const { clock, noted, beside, alone } = attempts();
     void alone('suspect');
     void beside('a');
@@ -73,7 +73,7 @@ describe('an attempt that is to be alone', () => {
     expect(noted).toEqual(['suspect alone', 'suspect alone no more', 'a beside']);
   });
 
-  test('comes after each other one, and lets the others have their turn between', async () => {
+  test('runs one after the other with its like, and lets the others run in between', async () => {
     const { clock, noted, beside, alone, end } = attempts();
     void alone('one');
     void alone('two');
@@ -90,7 +90,7 @@ describe('an attempt that is to be alone', () => {
     expect(noted.slice(4)).toEqual(['two alone no more', 'three alone']);
   });
 
-  test('is over for those that wait when it fails, which is told to who asked for it', async () => {
+  test('ends for those that wait when it fails, which is reported to its caller', async () => {
     const { clock, noted, beside, alone, end } = attempts();
     const failures: unknown[] = [];
     void alone('bad').catch((error: unknown) => failures.push(error));
@@ -102,7 +102,7 @@ describe('an attempt that is to be alone', () => {
   });
 });
 
-test('an attempt that failed keeps out none that is to be alone', async () => {
+test('an attempt that failed does not keep out one that must be alone', async () => {
   const { clock, noted, beside, alone, end } = attempts();
   const failures: unknown[] = [];
   void beside('bad').catch((error: unknown) => failures.push(error));

@@ -9,20 +9,20 @@ import { expect, test } from 'vitest';
 
 import { attemptVerdict } from './attempt-failure.js';
 
-test('a call that failed because a shard could not serve is no attempt, and one that took too long is one', () => {
+test('a call that failed because a shard was unavailable does not count as an attempt, but one that took too long does', () => {
   const unavailable = new ShardUnavailableError(ShardIdentifier.of(0, 0), 'down');
   expect(attemptVerdict(unavailable)).toBe('outage');
   expect(attemptVerdict(new Error('wrapped', { cause: unavailable }))).toBe('outage');
   expect(attemptVerdict(new HandlerTimeoutError('one', 30_000))).toBe('counts');
 });
 
-test('a call that failed because its process does not know a shard is no attempt, and any other lasting error is final', () => {
+test('a call that failed because its process does not know a shard does not count as an attempt, and any other permanent error is final', () => {
   expect(attemptVerdict(new UnknownShardError(ShardIdentifier.of(1, 0)))).toBe('outage');
   expect(attemptVerdict(new InvariantViolationError('never'))).toBe('final');
   expect(attemptVerdict(new Error('of the handler itself'))).toBe('counts');
 });
 
-test('a call that threw an error which cannot be read is an attempt', () => {
+test('a call that threw an unreadable error counts as an attempt', () => {
   const unavailable = new ShardUnavailableError(ShardIdentifier.of(0, 0), 'down');
   const unreadable = new Proxy(unavailable, {
     get: (target, property) => {

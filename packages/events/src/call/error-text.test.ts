@@ -68,7 +68,7 @@ describe('the text of an error', () => {
     expect(errorText(thrown)).toBe(text);
   });
 
-  test('is never cut within a character', () => {
+  test('is never cut in the middle of a character', () => {
     // Those whose halves are the first and the last that there are, too.
     for (const character of ['👍', '\u{10000}', '\u{10ffff}']) {
       for (const prefix of ['', 'x']) {
@@ -81,7 +81,7 @@ describe('the text of an error', () => {
     }
   });
 
-  test('is as long as may be where no character is halved', () => {
+  test('is as long as possible without splitting a character', () => {
     expect(errorText(new Error('x'.repeat(5_000)))).toBe(`Error: ${'x'.repeat(1_993)}`);
   });
 
@@ -93,7 +93,7 @@ describe('the text of an error', () => {
     );
   });
 
-  test('of very many causes and very long messages stays short and is made soon', () => {
+  test('stays short and is made quickly for very many causes and very long messages', () => {
     let error = new Error('x'.repeat(50_000_000));
     for (let depth = 0; depth < 100_000; depth++) error = new Error('next', { cause: error });
     const many = new AggregateError(

@@ -31,7 +31,7 @@ function positionOf(slot: number, fields: Partial<SlotPosition>): SlotPosition {
 }
 
 describe('the slots of a handler', () => {
-  test('are readable while more is known to be there, or something was committed since they were read', () => {
+  test('are readable while more events are known, or something was committed since they were read', () => {
     const { slots, readableCount } = subscriptionSlots();
     for (const slot of [0, 1]) slots.gain(heldSlot(slot), '');
     expect(readableCount()).toBe(2);
@@ -43,7 +43,7 @@ describe('the slots of a handler', () => {
     expect(numbersOf(slots.readable(3))).toEqual([1]);
   });
 
-  test('are readable again when their suspects were tried, and only then', () => {
+  test('are readable again only when their suspects have been tried', () => {
     const { slots, readableCount } = subscriptionSlots();
     const [abandoned, open] = [heldSlot(0, true), heldSlot(1)];
     slots.gain(abandoned, '');
@@ -64,7 +64,7 @@ describe('the slots of a handler', () => {
     expect(slots.readable(0).map(({ phase }) => phase)).toEqual(['open', 'open']);
   });
 
-  test('are forgotten when they are lost, unless they were gained anew before', () => {
+  test('are removed when they are lost, unless they were gained again before', () => {
     const { slots } = subscriptionSlots();
     const [first, again, other] = [heldSlot(0), heldSlot(0), heldSlot(1)];
     slots.gain(first, 'old');
@@ -94,7 +94,7 @@ describe('the slots of a handler', () => {
 });
 
 describe('slots that are read together', () => {
-  test('have the same cursor and phase, and those that were not read for longest come first', () => {
+  test('have the same cursor and phase, and those that have waited longest come first', () => {
     const positions = [
       positionOf(3, { cursor: 'x', turn: 2 }),
       positionOf(2, { cursor: 'y', turn: 4 }),
