@@ -27,7 +27,7 @@ import type { Plan } from './plan.js';
 const clock = new VirtualClock('2026-01-01T00:00:00Z');
 
 describe('execute', () => {
-  test('commits what perform staged and gives its result', async () => {
+  test('commits what perform staged and returns its result', async () => {
     const wallet = openWallet(mexico);
     const { execute, driver } = executorOf(async (plan) => plan().add(wallet));
     expect(await execute()).toMatchObject({ id: wallet.id, version: 1 });
@@ -36,7 +36,7 @@ describe('execute', () => {
     ]);
   });
 
-  test('writes nothing when perform throws, and throws the same', async () => {
+  test('writes nothing when perform throws, and throws the same error', async () => {
     const failure = new Error('the rules refuse it');
     const running = executorOf(async (plan) => {
       plan().add(openWallet());
@@ -47,7 +47,7 @@ describe('execute', () => {
     expect(running.clock.sleeps).toEqual([]);
   });
 
-  test('takes a perform that throws at once like one that rejects', async () => {
+  test('treats a perform that throws at once like one that rejects', async () => {
     const failure = new Error('not even a promise');
     const { execute } = executorOf(() => {
       throw failure;
@@ -73,7 +73,7 @@ describe('execute', () => {
     expect(driver.committed).toMatchObject([{ shard, changes: [] }]);
   });
 
-  test('records an action that stages nothing on the default shard when it looked for one that is not configured', async () => {
+  test('records an action that stages nothing on the default shard when it looked for an unconfigured one', async () => {
     const { execute, driver, databases } = executorOf(async () => {
       expect(() => databases.transactionManager(ShardIdentifier.of(9, 9))).toThrow('not configured');
       return 'it is not ours';
@@ -124,7 +124,7 @@ describe('execute', () => {
     expect(await executor.execute(principal, TestAction, 'given')).toBe('given');
   });
 
-  test('keeps the plans of 100 executions of one instance apart', async () => {
+  test('keeps the plans of 100 executions of one instance separate', async () => {
     const { execute, driver } = executorOf(async (plan, params) => {
       const count = params as number;
       for (let step = 0; step < 3; step++) {
@@ -143,7 +143,7 @@ describe('execute', () => {
     }
   });
 
-  test('performs with the principal that it was given, and with a copy of the params that holds the same ids', async () => {
+  test('performs with the given principal, and with a copy of the params that contains the same ids', async () => {
     const params = { walletId: openWallet().id };
     const seen: unknown[] = [];
     class SeeingAction extends Action<unknown, void> {
@@ -197,7 +197,7 @@ describe('several shards', () => {
   });
 });
 
-test('refuses repositories of two models that have the same name in the log', () => {
+test('refuses repositories of two models with the same name in the log', () => {
   class Purse extends Wallet {
     static readonly modelName = 'Wallet';
   }
@@ -207,7 +207,7 @@ test('refuses repositories of two models that have the same name in the log', ()
   );
 });
 
-describe('two event classes of one event_type', () => {
+describe('two event classes with one event_type', () => {
   class Noted extends ModelEvent<Wallet> {
     static readonly eventType = 'wallet.noted';
     static readonly payload = z.object({});
@@ -325,7 +325,7 @@ describe('a listener of commits', () => {
     expect(heard).toEqual([global]);
   });
 
-  test('is called with the shard that the log says holds an attempt for several', async () => {
+  test('is called with the shard on which the log finds an attempt at several shards', async () => {
     const { execute, executor, manager } = executorOf(async (plan) =>
       plan().addAll([openWallet(global), openWallet(mexico)]),
     );
@@ -367,8 +367,8 @@ describe('a listener of commits', () => {
   );
 });
 
-describe('what is done for many executions', () => {
-  test('is done in the async context of none of them', async () => {
+describe('work that is done for many executions', () => {
+  test('is done outside the async context of any of them', async () => {
     const request = new AsyncLocalStorage<string>();
     const contexts: unknown[] = [];
     const running = executorOf(

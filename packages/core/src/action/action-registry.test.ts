@@ -39,7 +39,7 @@ test('refuses two instances of one class', () => {
   );
 });
 
-test('refuses two classes of one durable name', () => {
+test('refuses two classes with one durable name', () => {
   class RenamedAction extends FirstAction {}
   FrameworkAction({ name: 'FirstAction' })(RenamedAction);
   expect(() => new ActionRegistry([new FirstAction(clock), new RenamedAction(clock)])).toThrow(
@@ -47,7 +47,7 @@ test('refuses two classes of one durable name', () => {
   );
 });
 
-test('refuses a class whose name a bundler has taken, unless it declares one', () => {
+test('refuses a class that a bundler has renamed, unless it declares a name', () => {
   const anonymous = (() => class extends FirstAction {})();
   expect(() => new ActionRegistry([new anonymous(clock)])).toThrow(
     expect.objectContaining({ code: 'invariant-violation' }),
@@ -56,7 +56,7 @@ test('refuses a class whose name a bundler has taken, unless it declares one', (
   expect(new ActionRegistry([new anonymous(clock)]).get(anonymous).name).toBe('Declared');
 });
 
-test('takes what a class declares by static fields, and its decorator over it', () => {
+test('takes the declarations in static fields, which a decorator overrides', () => {
   const params = z.object({ note: z.string() });
   class NotingAction extends Action<{ readonly note: string }, string> {
     static readonly actionName: string = 'note.v1';
@@ -94,7 +94,7 @@ describe('an action whose result is a model', () => {
   };
   const wallets = Object.assign(new FakeRepository(Wallet), { jsonCodec: () => jsonCodec });
 
-  test('has it written and read by its repository', () => {
+  test('is written and read by the model’s repository', () => {
     const { resultCodec } = new ActionRegistry(actions, [new FakeRepository(Order), wallets]).get(OpenAction);
     const json = resultCodec.encode(wallet);
     expect(json).toBe(JSON.stringify(wallet.id.value));

@@ -69,7 +69,7 @@ describe('an execution inside perform', () => {
     await expect(execute()).rejects.toMatchObject({ code: 'nested-execution' });
   });
 
-  test('is allowed from a promise that is left over after perform', async () => {
+  test('is allowed from a promise that outlives perform', async () => {
     const opened = Promise.withResolvers<undefined>();
     let leftOver: Promise<unknown> | undefined;
     const { execute, executor, driver } = executorOf(async (plan, params) => {

@@ -35,8 +35,8 @@ function onBothShards(failure: unknown): TestExecutor & { performed: () => numbe
   return { ...running, performed: () => performed };
 }
 
-describe('when the outcome of a commit is not known', () => {
-  test('the log is asked; when it holds the action, the first result is given without a second perform', async () => {
+describe('when the outcome of a commit is unknown', () => {
+  test('the log is asked; if it contains the action, the first result is returned without a second perform', async () => {
     const { execute, manager, performed, driver } = lost(true);
     expect(await execute()).toBe(1);
     expect(performed()).toBe(1);
@@ -44,7 +44,7 @@ describe('when the outcome of a commit is not known', () => {
     expect(driver.committed).toEqual([]);
   });
 
-  test('the action runs again when the log does not hold it', async () => {
+  test('the action runs again if the log does not contain it', async () => {
     const { execute, performed, driver, clock } = lost(false);
     expect(await execute()).toBe(2);
     expect(performed()).toBe(2);
@@ -52,7 +52,7 @@ describe('when the outcome of a commit is not known', () => {
     expect(driver.committed).toHaveLength(1);
   });
 
-  test('the caller is told when that cannot be learnt either', async () => {
+  test('the caller is told if that cannot be found out, either', async () => {
     const stillUnknown = new CommitOutcomeUnknownError(global, 'action-1');
     const { execute, performed, clock } = lost(stillUnknown);
     await expect(execute()).rejects.toBe(stillUnknown);
@@ -60,7 +60,7 @@ describe('when the outcome of a commit is not known', () => {
     expect(clock.sleeps).toEqual([]);
   });
 
-  test('the caller is told, too, when the log cannot be read for another reason', async () => {
+  test('the caller is told, too, if the log cannot be read for another reason', async () => {
     const refused = new StorageFailureError(global, 'the database refused a statement (XX001)');
     const { execute } = lost(refused);
     const error: unknown = await execute().catch((thrown: unknown) => thrown);
@@ -68,7 +68,7 @@ describe('when the outcome of a commit is not known', () => {
     expect((error as Error).cause).toBe(refused);
   });
 
-  test('an error that is its own cause is thrown as it is', async () => {
+  test('an error that is its own cause is thrown unchanged', async () => {
     const { execute, manager } = executorOf(async () => 'done');
     const endless = new Error('endless');
     endless.cause = endless;
@@ -76,7 +76,7 @@ describe('when the outcome of a commit is not known', () => {
     await expect(execute()).rejects.toBe(endless);
   });
 
-  test('the error is recognised by its code, also when it is of another copy of this package', async () => {
+  test('the error is recognised by its code, even if it comes from another copy of this package', async () => {
     const { execute, manager } = executorOf(async () => 'done');
     class ForeignError extends FrameworkError {}
     manager(global).persistFailures.push(new ForeignError('commit-outcome-unknown', 'lost'));
@@ -97,7 +97,7 @@ function lostOnce(
   return { ...running, runs: () => runs };
 }
 
-describe('a run after a commit whose outcome was not known', () => {
+describe('an attempt after a commit whose outcome was unknown', () => {
   test('carries the same action and that commit, so that the database refuses a second effect', async () => {
     const { execute, manager } = lostOnce();
     const sent: ChangeSet[] = [];
@@ -111,7 +111,7 @@ describe('a run after a commit whose outcome was not known', () => {
     expect(new Set(sent.map(({ action }) => action.id)).size).toBe(1);
   });
 
-  test('gives the result of the run that was committed, when the database says that one was', async () => {
+  test('returns the result of the committed attempt when the database reports one', async () => {
     const { execute, manager, runs, driver } = lostOnce();
     manager(global).hasHappened = true;
     expect(await execute()).toBe(1);
@@ -121,7 +121,7 @@ describe('a run after a commit whose outcome was not known', () => {
     expect(manager(global).asked).toHaveLength(2);
   });
 
-  test('is reported as a bug when the database says that one was committed, and the log that none was', async () => {
+  test('is reported as a bug when the database reports a committed attempt and the log does not', async () => {
     const { execute, manager, driver } = lostOnce();
     manager(global).hasHappened = true;
     manager(global).outcomes.push(false, false);
@@ -140,7 +140,7 @@ describe('a run after a commit whose outcome was not known', () => {
     expect(driver.committed).toMatchObject([{ shard: mexico, unknownCommits: undefined }]);
   });
 
-  test('gives that result, too, when the rules refuse what was committed already', async () => {
+  test('returns that result, too, when the rules refuse what was already committed', async () => {
     const { execute, manager } = lostOnce((run) => {
       if (run === 2) throw new Error('overdrawn');
       return run;
@@ -158,7 +158,7 @@ describe('a run after a commit whose outcome was not known', () => {
     expect(manager(global).asked).toHaveLength(2);
   });
 
-  test('writes none of the other shards when the first one turns out to hold the earlier run', async () => {
+  test('writes none of the other shards when the first one turns out to have the earlier attempt', async () => {
     const { execute, manager, driver } = onBothShards(undefined);
     manager(global).answersToLose = 1;
     manager(global).outcomes.push(false);
@@ -171,7 +171,7 @@ describe('a run after a commit whose outcome was not known', () => {
     expect(driver.committed).toEqual([]);
   });
 
-  test('tells that both shards are written when the later one turns out to hold the earlier run', async () => {
+  test('reports that both shards are written when the later one turns out to have the earlier attempt', async () => {
     let runs = 0;
     const { execute, manager, driver } = executorOf(async (plan) =>
       plan().addAll(++runs === 1 ? [openWallet(mexico)] : [openWallet(global), openWallet(mexico)]),
@@ -187,14 +187,14 @@ describe('a run after a commit whose outcome was not known', () => {
     expect(driver.committed.map(({ shard }) => shard)).toEqual([global]);
   });
 
-  test('does not go in a group, whose statement does not look for it', async () => {
+  test('does not join a group, whose statement does not check for it', async () => {
     const { execute, manager } = lostOnce(undefined, { groupCommit: true });
     manager(global).hasHappened = true;
     expect(await execute()).toBe(1);
     expect(manager(global).groups).toEqual([]);
   });
 
-  test('does not take the commit of another action for its own', async () => {
+  test('does not mistake the commit of another action for its own', async () => {
     const elsewhere = new CommitOutcomeUnknownError(global, 'another action');
     const abortedDependency = new TransientStorageError(global, 'it may be lost', { cause: elsewhere });
     const overdrawn = new Error('overdrawn');
@@ -230,7 +230,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
     return { ...running, runs: () => runs };
   }
 
-  test('asks again instead of running again, and gives the result of the run that was committed', async () => {
+  test('asks again instead of running again, and returns the result of the committed attempt', async () => {
     const { execute, driver, runs, clock } = lostAndAsked(['unknown', 'unknown', true]);
     expect(await execute()).toBe(1);
     expect(runs()).toBe(1);
@@ -244,20 +244,20 @@ describe('an execution whose policy retries unknown outcomes', () => {
     expect(driver.committed).toMatchObject([{ unknownCommits: [{ code: 'commit-outcome-unknown' }] }]);
   });
 
-  test('never asks again about what the log says was not committed', async () => {
+  test('never asks again about attempts that the log has ruled out', async () => {
     const { execute, manager } = lostAndAsked(['unknown', false, 'unknown']);
     const transient = new TransientStorageError(global, 'the connection was lost');
     manager(global).persistFailures.push(undefined, transient);
     expect(await execute()).toBe(3);
   });
 
-  test('reports the outcome as unknown when it stays so, without another run that could fail in another way', async () => {
+  test('reports the outcome as unknown when it stays unknown, without another attempt that could fail differently', async () => {
     const { execute, runs } = lostAndAsked(['unknown', 'unknown', 'unknown']);
     await expect(execute()).rejects.toMatchObject({ code: 'commit-outcome-unknown' });
     expect(runs()).toBe(1);
   });
 
-  test('has one effect where each run chooses another shard', async () => {
+  test('has one effect even if each attempt chooses another shard', async () => {
     const { execute, driver } = lostAndAsked(['unknown', true], (run, plan) => {
       plan().add(openWallet(run === 1 ? global : mexico));
       return run;
@@ -266,7 +266,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
     expect(driver.committed).toEqual([]);
   });
 
-  test('learns which shards hold what was to be written on several', async () => {
+  test('finds out which shards have been written when there were several', async () => {
     const { execute, driver } = lostAndAsked(['unknown', true], (_run, plan) =>
       plan().addAll([openWallet(mexico), openWallet(global)]),
     );
@@ -279,7 +279,7 @@ describe('an execution whose policy retries unknown outcomes', () => {
     expect(driver.committed).toEqual([]);
   });
 
-  test('never runs again what some shards hold', async () => {
+  test('never runs again when some shards are already written', async () => {
     const { execute, driver, performed } = onBothShards(new Error('anything'));
     await expect(execute(null, { allowCrossShard: true, retry })).rejects.toMatchObject({
       code: 'partial-commit',
@@ -328,7 +328,7 @@ describe('when a later shard fails after an earlier one committed', () => {
     await expect(execute(null, { allowCrossShard: true })).resolves.toHaveLength(2);
   });
 
-  test('a failure of the first shard is thrown as it is, and nothing is written', async () => {
+  test('a failure of the first shard is thrown unchanged, and nothing is written', async () => {
     const { execute, driver, manager } = onBothShards(undefined);
     manager(global).persistFailures.push(constraint);
     await expect(execute(null, { allowCrossShard: true })).rejects.toBe(constraint);

@@ -49,13 +49,13 @@ function create(action: ActionClass<never, unknown>): AnyAction {
 }
 
 describe('FrameworkAction', () => {
-  test('marks classes as a decorator, as a call and as a legacy decorator, and leaves them as they are', () => {
+  test('marks classes as a decorator, as a call and as a legacy decorator, and leaves them unchanged', () => {
     expect(discoveredActions()).toEqual([DecoratedAction, BareAction, CalledAction, LegacyAction]);
     expect(LegacyResult).toBe(LegacyAction);
     expect(DecoratedAction.name).toBe('DecoratedAction');
   });
 
-  test('keeps what a class declares', () => {
+  test('keeps the declarations of a class', () => {
     expect(declaredOptions(DecoratedAction)).toEqual({ name: 'decorated', params });
     expect(declaredOptions(BareAction)).toEqual({});
     expect(declaredOptions(UnmarkedAction)).toEqual({});
@@ -68,7 +68,7 @@ describe('FrameworkAction', () => {
 });
 
 describe('actionNameOf', () => {
-  test('gives the name that a class declares, else its own', () => {
+  test('returns the name that a class declares, otherwise its class name', () => {
     expect([DecoratedAction, BareAction, UnmarkedAction].map(actionNameOf)).toEqual([
       'decorated',
       'BareAction',

@@ -51,7 +51,7 @@ describe('without a schema', () => {
     );
   });
 
-  test('throws what a param throws that is read', () => {
+  test('throws the error of a param that throws when it is read', () => {
     const failure = new Error('not yet');
     const params = {
       get amount(): never {
@@ -66,11 +66,11 @@ describe('with a schema', () => {
   const schema = z.object({ walletId: shardedIdCodec(Wallet), lines: z.array(z.object({ count: z.int() })) });
   const encode = paramsEncoder('TestAction', schema);
 
-  test('writes the params as the schema says', () => {
+  test('writes the params as the schema encodes them', () => {
     expect(encode({ walletId, lines: [{ count: 1 }] })).toBe(`{"walletId":"${text}","lines":[{"count":1}]}`);
   });
 
-  test('names every param that does not fit by its path', () => {
+  test('names every param that does not fit, with its path', () => {
     expect(() => encode({ walletId: text, lines: [{ count: 1 }, { count: 1.5 }] })).toThrow(
       expect.objectContaining({
         code: 'invalid-params',
@@ -99,7 +99,7 @@ describe('with a schema', () => {
     expect(encode({ walletId, lines: [], note: undefined })).toBe(`{"walletId":"${text}","lines":[]}`);
   });
 
-  test('names a param that the schema would leave out also where the params are a list', () => {
+  test('names a param that the schema would leave out even if the params are a list', () => {
     const line = z.object({ count: z.int() });
     const lines = Array.from({ length: 11 }, (_line, count) => ({ count }));
     const encodeList = paramsEncoder('TestAction', z.array(line));
@@ -111,7 +111,7 @@ describe('with a schema', () => {
     );
   });
 
-  test('writes the fields of an instance of a class, which nobody reads back as one', () => {
+  test('writes the fields of an instance of a class, which is never read back as one', () => {
     class Line {
       readonly count = 1;
     }

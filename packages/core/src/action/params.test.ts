@@ -10,7 +10,7 @@ import { copyOfParams } from './params.js';
 
 const lost = new TransientStorageError(mexico, 'the connection was lost');
 
-describe('what a caller changes in its params after it has executed an action', () => {
+describe('a change of the params after an action was executed', () => {
   test.each([
     ['without a key', {}],
     ['with a key, for which it looks first', { idempotencyKey: 'key-1' }],
@@ -34,7 +34,7 @@ describe('what a caller changes in its params after it has executed an action', 
     expect(JSON.parse(record!.action.params)).toEqual(JSON.parse(JSON.stringify(asked)));
   });
 
-  test('changes neither the shard on which an action that stages nothing is recorded, nor whether it may span shards', async () => {
+  test('affects neither the shard on which an action that stages nothing is recorded, nor whether it may span shards', async () => {
     const { execute, driver } = executorOf(async () => undefined);
     const params = { id: openWallet(mexico).id };
     const done = execute(params);
@@ -50,7 +50,7 @@ describe('what a caller changes in its params after it has executed an action', 
   });
 });
 
-test('an attempt sees the params as they were handed over, whatever the one before did with them', async () => {
+test('an attempt sees the params as they were passed, whatever the previous attempt did with them', async () => {
   const seen: unknown[] = [];
   const running = executorOf(async (plan, params) => {
     const { queue } = params as { queue: string[] };
@@ -67,7 +67,7 @@ test('an attempt sees the params as they were handed over, whatever the one befo
   expect(queue).toEqual(['a', 'b']);
 });
 
-test('an action is performed with the params that are recorded, also where these say something else each time', async () => {
+test('an action is performed with the params that are recorded, even if getters return something else each time', async () => {
   const seen: unknown[] = [];
   const running = executorOf(async (plan, params) => {
     seen.push(params);
@@ -83,7 +83,7 @@ test('an action is performed with the params that are recorded, also where these
   expect(running.driver.committed).toMatchObject([{ action: { params: '{"amount":1}' } }]);
 });
 
-describe('params that no JSON holds', () => {
+describe('params that JSON cannot represent', () => {
   class UnwrittenAction extends Action<unknown, void> {
     protected async perform(): Promise<void> {}
   }
@@ -115,7 +115,7 @@ describe('params that no JSON holds', () => {
 });
 
 describe('a copy of params', () => {
-  test('is also of lists and plain objects of another realm', () => {
+  test('includes lists and plain objects of another realm', () => {
     const params = vm.runInNewContext('({ list: ["a", { b: [1] }] })') as { list: [string, { b: number[] }] };
     const copy = copyOfParams(params);
     expect(copy).toStrictEqual({ list: ['a', { b: [1] }] });
@@ -124,7 +124,7 @@ describe('a copy of params', () => {
     expect(JSON.stringify(params)).toBe('{"list":["a",{"b":[1]}]}');
   });
 
-  test('is of everything that can be changed, and keeps the instances of classes', () => {
+  test('copies everything that can be changed, and keeps the instances of classes', () => {
     const { id } = openWallet();
     const symbol = Symbol('key');
     const odd = JSON.parse('{ "__proto__": { "own": [1] } }') as { readonly __proto__: { own: number[] } };
@@ -162,7 +162,7 @@ describe('a copy of params', () => {
     expect(params.buffer.toString()).toBe('a');
   });
 
-  test('holds itself where the params do', () => {
+  test('contains itself where the params do', () => {
     const params: { self?: object; readonly twice: readonly object[] } = { twice: [] };
     const part = {};
     Object.assign(params, { self: params, twice: [part, part] });
@@ -172,7 +172,7 @@ describe('a copy of params', () => {
     expect(copy.twice[0]).not.toBe(part);
   });
 
-  test('holds lists, maps and sets that hold themselves', () => {
+  test('contains lists, maps and sets that contain themselves', () => {
     const params = { list: [] as unknown[], map: new Map<string, unknown>(), set: new Set<unknown>() };
     params.list.push(params.list);
     params.map.set('self', params.map);

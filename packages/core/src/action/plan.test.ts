@@ -56,7 +56,7 @@ function staged(plan: Plan): readonly unknown[] {
 }
 
 describe('add', () => {
-  test('gives the model back as version 1 without events, created and updated as it was', () => {
+  test('returns the model as version 1 without events, with the same dates', () => {
     const wallet = Wallet.open(global, 100n, created);
     const added = planOf().add(wallet);
     expect(added).toBeInstanceOf(Wallet);
@@ -100,7 +100,7 @@ describe('add', () => {
 });
 
 describe('update', () => {
-  test('gives the model back one version higher, without events, updated by the clock', () => {
+  test('returns the model one version higher, without events, updated by the clock', () => {
     const updated = planOf().update(storedWallet(3).deposit(5n));
     const now = new Date('2026-05-05T05:05:05Z');
     expect(updated).toMatchObject({
@@ -138,7 +138,7 @@ describe('update', () => {
   });
 });
 
-test('addAll and updateAll stage in order and give back what they staged', () => {
+test('addAll and updateAll stage in order and return what they staged', () => {
   const plan = planOf();
   const [first, second] = plan.addAll([Wallet.open(global, 1n, created), Wallet.open(global, 2n, created)]);
   const [third] = plan.updateAll([storedWallet(8)]);
@@ -146,7 +146,7 @@ test('addAll and updateAll stage in order and give back what they staged', () =>
   expect(sealPlan(plan)[0]?.changes.map(({ model }) => model)).toEqual([first, second, third]);
 });
 
-test('gives its shards in their order, with ordinals that count over all of them', () => {
+test('returns its shards in their order, with ordinals that count over all of them', () => {
   const plan = planOf();
   const shards = [ShardIdentifier.of(1, 1), mexico, global];
   for (const shard of shards) plan.add(Wallet.open(shard, 1n, created));
@@ -221,7 +221,7 @@ describe('a refused model', () => {
     ]);
   });
 
-  test('is also refused as a later version of one that is staged', () => {
+  test('is also refused as a later version of a staged one', () => {
     const plan = planOf();
     const added = plan.add(fresh);
     expect(() => plan.update(added.deposit(1n))).toThrow(
@@ -285,7 +285,7 @@ test('a sealed plan refuses everything', () => {
   expect(() => plan.updateAll([storedWallet()])).toThrow(refused);
 });
 
-test('gives nobody what it holds, so that no action can write a row without its event', () => {
+test('exposes nothing that it contains, so that no action can write a row without its event', () => {
   const plan = planOf();
   const names = [...Object.keys(plan), ...Object.getOwnPropertyNames(Object.getPrototypeOf(plan))];
   expect(names.sort()).toEqual(['add', 'addAll', 'constructor', 'sealed', 'update', 'updateAll']);

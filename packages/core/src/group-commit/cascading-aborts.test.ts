@@ -12,8 +12,8 @@ import {
   StaleRecordError,
 } from '../errors/storage-errors.js';
 
-describe('a model that is staged and not committed yet', () => {
-  test('takes what depends on it along when it is not written, which runs again at once with fresh reads', async () => {
+describe('a model that is staged but not committed yet', () => {
+  test('aborts what depends on it when it is not written, and that runs again at once with fresh reads', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -31,7 +31,7 @@ describe('a model that is staged and not committed yet', () => {
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1, 2]);
   });
 
-  test('takes along, too, what depends on it and is not queued before it is aborted', async () => {
+  test('also aborts what depends on it but is queued only after it was aborted', async () => {
     const gate = Promise.withResolvers<void>();
     const seen: number[] = [];
     const running = executorOf(
@@ -59,7 +59,7 @@ describe('a model that is staged and not committed yet', () => {
     expect(running.driver.committed.map(({ changes }) => changes[0]?.expectedVersion)).toEqual([1]);
   });
 
-  test('takes along within a group what depends on it', async () => {
+  test('aborts what depends on it within a group', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);
@@ -129,7 +129,7 @@ describe('a model that is staged and not committed yet', () => {
     },
   );
 
-  test('takes along an execution that only read it when it is not written, also on another shard', async () => {
+  test('aborts an execution that only read it when it is not written, even on another shard', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running, mexico)];
     const first = running.deposit([wallet]);
@@ -165,7 +165,7 @@ describe('a model that is staged and not committed yet', () => {
     await Promise.allSettled([first]);
   });
 
-  test('makes an execution that refused because of it run again when nobody knows whether it is written', async () => {
+  test('makes an execution that refused because of it run again when it is unknown whether it was written', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
     const first = running.deposit([wallet]);
@@ -182,7 +182,7 @@ describe('a model that is staged and not committed yet', () => {
     expect(running.seen).toEqual([100n, 101n, 100n]);
   });
 
-  test('does not make an unknown outcome of a plan that continues it a stale one, which would run again', async () => {
+  test('does not turn the unknown outcome of a plan that continues it into a stale one, which would run again', async () => {
     const running = stagingExecutor();
     const [wallet, other] = [storedWallet(running), storedWallet(running)];
     const first = running.deposit([other]);

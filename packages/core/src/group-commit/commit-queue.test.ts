@@ -10,7 +10,7 @@ const constraint = new ConstraintViolationError(global, { constraint: 'a', table
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
 
 describe('a plan that waits behind a locked model', () => {
-  test('is refused for certain when it was not sent in time, while the one that was sent goes on', async () => {
+  test('is certainly refused when it was not sent in time, while the one that was sent continues', async () => {
     const writer = new ManualWriter();
     const sent = await writer.add('sent', a);
     const waiting = await writer.add('waiting', a);
@@ -39,7 +39,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['waiting']);
   });
 
-  test('is refused sooner when it is that of a handler, once it is known to be locked', async () => {
+  test('is refused sooner if it is a handler’s, once the model is known to be locked', async () => {
     const writer = new ManualWriter({ queueWaitMs: 4_000 });
     await writer.add('locked', a, b);
     const client = await writer.add('client', a);
@@ -57,7 +57,7 @@ describe('a plan that waits behind a locked model', () => {
     });
   });
 
-  test('is refused at once when it is that of a handler, and another one has waited long enough', async () => {
+  test('is refused at once if it is a handler’s, and another one has waited long enough', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -78,7 +78,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['later']);
   });
 
-  test('is refused at once when it is that of a handler also where it shares one of several models', async () => {
+  test('is refused at once if it is a handler’s, even if it shares only one of several models', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a, b);
     await writer.clock.pass(50);
@@ -88,7 +88,7 @@ describe('a plan that waits behind a locked model', () => {
     await expect(writer.addOfHandler('next', c, b)).rejects.toMatchObject({ kind: 'locked' });
   });
 
-  test('is refused also when it was sent before in a group of which nothing was written', async () => {
+  test('is refused even if it was sent before in a group of which nothing was written', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -103,7 +103,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).not.toContain('last');
   });
 
-  test('is refused also when all of them were ready at once, and nobody has waited before', async () => {
+  test('is refused even if all of them were ready at once, and none has waited before', async () => {
     const failed = new ManualWriter();
     const plans = Array.from({ length: 12 }, (_plan, index) => failed.add(`p${index}`, openWallet()));
     const last = (await Promise.all(plans)).at(-1)!;
@@ -126,7 +126,7 @@ describe('a plan that waits behind a locked model', () => {
     });
   });
 
-  test('lets what waits behind it go when it is refused', async () => {
+  test('releases what waits behind it when it is refused', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -151,7 +151,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(await errorOf(later)).toMatchObject({ code: 'stale-record' });
   });
 
-  test('takes no place from plans of other models', async () => {
+  test('takes no capacity from plans of other models', async () => {
     const writer = new ManualWriter({ queueMax: 3 });
     await writer.add('locked', a);
     await writer.clock.pass(50);
@@ -168,7 +168,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['locked', 'another']);
   });
 
-  test('takes none either when it came while nobody knew that the model is locked', async () => {
+  test('takes no capacity, either, if it came while the model was not known to be locked', async () => {
     const writer = new ManualWriter({ queueMax: 2 });
     await writer.add('locked', a);
     for (let index = 0; index < 2; index++) await writer.add(`waiting${index}`, a);
@@ -177,7 +177,7 @@ describe('a plan that waits behind a locked model', () => {
     expect(writer.open).toEqual(['locked', 'other']);
   });
 
-  test('keeps no timer when nothing waits', async () => {
+  test('keeps no timer when nothing is waiting', async () => {
     const writer = new ManualWriter();
     await writer.add('first', a);
     await writer.answer('first');
@@ -218,7 +218,7 @@ describe('plans that expect the same version', () => {
 });
 
 describe('a plan whose idempotency key is taken', () => {
-  test('leaves nothing to those that depend on it, which run again', async () => {
+  test('aborts those that depend on it, which run again', async () => {
     const writer = new ManualWriter();
     const taken = await writer.addOfHandler('taken', a);
     const built = await writer.add('built', a);
@@ -230,7 +230,7 @@ describe('a plan whose idempotency key is taken', () => {
 });
 
 describe('a write that takes long', () => {
-  test('does not hold up plans of other models, but those of its own', async () => {
+  test('does not hold up plans of other models, only those of its own', async () => {
     const writer = new ManualWriter();
     await writer.add('slow', a);
     await writer.add('other', b);
@@ -244,7 +244,7 @@ describe('a write that takes long', () => {
     expect(writer.open).toEqual(['same']);
   });
 
-  test('lets nobody overtake the write that is waited for when it ends', async () => {
+  test('does not let another plan overtake the write that is waited for when it ends', async () => {
     const writer = new ManualWriter();
     await writer.add('slow', a);
     await writer.clock.pass(50);
@@ -256,7 +256,7 @@ describe('a write that takes long', () => {
     expect(writer.open).toEqual(['next']);
   });
 
-  test('counts those that wait behind it apart, also when it was left aside only as soon as there was a place', async () => {
+  test('counts those that wait behind it separately, even if it was left aside only when there was capacity', async () => {
     const writer = new ManualWriter({ queueMax: 2 });
     for (let index = 0; index < 8; index++) {
       await writer.add(`p${index}`, openWallet());
@@ -272,7 +272,7 @@ describe('a write that takes long', () => {
     expect(writer.open.at(-1)).toBe('other0+other1');
   });
 
-  test('leaves a last place for the others', async () => {
+  test('leaves some capacity for the others', async () => {
     const writer = new ManualWriter();
     for (let index = 0; index < 10; index++) {
       await writer.add(`p${index}`, openWallet());
@@ -284,7 +284,7 @@ describe('a write that takes long', () => {
     expect(writer.open.at(-1)).toBe('p9');
   });
 
-  test('is waited for while there is no place aside, also when the log has told the outcome of another one', async () => {
+  test('is waited for while there is no capacity beside it, even if the log has decided the outcome of another one', async () => {
     const writer = new ManualWriter();
     await writer.add('unknown', openWallet());
     await writer.answer('unknown', new CommitOutcomeUnknownError(global, 'unknown'));
@@ -300,7 +300,7 @@ describe('a write that takes long', () => {
   });
 });
 
-describe('a write of which only the log knows the outcome', () => {
+describe('a write whose outcome only the log knows', () => {
   test('is waited for by plans of its models that do not depend on it', async () => {
     const writer = new ManualWriter();
     const first = await writer.add('first', a);
@@ -340,13 +340,13 @@ async function orderOf(
 }
 
 describe('the execution of a plan that is written', () => {
-  test('goes on at once when there is nothing else to be sent', async () => {
+  test('continues at once when there is nothing else to send', async () => {
     const writer = new ManualWriter();
     const plan = await writer.add('first', a);
     expect(await orderOf(writer, plan, () => writer.answer('first'))).toEqual(['goes on', 'turn']);
   });
 
-  test('goes on a turn of the event loop later when others of its group are sent again', async () => {
+  test('continues one turn of the event loop later when others of its group are sent again', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plan = await writer.add('p0', a);
@@ -358,8 +358,8 @@ describe('the execution of a plan that is written', () => {
   });
 });
 
-describe('what is staged of a model', () => {
-  test('is what the first plan leaves, where the second one does not continue it', async () => {
+describe('the pending version of a model', () => {
+  test('is the one of the first plan if the second one does not continue it', async () => {
     const writer = new ManualWriter();
     const good = await writer.add('good', a);
     const stale = new PendingCommit(good.changes, []);
@@ -371,7 +371,7 @@ describe('what is staged of a model', () => {
 });
 
 describe('a plan that has ended', () => {
-  test('keeps nothing of what it depends on', async () => {
+  test('does not keep what it depends on in memory', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', a)];
@@ -392,7 +392,7 @@ describe('a plan that has ended', () => {
     expect(hide.mock.calls).toEqual([[plan]]);
   });
 
-  test('is held no more by what is staged when it was refused before it was sent', async () => {
+  test('is no longer referenced by pending versions when it was refused before it was sent', async () => {
     const writer = new ManualWriter();
     await writer.add('locked', a);
     const waiting = await writer.add('waiting', a);
@@ -402,7 +402,7 @@ describe('a plan that has ended', () => {
     expect(hide.mock.calls).toEqual([[waiting]]);
   });
 
-  test('is not found among what is staged, once that has forgotten it', async () => {
+  test('is not found among pending versions once it was removed from them', async () => {
     const writer = new ManualWriter();
     const plan = await writer.add('first', a);
     expect(writer.staged.get(Wallet, a.id.value)).toMatchObject({ plan });

@@ -73,7 +73,7 @@ function answering(running: TestExecutor, ...outcomes: readonly GroupOutcome[]):
 }
 
 describe('group commit', () => {
-  test('persists a lone plan as without it', async () => {
+  test('persists a lone plan as it would without groups', async () => {
     const { execute, manager, driver } = executorOf(async (plan) => plan().add(openWallet()), {
       groupCommit: true,
     });
@@ -89,7 +89,7 @@ describe('group commit', () => {
     expect(running.manager(global).groups).toEqual([]);
   });
 
-  test('writes plans that come while the writer is busy as one group, in their order', async () => {
+  test('writes plans that arrive while the writer is busy as one group, in their order', async () => {
     const running = await busy();
     const executions = await executeAll(running, 3);
     expect(running.driver.committed).toEqual([]);
@@ -100,13 +100,13 @@ describe('group commit', () => {
     expect(running.driver.committed.map(({ changes }) => changes[0]?.model)).toEqual(wallets);
   });
 
-  test('writes plans that are ready at the same moment as one group, also when the writer is idle', async () => {
+  test('writes plans that are ready at the same moment as one group, even if the writer is idle', async () => {
     const running = executorOf(async (plan) => plan().add(openWallet()), { groupCommit: true });
     await Promise.all(await executeAll(running, 3));
     expect(running.manager(global).groups.map((group) => group.length)).toEqual([3]);
   });
 
-  test('sends the next group before the executions of the one before go on', async () => {
+  test('sends the next group before the executions of the previous one continue', async () => {
     const running = await busy({ plansMax: 2 });
     const manager = running.manager(global);
     const persistAll = manager.persistAll.bind(manager);
@@ -124,7 +124,7 @@ describe('group commit', () => {
     expect(order.slice(0, 2)).toEqual(['sent', 'sent']);
   });
 
-  test('writes no more than its maximum together', async () => {
+  test('writes at most its maximum number of plans together', async () => {
     const running = await busy({ plansMax: 2 });
     const executions = await executeAll(running, 5);
     running.release();
@@ -133,7 +133,7 @@ describe('group commit', () => {
     expect(running.driver.committed).toHaveLength(6);
   });
 
-  test('refuses a plan when too many wait', async () => {
+  test('refuses a plan when too many are waiting', async () => {
     const running = await busy({ queueMax: 2 });
     const [, , refused] = await executeAll(running, 3);
     await expect(refused).rejects.toMatchObject({ code: 'shard-unavailable' });
@@ -151,7 +151,7 @@ describe('group commit', () => {
     expect(other).toMatchObject({ status: 'rejected', reason: constraint });
   });
 
-  test('is what an execution can leave, and join', async () => {
+  test('can be left and joined by a single execution', async () => {
     const running = await busy();
     const [alone] = await executeAll(running, 1, { groupCommit: false });
     await alone;
@@ -185,7 +185,7 @@ describe('group commit', () => {
     expect(running.manager(global).groups).toHaveLength(1);
   });
 
-  test('takes a plan that is as large as one may be, and leaves out one that is larger', async () => {
+  test('accepts a plan of the maximum size, and leaves out one that is larger', async () => {
     const running = executorOf(
       async (plan, count) => plan().addAll(Array.from({ length: count as number }, () => openWallet())),
       { groupCommit: { planSizeMax: 2 } },
@@ -219,14 +219,14 @@ describe('group commit', () => {
     expect(commit.takes(changeSets.map((changes) => ({ ...empty, ...changes })))).toBe(isTaken);
   });
 
-  test('takes a plan under an idempotency key whose action has no result', async () => {
+  test('accepts a plan with an idempotency key whose action has no result', async () => {
     const running = executorOf(async () => undefined, { groupCommit: true });
     const keys = ['one', 'other'];
     await Promise.all(keys.map((idempotencyKey) => running.execute('x', { idempotencyKey })));
     expect(running.manager(global).groups).toHaveLength(1);
   });
 
-  test('leaves out a plan of several shards, and one within a transaction', async () => {
+  test('leaves out a plan of several shards, and one inside a transaction', async () => {
     const running = executorOf(async (plan) => plan().addAll([openWallet(global), openWallet(mexico)]), {
       groupCommit: true,
     });
@@ -238,7 +238,7 @@ describe('group commit', () => {
     expect(inScript.manager(global).groups).toEqual([]);
   });
 
-  test('writes each shard by itself', async () => {
+  test('writes each shard separately', async () => {
     const running = await busy();
     expect(await running.execute('mexico')).toBeInstanceOf(Wallet);
     expect(running.driver.committed.map(({ shard }) => shard)).toEqual([mexico]);
@@ -248,7 +248,7 @@ describe('group commit', () => {
 });
 
 describe('a group that fails as a whole', () => {
-  test('is written plan by plan, so that only the culprit fails', async () => {
+  test('is written plan by plan, so that only the plan at fault fails', async () => {
     const running = await busy();
     const executions = await executeAll(running, 4);
     const { groupFailures, persistFailures } = running.manager(global);
@@ -261,7 +261,7 @@ describe('a group that fails as a whole', () => {
     expect(running.driver.committed).toHaveLength(4);
   });
 
-  test('gives the culprit its own error', async () => {
+  test('gives the plan at fault its own error', async () => {
     const running = await busy();
     const executions = await executeAll(running, 2);
     const { groupFailures, persistFailures } = running.manager(global);
@@ -296,7 +296,7 @@ describe('the plans of a group', () => {
     expect(running.driver.committed).toHaveLength(2);
   });
 
-  test('are persisted alone when the group could not hold them', async () => {
+  test('are persisted alone if the group could not hold them', async () => {
     const running = await busy();
     answering(running, 'written', 'single');
     const executions = await executeAll(running, 2);

@@ -23,8 +23,8 @@ async function lockedGroup(): Promise<{
   return { writer, plans };
 }
 
-describe('more locked models than there are places to wait for them', () => {
-  test('leave places for the plans of others, and are tried in turns', async () => {
+describe('more locked models than writes that may wait for locks', () => {
+  test('leave capacity for other plans, and are tried in turns', async () => {
     const { writer } = await lockedGroup();
     const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
     expect(writer.open).toEqual([...waiting, 'p5', 'p6', 'p7']);
@@ -49,7 +49,7 @@ describe('more locked models than there are places to wait for them', () => {
     expect(writer.patient).toEqual(['p0', 'p1', 'p3', 'p4', 'p6']);
   });
 
-  test('do not keep a lone plan from others: it waits for a moment only', async () => {
+  test('do not let a lone plan delay others: it waits only for a moment', async () => {
     const { writer } = await lockedGroup();
     for (let index = 5; index < 12; index++) await writer.answer(`p${index}`);
     await writer.add('lone', a);
@@ -59,13 +59,13 @@ describe('more locked models than there are places to wait for them', () => {
     expect(writer.open.slice(5)).toEqual(['lone', 'other']);
   });
 
-  test('take nothing from a plan that breaks a constraint: it fails with its own error', async () => {
+  test('do not affect a plan that breaks a constraint: it fails with its own error', async () => {
     const { writer, plans } = await lockedGroup();
     await writer.answer('p6', constraint);
     expect(await errorOf(plans[6]!)).toBe(constraint);
   });
 
-  test('let a plan that fails for no reason of its own go as an ordinary commit, which tells why', async () => {
+  test('let a plan that fails for no reason of its own commit separately, which shows the reason', async () => {
     const { writer, plans } = await lockedGroup();
     await writer.answer('p6', new Error('the group was refused'));
     for (const name of ['p5', 'p7']) await writer.answer(name);
@@ -76,7 +76,7 @@ describe('more locked models than there are places to wait for them', () => {
     expect(await errorOf(plans[6]!)).toBe(failure);
   });
 
-  test('let a plan that no group can hold go as an ordinary commit that waits for a moment only', async () => {
+  test('let a plan that no group can hold commit separately, which waits only for a moment', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 5; index < 12; index++) if (index !== 6) await writer.answer(`p${index}`);
     await writer.answer('p6', ['single']);
@@ -93,7 +93,7 @@ describe('more locked models than there are places to wait for them', () => {
     expect(await errorOf(plans[6]!)).toBe(constraint);
   });
 
-  test('keep no place from plans that must go alone and that nobody locks', async () => {
+  test('leave capacity for unlocked plans that must commit separately', async () => {
     const { writer } = await lockedGroup();
     for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
     // It takes the last place for those that are known to be locked out.
@@ -108,7 +108,7 @@ describe('more locked models than there are places to wait for them', () => {
     expect(writer.open).toEqual(['p0', 'p1', 'p2', 'p3', 'p4', 'p5']);
   });
 
-  test('do not pass over those that wait longer: whoever comes later is tried after them', async () => {
+  test('do not overtake those that wait longer: later ones are tried after them', async () => {
     const { writer } = await lockedGroup();
     for (const name of ['p5', 'p6', 'p7']) await writer.answer(name, locked);
     for (const name of ['p8', 'p9', 'p10', 'p11']) await writer.answer(name);
@@ -123,7 +123,7 @@ describe('more locked models than there are places to wait for them', () => {
     expect(tried).toEqual(['p5', 'p6', 'p7', 'newer0']);
   });
 
-  test('are tried before those of a group that came and failed later', async () => {
+  test('are tried before those of a group that arrived and failed later', async () => {
     const { writer } = await lockedGroup();
     await writer.add('later', openWallet());
     for (const name of ['n0', 'n1']) (await writer.add(name, openWallet())).queuedMs = 1;
@@ -137,7 +137,7 @@ describe('more locked models than there are places to wait for them', () => {
     expect(tried).toEqual(['p8', 'p9', 'p10', 'p11', 'n0']);
   });
 
-  test('do not keep a plan for ever that fails so for another reason', async () => {
+  test('do not keep a plan for ever that fails in this way for another reason', async () => {
     const { writer, plans } = await lockedGroup();
     for (let index = 6; index < 12; index++) await writer.answer(`p${index}`);
     let count = 0;
@@ -148,7 +148,7 @@ describe('more locked models than there are places to wait for them', () => {
   });
 });
 
-describe('plans of handlers at models that somebody else has locked', () => {
+describe('plans of handlers for models that another session has locked', () => {
   const refused = { code: 'shard-unavailable', kind: 'locked' };
   const waiting = ['p0', 'p1', 'p2', 'p3', 'p4'];
 
@@ -192,7 +192,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     await expect(writer.addOfHandler('h8', a)).rejects.toMatchObject(refused);
   });
 
-  test('are few in all, also behind several', async () => {
+  test('are limited in number, even behind several writes', async () => {
     const writer = new ManualWriter();
     for (const [name, wallet] of Object.entries({ a, b })) {
       await writer.addOfHandler(name, wallet);
@@ -206,7 +206,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     expect(writer.open).toEqual(['a', 'b', 'other']);
   });
 
-  test('let go what waited behind those of them that are too many', async () => {
+  test('release what waited behind those that are too many', async () => {
     const writer = new ManualWriter();
     await writer.addOfHandler('h0', a);
     await writer.clock.pass(50);
@@ -218,7 +218,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     expect(writer.open).toEqual(['h0', 'client']);
   });
 
-  test('take no place from the plan of a client that waits for a lock', async () => {
+  test('take no capacity from the plan of a client that waits for a lock', async () => {
     const writer = await fullWriter();
     for (let index = 0; index < 8; index++) {
       await writer.addOfHandler(`h${index}`, openWallet());
@@ -229,7 +229,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     expect(client.state).toBe('again');
   });
 
-  test('are not taken for locked when they are written', async () => {
+  test('do not count as locked when they are written', async () => {
     const writer = new ManualWriter();
     await writer.addOfHandler('written', b);
     const [sent] = writer.sent;
@@ -243,7 +243,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     expect(plans.map(({ state }) => state)).toEqual(Array<string>(7).fill('queued'));
   });
 
-  test('are not given up once they are under way in the database, where they may be written', async () => {
+  test('are not abandoned once the database is working on them, because they may be written', async () => {
     const writer = new ManualWriter();
     for (let index = 0; index < 4; index++) {
       await writer.addOfHandler(`h${index}`, openWallet());
@@ -269,7 +269,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     expect(last.state).toBe('written');
   });
 
-  test('are few in all', async () => {
+  test('are limited in number', async () => {
     const writer = await fullWriter();
     const plans: PendingCommit[] = [];
     for (let index = 0; index < 10; index++) {
@@ -281,7 +281,7 @@ describe('plans of handlers at models that somebody else has locked', () => {
     expect(await errorOf(plans[9]!)).toMatchObject(refused);
   });
 
-  test('do not wait behind that of a client which is tried in turns and has waited as long as they do', async () => {
+  test('do not wait behind a client’s plan that is tried in turns and has waited as long as they may', async () => {
     const writer = await fullWriter();
     await writer.add('client', a);
     await writer.answer('client', locked);

@@ -41,14 +41,14 @@ function stagedBy(plan: PendingCommit): readonly PendingVersion[] {
 }
 
 describe('a queue', () => {
-  test('may be longer than a call has arguments', () => {
+  test('may be longer than a call can have arguments', () => {
     const plan = planOf([]);
     const queue = Array.from({ length: 200_000 }, () => plan);
     const { group, rest } = nextGroup(queue, 32);
     expect([group.length, rest.length]).toEqual([32, 199_968]);
   });
 
-  test('is written in one group where each plan of a model continues the one before', () => {
+  test('is written in one group if each plan of a model continues the previous one', () => {
     const first = planOf([changeOf(a), changeOf(b)]);
     const next = planOf([changeOf(a, 2), changeOf(b, 2)], [first]);
     const last = planOf([changeOf(b, 3)], [next]);
@@ -56,7 +56,7 @@ describe('a queue', () => {
     expect(nextGroup(queue, 32)).toEqual({ group: queue, rest: [] });
   });
 
-  test('lets plans of one model wait that do not continue each other, and nobody overtake them', () => {
+  test('makes plans of one model wait that do not continue each other, and lets no plan overtake them', () => {
     const first = planOf([changeOf(a)]);
     const same = planOf([changeOf(a), changeOf(b)]);
     const behind = planOf([changeOf(b)]);
@@ -67,7 +67,7 @@ describe('a queue', () => {
     });
   });
 
-  test('lets a plan wait that continues an older version than the last one, or another model of the same plan', () => {
+  test('makes a plan wait that continues an older version than the last one, or another model of the same plan', () => {
     const first = planOf([changeOf(a), changeOf(b)]);
     const next = planOf([changeOf(a, 2)], [first]);
     const older = planOf([changeOf(a, 2)], [first]);
@@ -82,7 +82,7 @@ describe('a queue', () => {
     expect(nextGroup([first, back], 32)).toEqual({ group: [first], rest: [back] });
   });
 
-  test('lets a plan wait for what it depends on, unless that has its outcome', () => {
+  test('makes a plan wait for what it depends on, unless that has its outcome', () => {
     const [first, ended] = [planOf([changeOf(a)]), planOf([changeOf(b)])];
     ended.decide('written');
     const built = planOf([changeOf(c)], [first]);
@@ -92,7 +92,7 @@ describe('a queue', () => {
     expect(nextGroup([first, both], 32).rest).toEqual([both]);
   });
 
-  test('is not kept waiting by a model of another class with the same id', () => {
+  test('does not wait for a model of another class with the same id', () => {
     const id = ShardedId.of(Address, a.id.value);
     const model = new Address({ id, state: 'KNOWN', city: 'Riga', version: 2 });
     const repository = new FakeRepository(Address);
@@ -101,7 +101,7 @@ describe('a queue', () => {
     expect(nextGroup(queue, 32).group).toEqual(queue);
   });
 
-  test('holds each idempotency key once in a group', () => {
+  test('has each idempotency key only once in a group', () => {
     const first = planOf([changeOf(a)], [], {});
     const same = planOf([changeOf(b)], [], {});
     const others = [{ key: 'key-2' }, { principal: 'bob' }, { namespace: 'com.example.other' }].map((key) =>
@@ -120,7 +120,7 @@ describe('a queue', () => {
     expect(nextGroup([continued], 32, [ahead])).toEqual({ group: [], rest: [continued] });
   });
 
-  test('is held up where it waits for a plan that is', () => {
+  test('is held up if it waits for a plan that is held up', () => {
     const [locked, ahead] = [planOf([changeOf(a)]), planOf([changeOf(b)])];
     locked.isHeldUp = true;
     const behindLocked = planOf([changeOf(a), changeOf(c)]);

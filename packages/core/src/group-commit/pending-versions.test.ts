@@ -65,7 +65,7 @@ function deletedOf({ id, version, createdDate, ownerId, balance }: Wallet): Wall
   return new Wallet({ id, version, createdDate, ownerId, balance, state });
 }
 
-describe('a model that is staged and not committed yet', () => {
+describe('a model that is staged but not committed yet', () => {
   test('is what the next execution reads, whose version follows it in the same group', async () => {
     const running = stagingExecutor();
     const wallet = storedWallet(running);
@@ -86,7 +86,7 @@ describe('a model that is staged and not committed yet', () => {
     ]);
   });
 
-  test('is among several that the next execution reads together', async () => {
+  test('is among several models that the next execution reads together', async () => {
     const running = executorOf(
       async (plan, params) => {
         const [wallet] = await running.wallets.findAllByIds([(params as Wallet).id]);
@@ -182,7 +182,7 @@ describe('a model that is staged and not committed yet', () => {
     await first;
   });
 
-  test('is not continued by a plan that stages from an older version, though its action has read both', async () => {
+  test('is not continued by a plan that stages from an older version, although its action has read both', async () => {
     const running = rereading();
     const wallet = storedWallet(running);
     const slow = running.execute({ wallet, amount: 5n, rereads: true }, twice);
@@ -257,7 +257,7 @@ describe('a model that is staged and not committed yet', () => {
     ]);
   });
 
-  test('is not taken for a model of another class with the same id', async () => {
+  test('is not mistaken for a model of another class with the same id', async () => {
     const running = executorOf(
       async (plan, params) => {
         const wallet = await running.wallets.getById((params as Wallet).id);
@@ -339,7 +339,7 @@ async function lockedOut() {
   return { ...running, manual, seen, wallet, other, first, release };
 }
 
-describe('a model that is staged, and whose row somebody else has locked for long', () => {
+describe('a staged model whose row another session has locked for long', () => {
   const refused = { code: 'shard-unavailable', kind: 'locked' };
   let eventCount = 0;
   const ofHandler = (): ExecutionConfiguration => {
@@ -370,7 +370,7 @@ describe('a model that is staged, and whose row somebody else has locked for lon
     },
   );
 
-  test('is waited for by the action of a handler from when it was staged, not from when an earlier version was', async () => {
+  test('is waited for by the action of a handler from the time it was staged, not from the time of an earlier version', async () => {
     const manual = new ManualClock();
     const running = executorOf(
       async (plan, params) => {
@@ -408,7 +408,7 @@ describe('a model that is staged, and whose row somebody else has locked for lon
     await staging;
   });
 
-  test('is read as it is committed by the action of a handler that may not depend on it', async () => {
+  test('is read in its committed version by the action of a handler that may not depend on it', async () => {
     const { execute, manual, seen, wallet, first, release } = await lockedOut();
     // It was queued a second ago.
     await manual.pass(950);

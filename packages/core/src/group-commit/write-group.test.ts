@@ -13,7 +13,7 @@ const constraint = new ConstraintViolationError(global, { constraint: 'a', table
 const [a, b, c] = [openWallet(), openWallet(), openWallet()];
 
 describe('a group that fails as a whole', () => {
-  test('goes on side by side, plan by plan, where plans have no model in common', async () => {
+  test('continues in parallel, plan by plan, if plans have no model in common', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     for (const [index, wallet] of [a, b, c].entries()) await writer.add(`p${index}`, wallet);
@@ -22,7 +22,7 @@ describe('a group that fails as a whole', () => {
     expect(writer.open).toEqual(['p0', 'p1', 'p2']);
   });
 
-  test('goes on in halves, one after the other, where plans continue each other', async () => {
+  test('continues in halves, one after the other, if plans continue each other', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plans: PendingCommit[] = [];
@@ -44,7 +44,7 @@ describe('a group that fails as a whole', () => {
     ]);
   });
 
-  test('goes on side by side, each chain of plans that continue each other for itself', async () => {
+  test('continues in parallel, each chain of plans that continue each other separately', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     for (const [name, wallet] of Object.entries({ p0: a, p1: b, p2: c, p3: b, p4: c }))
@@ -54,7 +54,7 @@ describe('a group that fails as a whole', () => {
     expect(writer.open).toEqual(['p0', 'p1+p3', 'p2+p4']);
   });
 
-  test('goes on in halves where a plan continues several others', async () => {
+  test('continues in halves if a plan continues several others', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     await writer.add('p0', a);
@@ -68,7 +68,7 @@ describe('a group that fails as a whole', () => {
     expect(writer.open).toEqual(['p2+p3']);
   });
 
-  test('does not hold up plans of other models that come later', async () => {
+  test('does not hold up later plans of other models', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     await writer.add('p0', a);
@@ -84,7 +84,7 @@ describe('a group that fails as a whole', () => {
     expect(writer.open).toEqual(['p1']);
   });
 
-  test('takes a bounded number of places', async () => {
+  test('takes limited capacity', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     for (let index = 0; index < 12; index++) await writer.add(`p${index}`, openWallet());
@@ -97,7 +97,7 @@ describe('a group that fails as a whole', () => {
     expect(writer.open).toHaveLength(9);
   });
 
-  test('fails for all where the shard is unavailable', async () => {
+  test('fails for all if the shard is unavailable', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];
@@ -110,7 +110,7 @@ describe('a group that fails as a whole', () => {
 });
 
 describe('plans that a group could not hold', () => {
-  test('are written side by side, and in order where they change the same model', async () => {
+  test('are written in parallel, and in order if they change the same model', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     for (const [name, wallet] of Object.entries({ p0: a, p1: a, p2: b })) await writer.add(name, wallet);
@@ -121,7 +121,7 @@ describe('plans that a group could not hold', () => {
     expect(writer.open).toEqual(['p2', 'p1']);
   });
 
-  test('are also those of which its answer says nothing', async () => {
+  test('include those that its answer does not mention', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];
@@ -151,7 +151,7 @@ function unknown(action: string): CommitOutcomeUnknownError {
 }
 
 describe('a write whose outcome is unknown', () => {
-  test('is looked up plan by plan, while plans of other models go on and those of its own wait', async () => {
+  test('is looked up plan by plan, while plans of other models continue and those of its own wait', async () => {
     const { writer } = await unknownChain();
     expect(writer.asked.map(({ action }) => action)).toEqual(['p0', 'p1']);
     await writer.add('other', b);
@@ -163,7 +163,7 @@ describe('a write whose outcome is unknown', () => {
     expect(writer.open).toEqual(['p2']);
   });
 
-  test('is looked up plan by plan, not by what an error for all of them says of one', async () => {
+  test('is looked up plan by plan, not by the session in an error for all of them', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];
@@ -190,14 +190,14 @@ describe('a write whose outcome is unknown', () => {
     ]);
   });
 
-  test('is known to each plan that was sent, whatever was learnt of the one that it continues', async () => {
+  test('is found out for each plan that was sent, whatever the outcome of the one that it continues', async () => {
     const { writer, plans } = await unknownChain();
     await writer.asked[0]!.answer(unknown('p0'));
     await writer.asked[1]!.answer(true);
     expect(await errorOf(plans[1]!)).toBeUndefined();
   });
 
-  test('is never written again, also where an adapter says it of a whole group', async () => {
+  test('is never written again, even if an adapter reports it for a whole group', async () => {
     const writer = new ManualWriter();
     await writer.add('first', openWallet());
     const plans = [await writer.add('p0', a), await writer.add('p1', b)];

@@ -47,7 +47,7 @@ function laterDue({ turnsTo = [], readsAtFirst = true }: LaterDue): TestExecutor
   return { ...running, once: (configuration) => running.execute(params, configuration) };
 }
 
-describe('a repeat that has an effect, of a request that had nothing to do', () => {
+describe('a repeat with an effect, of a request that had nothing to do', () => {
   test.each([
     ['the shard of the effect', [mexico], mexico],
     ['another shard and then that of the effect', [global, mexico], global],
@@ -69,7 +69,7 @@ describe('a repeat that has an effect, of a request that had nothing to do', () 
     expect(driver.committed).toMatchObject([{ shard: global }]);
   });
 
-  test('gets the first result, without a search before, when only the repeat reads, and not the shard of the effect', async () => {
+  test('gets the first result, without an earlier search, when only the repeat reads, and not on the shard of the effect', async () => {
     const peru = ShardIdentifier.of(2, 0);
     const { databases, driver } = openFakeDatabases(global, mexico, peru);
     let performed = 0;

@@ -64,7 +64,7 @@ function sweepOf(
   return { sweep: new KeySweep(databases, { ...defaultIdempotencySettings, sweepRowsMax: 2 }), left, places };
 }
 
-test('a key of a handler is deleted only after the database of its event has said that the event cannot come again', async () => {
+test('a key of a handler is deleted only after the database of its event has said that the event cannot be delivered again', async () => {
   const { sweep, left } = sweepOf(
     [
       ['dead', global],
@@ -86,7 +86,7 @@ test('a key of a handler stays while the database of its event does not answer, 
   }
 });
 
-test('a key whose text names no event stays', async () => {
+test('a key whose text does not name an event stays', async () => {
   const { sweep, left } = sweepOf(
     [
       ['of another version', undefined],
@@ -98,7 +98,7 @@ test('a key whose text names no event stays', async () => {
   expect([...left]).toEqual(['of another version']);
 });
 
-test('keys of handlers that stay do not keep those behind them from being deleted', async () => {
+test('keys of handlers that stay do not prevent later ones from being deleted', async () => {
   const dead = Array.from({ length: 5 }, (_item, index) => `dead-${index}`);
   const { sweep, left, places } = sweepOf(
     [...dead, 'done'].map((eventId) => [eventId, global]),
@@ -109,7 +109,7 @@ test('keys of handlers that stay do not keep those behind them from being delete
   expect(places).toEqual(['0', '2', '4', '0']);
 });
 
-test('keys of handlers are swept after so many commits, also where expired keys of clients cannot be deleted', async () => {
+test('keys of handlers are swept after a number of commits, even if expired keys of clients cannot be deleted', async () => {
   const { sweep, left, places } = sweepOf(
     [
       ['dead', global],

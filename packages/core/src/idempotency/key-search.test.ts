@@ -34,14 +34,14 @@ describe('a repeat that the rules refuse', () => {
     expect(await execute({ id }, configuration)).toBeUndefined();
   });
 
-  test('is looked for on the shards that the params name, and nowhere else', async () => {
+  test('is looked for only on the shards that the params name', async () => {
     const { execute, manager, id } = onceOnly();
     await execute({ id }, unsearched);
     await execute({ id }, unsearched);
     expect([manager(global).keys.waits, manager(mexico).keys.waits]).toEqual([[], [undefined]]);
   });
 
-  test('is looked for no further when it is found where it was read, though the params name no shard', async () => {
+  test('is not looked for elsewhere when it is found where it was read, although the params name no shard', async () => {
     const running: TestExecutor = executorOf(async (plan) => {
       running.databases.transactionManager(mexico);
       if (running.driver.committed.length > 0) throw new Error('refused by the rules');
@@ -81,14 +81,14 @@ describe('a repeat that the rules refuse', () => {
     }
   });
 
-  test('is not reported as refused when its shard cannot tell', async () => {
+  test('is not reported as refused when its shard does not answer', async () => {
     const { execute, manager, id } = onceOnly();
     await execute({ id }, unsearched);
     manager(mexico).keys.findFailures.push(unavailable);
     await expect(execute({ id }, unsearched)).rejects.toBe(unavailable);
   });
 
-  test('is answered by the shard of its effect, however long that takes and whatever the others do', async () => {
+  test('is answered by the shard of its effect, however long that takes, whatever the others do', async () => {
     const { execute, manager, id } = onceOnly();
     const params = { id, other: openWallet(global).id };
     await execute(params, unsearched);
@@ -113,7 +113,7 @@ describe('a repeat that the rules refuse', () => {
     },
   );
 
-  test('is refused as before when there was no first one', async () => {
+  test('is refused as before when there was no first request', async () => {
     const { execute, refusal, id } = onceOnly();
     await execute({ id }, unsearched);
     await expect(execute({ id }, { idempotencyKey: 'key-2' })).rejects.toBe(refusal);
@@ -162,7 +162,7 @@ describe('a repeat whose effect is on a shard that its params do not name', () =
     },
   );
 
-  test('is recorded where it reads when there was nothing to do the first time either', async () => {
+  test('is recorded where it reads when there was nothing to do the first time, either', async () => {
     const running: TestExecutor = executorOf(async () => {
       running.databases.transactionManager(mexico);
       return undefined;

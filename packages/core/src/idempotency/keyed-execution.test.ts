@@ -42,7 +42,7 @@ describe('an execution with an idempotency key', () => {
     ]);
   });
 
-  test('keeps its key for 30 days unless told otherwise', async () => {
+  test('keeps its key for 30 days by default', async () => {
     const { count, driver } = countingExecutor();
     await count(7n);
     expect(driver.committed[0]?.key?.lifetimeMs).toBe(30 * 86_400_000);
@@ -74,12 +74,12 @@ describe('an execution with an idempotency key', () => {
     expect(action.count).toBe(0);
   });
 
-  test('takes a key of 255 characters', async () => {
+  test('accepts a key of 255 characters', async () => {
     const { count } = countingExecutor();
     expect(await count(1n, { idempotencyKey: 'k'.repeat(255) })).toMatchObject({ count: 1 });
   });
 
-  test('refuses a principal whose name no index could hold', async () => {
+  test('refuses a principal whose name is too long for an index', async () => {
     const { executor } = countingExecutor();
     const name = 'p'.repeat(256);
     await expect(executor.execute({ name }, CountAction, { amount: 1n }, key)).rejects.toMatchObject({
@@ -87,7 +87,7 @@ describe('an execution with an idempotency key', () => {
     });
   });
 
-  test('needs the schema of a result, and writes nothing without', async () => {
+  test('needs the schema of a result, and writes nothing without it', async () => {
     const { execute, driver } = executorOf(async (plan) => plan().add(openWallet()));
     await expect(execute(null, key)).rejects.toMatchObject({ code: 'invariant-violation' });
     expect(driver.committed).toEqual([]);
@@ -100,7 +100,7 @@ describe('an execution with an idempotency key', () => {
     expect(driver.committed).toHaveLength(1);
   });
 
-  test('does not store a result beyond the limit of payloads', async () => {
+  test('does not store a result beyond the limit for payloads', async () => {
     const { count, driver } = countingExecutor({ limits: { payloadCharactersMax: 20 } });
     await expect(count(1n)).rejects.toMatchObject({ code: 'limit-exceeded' });
     expect(driver.committed).toEqual([]);
@@ -146,7 +146,7 @@ describe('a result', () => {
   });
 });
 
-test('a key that is taken and has expired before anybody looks for it is taken by another attempt', async () => {
+test('a key that was taken, and has expired before it is looked up, is taken by another attempt', async () => {
   const { count, manager, driver } = countingExecutor();
   const persist = manager(global).persist.bind(manager(global));
   manager(global).persist = async () => {
@@ -174,7 +174,7 @@ describe('storage that fails', () => {
     expect(manager(global).keys.waits).toHaveLength(1);
   });
 
-  test('by a bug is not passed over', async () => {
+  test('with a bug is not ignored', async () => {
     const { count, manager } = countingExecutor();
     const bug = new InvariantViolationError('a bug');
     manager(mexico).keys.findFailures.push(bug);
@@ -195,7 +195,7 @@ describe('storage that fails', () => {
     expect(driver.committed).toHaveLength(1);
   });
 
-  test('with stale rows to the end is searched: another process may have been faster', async () => {
+  test('with stale rows to the end is searched, because another process may have come first', async () => {
     const { count, manager, driver } = countingExecutor();
     const stale = new StaleRecordError('Wallet', 'wallet-1', 1);
     const persist = manager(global).persist.bind(manager(global));
@@ -208,7 +208,7 @@ describe('storage that fails', () => {
   });
 });
 
-test('expired keys are swept after every so many keyed commits of a shard', async () => {
+test('expired keys are swept after a number of commits with a key on a shard', async () => {
   const { count, manager } = countingExecutor({ idempotency: { commitsPerSweep: 3, sweepRowsMax: 10 } });
   for (let index = 0; index < 7; index++) await count(1n, { idempotencyKey: `key-${index}` });
   await count(1n, { idempotencyKey: 'key-0' });

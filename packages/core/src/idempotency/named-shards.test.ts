@@ -8,7 +8,7 @@ function within(value: unknown, depth: number): unknown {
   return depth === 0 ? value : { field: within(value, depth - 1) };
 }
 
-test('the shards of all ids in params are named, wherever they stand', () => {
+test('the shards of all ids in params are found, wherever they are', () => {
   const params = { from: openWallet(global).id, lines: [{ to: openWallet(mexico).id }], note: null };
   expect(namedShards(params)).toEqual(new Set([global, mexico]));
 });
@@ -19,7 +19,7 @@ test('ids are looked for eight levels deep', () => {
   expect(namedShards(within(id, 9))).toEqual(new Set());
 });
 
-test('params that hold themselves are looked through', () => {
+test('params that contain themselves are searched', () => {
   const params: Record<string, unknown> = { id: openWallet(mexico).id };
   params['self'] = params;
   expect(namedShards(params)).toEqual(new Set([mexico]));

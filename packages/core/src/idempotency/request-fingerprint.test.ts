@@ -41,7 +41,7 @@ describe('a request that is repeated after a deployment', () => {
     expect(old.driver.committed).toHaveLength(1);
   });
 
-  test('is another request when the added field says something else than its default', async () => {
+  test('is a different request when the added field has another value than its default', async () => {
     const old = deployed(before);
     await old.execute({ sku: 'a', count: 1 });
     const next = deployed(before.extend({ color: z.string().default('red') }), old.databases);
@@ -69,7 +69,7 @@ describe('a request that is repeated after a deployment', () => {
   });
 });
 
-describe('another request under the same key', () => {
+describe('a different request with the same key', () => {
   const amount = { amount: z.int() };
 
   test.each<[string, z.ZodType<Record<string, unknown>>, Record<string, unknown>, Record<string, unknown>]>([
@@ -127,7 +127,7 @@ describe('another request under the same key', () => {
     expect(driver.committed).toEqual([]);
   });
 
-  test('may have fields that are named as what every object has', async () => {
+  test('may have fields with the names of properties that every object has', async () => {
     const { driver, execute } = deployed(z.looseObject({ a: z.int() }));
     await execute({ a: 1, constructor: 1, toString: 'x' });
     await execute({ a: 1, constructor: 1, toString: 'x' });
@@ -137,7 +137,7 @@ describe('another request under the same key', () => {
 });
 
 describe('a request without a schema', () => {
-  test('does not get the result of one whose params differ only in what JSON does not hold', async () => {
+  test('does not get the result of one whose params differ only in what JSON cannot represent', async () => {
     class GrantAction extends Action<{ readonly roles: ReadonlySet<string> }, void> {
       granted: string[] = [];
       protected async perform(_principal: Principal, { roles }: { readonly roles: ReadonlySet<string> }) {

@@ -82,7 +82,7 @@ describe('requestJson', () => {
   test.each<[string, z.ZodType | undefined, string]>([
     ['a field that is not its default', line, '{"count":2,"sku":"a"}'],
     ['null in place of a record', z.record(z.string(), line).nullable(), 'null'],
-    ['null where that is no default', z.object({ note: z.string().nullable() }), '{"note":null}'],
+    ['null where that is not the default', z.object({ note: z.string().nullable() }), '{"note":null}'],
     [
       'zeros, empty texts and lists',
       z.object({ a: z.int(), b: z.string(), c: z.array(z.int()) }),
@@ -110,7 +110,7 @@ describe('requestJson', () => {
     expect(requestJson(params, schema)).toBe(params);
   });
 
-  test('does not depend on the order of fields, but on that of items', () => {
+  test('does not depend on the order of fields, but does on that of items', () => {
     expect(requestJson('{"b":[{"d":1,"c":2}],"a":0}', undefined)).toBe('{"a":0,"b":[{"c":2,"d":1}]}');
     expect(requestJson('[2,1]', undefined)).toBe('[2,1]');
   });

@@ -51,7 +51,7 @@ function depositing(options: Parameters<typeof executorOf>[1] = {}) {
 }
 
 describe('locks', () => {
-  test('go to one at a time, in the order in which they were asked for', async () => {
+  test('are held by one at a time, in the order in which they were requested', async () => {
     const locks = mutexOf();
     const first = taken(locks, 'a');
     expect(locks.tryAcquire(Wallet, 'a')).toBeUndefined();
@@ -69,13 +69,13 @@ describe('locks', () => {
     expect(locks.tryAcquire(Wallet, 'a')).toBeDefined();
   });
 
-  test('of one model say nothing about another one', () => {
+  test('of one model do not affect another one', () => {
     const locks = mutexOf();
     taken(locks, 'a');
     expect(locks.tryAcquire(Wallet, 'b')).toBeDefined();
   });
 
-  test('are waited for no longer than the limit allows, by one timer for all', async () => {
+  test('are waited for no longer than the limit, with one timer for all', async () => {
     const clock = new ManualClock();
     const locks = mutexOf(clock);
     const held = taken(locks, 'a');
@@ -95,11 +95,11 @@ describe('locks', () => {
     expect(locks.tryAcquire(Wallet, 'a')).toBeDefined();
   });
 
-  test('come at once to whoever waits when nobody holds them', async () => {
+  test('pass at once to a waiter when nobody holds them', async () => {
     expect(await mutexOf().acquire(Wallet, 'a')).toEqual({ model: Wallet, id: 'a' });
   });
 
-  test('that are never given back by one who waited for them go on to the next one, too', async () => {
+  test('that a former waiter never releases pass to the next one, too', async () => {
     const clock = new ManualClock();
     const locks = mutexOf(clock);
     const held = taken(locks, 'a');
@@ -111,7 +111,7 @@ describe('locks', () => {
     expect(await Promise.race([second, settled()])).toBeDefined();
   });
 
-  test('that are never given back hold up others once, and not each of them', async () => {
+  test('that are never released hold up only the first waiter, not each of them', async () => {
     const clock = new ManualClock();
     const locks = mutexOf(clock);
     taken(locks, 'a');
@@ -122,7 +122,7 @@ describe('locks', () => {
     expect(await second).toBeDefined();
   });
 
-  test('are not waited for by brief waits while their holder is held up, until they go to the next one', async () => {
+  test('are not waited for by brief waits while their holder is held up, until they pass to the next one', async () => {
     const locks = mutexOf();
     const held = taken(locks, 'a');
     const [brief, patient] = [locks.acquire(Wallet, 'a', true), locks.acquire(Wallet, 'a')];
@@ -137,7 +137,7 @@ describe('locks', () => {
     expect(await later).toBeDefined();
   });
 
-  test('are waited for also by brief waits while their first holder is not held up', async () => {
+  test('are waited for even by brief waits while their first holder is not held up', async () => {
     const locks = mutexOf();
     const held = taken(locks, 'a');
     const brief = locks.acquire(Wallet, 'a', true);
@@ -145,7 +145,7 @@ describe('locks', () => {
     expect(await brief).toBeDefined();
   });
 
-  test('whose holder is held up go to a patient one in time', async () => {
+  test('whose holder is held up pass to a patient waiter in time', async () => {
     const clock = new ManualClock();
     const locks = mutexOf(clock);
     const held = taken(locks, 'a');
@@ -155,7 +155,7 @@ describe('locks', () => {
     expect(await Promise.race([patient, settled()])).toBeDefined();
   });
 
-  test('that were given back already are not held up', async () => {
+  test('that were already released are not held up', async () => {
     const locks = mutexOf();
     const old = taken(locks, 'a');
     locks.release(old);
@@ -166,7 +166,7 @@ describe('locks', () => {
     expect(await brief).toBeDefined();
   });
 
-  test('that were given back already are not given back twice', () => {
+  test('that were already released are not released twice', () => {
     const locks = mutexOf();
     const old = taken(locks, 'a');
     locks.release(old);
@@ -194,7 +194,7 @@ describe('executions that take locks', () => {
     expect(running.most()).toBe(1);
   });
 
-  test('do without when that is switched off', async () => {
+  test('take none when locks are switched off', async () => {
     const running = depositing({ modelLocks: false });
     const wallet = storedWallet(running);
     const outcomes = await Promise.allSettled(
@@ -215,7 +215,7 @@ describe('executions that take locks', () => {
     expect(running.manual.sleeps).toBe(0);
   });
 
-  test('give the lock back before they wait to run again', async () => {
+  test('release the lock before they wait to run again', async () => {
     const running = depositing();
     const wallet = storedWallet(running);
     running.manager(global).persistFailures.push(new StaleRecordError('Wallet', wallet.id.value, 1));
@@ -272,7 +272,7 @@ describe('executions that take locks', () => {
     await Promise.all([lockedOut, other]);
   });
 
-  test('give the lock back when perform fails', async () => {
+  test('release the lock when perform fails', async () => {
     const running = executorOf(async (_plan, params) => {
       await running.wallets.getById((params as Wallet).id);
       throw new Error('refused');
@@ -281,7 +281,7 @@ describe('executions that take locks', () => {
     for (let count = 0; count < 3; count++) await expect(running.execute(wallet)).rejects.toThrow('refused');
   });
 
-  test('do not keep those waiting who want a model that they only read', async () => {
+  test('do not hold up executions that want a model which they only read', async () => {
     const running = executorOf(async (_plan, params) => running.wallets.getById((params as Wallet).id), {
       clock: new ManualClock(),
     });
@@ -294,7 +294,7 @@ describe('executions that take locks', () => {
     await Promise.all(executions);
   });
 
-  test('keep the locks of the models that they change until the commit, and give back the others before', async () => {
+  test('keep the locks on models that they change until the commit, and release the others earlier', async () => {
     const running = executorOf(
       async (plan, params) => {
         const { reads, updates } = params as Record<'reads' | 'updates', readonly Wallet[]>;
@@ -343,7 +343,7 @@ describe('executions that take locks', () => {
     await Promise.all([holder, next]);
   });
 
-  test('hold 64 at most, and go on without those of further models', async () => {
+  test('hold at most 64, and continue without those of further models', async () => {
     const running = executorOf(
       async (plan, params) => {
         const wallets: Wallet[] = [];
@@ -368,7 +368,7 @@ describe('executions that take locks', () => {
     await Promise.all([holder, next, last]);
   });
 
-  test('give back a lock that comes when perform has ended, because nobody awaited the read', async () => {
+  test('release a lock that is obtained after perform has ended, because nobody awaited the read', async () => {
     const running = executorOf(
       async (plan, params) => {
         const { wallet, other } = params as { readonly wallet: Wallet; readonly other?: Wallet };

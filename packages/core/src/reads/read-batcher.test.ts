@@ -41,7 +41,7 @@ function sourceOf(...ids: readonly string[]): FakeSource {
 }
 
 describe('reads that are combined', () => {
-  test('are sent in the async context of none of those who read', async () => {
+  test('are sent outside the async context of any reader', async () => {
     const request = new AsyncLocalStorage<string>();
     const source = sourceOf('a', 'b');
     const contexts: unknown[] = [];
@@ -58,7 +58,7 @@ describe('reads that are combined', () => {
     expect(contexts).toEqual([undefined]);
   });
 
-  test('give each who reads the same model an object of his own', async () => {
+  test('return a separate object to each reader of the same model', async () => {
     const source = sourceOf('a');
     source.toModel = (wallet) => wallet.deposit(0n);
     const combiner = new ReadCombiner(source, systemClock);
@@ -68,7 +68,7 @@ describe('reads that are combined', () => {
     expect(one).not.toBe(other);
   });
 
-  test('fail only for those whose row cannot be made a model of', async () => {
+  test('fail only for those whose row cannot be decoded', async () => {
     const source = sourceOf('a', 'b');
     source.toModel = (wallet) => {
       if (wallet === source.wallets.get('a')) throw new Error('this is no wallet');
@@ -98,7 +98,7 @@ describe('reads that are combined', () => {
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
   });
 
-  test('are not, when there is only one', async () => {
+  test('are sent as usual when there is only one', async () => {
     const source = sourceOf('a');
     const combiner = new ReadCombiner(source, systemClock);
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
@@ -106,7 +106,7 @@ describe('reads that are combined', () => {
     expect(source.asked).toEqual(['a', 'b']);
   });
 
-  test('are those that come while one is under way, and those that begin together', async () => {
+  test('are those that come while one is running, and those that begin together', async () => {
     const source = sourceOf('a', 'b', 'c');
     const gate = Promise.withResolvers<void>();
     source.gate = gate.promise;
@@ -120,7 +120,7 @@ describe('reads that are combined', () => {
     expect(source.asked).toEqual(['a', ['b', 'c', 'x']]);
   });
 
-  test('are no more than 128 together', async () => {
+  test('are at most 128 together', async () => {
     const source = sourceOf();
     const combiner = new ReadCombiner(source, systemClock);
     const ids = Array.from({ length: 257 }, (_unused, index) => `${index}`);
@@ -128,7 +128,7 @@ describe('reads that are combined', () => {
     expect(source.asked).toEqual([ids.slice(0, 128), ids.slice(128, 256), '256']);
   });
 
-  test('do not wait for a statement that has been under way for more than 100 ms', async () => {
+  test('do not wait for a statement that has been running for more than 100 ms', async () => {
     const source = sourceOf('a', 'b', 'c');
     const gate = Promise.withResolvers<void>();
     source.gate = gate.promise;
@@ -149,7 +149,7 @@ describe('reads that are combined', () => {
     expect(await combiner.read('a')).toBe(source.wallets.get('a'));
   });
 
-  test('wait for the latest statement, also when one ends that was not waited for any more', async () => {
+  test('wait for the latest statement, even if an earlier one ends that was no longer waited for', async () => {
     const source = sourceOf('a', 'b', 'c');
     const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     source.gate = first.promise;

@@ -61,7 +61,7 @@ describe('reads by id', () => {
     expect(await running.wallets.findAllByIds([openWallet().id, wallet.id])).toEqual([wallet]);
   });
 
-  test('find a new model that is staged and not committed yet, where they may depend on it', async () => {
+  test('find a new model that is staged but not committed yet, if they may depend on it', async () => {
     const manual = new ManualClock();
     const running = executorOf(
       async (plan, params) => {
@@ -86,7 +86,7 @@ describe('reads by id', () => {
     expect(await several).toMatchObject([{ id: wallet.id, version: 1 }]);
   });
 
-  test('see a version that another process has committed, and not an older one that is staged', async () => {
+  test('see a version that another process has committed, not an older staged one', async () => {
     const running = executorOf(
       async (plan, params) => {
         const [wallet] = await running.wallets.findAllByIds([(params as Wallet).id]);
@@ -109,7 +109,7 @@ describe('reads by id', () => {
     await Promise.allSettled([staged, next]);
   });
 
-  test('wait for a pending version that its repository cannot make of a row, and do not share its fate', async () => {
+  test('wait for a pending version that its repository cannot decode from a row, and do not depend on it', async () => {
     const manual = new ManualClock();
     const wallets = new FakeRepository(Wallet, { encode: () => ({}) });
     const [wallet, other] = [wallets.store(writtenWallet()), wallets.store(writtenWallet())];
@@ -138,7 +138,7 @@ describe('reads by id', () => {
 });
 
 describe('the timeline of a shard', () => {
-  test('on which an attempt has begun to read is told with what it writes there', async () => {
+  test('on which an attempt has begun to read is passed with what it writes there', async () => {
     const running = executorOf(async (plan, params) => {
       running.databases.transactionManager(global);
       const wallet = await running.wallets.getById((params as Wallet).id);
@@ -152,7 +152,7 @@ describe('the timeline of a shard', () => {
     expect(running.driver.committed).toMatchObject([{ timeline: 1 }, { timeline: 2 }]);
   });
 
-  test('is that of the primary config, whichever is asked for first', async () => {
+  test('is that of the primary config, whichever config is used first', async () => {
     const driver = new FakeDriver();
     const replica = databaseConfig({ name: 'replica', address: 'postgresql://replica/global' });
     const members = [memberConfig(global, [databaseConfig(), replica])];
@@ -169,7 +169,7 @@ describe('the timeline of a shard', () => {
     expect(driver.committed).toMatchObject([{ timeline: 3 }]);
   });
 
-  test('is the one on which what is read may be depended on', async () => {
+  test('decides whether a pending version may be read', async () => {
     const running = executorOf(
       async (plan, params) => {
         running.databases.transactionManager(global);

@@ -18,7 +18,7 @@ function open(members: readonly MemberConfig[], driver: FakeDriver = new FakeDri
 }
 
 describe('opening', () => {
-  test('opens each database once, and gives every shard transactions of its own', () => {
+  test('opens each database once, and gives every shard its own transactions', () => {
     const driver = new FakeDriver();
     const shared = databaseConfig();
     const registry = open(
@@ -110,7 +110,7 @@ describe('opening', () => {
     expect(driver.opened.map(({ closings }) => closings)).toEqual([1]);
   });
 
-  test('takes the primary config for the one, wherever it stands', async () => {
+  test('uses the primary config, wherever it is in the file', async () => {
     const driver = new FakeDriver();
     const lock = databaseConfig({ name: 'lockConfig', address: 'postgresql://db/lock' });
     const registry = open([memberConfig(first, [lock, databaseConfig()])], driver);
@@ -139,7 +139,7 @@ describe('transactionManager', () => {
   const secondary = databaseConfig({ name: 'secondaryConfig', address: 'postgresql://replica/global' });
   const registry = open([memberConfig(first, [databaseConfig(), secondary]), memberConfig(third)]);
 
-  test('gives the same transactions at each call, and others by another name', () => {
+  test('returns the same transactions at each call, and others for another name', () => {
     expect(registry.transactionManager(first)).toBe(registry.transactionManager(first));
     expect(registry.transactionManager(first, 'primaryConfig')).toBe(registry.transactionManager(first));
     expect(registry.transactionManager(first, 'secondaryConfig')).not.toBe(
@@ -170,7 +170,7 @@ function notReady(kind: NotReadyKind): DatabaseNotReadyError {
   return new DatabaseNotReadyError(kind, { what: 'no', remedy: 'correct it', cause: undefined });
 }
 
-test('gives delivery each database once, with its shards and when it can serve', async () => {
+test('gives delivery each database once, with its shards and a promise of its readiness', async () => {
   const driver = new FakeDriver();
   const shared = databaseConfig();
   const registry = open(
@@ -191,11 +191,11 @@ test('gives delivery each database once, with its shards and when it can serve',
 });
 
 describe('the state of the databases', () => {
-  test('is ready when every database is', async () => {
+  test('is ready when every database is ready', async () => {
     await expect(open([memberConfig(first), memberConfig(third)]).ready()).resolves.toBeUndefined();
   });
 
-  test('is not ready while one of them is not, and says why whenever that changes', async () => {
+  test('is not ready while one of them is not, with the reason whenever that changes', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     const reason = notReady('access-refused');
@@ -230,7 +230,7 @@ describe('the state of the databases', () => {
     });
   });
 
-  test('is waited for while one shard may heal by itself, whatever the others need', async () => {
+  test('is waited for while one shard may recover by itself, whatever the others need', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     driver.opened[0]!.notReady = notReady('unreachable');
@@ -252,7 +252,7 @@ describe('the state of the databases', () => {
     expect(String(failure)).toMatch(/is the same database as .*postgresql:\/\/db\/0-0/);
   });
 
-  test('is not ready when an address that is not ready leads to the database of another one', async () => {
+  test('is not ready when the address of a database that is not ready leads to that of another one', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     for (const database of driver.opened) database.identity = 'server 1, database 1';
@@ -268,7 +268,7 @@ describe('the state of the databases', () => {
     await expect(registry.ready()).resolves.toBeUndefined();
   });
 
-  test('is waited for while one shard can be used, also when it could not at first', async () => {
+  test('is waited for while one shard can be used, even if it could not at first', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     const [one, other] = driver.opened;
@@ -287,7 +287,7 @@ describe('the state of the databases', () => {
     expect(settled).not.toHaveBeenCalled();
   });
 
-  test('says for each shard whether it serves, and what is wrong', async () => {
+  test('says for each shard whether it is ready, and what is wrong', async () => {
     const driver = new FakeDriver();
     const registry = open([memberConfig(first), memberConfig(third)], driver);
     const reason = new Error('connection refused');

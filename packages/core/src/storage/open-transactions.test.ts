@@ -5,7 +5,7 @@ import { OpenTransactions } from './transaction-manager.js';
 const [one, other] = [{}, {}];
 
 describe('an open transaction', () => {
-  test('is found by all that its work starts, and by nobody else', async () => {
+  test('is found only by what its work starts', async () => {
     const transactions = new OpenTransactions<string>();
     const gate = Promise.withResolvers<void>();
     const found = transactions.runWithin(one, 'of one', async () => {
@@ -18,7 +18,7 @@ describe('an open transaction', () => {
     expect(transactions.of(one)).toBeUndefined();
   });
 
-  test('is found beside those of other managers in which its work began', async () => {
+  test('is found beside those of other managers in which the work began', async () => {
     const transactions = new OpenTransactions<string>();
     const found = await transactions.runWithin(one, 'of one', async () => [
       await transactions.runWithin(other, 'of other', async () => [
@@ -33,7 +33,7 @@ describe('an open transaction', () => {
     ]);
   });
 
-  test('is found also by work that begins only when it is awaited', async () => {
+  test('is found even by work that begins only when it is awaited', async () => {
     const transactions = new OpenTransactions<string>();
     const query = {
       // oxlint-disable-next-line unicorn/no-thenable -- as a query of Drizzle is one
