@@ -246,7 +246,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
    * Where `shard` shares its database, the rows of other shards are read and left out.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
-   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero, or when the table
+   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the table
    * has no order by that column
    */
   async findPage({ where, limit, after, orderBy, direction, shard }: PgPageRequest<M>): Promise<Page<M>> {
@@ -280,7 +280,7 @@ export class PgRepository<M extends AnyEntity, T extends ModelTable>
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
-  /** Tells whether the id has a model; throws as {@link getById}, except that none is no error. */
+  /** Tells whether the id has a model; throws as {@link getById}, except for a missing model. */
   async existsById(id: Id<M> | string): Promise<boolean> {
     const text = this.#reader.idText(String(id));
     return (await this.#reader.byId(this.#manager(text), text)) !== undefined;

@@ -81,7 +81,7 @@ function valueWriter(column: PgValueColumn): ColumnWriter {
   const { base, valueClass } = column;
   const guard = columnGuard(base);
   return (value, path) => {
-    if (!(value instanceof valueClass)) throw new UnstorableValueError(path, `it is no ${valueClass.name}`);
+    if (!(value instanceof valueClass)) throw new UnstorableValueError(path, `it is not a ${valueClass.name}`);
     const sent = column.mapToDriverValue(value);
     guard(sent, path);
     return sent;
@@ -190,7 +190,7 @@ function checkRow(row: unknown, first: unknown, path: string): void {
 
 function typeGuard(type: 'string' | 'number' | 'bigint' | 'boolean'): ColumnGuard {
   return (value, path) => {
-    if (typeof value !== type) throw new UnstorableValueError(path, `it is no ${type}`);
+    if (typeof value !== type) throw new UnstorableValueError(path, `it is not a ${type}`);
   };
 }
 
@@ -346,7 +346,7 @@ function tupleGuard(length: number | undefined): ColumnGuard {
   return (value, path) => {
     const isTuple =
       Array.isArray(value) && value.every(Number.isFinite) && (length ?? value.length) === value.length;
-    if (!isTuple) throw new UnstorableValueError(path, `it is no list of ${length ?? 'some'} numbers`);
+    if (!isTuple) throw new UnstorableValueError(path, `it is not a list of ${length ?? 'some'} numbers`);
   };
 }
 
@@ -354,21 +354,21 @@ function coordinatesGuard(names: readonly string[]): ColumnGuard {
   return (value, path) => {
     const fields: ReadonlyMap<string, unknown> = new Map(Object.entries(value ?? {}));
     if (!names.every((name) => Number.isFinite(fields.get(name))))
-      throw new UnstorableValueError(path, `it is no object of the numbers ${names.join(', ')}`);
+      throw new UnstorableValueError(path, `it is not an object with the numbers ${names.join(', ')}`);
   };
 }
 
 function bitGuard(length: number): ColumnGuard {
   return (value, path) => {
     if (typeof value !== 'string' || value.length !== length || !/^[01]*$/.test(value))
-      throw new UnstorableValueError(path, `it is no text of ${length} digits 0 and 1`);
+      throw new UnstorableValueError(path, `it is not a text of ${length} digits 0 and 1`);
   };
 }
 
 function textGuard(lengthMin: number, lengthMax: number | undefined): ColumnGuard {
   return (value, path) => {
     plainGuard(value, path);
-    if (typeof value !== 'string') throw new UnstorableValueError(path, 'it is no text');
+    if (typeof value !== 'string') throw new UnstorableValueError(path, 'it is not a text');
     if (lengthMax === undefined) return;
     const length = Array.from(value).length;
     if (length < lengthMin || length > lengthMax) {

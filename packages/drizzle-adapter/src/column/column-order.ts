@@ -125,7 +125,7 @@ function orderedType(table: ModelTable, field: string, column: PgColumn | undefi
     : orderedTypes[column.getSQLType().replace(/ ?\([^)]*\)/, '')];
   if (type !== undefined && column.notNull) return type;
   const reason = column.notNull ? `its type ${column.getSQLType()} has no order here` : 'it may be null';
-  throw new InvariantViolationError(`No page is ordered by ${name}.${field}: ${reason}`);
+  throw new InvariantViolationError(`Pages cannot be ordered by ${name}.${field}: ${reason}`);
 }
 
 /** Texts are ordered by their bytes, whatever the database's locale is. */

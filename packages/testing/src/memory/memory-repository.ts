@@ -215,7 +215,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
    * Reads one page, over all shards or of one.
    *
    * @throws InvalidCursorError `invalid-cursor` when `after` cannot be the `next` of a page in this order
-   * @throws InvariantViolationError `invariant-violation` when the limit is no whole number, or below zero, or when the values of
+   * @throws InvariantViolationError `invariant-violation` when the limit is not a whole number, or is negative, or when the values of
    * the field have no order
    */
   async findPage({ where, ...request }: MemoryPageRequest<M>): Promise<Page<M>> {
@@ -228,7 +228,7 @@ export class MemoryRepository<M extends AnyEntity> implements Repository<M>, Mod
     return (await this.#models(condition)).length;
   }
 
-  /** Tells whether the id has a model; throws as {@link getById}, except that none is no error. */
+  /** Tells whether the id has a model; throws as {@link getById}, except for a missing model. */
   async existsById(id: Id<M> | string): Promise<boolean> {
     return (await this.findById(id)) !== undefined;
   }
